@@ -17,7 +17,7 @@ _FRONT_ENDS = ("poplar/",)
 """Rooms whose classes bear the names that users of another product know, over a class of ours with the same name."""
 
 _SAME_NAME = {
-    "Adam": ({"frontends/poptorch/optim.py", "parallel/optimisers.py"}, "PyTorch's name, over our optimiser"),
+    "Adam": ({"frontends/poptorch/optim.py", "parallel/optimisers/moments.py"}, "PyTorch's name, over our optimiser"),
     "Cast": ({"poplibs/popops/expr.py", "expr/nodes.py"}, "PopLibs' name, over a node of the expression language"),
     "CommGroupType": ({"frontends/poptorch/enums.py", "poplibs/gcl/groups.py"}, "PopTorch's and GCL's own enumeration"),
     "Const": ({"poplibs/popops/expr.py", "expr/nodes.py"}, "PopLibs' name, over a node of the expression language"),

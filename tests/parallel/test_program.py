@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from meaning import Meaning
 
-from abele.errors import UnsupportedOpError
 from abele.expr.derivative import arg
 from abele.graph import Graph, LibraryCall, Repeat, walk
 from abele.kernels.nest.ir import apply
@@ -188,12 +187,17 @@ def test_training__library_calls__carry_module_path_and_line() -> None:
     assert update.debug.file == __file__
 
 
-def test_training__groups_of_both_directions__are_refused() -> None:
-    net, graph = regression(), Graph("bow-2000")
-    second = net.parameter((1,), "f32", "v")
-    groups = [Group(Sgd(), tuple(net.parameters[:1])), Group(Sgd(maximize=True), (second,))]
-    with pytest.raises(UnsupportedOpError, match="some optimiser groups maximise and others minimise"):
-        training_program(net.finish(), graph, Schedule(), groups)
+def test_training__groups_of_both_directions__go_their_own_ways() -> None:
+    net, graph = NetworkBuilder(), Graph("bow-2000")
+    x = net.input((3,), "f32", "x")
+    first, second = net.parameter((3,), "f32", "w"), net.parameter((3,), "f32", "v")
+    net.loss = build.reduce(net, build.map_(net, arg(0) * (arg(1) + arg(2)), [x, first, second]), [0])
+    groups = [Group(Sgd(lr=0.5), (first,)), Group(Sgd(lr=0.5, maximize=True), (second,))]
+    made = training_program(net.finish(), graph, Schedule(), groups)
+    state = Meaning(graph, {made.inputs[0].name: [np.array([1.0, 2.0, 4.0])]})
+    state.run(made.program)
+    np.testing.assert_array_equal(state.read(made.weights["w"]), [-0.5, -1.0, -2.0])
+    np.testing.assert_array_equal(state.read(made.weights["v"]), [0.5, 1.0, 2.0])
 
 
 def test_training__outlined_layers__take_the_cycles_of_the_flat_network() -> None:

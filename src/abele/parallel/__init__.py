@@ -14,7 +14,19 @@ from abele.parallel.network import (
     parse,
     verify,
 )
-from abele.parallel.optimisers import Adam, Group, Optimiser, Sgd
+from abele.parallel.optimisers import (
+    Adadelta,
+    Adagrad,
+    Adam,
+    Adamax,
+    Group,
+    Lamb,
+    NAdam,
+    Optimiser,
+    RAdam,
+    RmsProp,
+    Sgd,
+)
 from abele.parallel.passes import (
     PassDump,
     Pipeline,
@@ -25,12 +37,18 @@ from abele.parallel.passes import (
     training_pipeline,
 )
 from abele.parallel.program import NetworkProgram, inference_program, lower_network, training_program
-from abele.parallel.schedule import OutputMode, Schedule
+from abele.parallel.schedule import MeanStrategy, OutputMode, Schedule
 
 __all__ = [
+    "Adadelta",
+    "Adagrad",
     "Adam",
+    "Adamax",
     "BlockBuilder",
     "Group",
+    "Lamb",
+    "MeanStrategy",
+    "NAdam",
     "Network",
     "NetworkBuilder",
     "NetworkFunction",
@@ -42,6 +60,8 @@ __all__ = [
     "PassDump",
     "Pipeline",
     "Place",
+    "RAdam",
+    "RmsProp",
     "Schedule",
     "Sgd",
     "Stage",

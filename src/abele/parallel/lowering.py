@@ -32,6 +32,8 @@ class Lowering:
         planning: Options of matrix products, convolutions and recurrent layers; see :meth:`planned`.
         updates: The device side of each optimiser, by number; see ``update`` ops.
         repeats: What was built so far, for ops whose like was lowered before.
+        loss_scale: What the loss is multiplied by, where that may change; see ``loss_scale`` ops.
+        shares: What a running mean and a further gradient count for in this micro-batch; see ``running_mean`` ops.
     """
 
     def __init__(
@@ -42,6 +44,8 @@ class Lowering:
         self.planning: dict[str, Any] = dict(planning or {}) if outer is None else outer.planning
         self.updates: dict[int, GroupUpdate] = {} if outer is None else outer.updates
         self.repeats: Repeats = Repeats(graph) if outer is None else outer.repeats
+        self.loss_scale: Tensor | None = None if outer is None else outer.loss_scale
+        self.shares: tuple[Tensor, Tensor] | None = None if outer is None else outer.shares
         self._outer = outer
         self._stands_for: dict[Value, Value] = {}
         self._constants: dict[Value, NetworkOp] = {}

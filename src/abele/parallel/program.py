@@ -8,19 +8,25 @@ from typing import Any
 
 from abele.graph import Copy, Graph, Program, Repeat, SetFloatingPointBehaviour, Stream, Tensor, caller
 from abele.graph import Sequence as Steps
-from abele.numerics import f32
+from abele.numerics import f16, f32
+from abele.parallel.gradient_scale import GradientScale
 from abele.parallel.lowering import Lowering
 from abele.parallel.network import Network, NetworkOp, Stage, Value
-from abele.parallel.optimisers import Group
+from abele.parallel.optimisers import Group, climbs
 from abele.parallel.outputs import OutputCollector
 from abele.parallel.passes import Pipeline, Watch, inference_pipeline, training_pipeline
-from abele.parallel.schedule import OutputMode, Schedule
+from abele.parallel.passes.count_magnitudes import COUNTS
+from abele.parallel.schedule import MeanStrategy, OutputMode, Schedule
 from abele.parallel.update import GroupUpdate, group_update
 from abele.poplibs import popops
+from abele.poplibs.popops.elementwise.map import map_with_outputs
 from abele.poplibs.popops.expr import _1
 from abele.poplibs.poputil.layout import clone, duplicate
 
 Planning = Mapping[str, Any] | None
+
+_OF_MICRO_BATCHES = ("accumulate", "running_mean", "count_magnitudes")
+"""Kinds of op that change an accumulator, once per micro-batch."""
 
 _EXCEPTIONS = ("invalid", "divide_by_zero", "overflow")
 
@@ -38,6 +44,7 @@ class NetworkProgram:
         changed: A stream for each input that the network changes; each copy is one micro-batch.
         weights: Parameters and buffers by name.
         groups: The device side of each optimiser.
+        scale: What gradients are multiplied by, and the scale of the loss; None for inference.
         seed: State of random ops: u32[2].
     """
 
@@ -50,6 +57,7 @@ class NetworkProgram:
     groups: list[GroupUpdate] = field(default_factory=list)
     seed: Tensor | None = None
     changed: list[Stream] = field(default_factory=list)
+    scale: GradientScale | None = None
 
 
 def inference_program(
@@ -90,6 +98,7 @@ def training_program(
     exceptions: bool = False,
     pipeline: Pipeline | None = None,
     watch: Watch | None = None,
+    automatic_loss_scale: bool = False,
 ) -> NetworkProgram:
     """The program that trains a network: forward, backward and update, all on the device.
 
@@ -105,15 +114,24 @@ def training_program(
         exceptions: True for invalid operations, divisions by zero and overflows of floats to stop the program.
         pipeline: The passes before lowering; by default :func:`~abele.parallel.passes.training_pipeline`.
         watch: Is shown the network after each pass.
+        automatic_loss_scale: True if the scale of the loss follows the gradients; ``pipeline`` has to count them then.
 
     Raises:
         TensorError: The network has no loss.
-        UnsupportedOpError: An op has no rule, or no derivative where one is needed; or some groups maximise and others
-            minimise.
+        UnsupportedOpError: An op has no rule, or no derivative where one is needed.
+        InvalidOptionError: Groups with different scales of the loss.
     """
-    chosen = pipeline or training_pipeline(schedule, groups)
+    chosen = pipeline or training_pipeline(schedule, groups, automatic_loss_scale=automatic_loss_scale)
     final = chosen.run(net, watch=watch)
-    return lower_network(final, graph, schedule, groups, planning=planning, exceptions=exceptions)
+    return lower_network(
+        final,
+        graph,
+        schedule,
+        groups,
+        planning=planning,
+        exceptions=exceptions,
+        automatic_loss_scale=automatic_loss_scale,
+    )
 
 
 def lower_network(
@@ -124,6 +142,7 @@ def lower_network(
     *,
     planning: Planning = None,
     exceptions: bool = False,
+    automatic_loss_scale: bool = False,
 ) -> NetworkProgram:
     """The program of a network that went through its passes: the step after the last of them.
 
@@ -134,18 +153,27 @@ def lower_network(
         groups: Optimisers.
         planning: Options of matrix products and convolutions.
         exceptions: True for invalid operations, divisions by zero and overflows of floats to stop the program.
+        automatic_loss_scale: True if the scale of the loss follows the gradients.
 
     Raises:
         UnsupportedOpError: An op has no rule.
     """
-    return _ProgramBuilder(net, graph, schedule, groups, planning).build(exceptions=exceptions)
+    builder = _ProgramBuilder(net, graph, schedule, groups, planning, automatic_loss_scale=automatic_loss_scale)
+    return builder.build(exceptions=exceptions)
 
 
 class _ProgramBuilder:
     """One program in the making."""
 
     def __init__(
-        self, net: Network, graph: Graph, schedule: Schedule, groups: Sequence[Group], planning: Planning
+        self,
+        net: Network,
+        graph: Graph,
+        schedule: Schedule,
+        groups: Sequence[Group],
+        planning: Planning,
+        *,
+        automatic_loss_scale: bool,
     ) -> None:
         self.net = net
         self.graph = graph
@@ -153,6 +181,8 @@ class _ProgramBuilder:
         self.groups = groups
         self.to = Lowering(graph, planning=planning)
         self.to.lay_out_like(_gradients(net))
+        self.scale = GradientScale(graph, groups, automatic=automatic_loss_scale)
+        self.to.loss_scale = self.scale.loss
         self.outputs = OutputCollector(graph, schedule)
         self.changed = OutputCollector(graph, replace(schedule, outputs=OutputMode.ALL), "changed_input")
 
@@ -164,23 +194,33 @@ class _ProgramBuilder:
     def _build(self, *, exceptions: bool) -> NetworkProgram:
         needed = self.net.needed(self.net.results)
         of_step = [op for op in needed if op.stage == Stage.UPDATE]
-        sums = [op for op in needed if op.kind == "accumulate"]
+        sums = [op for op in needed if op.kind in _OF_MICRO_BATCHES]
         compute = Steps()
         with self.to.into(compute):
-            self.to.run(op for op in needed if op.stage != Stage.UPDATE and op.kind != "accumulate")
+            self.to.run(op for op in needed if op.stage != Stage.UPDATE and op.kind not in _OF_MICRO_BATCHES)
         self.to.updates = {
-            number: group_update(self.graph, group.optimiser, f"optimiser{number}", self.to.repeats)
+            number: group_update(
+                self.graph,
+                group.optimiser,
+                f"optimiser{number}",
+                repeats=self.to.repeats,
+                scale=self.scale,
+                share=self._share(group),
+            )
             for number, group in enumerate(self.groups)
         }
         self._accumulators(sums)
         inputs = [self._input_stream(v) for v in self.net.inputs]
         micro_batch = Steps(*(Copy(s, self.to[v], name=s.name) for s, v in inputs), compute, name="micro_batch")
+        step = Steps(name="step")
+        if any(op.kind == "running_mean" for op in sums):
+            self.to.shares = self._running_shares(step, micro_batch)
         with self.to.into(micro_batch):
             self.to.run(sums)
         self.outputs.add([self._kept(v, micro_batch) for v in self.net.outputs], micro_batch)
         self.changed.add([self.to[v] for v in self.net.changed_inputs.values()], micro_batch)
         self._write_back(micro_batch)
-        step = self._step(micro_batch, of_step)
+        self._step(step, micro_batch, of_step)
         mode = [SetFloatingPointBehaviour(**dict.fromkeys(_EXCEPTIONS, True))] if exceptions else []
         program = Steps(*mode, self.outputs.before, _repeat(self.schedule.device_iterations, step), self.outputs.after)
         weights = {v.name: self.to[v] for v in (*self.net.parameters, *self.net.buffers)}
@@ -193,6 +233,7 @@ class _ProgramBuilder:
             outputs=self.outputs.streams,
             weights=weights,
             groups=list(self.to.updates.values()),
+            scale=self.scale,
             seed=seed,
             changed=self.changed.streams,
         )
@@ -212,8 +253,26 @@ class _ProgramBuilder:
         """A variable for each accumulator, laid out like its parameter."""
         parameters = {gradient: parameter for parameter, gradient in self.net.gradients.items()}
         for op in sums:
-            total, parameter = op.inputs[0], parameters[op.output]
-            self.to.bind(total, clone(self.graph, self.to[parameter], total.name, f32))
+            total = op.inputs[0]
+            if op.kind == "count_magnitudes":
+                self.to.bind(total, self.graph.variable(f32, total.shape, name=total.name).map(0))
+            else:
+                self.to.bind(total, clone(self.graph, self.to[parameters[op.output]], total.name, total.dtype))
+
+    def _share(self, group: Group) -> float:
+        """What an update multiplies gradients by: to climb where others descend, and to make a mean of float16 sums."""
+        sign = -1.0 if group.optimiser.maximises and not climbs(self.groups) else 1.0
+        schedule, sums = self.schedule, group.optimiser.accumulation == f16
+        divides = sums and schedule.mean and schedule.strategy == MeanStrategy.POST
+        return sign / schedule.accumulation if divides else sign
+
+    def _running_shares(self, step: Steps, micro_batch: Steps) -> tuple[Tensor, Tensor]:
+        """Append what makes the shares of a running mean: of the mean so far, and of this micro-batch's gradient."""
+        made = [self.graph.variable(f32, (), name=f"running_mean/{name}").map(0) for name in ("count", "kept", "new")]
+        popops.zero(self.graph, made[0], step)
+        exprs = [_1 + 1.0, _1 / (_1 + 1.0), 1.0 / (_1 + 1.0)]
+        map_with_outputs(self.graph, exprs, [made[0]], made, micro_batch, "running_mean_shares")
+        return made[1], made[2]
 
     def _write_back(self, prog: Steps) -> None:
         """Append the changes of buffers and of the random state; what changes in place is there already."""
@@ -224,22 +283,26 @@ class _ProgramBuilder:
             counter = self.to[self.net.seed][1:2]
             popops.map_in_place(self.graph, _1 + 1, [counter], prog, name="advance_random_state")
 
-    def _step(self, micro_batch: Steps, updates: Sequence[NetworkOp]) -> Program:
-        step = Steps(name="step")
+    def _step(self, step: Steps, micro_batch: Steps, updates: Sequence[NetworkOp]) -> None:
+        self.scale.begin(step)
         for total in self.net.accumulators:
             popops.zero(self.graph, self.to[total], step)
         step.add(_repeat(self.schedule.accumulation, micro_batch))
+        groups = {op.attrs["group"] for op in updates}
+        shares = {abs(self.to.updates[number].share) for number in groups} or {1.0}
+        self.scale.before_updates([self.to[op.inputs[1]] for op in updates], shares.pop(), step)
         with self.to.into(step):
             for number, group in self.to.updates.items():
                 group.begin(step)
                 self.to.run(op for op in updates if op.attrs.get("group") == number)
                 group.end(step)
-        return step
+        counts = [v for v in self.net.accumulators if v.name == COUNTS]
+        self.scale.end(self.to[counts[0]] if counts else None, step)
 
 
 def _gradients(net: Network) -> dict[Value, Value]:
     """For each gradient the parameter that it is to be laid out like."""
-    sums = {op.output: op.inputs[1] for op in net.ops if op.kind == "accumulate"}
+    sums = {op.output: op.inputs[1] for op in net.ops if op.kind in ("accumulate", "running_mean")}
     return {sums.get(gradient, gradient): parameter for parameter, gradient in net.gradients.items()}
 
 

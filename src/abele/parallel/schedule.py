@@ -21,6 +21,17 @@ class OutputMode(Enum):
     SUM = "sum"
 
 
+class MeanStrategy(Enum):
+    """When the mean of gradients is taken over the micro-batches of an update.
+
+    ``POST`` divides sums by their number: float32 sums are made of shares, which comes to the same, and float16 sums
+    are divided by the update. ``RUNNING`` keeps the mean of the micro-batches so far, which is no larger than they are.
+    """
+
+    POST = "post"
+    RUNNING = "running"
+
+
 @dataclass(frozen=True)
 class Schedule:
     """How one run goes over its micro-batches.
@@ -31,6 +42,7 @@ class Schedule:
         mean: True if the update uses their mean; otherwise their sum.
         outputs: Which micro-batches the host gets.
         period: For :attr:`OutputMode.EVERY_N`, every how many.
+        strategy: When the mean of gradients is taken.
 
     Raises:
         InvalidOptionError: A count that is no positive whole number.
@@ -41,6 +53,7 @@ class Schedule:
     mean: bool = True
     outputs: OutputMode = OutputMode.ALL
     period: int = 1
+    strategy: MeanStrategy = MeanStrategy.POST
 
     def __post_init__(self) -> None:
         for name in ("device_iterations", "accumulation", "period"):

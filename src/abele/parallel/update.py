@@ -2,171 +2,248 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from abele.graph import Copy, Graph, Sequence, Tensor
-from abele.numerics import ElementType, f32, i32
-from abele.parallel.optimisers import Adam, Optimiser, Sgd
+from abele.graph import Copy, Graph, Tensor
+from abele.graph import Sequence as Steps
+from abele.numerics import ElementType, f32
+from abele.parallel.gradient_scale import GradientScale
+from abele.parallel.optimisers import GRADIENT, PARAMETER, Lamb, Optimiser, Sgd, Terms
+from abele.parallel.optimisers.terms import SCALE
 from abele.parallel.repeats import Repeats
-from abele.poplibs import popnn
+from abele.poplibs import popnn, popops
+from abele.poplibs.popops import ReduceParams, SingleReduceOp
+from abele.poplibs.popops.elementwise.map import map_with_outputs
+from abele.poplibs.popops.expr import Cast, Expr
 from abele.poplibs.poputil.layout import clone
 
 
 class GroupUpdate:
     """The device side of one optimiser.
 
-    Attributes:
+    Args:
         graph: Where variables and vertices are made.
         optimiser: The rule.
-        repeats: What was built so far in the graph; equal parameters have equal updates.
         name: Prefix of its scalars.
+        repeats: What was built so far in the graph; equal parameters have equal updates.
+        scale: What gradients are multiplied by before updates see them.
+        share: What else they are multiplied by: −1 to climb, or what makes a mean of a sum.
+
+    Attributes:
         hyper: A scalar for each hyper-parameter that may change; the host writes them.
         state: What persists from step to step, by name: scalars of the optimiser, and tensors of each parameter.
     """
 
-    def __init__(self, graph: Graph, optimiser: Optimiser, name: str, repeats: Repeats) -> None:
+    def __init__(
+        self, graph: Graph, optimiser: Optimiser, name: str, repeats: Repeats, scale: GradientScale, share: float
+    ) -> None:
         self.graph = graph
         self.optimiser = optimiser
         self.name = name
         self.repeats = repeats
+        self.scale = scale
+        self.share = share
         self.state: dict[str, Tensor] = {}
         numbers = optimiser.numbers
-        self.hyper = {key: self._scalar(key, numbers[key]) for key in sorted(optimiser.variable & numbers.keys())}
+        mine = (optimiser.variable & numbers.keys()) - {"loss_scaling"}
+        self.hyper = {key: self._scalar(key, numbers[key]) for key in sorted(mine)}
+        self.scalars = {key: self._kept(key, slot.initial, slot.dtype) for key, slot in optimiser.scalars().items()}
 
-    def begin(self, prog: Sequence) -> None:
-        """Append what comes once before the updates of a step."""
+    def begin(self, prog: Steps) -> None:
+        """Append what comes once before the updates of a step: scalars advance."""
+        terms = Terms({}, self.optimiser.numbers, self.optimiser.variable)
+        exprs = self.optimiser.advance(terms)
+        if exprs:
+            with self.graph.scope(self.name):
+                outputs = [self.scalars[name] for name in exprs]
+                map_with_outputs(self.graph, list(exprs.values()), self._operands(terms, {}), outputs, prog, "advance")
 
-    def update(self, parameter: Tensor, gradient: Tensor, prog: Sequence) -> None:
-        """Append the update of one parameter by its gradient."""
-        raise NotImplementedError
+    def update(self, parameter: Tensor, gradient: Tensor, prog: Steps) -> None:
+        """Append the update of one parameter, and of what is kept beside it, by its gradient."""
+        tensors = self._walked(parameter, gradient)
+        self._emit(self.optimiser.update, tensors, prog, type(self.optimiser).__name__.lower())
 
-    def end(self, prog: Sequence) -> None:
+    def end(self, prog: Steps) -> None:
         """Append what comes once after the updates of a step."""
+
+    @property
+    def factor(self) -> float:
+        """The fixed number that gradients are multiplied by."""
+        return self.scale.number * self.share
+
+    # --- pieces of updates ---------------------------------------------------------------------------------------
+
+    def _walked(self, parameter: Tensor, gradient: Tensor) -> dict[str, Tensor]:
+        """The tensors of an update by the names that the rule has for them."""
+        slots = {
+            name: self._slot(parameter, name, slot.initial, slot.dtype) for name, slot in self.optimiser.slots().items()
+        }
+        return {PARAMETER: parameter, GRADIENT: gradient, **slots}
+
+    def _terms(self, types: Mapping[str, ElementType]) -> Terms:
+        numbers, variable = self.optimiser.numbers, self.optimiser.variable
+        return Terms(types, numbers, variable, factor=self.factor, scaled=self.scale.scalar is not None)
+
+    def _emit(
+        self,
+        rule: Callable[[Terms], Mapping[str, Expr]],
+        tensors: Mapping[str, Tensor],
+        prog: Steps,
+        name: str,
+        scalars: Sequence[str] = (),
+    ) -> None:
+        """Append one pass over tensors; ``scalars`` of them are one element."""
+        types = {key: t.dtype for key, t in tensors.items() if key not in scalars}
+        terms = self._terms(types)
+        exprs = rule(terms)
+        operands = self._operands(terms, tensors)
+        outputs = [tensors[key] for key in exprs]
+        stored = [_stored(e, t) for e, t in zip(exprs.values(), outputs, strict=True)]
+
+        def make() -> tuple[()]:
+            map_with_outputs(self.graph, stored, operands, outputs, prog, name)
+            return ()
+
+        self._build((name,), operands, prog, make)
+
+    def _build(
+        self, what: tuple[object, ...], operands: Iterable[Tensor | None], prog: Steps, make: Callable[[], tuple[()]]
+    ) -> None:
+        """Append an update, which depends on the optimiser, on ``what`` and on the operands alone."""
+        self.repeats.build(("update", self.name, *what), list(operands), prog, make)
+
+    def _operands(self, terms: Terms, tensors: Mapping[str, Tensor]) -> list[Tensor]:
+        """The tensors behind the placeholders of a rule."""
+        state = {**self.scalars, **tensors}
+        if self.scale.scalar is not None:
+            state[SCALE] = self.scale.scalar
+        return [self.hyper[name] if kind == "number" else state[name] for kind, name in terms.operands]
 
     def _scalar(self, name: str, initial: float, dtype: ElementType = f32) -> Tensor:
         return self.graph.variable(dtype, (), name=f"{self.name}/{name}", initial=initial).map(0)
 
-    def _keep(self, name: str, initial: float, dtype: ElementType = f32) -> Tensor:
+    def _kept(self, name: str, initial: float, dtype: ElementType) -> Tensor:
         """A scalar that persists."""
         made = self.state[f"{self.name}/{name}"] = self._scalar(name, initial, dtype)
         return made
 
-    def _slot(self, parameter: Tensor, name: str) -> Tensor:
-        """A zeroed f32 tensor beside a parameter, laid out like it; it persists."""
-        slot = clone(self.graph, parameter, f"{parameter.name}/{name}", f32)
-        self.graph.initialise(slot, 0.0)
+    def _slot(self, parameter: Tensor, name: str, initial: float, dtype: ElementType) -> Tensor:
+        """A tensor beside a parameter, laid out like it; it persists."""
+        slot = clone(self.graph, parameter, f"{parameter.name}/{name}", dtype)
+        self.graph.initialise(slot, initial)
         self.state[f"{parameter.name}/{name}"] = slot
         return slot
 
-    def _build(self, operands: Iterable[Tensor | float | None], prog: Sequence, make: Callable[[], tuple[()]]) -> None:
-        """Append an update, which depends on the optimiser and these alone."""
-        given = tuple(operands)
-        numbers = tuple(None if isinstance(o, Tensor) else o for o in given)
-        tensors = [o if isinstance(o, Tensor) else None for o in given]
-        self.repeats.build(("update", self.name, numbers), tensors, prog, make)
-
-    def _number(self, name: str) -> Tensor | float:
-        """A hyper-parameter: its scalar, or the number that is compiled in."""
-        return self.hyper.get(name, self.optimiser.numbers[name])
-
-    def _is_used(self, name: str) -> bool:
-        return name in self.hyper or self.optimiser.numbers[name] != 0
-
 
 class SgdUpdate(GroupUpdate):
-    """Stochastic gradient descent."""
+    """Stochastic gradient descent: what needs no state has vertices of its own, and damping begins with step two."""
 
-    def __init__(self, graph: Graph, optimiser: Sgd, name: str, repeats: Repeats) -> None:
-        super().__init__(graph, optimiser, name, repeats)
-        self.nesterov = optimiser.nesterov
-        # The momentum starts with the whole first gradient: nothing is damped before the first step.
-        self.dampening = self._keep("dampening_now", 0.0) if self._is_used("dampening") else None
+    optimiser: Sgd
 
-    def update(self, parameter: Tensor, gradient: Tensor, prog: Sequence) -> None:
+    def update(self, parameter: Tensor, gradient: Tensor, prog: Steps) -> None:
         """Append the update of the parameter and its momentum."""
-        lr, momentum, weight_decay = map(self._number, ("lr", "momentum", "weight_decay"))
-        velocity = self._slot(parameter, "momentum") if self._is_used("momentum") else None
-        dampening = 0.0 if self.dampening is None else self.dampening
-
-        def make() -> tuple[()]:
-            popnn.sgd_update(
-                self.graph,
-                parameter,
-                gradient,
-                prog,
-                lr=lr,
-                momentum=momentum,
-                velocity=velocity,
-                dampening=dampening,
-                weight_decay=weight_decay,
-                nesterov=self.nesterov,
-            )
-            return ()
-
-        self._build((parameter, gradient, lr, momentum, velocity, dampening, weight_decay), prog, make)
-
-    def end(self, prog: Sequence) -> None:
-        """Damp from the second step on."""
-        if self.dampening is not None:
-            value = self._number("dampening")
-            source = value if isinstance(value, Tensor) else self.graph.constant(f32, (), value, f"{self.name}/damped")
-            prog.add(Copy(source, self.dampening, name="damp"))
-
-
-class AdamUpdate(GroupUpdate):
-    """Adam and AdamW."""
-
-    def __init__(self, graph: Graph, optimiser: Adam, name: str, repeats: Repeats) -> None:
-        super().__init__(graph, optimiser, name, repeats)
-        self.decoupled = optimiser.decoupled
-        self.step = self._keep("step", 0, i32) if optimiser.bias_correction else None
-        names = ("correction1", "correction2") if optimiser.bias_correction else ()
-        self.corrections = tuple(self._keep(n, 0.0) for n in names)
-
-    def begin(self, prog: Sequence) -> None:
-        """Advance the corrections of the moments' bias."""
-        if self.step is None:
+        o = self.optimiser
+        is_plain = not o.has_velocity and not o.nesterov and "weight_decay" not in o.variable and not o.weight_decay
+        as_they_are = self.factor == 1 and self.scale.scalar is None and o.keeps_gradients
+        if not is_plain or not as_they_are:
+            super().update(parameter, gradient, prog)
             return
-        first, second = self.corrections
-        beta1, beta2 = self._number("beta1"), self._number("beta2")
-        with self.graph.scope(self.name):
-            popnn.adam_bias_correction(self.graph, self.step, first, second, prog, beta1=beta1, beta2=beta2)
-
-    def update(self, parameter: Tensor, gradient: Tensor, prog: Sequence) -> None:
-        """Append the update of the parameter and both moments."""
-        first, second = self.corrections or (1.0, 1.0)
-        moment1, moment2 = self._slot(parameter, "moment1"), self._slot(parameter, "moment2")
-        lr, beta1, beta2, eps, weight_decay = map(self._number, ("lr", "beta1", "beta2", "eps", "weight_decay"))
+        lr = self.hyper.get("lr", o.lr)
 
         def make() -> tuple[()]:
-            popnn.adam_update(
-                self.graph,
-                parameter,
-                gradient,
-                moment1,
-                moment2,
-                prog,
-                lr=lr,
-                beta1=beta1,
-                beta2=beta2,
-                eps=eps,
-                weight_decay=weight_decay,
-                decoupled=self.decoupled,
-                correction1=first,
-                correction2=second,
-            )
+            popnn.sgd_update(self.graph, parameter, gradient, prog, lr=lr)
             return ()
 
-        operands = (parameter, gradient, moment1, moment2, lr, beta1, beta2, eps, weight_decay, first, second)
-        self._build(operands, prog, make)
+        rate = lr if isinstance(lr, Tensor) else None
+        self._build(("plain",), [parameter, gradient, rate], prog, make)
+
+    def end(self, prog: Steps) -> None:
+        """Damp from the second step on."""
+        if "dampening_now" in self.scalars:
+            value = self.hyper.get("dampening")
+            if value is None:
+                value = self.graph.constant(f32, (), self.optimiser.dampening, f"{self.name}/damped")
+            prog.add(Copy(value, self.scalars["dampening_now"], name="damp"))
 
 
-def group_update(graph: Graph, optimiser: Optimiser, name: str, repeats: Repeats | None = None) -> GroupUpdate:
+class LambUpdate(GroupUpdate):
+    """LAMB: a pass for direction and means, both norms side by side, and a pass for the parameter.
+
+    The direction is written down in between. Computing it again from the means in the second pass would save its
+    memory, but read three tensors and take a root and two quotients per element in place of reading one.
+    """
+
+    optimiser: Lamb
+
+    def update(self, parameter: Tensor, gradient: Tensor, prog: Steps) -> None:
+        """Append the update of one parameter and its means."""
+        direction = clone(self.graph, parameter, f"{parameter.name}/direction", f32)
+        tensors = {**self._walked(parameter, gradient), "direction": direction}
+        first = {key: t for key, t in tensors.items() if key != "direction"}
+        self._emit_direction(first, direction, prog)
+        norms = self._squares(parameter, direction, prog)
+        rate = self._rate(norms, prog)
+        tensors = {PARAMETER: parameter, "direction": direction, "rate": rate}
+        self._emit(self.optimiser.descend, tensors, prog, "descend", scalars=("rate",))
+
+    def _emit_direction(self, tensors: Mapping[str, Tensor], direction: Tensor, prog: Steps) -> None:
+        types = {key: t.dtype for key, t in tensors.items()}
+        terms = self._terms(types)
+        exprs = self.optimiser.direction(terms)
+        operands = self._operands(terms, tensors)
+        outputs = [{**tensors, "direction": direction}[key] for key in exprs]
+        stored = [_stored(e, t) for e, t in zip(exprs.values(), outputs, strict=True)]
+
+        def make() -> tuple[()]:
+            map_with_outputs(self.graph, stored, operands, outputs, prog, "direction")
+            return ()
+
+        self._build(("direction",), [*operands, direction], prog, make)
+
+    def _squares(self, parameter: Tensor, direction: Tensor, prog: Steps) -> tuple[Tensor, Tensor]:
+        """The squared norms of both, in f32."""
+
+        def make() -> tuple[Tensor, ...]:
+            wanted = [
+                SingleReduceOp(t, tuple(range(t.ndim)), ReduceParams("SQUARE_ADD"), f32, "square")
+                for t in (parameter, direction)
+            ]
+            return tuple(popops.reduce_many(self.graph, wanted, prog, name="norms"))
+
+        weight, step = self.repeats.build(("update", self.name, "norms"), [parameter, direction], prog, make)
+        assert weight is not None
+        assert step is not None
+        return weight, step
+
+    def _rate(self, norms: tuple[Tensor, Tensor], prog: Steps) -> Tensor:
+        """The learning rate times the trust ratio."""
+        terms = Terms({}, self.optimiser.numbers, self.optimiser.variable)
+        expr = self.optimiser.trust(terms)
+        given = self._operands(terms, dict(zip(("weight_square", "direction_square"), norms, strict=True)))
+
+        def make() -> tuple[Tensor]:
+            return (popops.map(self.graph, expr, given, prog, name="trust"),)
+
+        (rate,) = self.repeats.build(("update", self.name, "trust"), given, prog, make)
+        assert rate is not None
+        return rate
+
+
+def _stored(expression: Expr, tensor: Tensor) -> Expr:
+    """An expression in f32 as the elements of a tensor; whole numbers are of their own type already."""
+    return Cast(expression, tensor.dtype) if tensor.dtype.is_float and tensor.dtype != f32 else expression
+
+
+def group_update(
+    graph: Graph,
+    optimiser: Optimiser,
+    name: str,
+    *,
+    repeats: Repeats | None = None,
+    scale: GradientScale | None = None,
+    share: float = 1.0,
+) -> GroupUpdate:
     """The device side of an optimiser."""
-    built = repeats or Repeats(graph)
-    match optimiser:
-        case Sgd():
-            return SgdUpdate(graph, optimiser, name, built)
-        case Adam():
-            return AdamUpdate(graph, optimiser, name, built)
-    raise TypeError(f"{type(optimiser).__name__} has no update")
+    kinds: dict[type[Optimiser], type[GroupUpdate]] = {Sgd: SgdUpdate, Lamb: LambUpdate}
+    kind = kinds.get(type(optimiser), GroupUpdate)
+    return kind(graph, optimiser, name, repeats or Repeats(graph), scale or GradientScale(graph, ()), share)

@@ -157,9 +157,18 @@ def _build(case: NetworkCase) -> NetworkProgram:
     watch = _watch(settings, training=groups is not None)
     if groups is None:
         return inference_program(net, graph, schedule, planning=planning, exceptions=exceptions, watch=watch)
-    pipeline = training_pipeline(schedule, groups, recompute=settings.recompute)
+    automatic = settings.automatic_loss_scale
+    pipeline = training_pipeline(schedule, groups, recompute=settings.recompute, automatic_loss_scale=automatic)
     return training_program(
-        net, graph, schedule, groups, planning=planning, exceptions=exceptions, pipeline=pipeline, watch=watch
+        net,
+        graph,
+        schedule,
+        groups,
+        planning=planning,
+        exceptions=exceptions,
+        pipeline=pipeline,
+        watch=watch,
+        automatic_loss_scale=automatic,
     )
 
 

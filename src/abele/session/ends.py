@@ -63,15 +63,21 @@ def expose(net: Network, program: NetworkProgram) -> Ends:
     outputs = [f"output{i}" for i in range(len(program.outputs))]
     positions = [net.inputs.index(v) for v in net.changed_inputs]
     changed = (_stream(net.inputs[i].name, s) for i, s in zip(positions, program.changed, strict=True))
+    shared = program.scale
+    state = {name: t for update in program.groups for name, t in update.state.items()}
+    state |= {} if shared is None else shared.state
+    hyper = [dict(update.hyper) for update in program.groups]
+    if shared is not None and hyper:
+        hyper[0] |= shared.hyper
     return Ends(
         inputs=tuple(_stream(v.name, s) for v, s in zip(net.inputs, program.inputs, strict=True)),
         outputs=tuple(_stream(n, s) for n, s in zip(outputs, program.outputs, strict=True)),
         changed=tuple(zip(positions, changed, strict=True)),
         weights={name: _tensor(graph, "weight", name, t) for name, t in program.weights.items()},
-        state={name: _tensor(graph, "state", name, t) for update in program.groups for name, t in update.state.items()},
+        state={name: _tensor(graph, "state", name, t) for name, t in state.items()},
         numbers=tuple(
-            {name: _tensor(graph, f"optimiser{i}", name, t) for name, t in update.hyper.items()}
-            for i, update in enumerate(program.groups)
+            {name: _tensor(graph, f"optimiser{i}", name, t) for name, t in scalars.items()}
+            for i, scalars in enumerate(hyper)
         ),
         seed=None if program.seed is None else _tensor(graph, "random", "state", program.seed),
     )

@@ -43,6 +43,7 @@ SETTINGS = OptionTable(
         "dump_passes": Option(
             None, str | None, doc="a folder for the text of the network after each pass, by model and use"
         ),
+        "automatic_loss_scale": flag(False, doc="multiply the loss by a scale that follows the float16 gradients"),
         "recompute": flag(False, doc="compute cheap activations again in the backward pass, and do not keep them"),
     },
     listed="docs/session.md lists them",
@@ -71,6 +72,7 @@ class Settings:
     engine: Mapping[str, Any] = field(default_factory=dict)
     name: str = "network"
     dump_passes: str | None = None
+    automatic_loss_scale: bool = False
     recompute: bool = False
 
     def __post_init__(self) -> None:

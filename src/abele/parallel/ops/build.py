@@ -16,7 +16,7 @@ from abele.parallel.ops.reduction import mean, reduce, sum_to
 from abele.parallel.ops.resample import resample
 from abele.parallel.ops.rows import read_row, write_row
 from abele.parallel.ops.softmax import softmax
-from abele.parallel.ops.training import accumulate, update
+from abele.parallel.ops.training import accumulate, count_magnitudes, loss_scale, running_mean, update
 from abele.parallel.ops.views import concat, detach, expand, pad, permute, reshape, reverse, slice_, transpose
 
 __all__ = [
@@ -28,6 +28,7 @@ __all__ = [
     "concat",
     "cond",
     "convolution",
+    "count_magnitudes",
     "detach",
     "draw",
     "dropout",
@@ -38,6 +39,7 @@ __all__ = [
     "linear",
     "look_up",
     "loop",
+    "loss_scale",
     "lstm",
     "map_",
     "matmul",
@@ -53,6 +55,7 @@ __all__ = [
     "resample",
     "reshape",
     "reverse",
+    "running_mean",
     "slice_",
     "softmax",
     "sum_to",

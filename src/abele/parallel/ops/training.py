@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from abele.graph import Tensor
-from abele.numerics import f32
+from abele.numerics import ElementType, f32
 from abele.parallel.network import BlockBuilder, NetworkOp, Value
 from abele.parallel.optimisers import Optimiser
 from abele.parallel.registry import Array, OpRule, Types, require, rule
 from abele.poplibs import popops
+from abele.poplibs.popops.expr import Cast, Expr, _1, _2, _3, _4
 
 if TYPE_CHECKING:
     from abele.parallel.lowering import Lowering
@@ -22,6 +24,21 @@ def accumulate(net: BlockBuilder, total: Value, gradient: Value, scale: float) -
     return net.emit_like("accumulate", [total, gradient], total, scale=scale)
 
 
+def running_mean(net: BlockBuilder, mean: Value, gradient: Value) -> Value:
+    """The mean of the gradients of all micro-batches so far, from that of those before."""
+    return net.emit_like("running_mean", [mean, gradient], mean)
+
+
+def count_magnitudes(net: BlockBuilder, counts: Value, gradients: Sequence[Value], edge: float) -> Value:
+    """``counts``, [2], plus how many elements of gradients have a magnitude below ``edge``, and how many have not."""
+    return net.emit_like("count_magnitudes", [counts, *gradients], counts, edge=edge)
+
+
+def loss_scale(net: BlockBuilder, initial: float, dtype: ElementType) -> Value:
+    """What the loss is multiplied by: a number on the device that may change from step to step."""
+    return net.emit("loss_scale", [], (), dtype, initial=initial)
+
+
 def update(net: BlockBuilder, parameter: Value, gradient: Value, optimiser: Optimiser, group: int) -> Value:
     """``parameter`` after one step of an optimiser, whose state is that of its ``group``."""
     return net.emit_like("update", [parameter, gradient], parameter, group=group, optimiser=optimiser)
@@ -29,7 +46,7 @@ def update(net: BlockBuilder, parameter: Value, gradient: Value, optimiser: Opti
 
 @rule("accumulate")
 class AccumulateRule(OpRule):
-    """A sum over micro-batches, in f32, that grows in place."""
+    """A sum over micro-batches that grows in place."""
 
     operands = 2
     attributes: ClassVar = {"scale": (float, int)}
@@ -39,7 +56,7 @@ class AccumulateRule(OpRule):
     def types(self, op: NetworkOp) -> Types:
         """The sum's."""
         total, gradient = op.inputs
-        require(total.dtype == f32 and total.shape == gradient.shape, f"{total} is no f32 sum of {gradient}")
+        require(total.dtype.is_float and total.shape == gradient.shape, f"{total} is no sum of {gradient}")
         return [total.type]
 
     def evaluate(self, op: NetworkOp, total: Array, gradient: Array) -> Array:
@@ -51,6 +68,107 @@ class AccumulateRule(OpRule):
         total, gradient = to[op.inputs[0]], to[op.inputs[1]]
         popops.scaled_add_to(to.graph, total, gradient, op.attrs["scale"], to.prog)
         return total
+
+
+@rule("running_mean")
+class RunningMean(OpRule):
+    """The mean of micro-batches so far, which moves in place: no sum has to fit in its type."""
+
+    operands = 2
+    folds = False
+    repeats = False
+    depends_on_operands_alone = False
+
+    def types(self, op: NetworkOp) -> Types:
+        """The mean's."""
+        mean, gradient = op.inputs
+        require(mean.dtype.is_float and mean.shape == gradient.shape, f"{mean} is no mean of {gradient}")
+        return [mean.type]
+
+    def evaluate(self, op: NetworkOp, mean: Array, gradient: Array) -> Array:
+        """That of the first micro-batch."""
+        return np.asarray(gradient.astype(mean.dtype))
+
+    def lower(self, to: Lowering, op: NetworkOp) -> Tensor:
+        """m ← m·k/(k + 1) + g/(k + 1) in one pass, in f32."""
+        mean, gradient = to[op.inputs[0]], to[op.inputs[1]]
+        assert to.shares is not None
+
+        def as_f32(place: Expr, tensor: Tensor) -> Expr:
+            return place if tensor.dtype == f32 else Cast(place, f32)
+
+        moved = as_f32(_1, mean) * _3 + as_f32(_2, gradient) * _4
+        stored = moved if mean.dtype == f32 else Cast(moved, mean.dtype)
+        operands = [mean, gradient, *to.shares]
+        popops.map_with_output(to.graph, stored, operands, mean, to.prog, name="running_mean")
+        return mean
+
+
+@rule("count_magnitudes")
+class MagnitudeCounts(OpRule):
+    """Counts of small and large elements of gradients, over micro-batches, in place. NaNs count as large."""
+
+    operands = (2, None)
+    attributes: ClassVar = {"edge": (float, int)}
+    folds = False
+    repeats = False
+    depends_on_operands_alone = False
+
+    def types(self, op: NetworkOp) -> Types:
+        """That of the counts."""
+        counts, *gradients = op.inputs
+        require(counts.dtype == f32 and counts.shape == (2,), f"{counts} is no pair of f32 counts")
+        require(all(g.dtype.is_float for g in gradients), "gradients are floats")
+        return [counts.type]
+
+    def evaluate(self, op: NetworkOp, counts: Array, *gradients: Array) -> Array:
+        """The counts in NumPy."""
+        below = sum(int(np.count_nonzero(np.abs(g) < op.attrs["edge"])) for g in gradients)
+        return np.asarray(counts + np.array([below, sum(g.size for g in gradients) - below], counts.dtype))
+
+    def lower(self, to: Lowering, op: NetworkOp) -> Tensor:
+        """A histogram of each gradient, added to the counts."""
+        counts, *gradients = (to[v] for v in op.inputs)
+        for gradient in gradients:
+            edge = to.graph.constant(gradient.dtype, (1,), op.attrs["edge"], name="edge")
+            popops.histogram_with_output(
+                to.graph,
+                gradient.flatten(),
+                counts,
+                update=True,
+                levels=edge,
+                absolute=True,
+                prog=to.prog,
+                name="count_magnitudes",
+            )
+        return counts
+
+
+@rule("loss_scale")
+class LossScale(OpRule):
+    """The scale of the loss on the device."""
+
+    operands = 0
+    attributes: ClassVar = {"initial": (float, int)}
+    folds = False
+    repeats = False
+    depends_on_operands_alone = False
+
+    def types(self, op: NetworkOp) -> Types:
+        """One number."""
+        require(op.output.shape == () and op.output.dtype.is_float, f"{op.output} is no scalar")
+        return [op.output.type]
+
+    def evaluate(self, op: NetworkOp) -> Array:
+        """What it is at first."""
+        return np.asarray(op.attrs["initial"], op.output.dtype.np)
+
+    def lower(self, to: Lowering, op: NetworkOp) -> Tensor:
+        """The program's scalar, in the type of the loss."""
+        assert to.loss_scale is not None
+        if op.output.dtype == f32:
+            return to.loss_scale
+        return popops.cast(to.graph, to.loss_scale, op.output.dtype, to.prog, name="loss_scale")
 
 
 @rule("update")

@@ -59,11 +59,13 @@ class Differentiate(Pass):
     Attributes:
         parameters: Names of the parameters; those that the loss does not depend on get no gradient.
         scale: Gradient of the loss by itself: 1, a loss scale, or −1 to go uphill.
+        variable_scale: What it is multiplied by besides, at first, where that may change on the device.
     """
 
     name: ClassVar[str] = "differentiate"
     parameters: tuple[str, ...]
     scale: float = 1.0
+    variable_scale: float | None = None
 
     def run(self, net: Network) -> Network:
         """The network with gradients.
@@ -73,16 +75,20 @@ class Differentiate(Pass):
             UnsupportedOpError: An op between the loss and a parameter has no derivative.
         """
         wanted = set(self.parameters)
-        return differentiate(net, [p for p in net.parameters if p.name in wanted], scale=self.scale)
+        sources = [p for p in net.parameters if p.name in wanted]
+        return differentiate(net, sources, scale=self.scale, variable_scale=self.variable_scale)
 
 
-def differentiate(net: Network, wanted: Iterable[Value], *, scale: float = 1.0) -> Network:
+def differentiate(
+    net: Network, wanted: Iterable[Value], *, scale: float = 1.0, variable_scale: float | None = None
+) -> Network:
     """``net`` with the gradient of its loss by each of ``wanted``; see :class:`Differentiate`.
 
     Args:
         net: A network with a loss.
         wanted: Values that enter, usually parameters.
         scale: Gradient of the loss by itself.
+        variable_scale: What it is multiplied by besides, at first, where that may change on the device.
 
     Raises:
         TensorError: The network has no loss.
@@ -92,13 +98,23 @@ def differentiate(net: Network, wanted: Iterable[Value], *, scale: float = 1.0) 
         raise TensorError("the network has no loss to differentiate")
     made, sources = NetworkBuilder.of(net), list(wanted)
     with made.at(stage=Stage.BACKWARD):
-        pending: Pending = {net.loss: [build.full(made, scale, net.loss.shape, net.loss.dtype)]}
+        pending: Pending = {net.loss: [_start(made, net.loss, scale, variable_scale)]}
         # Gradients are made only for values between the loss and what is wanted.
         reached = differentiable(net.ops, sources)
         _Reverse(made).run(needed(net.ops, [net.loss]), reached, pending)
         made.gradients = {v: _total(made, pending[v]) for v in sources if v in pending}
     made.loss = None
     return made.finish()
+
+
+def _start(net: BlockBuilder, loss: Value, scale: float, variable_scale: float | None) -> Value:
+    """The gradient of the loss by itself."""
+    if variable_scale is None:
+        return build.full(net, scale, loss.shape, loss.dtype)
+    start = build.loss_scale(net, variable_scale, loss.dtype)
+    if scale != 1:
+        start = build.map_(net, derivative.arg(0) * Const(scale, loss.dtype), [start])
+    return build.expand(net, start, loss.shape) if loss.shape else start
 
 
 def _total(net: BlockBuilder, parts: list[Value]) -> Value:

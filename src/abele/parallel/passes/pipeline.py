@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from abele.errors import InvalidOptionError, NetworkError, nearest
+from abele.numerics import f16
+from abele.parallel.gradient_scale import EDGE, loss_scale_of, sign_of
 from abele.parallel.network import Network, network_text, verify
-from abele.parallel.optimisers import Group, sign_of
+from abele.parallel.optimisers import Group
 from abele.parallel.passes.accumulate import Accumulate
 from abele.parallel.passes.base import Pass, Watch
 from abele.parallel.passes.canonicalise import Canonicalise
 from abele.parallel.passes.common_subexpressions import CommonSubexpressions
+from abele.parallel.passes.count_magnitudes import CountMagnitudes
 from abele.parallel.passes.dead_code import DeadCode
 from abele.parallel.passes.differentiate import Differentiate
 from abele.parallel.passes.fold_constants import FoldConstants
@@ -134,27 +137,35 @@ def inference_pipeline() -> Pipeline:
     return Pipeline((*_simplifying(), Outline(), AssignPlaces()))
 
 
-def training_pipeline(schedule: Schedule, groups: Sequence[Group], *, recompute: bool = False) -> Pipeline:
+def training_pipeline(
+    schedule: Schedule, groups: Sequence[Group], *, recompute: bool = False, automatic_loss_scale: bool = False
+) -> Pipeline:
     """What networks go through before they are lowered to be trained.
 
     Args:
         schedule: How many micro-batches make an update.
         groups: Optimisers and their parameters.
         recompute: True to compute cheap activations again in the backward pass.
+        automatic_loss_scale: True if the scale of the loss follows the gradients.
 
     Raises:
-        UnsupportedOpError: Some groups maximise, others do not.
+        InvalidOptionError: Groups with different scales of the loss.
     """
     named = tuple((g.optimiser, tuple(p.name for p in g.parameters)) for g in groups)
     trained = tuple(name for _, names in named for name in names)
+    halves = tuple(name for o, names in named if o.accumulation == f16 for name in names)
+    scale, changes = loss_scale_of(groups)
+    changes |= automatic_loss_scale
+    start = Differentiate(trained, scale=sign_of(groups) * (1.0 if changes else scale))
     return Pipeline(
         (
             *_simplifying(),
             Outline(),
-            Differentiate(trained, scale=sign_of(groups)),
+            replace(start, variable_scale=scale) if changes else start,
             CommonSubexpressions(),
             DeadCode(),
-            Accumulate(schedule.accumulation, schedule.mean),
+            *((CountMagnitudes(EDGE),) if automatic_loss_scale else ()),
+            Accumulate(schedule.accumulation, schedule.mean, schedule.strategy, halves),
             Optimise(named),
             AssignPlaces(),
             Recompute(tuple(sorted(CHEAP)) if recompute else ()),

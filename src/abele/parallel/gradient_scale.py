@@ -1,0 +1,161 @@
+"""What gradients are multiplied by before updates see them: the loss's scale is taken out, and long ones are shrunk.
+
+Gradients in half precision lose what is smaller than 2⁻²⁴. So the loss is multiplied by a scale, with which all
+gradients grow, and updates multiply them by its inverse in f32. Both are scalars on the device where the scale may
+change.
+
+The **automatic** scale is S·f, of which f starts at 1 and moves once per step: the magnitudes of the float16 gradients
+of all micro-batches are counted below and from :data:`EDGE` on; if more than a share of :data:`THRESHOLD` are above, f
+is halved, otherwise doubled. There is no clamp and no hysteresis, so that f hovers about the largest scale that fits. A
+gradient that is no number counts as above.
+
+Source: the loss-scaling rule that Graphcore published with PopART.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from abele.errors import InvalidOptionError
+from abele.graph import Graph, Tensor, concat
+from abele.graph import Sequence as Steps
+from abele.numerics import f32
+from abele.parallel.optimisers import Group, climbs
+from abele.poplibs import popops
+from abele.poplibs.popops import ReduceParams, SingleReduceOp
+from abele.poplibs.popops.elementwise.map import map_with_outputs
+from abele.poplibs.popops.expr import Const, Expr, ExprLike, Op, _1, _2, _3, select
+
+EDGE = 65504.0 / 8
+"""Magnitude from which on a float16 gradient counts as large: an eighth of the largest number."""
+
+THRESHOLD = 1e-7
+"""Share of large gradients above which the scale is halved."""
+
+STEP = 2.0
+"""What the scale is divided or multiplied by."""
+
+
+def loss_scale_of(groups: Sequence[Group]) -> tuple[float, bool]:
+    """The scale of the loss, which all groups share, and whether it may change.
+
+    Raises:
+        InvalidOptionError: Groups that differ.
+    """
+    scales = {g.optimiser.loss_scaling for g in groups} or {1.0}
+    if len(scales) > 1:
+        raise InvalidOptionError(
+            f"groups of one optimiser have different loss scales: {', '.join(f'{s:g}' for s in sorted(scales))}",
+            remedy="one loss_scaling for all",
+        )
+    return scales.pop(), any("loss_scaling" in g.optimiser.variable for g in groups)
+
+
+def sign_of(groups: Sequence[Group]) -> float:
+    """Sign of the gradient of the loss: negative where all updates climb, which then descend."""
+    return -1.0 if climbs(groups) else 1.0
+
+
+class GradientScale:
+    """The device side of the scale.
+
+    Args:
+        graph: Where scalars and vertices are made.
+        groups: Optimisers and their parameters.
+        automatic: True if the scale of the loss follows the gradients.
+
+    Attributes:
+        number: What gradients are multiplied by.
+        scalar: What they are multiplied by besides, on the device, where that may change.
+        loss: The scale of the loss on the device, where it may change.
+        hyper: Scalars that the host writes, by name.
+        state: Scalars that persist, by name.
+    """
+
+    def __init__(self, graph: Graph, groups: Sequence[Group], *, automatic: bool = False) -> None:
+        self.graph = graph
+        self.groups = groups
+        scale, changes = loss_scale_of(groups)
+        self._scale = scale
+        self._norm = _max_norm(groups)
+        self.hyper: dict[str, Tensor] = {}
+        self.state: dict[str, Tensor] = {}
+        self.loss: Tensor | None = None
+        self._factor: Tensor | None = None
+        if changes:
+            self.loss = self.hyper["loss_scaling"] = self._made("loss_scaling", scale)
+        if automatic:
+            self._factor = self.state["loss_scaling/factor"] = self._made("factor", 1.0)
+            self.loss = self._made("loss_scale", scale)
+        is_scalar = self.loss is not None or not math.isinf(self._norm)
+        self.number = 1.0 if is_scalar else 1.0 / scale
+        self.scalar = self._made("gradient_scale", 1.0 / scale) if is_scalar else None
+
+    def _made(self, name: str, initial: float) -> Tensor:
+        return self.graph.variable(f32, (), name=f"gradients/{name}", initial=initial).map(0)
+
+    def begin(self, prog: Steps) -> None:
+        """Append what comes before the micro-batches of a step: the scale of the loss and its inverse."""
+        if self._factor is not None:
+            assert self.loss is not None
+            assert self.scalar is not None
+            given = self.hyper.get("loss_scaling")
+            operands = [self._factor] if given is None else [self._factor, given]
+            scale: Expr = _1 * (self._scale if given is None else _2)
+            map_with_outputs(
+                self.graph, [scale, 1.0 / scale], operands, [self.loss, self.scalar], prog, "scale_of_loss"
+            )
+        elif self.loss is not None:
+            assert self.scalar is not None
+            map_with_outputs(self.graph, [1.0 / _1], [self.loss], [self.scalar], prog, "inverse_scale")
+
+    def before_updates(self, gradients: Sequence[Tensor], share: float, prog: Steps) -> None:
+        """Append what comes after the micro-batches: long gradients are shrunk, as if they were one vector.
+
+        Args:
+            gradients: Of all parameters.
+            share: What updates multiply them by, to make a mean of a sum.
+            prog: Sequence that the step is appended to.
+        """
+        if math.isinf(self._norm) or not gradients:
+            return
+        assert self.scalar is not None
+        wanted = [SingleReduceOp(t, tuple(range(t.ndim)), ReduceParams("SQUARE_ADD"), f32, "square") for t in gradients]
+        squares = popops.reduce_many(self.graph, wanted, prog, name="gradient_norms")
+        together = concat([s.reshape((1,)) for s in squares])
+        total = popops.reduce(self.graph, together, [0], "ADD", prog, name="square_of_norm")
+        inverse: ExprLike = _1 if self.loss is not None else 1.0 / self._scale
+        norm = Op("sqrt", _2) * inverse * share
+        shrunk = inverse * (self._norm / Op("max", norm, self._norm))
+        map_with_outputs(self.graph, [shrunk], [self.scalar, total], [self.scalar], prog, "clip_by_norm")
+
+    def end(self, counts: Tensor | None, prog: Steps) -> None:
+        """Append what comes after the updates: the automatic scale moves.
+
+        Args:
+            counts: Gradients of the step below and from the edge on, f32[2]; None if there are none in float16.
+            prog: Sequence that the step is appended to.
+        """
+        if self._factor is None or counts is None:
+            return
+        share = Const(THRESHOLD / (1.0 - THRESHOLD))
+        moved = select(_1 / STEP, _1 * STEP, _3 > share * _2)
+        operands = [self._factor, counts[0], counts[1]]
+        map_with_outputs(self.graph, [moved], operands, [self._factor], prog, "move_scale")
+
+
+def _max_norm(groups: Sequence[Group]) -> float:
+    """The norm that gradients of all groups together may have.
+
+    Raises:
+        InvalidOptionError: Groups that differ.
+    """
+    norms = {g.optimiser.max_grad_norm for g in groups} or {math.inf}
+    if len(norms) > 1:
+        raise InvalidOptionError(
+            f"groups of one optimiser have different norms: {', '.join(f'{n:g}' for n in sorted(norms))}",
+            because="gradients of all parameters are shrunk together",
+            remedy="one max_grad_norm for all",
+        )
+    return norms.pop()

@@ -1,0 +1,77 @@
+"""Stochastic gradient descent."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from abele.numerics import ElementType, f32
+from abele.parallel.optimisers.base import Optimiser, StateSlot
+from abele.parallel.optimisers.terms import PARAMETER, Terms
+from abele.poplibs.popops.expr import Expr
+
+
+def decayed(t: Terms) -> Expr:
+    """The gradient with its L2 term."""
+    if not t.is_used("weight_decay"):
+        return t.gradient
+    return t.gradient + t.number("weight_decay") * t[PARAMETER]
+
+
+@dataclass(frozen=True)
+class Sgd(Optimiser):
+    """Stochastic gradient descent, with momentum that may be damped: b ← m·b + (1 − d)·g; p ← p − lr·b.
+
+    The momentum starts with the whole first gradient: ``dampening_now`` is 0 before the first step, and ``dampening``
+    after it.
+
+    Attributes:
+        velocity_scaling: What the momentum is stored multiplied by.
+        velocity_type: Element type of the momentum.
+    """
+
+    lr: float = 0.01
+    momentum: float = 0.0
+    dampening: float = 0.0
+    weight_decay: float = 0.0
+    nesterov: bool = False
+    maximize: bool = False
+    velocity_scaling: float = 1.0
+    velocity_type: ElementType = f32
+
+    @property
+    def has_velocity(self) -> bool:
+        """True if there is momentum."""
+        return "momentum" in self.variable or self.momentum != 0
+
+    @property
+    def dampens(self) -> bool:
+        """True if the momentum is damped."""
+        return "dampening" in self.variable or self.dampening != 0
+
+    @property
+    def scales_velocity(self) -> bool:
+        """True if the momentum is stored multiplied by something."""
+        return "velocity_scaling" in self.variable or self.velocity_scaling != 1
+
+    def slots(self) -> dict[str, StateSlot]:
+        """The momentum."""
+        return {"momentum": StateSlot(self.velocity_type)} if self.has_velocity else {}
+
+    def scalars(self) -> dict[str, StateSlot]:
+        """How much the momentum is damped in this step."""
+        return {"dampening_now": StateSlot()} if self.dampens else {}
+
+    def update(self, t: Terms) -> dict[str, Expr]:
+        """One step."""
+        parameter, gradient = t[PARAMETER], decayed(t)
+        step, state = gradient, {}
+        if self.has_velocity:
+            rate, kept = t.number("momentum"), t["momentum"]
+            fresh = (1.0 - t["dampening_now"]) * gradient if self.dampens else gradient
+            if self.scales_velocity:
+                fresh = fresh * t.number("velocity_scaling")
+            moved = rate * kept + fresh
+            state["momentum"] = moved
+            velocity = moved / t.number("velocity_scaling") if self.scales_velocity else moved
+            step = gradient + rate * velocity if self.nesterov else velocity
+        return {PARAMETER: parameter - t.number("lr") * step, **state}

@@ -1,0 +1,39 @@
+"""``count-magnitudes``: what an automatic scale of the loss is to know of the gradients."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from abele.numerics import f16, f32
+from abele.parallel.network import Network, NetworkBuilder, Stage
+from abele.parallel.ops import build
+from abele.parallel.passes.base import Pass
+
+COUNTS = "gradients/counts"
+"""Name of the accumulator that has the counts."""
+
+
+@dataclass(frozen=True)
+class CountMagnitudes(Pass):
+    """Count the elements of float16 gradients below and from ``edge`` on, over the micro-batches of a step.
+
+    The gradients of parameters are counted, before they are summed. Those in f32 have no need of a scale.
+
+    Attributes:
+        edge: Magnitude from which on an element is large.
+    """
+
+    name: ClassVar[str] = "count-magnitudes"
+    edge: float
+
+    def run(self, net: Network) -> Network:
+        """The network with counts."""
+        halves = [g for g in net.gradients.values() if g.dtype == f16]
+        if not halves:
+            return net
+        made = NetworkBuilder.of(net)
+        counts = made.accumulator((2,), f32, COUNTS)
+        with made.at(made.origin.renamed("count_magnitudes"), stage=Stage.BACKWARD):
+            made.updates[counts] = build.count_magnitudes(made, counts, halves, self.edge)
+        return made.finish()
