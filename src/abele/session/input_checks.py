@@ -111,7 +111,7 @@ def _check_width(array: Array, what: str, at: str | None) -> None:
 
 
 def _check_bound(bound: AllowedRange, array: Array) -> None:
-    outside = (array < 0) | (array >= bound.limit)
+    outside = (array < bound.lowest) | (array >= bound.limit)
     if bound.exception is not None:
         outside &= array != bound.exception
     if outside.any():
@@ -122,5 +122,5 @@ def _check_bound(bound: AllowedRange, array: Array) -> None:
             f"{bound.what} {number} of {bound.debug.name or 'the network'} is out of bounds: there are {bound.limit:,}",
             at=str(bound.debug.location) or None,
             because=f"element {place} of {list(array.shape)}",
-            remedy=f"{plural(bound.what)} of 0 to {bound.limit - 1}{but}",
+            remedy=f"{plural(bound.what)} of {bound.lowest} to {bound.limit - 1}{but}",
         )

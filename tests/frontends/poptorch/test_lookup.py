@@ -11,7 +11,7 @@ from poptorch_kit import Apply, Lossy, check_against_torch
 from torch import nn
 
 from abele import poptorch
-from abele.errors import TensorIndexError, UnsupportedOpError
+from abele.errors import TensorIndexError
 
 INDICES = torch.tensor([[3, 0, 3, 5], [1, 1, 6, 3]])
 
@@ -86,12 +86,7 @@ def test_embedding__index_outside_the_table__is_refused_before_the_run(wrong: in
         model(torch.tensor([[0, wrong]]))
 
 
-def test_embedding__gradients_by_frequency__are_refused_with_a_remedy() -> None:
-    model = nn.Embedding(7, 4, scale_grad_by_freq=True)
-    with pytest.raises(UnsupportedOpError, match="scale_grad_by_freq"):
-        poptorch.inferenceModel(model)(INDICES)
-
-
-def test_index__by_two_tensors__is_refused_with_a_remedy() -> None:
-    with pytest.raises(UnsupportedOpError, match=r"by several tensors(.|\n)*index along one dimension"):
-        poptorch.inferenceModel(Apply(lambda x, i: x[i, i], (7, 7)))(torch.randn(7, 7), INDICES[0])
+def test_embedding__gradients_by_frequency__are_divided_by_counts() -> None:
+    embedded = Embedded()
+    embedded.words.scale_grad_by_freq = True
+    check_against_torch(Lossy(embedded).double(), (INDICES,))

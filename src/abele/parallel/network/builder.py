@@ -58,9 +58,9 @@ class BlockBuilder:
         """A modifier that no random op of the network has yet."""
         return self.root.next_random()
 
-    def bound(self, value: Value, limit: int, what: str, exception: int | None = None) -> None:
-        """Ask for the integers of ``value`` to lie in ``range(limit)``; see :class:`AllowedRange`."""
-        self.root.bounds.append(AllowedRange(value, limit, exception, what, self._origin))
+    def bound(self, value: Value, limit: int, what: str, exception: int | None = None, *, lowest: int = 0) -> None:
+        """Ask for the integers of ``value`` to lie in ``range(lowest, limit)``; see :class:`AllowedRange`."""
+        self.root.bounds.append(AllowedRange(value, limit, exception, what, self._origin, lowest))
 
     def read(self, value: Value) -> Value:
         """What ``value`` is called here: itself, or the parameter through which it enters a region."""

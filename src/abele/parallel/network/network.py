@@ -14,7 +14,7 @@ from abele.parallel.network.value import Value
 
 @dataclass(frozen=True, slots=True)
 class AllowedRange:
-    """Integer elements that must lie in ``range(limit)``, or equal ``exception``.
+    """Integer elements that must lie in ``range(lowest, limit)``, or equal ``exception``.
 
     Attributes:
         value: The elements.
@@ -22,6 +22,7 @@ class AllowedRange:
         exception: One more number that is allowed, if any.
         what: The field's word for an element, such as ``label``.
         debug: The op that asks for it.
+        lowest: The smallest that is allowed: below zero where indices count from the end.
     """
 
     value: Value
@@ -29,6 +30,7 @@ class AllowedRange:
     exception: int | None
     what: str
     debug: DebugRecord
+    lowest: int = 0
 
 
 @dataclass(frozen=True, eq=False)

@@ -279,9 +279,10 @@ class _TextReader:
         value = self._value(scope)
         tokens.expect("<")
         limit = tokens.integer()
+        lowest = tokens.integer() if tokens.take("from") else 0
         exception = tokens.integer() if tokens.take("or") else None
         what = tokens.string()
-        return AllowedRange(value, limit, exception, what, _origin(tokens.comment()))
+        return AllowedRange(value, limit, exception, what, _origin(tokens.comment()), lowest)
 
 
 def _origin(comment: str) -> DebugRecord:

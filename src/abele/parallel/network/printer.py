@@ -105,7 +105,9 @@ def _network_lines(net: Network, data: Data, origins: bool) -> list[str]:
 
 def _bound_text(bound: AllowedRange, names: _ValueNames, origins: bool) -> str:
     exception = "" if bound.exception is None else f" or {bound.exception}"
-    return f"bound {names[bound.value]} < {bound.limit}{exception} {quoted(bound.what)}{_origin(bound.debug, origins)}"
+    lowest = f" from {bound.lowest}" if bound.lowest else ""
+    range_ = f"{names[bound.value]} < {bound.limit}{lowest}{exception}"
+    return f"bound {range_} {quoted(bound.what)}{_origin(bound.debug, origins)}"
 
 
 def _function_lines(function: NetworkFunction, data: Data, origins: bool) -> list[str]:

@@ -105,6 +105,6 @@ def network_key(net: Network) -> Key:
         tuple((numbers.of(k), numbers.of(v)) for k, v in net.gradients.items()),
         None if net.loss is None else numbers.of(net.loss),
         frozenset(numbers.read(tuple(net.wide))),
-        tuple((numbers.of(b.value), b.limit, b.exception, b.what) for b in net.bounds),
+        tuple((numbers.of(b.value), b.limit, b.lowest, b.exception, b.what) for b in net.bounds),
         net.num_random,
     )

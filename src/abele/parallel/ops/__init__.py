@@ -16,7 +16,10 @@ from abele.parallel.ops import (
     reduction,
     resample,
     rows,
+    scan,
+    search,
     softmax,
+    sorting,
     training,
     views,
 )
@@ -37,7 +40,10 @@ __all__ = [
     "reduction",
     "resample",
     "rows",
+    "scan",
+    "search",
     "softmax",
+    "sorting",
     "training",
     "views",
 ]

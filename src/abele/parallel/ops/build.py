@@ -7,7 +7,7 @@ from abele.parallel.ops.draw import draw, exponential, integers, normal, uniform
 from abele.parallel.ops.dropout import dropout
 from abele.parallel.ops.elementwise import cast, map_, total
 from abele.parallel.ops.linear import linear, matmul
-from abele.parallel.ops.lookup import add_rows, look_up
+from abele.parallel.ops.lookup import add_rows, look_up, look_up_groups, update_rows
 from abele.parallel.ops.nonlinearity import nonlinearity
 from abele.parallel.ops.norm import BATCH, norm
 from abele.parallel.ops.pooling import pool
@@ -15,13 +15,17 @@ from abele.parallel.ops.recurrent import lstm
 from abele.parallel.ops.reduction import mean, reduce, sum_to
 from abele.parallel.ops.resample import resample
 from abele.parallel.ops.rows import read_row, write_row
+from abele.parallel.ops.scan import add_along, positions, recurrence, scan, shifted, taken_from
+from abele.parallel.ops.search import search
 from abele.parallel.ops.softmax import softmax
+from abele.parallel.ops.sorting import sort, top_k
 from abele.parallel.ops.training import accumulate, count_magnitudes, loss_scale, running_mean, update
 from abele.parallel.ops.views import concat, detach, expand, pad, permute, reshape, reverse, slice_, transpose
 
 __all__ = [
     "BATCH",
     "accumulate",
+    "add_along",
     "add_rows",
     "call",
     "cast",
@@ -38,6 +42,7 @@ __all__ = [
     "integers",
     "linear",
     "look_up",
+    "look_up_groups",
     "loop",
     "loss_scale",
     "lstm",
@@ -50,21 +55,30 @@ __all__ = [
     "pad",
     "permute",
     "pool",
+    "positions",
     "read_row",
+    "recurrence",
     "reduce",
     "resample",
     "reshape",
     "reverse",
     "running_mean",
+    "scan",
+    "search",
+    "shifted",
     "slice_",
     "softmax",
+    "sort",
     "sum_to",
     "switch",
+    "taken_from",
+    "top_k",
     "total",
     "transpose",
     "transposed_convolution",
     "uniform",
     "update",
+    "update_rows",
     "while_",
     "write_row",
 ]

@@ -38,7 +38,7 @@ from abele.poplibs.popops.layout.pad import PaddingType, pad
 from abele.poplibs.popops.layout.regroup import partial_transpose, regroup_if_beneficial, regroup_tensor
 from abele.poplibs.popops.programs.loops import counted_for_loop, counted_loop
 from abele.poplibs.popops.programs.side_by_side import zip_programs
-from abele.poplibs.popops.reductions.cumulative import cum_sum
+from abele.poplibs.popops.reductions.cumulative import cum_sum, linear_recurrence, scan
 from abele.poplibs.popops.reductions.has_nan import has_nan, has_nan_or_inf
 from abele.poplibs.popops.reductions.histogram import histogram, histogram_with_output
 from abele.poplibs.popops.reductions.reduce import (
@@ -54,10 +54,12 @@ from abele.poplibs.popops.slicing.one_hot import MASKED_LABEL_CODE, encode_one_h
 from abele.poplibs.popops.sorting import (
     SortOrder,
     TopKParams,
+    search_sorted,
     sort,
     sort_in_place,
     sort_key_value,
     sort_key_value_in_place,
+    sort_with_permutation,
     top_k,
     top_k_key_value,
     top_k_with_permutation,
@@ -81,6 +83,8 @@ __all__ = [
     "counted_for_loop",
     "counted_loop",
     "cum_sum",
+    "linear_recurrence",
+    "scan",
     "create_host_sliceable_tensor",
     "create_host_transferable_tensor",
     "create_normalise_image_input",
@@ -132,10 +136,12 @@ __all__ = [
     "reduce_with_output",
     "scaled_add_to",
     "scaled_subtract_from",
+    "search_sorted",
     "sort",
     "sort_in_place",
     "sort_key_value",
     "sort_key_value_in_place",
+    "sort_with_permutation",
     "top_k",
     "top_k_key_value",
     "top_k_with_permutation",

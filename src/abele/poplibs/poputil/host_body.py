@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from abele.graph import LibraryCall
+import numpy as np
+
+from abele.graph import Execute, Graph, LibraryCall, Tensor
 from abele.graph.program import Sequence
 
 
@@ -11,3 +13,12 @@ def note_host(prog: Sequence, host_body: Sequence | None) -> None:
     call = prog.steps[-1]
     assert isinstance(call, LibraryCall)
     call.host_body = host_body
+
+
+def host_rows(graph: Graph, name: str, codelet_class: type, **fields: Tensor) -> Sequence:
+    """Steps of a host: one vertex for each row of ``fields``, whose last dimensions are the rows; they cost nothing."""
+    step = graph.compute_set(f"{name}/host")
+    rows = {field: tensor.reshape((-1, tensor.shape[-1])) for field, tensor in fields.items()}
+    num = len(next(iter(rows.values())))
+    step.vertices(codelet_class, tile=np.zeros(num, np.int32), cycles=np.zeros(num, np.int64), **rows)
+    return Sequence(Execute(step))

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from abele.codelet import InOut, Input, Output, SupervisorVertex, Vector, Vertex, codelet
+from abele.codelet import InOut, Input, Output, SupervisorVertex, Vector, Vertex, codelet, exp, log, macro
 from abele.machine import Ipu
 from abele.numerics import ElementType, bool_, f32
 
@@ -79,44 +79,131 @@ def histogram_codelet(dtype: ElementType, number: ElementType, absolute: bool) -
     return Histogram
 
 
-@cache
-def scan_codelet(dtype: ElementType, wide: ElementType, exclusive: bool, has_total: bool = True) -> type:
-    """The sums ``y`` of ``x`` from its beginning, and their ``total``; issue slots are counted."""
+@macro
+def _joined(operation, a, b):
+    """Two results of a scan as one."""
+    if operation == "add":
+        return a + b
+    if operation == "mul":
+        return a * b
+    if operation == "max":
+        return max(a, b)
+    if operation == "min":
+        return min(a, b)
+    # log(exp(a) + exp(b)). Equal ones are apart because the difference of equal infinities is no number.
+    high = max(a, b)
+    return high + (0.6931471805599453 if a == b else log(1.0 + exp(min(a, b) - high)))
 
-    @codelet
-    class CumSum(Vertex):
+
+SCANS = ("add", "mul", "max", "min", "logaddexp")
+_SCAN_NAMES = {"add": "CumSum", "mul": "CumProd", "max": "CumMax", "min": "CumMin", "logaddexp": "CumLogSumExp"}
+
+
+def scan_identity(operation: str, dtype: ElementType) -> float:
+    """What an operation of a scan joins with anything without changing it."""
+    if operation in ("add", "mul"):
+        return 0 if operation == "add" else 1
+    if dtype.is_float:
+        return float("inf") if operation == "min" else -float("inf")
+    limits = np.iinfo(dtype.np)
+    return int(limits.max if operation == "min" else limits.min)
+
+
+@cache
+def scan_codelet(
+    dtype: ElementType, wide: ElementType, exclusive: bool, has_total: bool = True, operation: str = "add"
+) -> type:
+    """What an operation makes of ``x`` up to each element, ``y``, and of all of it, ``total``; slots are counted."""
+    identity = scan_identity(operation, wide)
+
+    @codelet(name=_SCAN_NAMES[operation])
+    class Scan(Vertex):
         x: Input[Vector[dtype]]
         y: Output[Vector[dtype]]
         if has_total:
             total: Output[wide]
 
         def compute(self):
-            s = wide(0)
+            s = wide(identity)
             for i in range(len(self.x)):
                 if exclusive:
                     e = wide(self.x[i])
                     self.y[i] = dtype(s)
-                    s = s + e
+                    s = _joined(operation, s, e)
                 else:
-                    s = s + wide(self.x[i])
+                    s = _joined(operation, s, wide(self.x[i]))
                     self.y[i] = dtype(s)
             if has_total:
                 self.total = s
 
-    return CumSum
+    return Scan
 
 
 @cache
-def add_codelet(dtype: ElementType, wide: ElementType) -> type:
-    """``before`` added to every element of ``y``; issue slots are counted."""
+def join_codelet(dtype: ElementType, wide: ElementType, operation: str = "add") -> type:
+    """Every element of ``y`` joined with ``before``; issue slots are counted."""
 
-    @codelet
-    class CumSumAdd(Vertex):
+    @codelet(name=f"{_SCAN_NAMES[operation]}Add")
+    class ScanJoin(Vertex):
         y: InOut[Vector[dtype]]
         before: Input[wide]
 
         def compute(self):
             for i in range(len(self.y)):
-                self.y[i] = dtype(wide(self.y[i]) + self.before)
+                self.y[i] = dtype(_joined(operation, self.before, wide(self.y[i])))
 
-    return CumSumAdd
+    return ScanJoin
+
+
+@cache
+def recurrence_total_codelet(dtype: ElementType) -> type:
+    """What a block of a linear recurrence does to what stands before it: ``h`` becomes scale · h + offset."""
+
+    @codelet(name="RecurrenceTotal")
+    class RecurrenceTotal(Vertex):
+        factor: Input[Vector[dtype]]
+        addend: Input[Vector[dtype]]
+        scale: Output[f32]
+        offset: Output[f32]
+
+        def compute(self):
+            a = f32(1)
+            b = f32(0)
+            for i in range(len(self.factor)):
+                f = f32(self.factor[i])
+                a = a * f
+                b = b * f + f32(self.addend[i])
+            self.scale = a
+            self.offset = b
+
+    return RecurrenceTotal
+
+
+@cache
+def recurrence_codelet(dtype: ElementType, out: ElementType, *, exclusive: bool = False, begins: bool = True) -> type:
+    """y[i] = factor[i] · y[i − 1] + addend[i], where y[−1] is ``before``, or 0 unless the vertex ``begins`` with it.
+
+    With ``exclusive`` y[i] is what stands before element i.
+    """
+
+    @codelet(name="Recurrence")
+    class Recurrence(Vertex):
+        factor: Input[Vector[dtype]]
+        addend: Input[Vector[dtype]]
+        y: Output[Vector[out]]
+        if begins:
+            before: Input[f32]
+
+        def compute(self):
+            if begins:
+                h = self.before
+            if not begins:
+                h = f32(0)
+            for i in range(len(self.factor)):
+                if exclusive:
+                    self.y[i] = out(h)
+                h = h * f32(self.factor[i]) + f32(self.addend[i])
+                if not exclusive:
+                    self.y[i] = out(h)
+
+    return Recurrence

@@ -17,12 +17,11 @@ from __future__ import annotations
 
 from functools import cache
 
-import numpy as np
-
 from abele.codelet import InOut, Input, Output, Vector, Vertex, codelet, macro
-from abele.graph import Execute, Graph, Tensor
+from abele.graph import Graph, Tensor
 from abele.graph.program import Sequence
 from abele.numerics import ElementType, i64, u32
+from abele.poplibs.poputil.host_body import host_rows
 
 
 @macro
@@ -56,6 +55,37 @@ def _sink(self, start, size, larger_later):
             sinking = False
     self.best[hole] = key
     self.places[hole] = place
+
+
+@macro
+def _merge(keys, places, best, found, width, largest_first):
+    """Neighbouring runs of ``width`` records of one pair of rows as runs of twice as many in the other."""
+    n = i64(len(keys))
+    start = i64(0)
+    while start < n:
+        middle = min(start + width, n)
+        end = min(start + 2 * width, n)
+        low = start
+        high = middle
+        at = start
+        while low < middle and high < end:
+            one = keys[low]
+            other = keys[high]
+            later = other > one if largest_first else other < one
+            best[at] = other if later else one
+            found[at] = places[high] if later else places[low]
+            step = i64(1) if later else i64(0)
+            high = high + step
+            low = low + (1 - step)
+            at = at + 1
+        for i in range(low, middle):
+            best[at + i - low] = keys[i]
+            found[at + i - low] = places[i]
+        at = at + middle - low
+        for i in range(high, end):
+            best[at + i - high] = keys[i]
+            found[at + i - high] = places[i]
+        start = end
 
 
 @cache
@@ -98,6 +128,75 @@ def top_k_codelet(dtype: ElementType, *, largest: bool, is_reversed: bool) -> ty
     return HostTopK
 
 
+RUN = 16
+"""Records that are put in order by insertion before they are merged. Guessed: where merging becomes faster."""
+
+
+@cache
+def sort_codelet(dtype: ElementType, *, largest_first: bool) -> type:
+    """``best`` and ``places``: a row's ``keys`` in order and where they were. Equal keys keep their order.
+
+    Runs of :data:`RUN` by insertion, then merges of neighbouring runs, from one pair of rows to the other. A merge
+    takes an element of the later run only where it is strictly better, which keeps equal keys in their order; what it
+    takes is a choice of values, so that the processor has no branch to guess. There are ⌈log2(n / RUN)⌉ rounds; where
+    these are odd, the runs are made in the spare rows.
+    """
+
+    @codelet(name="HostSort")
+    class HostSort(Vertex):
+        keys: Input[Vector[dtype]]
+        best: InOut[Vector[dtype]]
+        places: InOut[Vector[u32]]
+        spare_best: InOut[Vector[dtype]]
+        spare_places: InOut[Vector[u32]]
+
+        def compute(self):
+            n = i64(len(self.keys))
+            rounds = i64(0)
+            width = i64(RUN)
+            while width < n:
+                rounds = rounds + 1
+                width = width * 2
+            in_spare = rounds % 2 == 1
+            begin = i64(0)
+            while begin < n:
+                end = min(begin + RUN, n)
+                for i in range(begin, end):
+                    key = self.keys[i]
+                    hole = i64(i)
+                    sinking = hole > begin
+                    while sinking:
+                        before = self.spare_best[hole - 1] if in_spare else self.best[hole - 1]
+                        if key > before if largest_first else key < before:
+                            if in_spare:
+                                self.spare_best[hole] = before
+                                self.spare_places[hole] = self.spare_places[hole - 1]
+                            else:
+                                self.best[hole] = before
+                                self.places[hole] = self.places[hole - 1]
+                            hole = hole - 1
+                            sinking = hole > begin
+                        else:
+                            sinking = False
+                    if in_spare:
+                        self.spare_best[hole] = key
+                        self.spare_places[hole] = u32(i)
+                    else:
+                        self.best[hole] = key
+                        self.places[hole] = u32(i)
+                begin = end
+            width = i64(RUN)
+            while width < n:
+                if in_spare:
+                    _merge(self.spare_best, self.spare_places, self.best, self.places, width, largest_first)
+                else:
+                    _merge(self.best, self.places, self.spare_best, self.spare_places, width, largest_first)
+                in_spare = not in_spare
+                width = width * 2
+
+    return HostSort
+
+
 @cache
 def pick_codelet(dtype: ElementType) -> type:
     """Elements of a row of ``values`` by their places."""
@@ -129,20 +228,19 @@ def host_top_k(
         is_reversed: True if the best comes last; equal keys stay in their order.
         name: Of the compute sets.
     """
-    steps = Sequence()
     best, places, *picked = outs
     finder = top_k_codelet(keys.dtype, largest=largest, is_reversed=is_reversed)
-    steps.add(_rows(graph, f"{name}/host", finder, keys=keys, best=best, places=places))
+    steps = host_rows(graph, name, finder, keys=keys, best=best, places=places)
     for given, out in zip(values, picked, strict=True):
         picker = pick_codelet(given.dtype)
-        steps.add(_rows(graph, f"{name}/host_values", picker, values=given, places=places, out=out))
+        steps.add(host_rows(graph, f"{name}/values", picker, values=given, places=places, out=out))
     return steps
 
 
-def _rows(graph: Graph, name: str, codelet_class: type, **fields: Tensor) -> Execute:
-    """One vertex per row; they cost nothing."""
-    step = graph.compute_set(name)
-    rows = {field: tensor.reshape((-1, tensor.shape[-1])) for field, tensor in fields.items()}
-    num = len(next(iter(rows.values())))
-    step.vertices(codelet_class, tile=np.zeros(num, np.int32), cycles=np.zeros(num, np.int64), **rows)
-    return Execute(step)
+def host_sort(graph: Graph, keys: Tensor, best: Tensor, places: Tensor, *, largest_first: bool, name: str) -> Sequence:
+    """The step of a sort of rows on the host: ``keys`` [rows, n] in order, and the places (u32) that they had."""
+    spare = [graph.variable(t.dtype, t.shape, name=f"{name}/spare").map_linear() for t in (best, places)]
+    codelet = sort_codelet(keys.dtype, largest_first=largest_first)
+    return host_rows(
+        graph, name, codelet, keys=keys, best=best, places=places, spare_best=spare[0], spare_places=spare[1]
+    )

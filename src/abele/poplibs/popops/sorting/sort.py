@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from abele.errors import TensorError, TypeMismatchError
 from abele.graph import Copy, Graph, Tensor
 from abele.graph.program import Sequence as Steps
+from abele.numerics import u32
 from abele.poplibs.popops.sorting.blocks import RecordBlocks
 from abele.poplibs.popops.sorting.codelets import Record
+from abele.poplibs.popops.sorting.host import host_sort
 from abele.poplibs.popops.sorting.network import SortingNetwork
+from abele.poplibs.poputil.host_body import note_host
 
 
 def sort(graph: Graph, tensor: Tensor, dim: int, prog: Steps, name: str = "sort") -> Tensor:
@@ -58,14 +63,70 @@ def sort_key_value_in_place(
     _sorted(graph, [keys, values], dim, prog, name, "popops.sort_key_value", in_place=True)
 
 
+def sort_with_permutation(
+    graph: Graph, tensor: Tensor, dim: int, prog: Steps, *, largest_first: bool = False, name: str = "sort"
+) -> tuple[Tensor, Tensor]:
+    """The elements of ``tensor`` in order along ``dim``, and their positions in it, u32; equal ones keep their order.
+
+    Args:
+        graph: Where vertices and results are made.
+        tensor: Numbers. Those that are NaN are in no order, and may leave others out of order.
+        dim: The dimension that is sorted along.
+        prog: Sequence that the steps are appended to.
+        largest_first: True for descending order.
+        name: Name of the steps.
+
+    Raises:
+        TensorError: The tensor has no such dimension.
+        TypeMismatchError: Its elements are truth values.
+    """
+    keys, record = tensor, Record(tensor.dtype, (u32,), largest_first, by_second=True)
+    check_keys(keys, [], name)
+    axis = checked_axis(keys, dim, name)
+    moved = keys.moveaxis(axis, keys.ndim - 1)
+    length = moved.shape[-1]
+    if keys.size == 0:
+        return graph.clone(keys, name=f"{name}/out"), graph.variable(u32, keys.shape, name=f"{name}/places").map(0)
+    blocks = RecordBlocks.plan(graph, keys.size // length, length)
+    columns = [blocks.variable(graph, t, f"{name}/{n}") for n, t in record.columns.items()]
+    rows = moved.reshape(columns[0].shape)
+    results = [c.reshape(moved.shape).moveaxis(keys.ndim - 1, axis) for c in columns]
+    call = graph.library_call(
+        prog,
+        "popops.sort_with_permutation",
+        inputs=(keys,),
+        outputs=tuple(results),
+        kernel=None,
+        flops=0,
+        debug_name=name,
+    )
+    with call as body:
+        body.add(Copy(rows, columns[0]))
+        numbers = graph.constant(u32, (length,), np.arange(length, dtype=np.uint32), name=f"{name}/numbers")
+        body.add(Copy(numbers.map_linear().broadcast_to(rows.shape), columns[1]))
+        SortingNetwork(graph, body, blocks, record, columns, name).sort()
+    note_host(prog, host_sort(graph, rows, columns[0], columns[1], largest_first=record.largest_first, name=name))
+    return results[0], results[1]
+
+
+def checked_axis(keys: Tensor, dim: int, name: str) -> int:
+    """``dim``, not negative.
+
+    Raises:
+        TensorError: There is no such dimension.
+    """
+    axis = dim + keys.ndim if dim < 0 else dim
+    if not 0 <= axis < keys.ndim:
+        raise TensorError(f"{name}: {keys!r} has no dimension {dim}")
+    return axis
+
+
 def _sorted(
     graph: Graph, tensors: Sequence[Tensor], dim: int, prog: Steps, name: str, library: str, *, in_place: bool
 ) -> list[Tensor]:
     keys = tensors[0]
     check_keys(keys, tensors[1:], name)
-    axis = dim + keys.ndim if dim < 0 else dim
-    if not 0 <= axis < keys.ndim:
-        raise TensorError(f"{name}: {keys!r} has no dimension {dim}")
+    axis = checked_axis(keys, dim, name)
     order = [d for d in range(keys.ndim) if d != axis] + [axis]
     views = [t.transpose(order) for t in tensors]
     shape = views[0].shape

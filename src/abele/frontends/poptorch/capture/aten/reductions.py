@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-import numpy as np
-
 from abele.expr.derivative import arg
 from abele.frontends.poptorch.capture.registry import OperatorCall, aten
 from abele.kernels.nest.ir import apply
@@ -16,7 +14,7 @@ from abele.parallel.ops import build
 
 def dims_of(value: Value, dim: int | Sequence[int] | None) -> list[int]:
     """The dimensions that a reduction names; all when it names none."""
-    if dim is None or (not isinstance(dim, int) and len(dim) == 0):
+    if not value.ndim or dim is None or (not isinstance(dim, int) and len(dim) == 0):
         return list(range(value.ndim))
     return [dim % value.ndim] if isinstance(dim, int) else [d % value.ndim for d in dim]
 
@@ -69,18 +67,6 @@ def max_all(call: OperatorCall, value: Value) -> Value:
 def min_all(call: OperatorCall, value: Value) -> Value:
     """The minimum of all elements."""
     return build.reduce(call.net, value, range(value.ndim), "min")
-
-
-@aten("aten.max.dim")
-def max_with_index(call: OperatorCall, value: Value, dim: int, keepdim: bool = False) -> Value:
-    """Refused: the index has no lowering."""
-    raise call.refuse("with a dimension has no lowering", "use torch.amax, which gives no indices")
-
-
-@aten("aten.min.dim")
-def min_with_index(call: OperatorCall, value: Value, dim: int, keepdim: bool = False) -> Value:
-    """Refused: the index has no lowering."""
-    raise call.refuse("with a dimension has no lowering", "use torch.amin, which gives no indices")
 
 
 Correction = float | None
@@ -166,14 +152,3 @@ def vector_norm(
     powers = build.map_(call.net, apply("square" if ord == 2 else "abs", arg(0)), [value])
     result = build.reduce(call.net, powers, dims_of(value, dim), keep=keepdim)
     return build.map_(call.net, apply("sqrt", arg(0)), [result]) if ord == 2 else result
-
-
-@aten("aten.cumsum")
-def cumsum(call: OperatorCall, value: Value, dim: int, *, dtype: object = None) -> Value:
-    """Running sums along ``dim``: a product with a triangular matrix of ones."""
-    if not call.dtype.is_float:
-        raise call.refuse("of integers has no lowering", "convert them to float32 first")
-    extent = value.shape[dim % value.ndim]
-    triangle = call.net.constant(np.triu(np.ones((extent, extent))), call.dtype)
-    turned = build.transpose(call.net, call.operand(value, call.dtype), dim, -1)
-    return build.transpose(call.net, build.matmul(call.net, turned, triangle), dim, -1)

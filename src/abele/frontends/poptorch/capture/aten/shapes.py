@@ -97,31 +97,6 @@ def select(call: OperatorCall, value: Value, dim: int, index: int) -> Value:
     return build.reshape(call.net, build.slice_(call.net, value, dim, index, index + 1), call.shape)
 
 
-@aten("aten.slice_scatter", "aten.select_scatter")
-def scatter(
-    call: OperatorCall,
-    value: Value,
-    source: Value,
-    dim: int = 0,
-    start: int | None = None,
-    end: int | None = None,
-    step: int = 1,
-) -> Value:
-    """The value with some indices of a dimension replaced."""
-    if "select_scatter" in str(call.node.target):
-        assert start is not None
-        start %= value.shape[dim]
-        end = start + 1
-        source = build.reshape(call.net, source, (*value.shape[:dim], 1, *value.shape[dim % value.ndim + 1 :]))
-    begin, stop, step = slice(start, end, step).indices(value.shape[dim])
-    if step != 1:
-        raise call.refuse("with a step has no lowering")
-    before = build.slice_(call.net, value, dim, 0, begin)
-    after = build.slice_(call.net, value, dim, stop, value.shape[dim])
-    parts = [p for p in (before, source, after) if p.size]
-    return build.concat(call.net, parts, dim)
-
-
 @aten("aten.flip", "aten.fliplr", "aten.flipud")
 def flip(call: OperatorCall, value: Value, dims: Sequence[int] = ()) -> Value:
     """Dimensions backwards."""

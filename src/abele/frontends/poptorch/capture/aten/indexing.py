@@ -1,0 +1,300 @@
+"""What indexing of all kinds comes to: rows of tables by number, for each group of rows by themselves.
+
+An index along one dimension of a tensor makes of each other dimension either groups, which have indices of their own,
+or columns, which share them: an index that is repeated along a dimension, as message passing has it, leaves whole rows
+to move. Several indices at once are one number, that of an entry of all indexed dimensions together.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from abele.expr.derivative import arg
+from abele.frontends.poptorch.capture.registry import OperatorCall
+from abele.kernels.nest.ir import Const, select
+from abele.numerics import bf16, bool_, f16, f32, i32, u32
+from abele.parallel import BlockBuilder, Value
+from abele.parallel.ops import build
+
+x, y = arg(0), arg(1)
+
+_JOINED = (f16, f32, i32, u32)
+"""Element types that rows are added, multiplied and compared in."""
+
+
+def wrapped(call: OperatorCall, index: Value, extent: int, *, negative: bool = True) -> Value:
+    """``index`` as i32 from 0 on; where ``negative`` numbers are allowed, they count from the end.
+
+    Numbers that are known are checked here, and those that follow from inputs before every run.
+    """
+    net = call.net
+    known = net.contents(index)
+    if known is not None:
+        return net.constant(_known(call, known, extent, negative=negative), i32)
+    numbers = build.cast(net, index, i32)
+    if negative:
+        net.bound(index, extent, "index", lowest=-extent)
+        return build.map_(net, select(x < 0, x + Const(extent, i32), x), [numbers])
+    net.bound(index, extent, "index")
+    return numbers
+
+
+def _known(call: OperatorCall, numbers: np.ndarray, extent: int, *, negative: bool) -> np.ndarray:
+    wide = numbers.astype(np.int64)
+    outside = (wide < (-extent if negative else 0)) | (wide >= extent)
+    if outside.any():
+        raise call.refuse(
+            f"has an index {wide[outside].flat[0]} that is out of bounds: there are {extent:,}",
+            f"indices of {-extent if negative else 0} to {extent - 1}",
+        )
+    return np.where(wide < 0, wide + extent, wide)
+
+
+@dataclass(frozen=True)
+class Along:
+    """A tensor and an index of the same rank seen as groups of rows along one dimension.
+
+    Attributes:
+        net: The network.
+        shape: Of the index: what there is of the tensor's other dimensions.
+        dim: The dimension that is indexed.
+        groups: Dimensions along which indices differ.
+        columns: Dimensions along which they are the same.
+    """
+
+    net: BlockBuilder
+    shape: tuple[int, ...]
+    dim: int
+    groups: tuple[int, ...]
+    columns: tuple[int, ...]
+
+    @staticmethod
+    def of(net: BlockBuilder, index: Value, dim: int) -> Along:
+        """Groups and columns, by whether the index is repeated along a dimension."""
+        maker = net.makers.get(index)
+        rest = [d for d in range(index.ndim) if d != dim]
+        repeated: list[int] = []
+        known = net.contents(index)
+        if known is not None and known.size:
+            repeated = [d for d in rest if known.strides[d] == 0 or index.shape[d] == 1]
+        elif maker is not None and maker.kind == "expand":
+            before = maker.inputs[0].shape
+            before = (1,) * (index.ndim - len(before)) + before
+            repeated = [d for d in rest if before[d] == 1]
+        repeated += [d for d in rest if index.shape[d] == 1 and d not in repeated]
+        groups = tuple(d for d in rest if d not in repeated)
+        return Along(net, index.shape, dim, groups, tuple(sorted(repeated)))
+
+    def rows(self, value: Value) -> Value:
+        """A tensor as [groups, extent, columns]; of its other dimensions as much as the index has."""
+        for d, extent in enumerate(self.shape):
+            if d != self.dim:
+                value = build.slice_(self.net, value, d, 0, extent)
+        moved = build.permute(self.net, value, [*self.groups, self.dim, *self.columns])
+        return build.reshape(
+            self.net, moved, (self._size(self.groups), value.shape[self.dim], self._size(self.columns))
+        )
+
+    def numbers(self, index: Value) -> Value:
+        """The index as [groups, n]."""
+        for d in self.columns:
+            index = build.slice_(self.net, index, d, 0, 1)
+        moved = build.permute(self.net, index, [*self.groups, self.dim, *self.columns])
+        return build.reshape(self.net, moved, (self._size(self.groups), index.shape[self.dim]))
+
+    def back(self, rows: Value) -> Value:
+        """[groups, n, columns] as a tensor with n indices along the dimension."""
+        order = [*self.groups, self.dim, *self.columns]
+        shape = [rows.shape[1] if d == self.dim else self.shape[d] for d in order]
+        made = build.reshape(self.net, rows, shape)
+        return build.permute(self.net, made, [order.index(d) for d in range(len(order))])
+
+    def _size(self, dims: Sequence[int]) -> int:
+        return math.prod(self.shape[d] for d in dims)
+
+
+def take_along(net: BlockBuilder, value: Value, index: Value, dim: int) -> Value:
+    """Elements of ``value`` by their ``index`` (i32, none negative) along ``dim``."""
+    if not value.ndim:
+        return build.expand(net, value, index.shape)
+    along = Along.of(net, index, dim)
+    return along.back(build.look_up_groups(net, along.rows(value), along.numbers(index)))
+
+
+def put_along(net: BlockBuilder, value: Value, index: Value, source: Value, *, dim: int, operation: str) -> Value:
+    """``value`` with each element of ``source`` joined at its ``index`` (i32, none negative) along ``dim``."""
+    if not value.ndim:
+        shaped = [build.reshape(net, v, (1,)) for v in (value, index, source)]
+        made = put_along(net, *shaped, dim=0, operation=operation)
+        return build.reshape(net, made, ())
+    along = Along.of(net, index, dim)
+    table, rows = along.rows(value), along.rows(_cut(net, source, index.shape))
+    made = along.back(joined(net, table, rows, along.numbers(index), operation))
+    return _put_back(net, value, made, dim)
+
+
+def _cut(net: BlockBuilder, value: Value, shape: Sequence[int]) -> Value:
+    for dim, extent in enumerate(shape):
+        value = build.slice_(net, value, dim, 0, extent)
+    return value
+
+
+def _put_back(net: BlockBuilder, value: Value, part: Value, but: int) -> Value:
+    """``value`` with its first indices of every dimension replaced by ``part``."""
+    for dim in reversed(range(value.ndim)):
+        if dim != but and part.shape[dim] < value.shape[dim]:
+            beside = build.slice_(net, value, dim, part.shape[dim], value.shape[dim])
+            for other in range(dim):
+                beside = build.slice_(net, beside, other, 0, part.shape[other])
+            part = build.concat(net, [part, beside], dim)
+    return part
+
+
+def joined(net: BlockBuilder, table: Value, rows: Value, index: Value, operation: str) -> Value:
+    """As :func:`build.update_rows` of [groups, rows, columns], for elements of any type."""
+    if table.shape[0] == 1:
+        one, its_rows, numbers = (build.reshape(net, v, v.shape[1:]) for v in (table, rows, index))
+        return build.reshape(net, _joined(net, one, its_rows, numbers, operation), table.shape)
+    return _joined(net, table, rows, index, operation)
+
+
+def _joined(net: BlockBuilder, table: Value, rows: Value, index: Value, operation: str) -> Value:
+    if not rows.size:
+        return table
+    dtype = table.dtype
+    if operation == "set" or dtype in _JOINED:
+        return build.update_rows(net, table, rows, index, operation)
+    wide = f32 if dtype == bf16 else i32
+    made = build.update_rows(net, build.cast(net, table, wide), build.cast(net, rows, wide), index, operation)
+    if dtype == bool_:
+        made = build.map_(net, x.ne(0), [made], bool_)
+    return build.cast(net, made, dtype)
+
+
+def take(net: BlockBuilder, value: Value, index: Value, dim: int) -> Value:
+    """``value`` with its dimension ``dim`` replaced by those of ``index`` (i32, none negative), entries by number."""
+    if not value.ndim:
+        return build.expand(net, value, index.shape)
+    rest = [d for d in range(value.ndim) if d != dim]
+    columns = math.prod(value.shape[d] for d in rest)
+    table = build.reshape(net, build.permute(net, value, [dim, *rest]), (value.shape[dim], columns))
+    rows = build.look_up(net, table, index)
+    taken = build.reshape(net, rows, (*index.shape, *(value.shape[d] for d in rest)))
+    back = [*range(index.ndim, index.ndim + dim), *range(index.ndim), *range(index.ndim + dim, taken.ndim)]
+    return build.permute(net, taken, back)
+
+
+def put(net: BlockBuilder, value: Value, index: Value, source: Value, *, dim: int, operation: str) -> Value:
+    """``value`` with entries of ``dim`` joined with those of ``source`` by their number in ``index`` [n]."""
+    rest = [d for d in range(value.ndim) if d != dim]
+    columns = math.prod(value.shape[d] for d in rest)
+
+    def rows(v: Value) -> Value:
+        return build.reshape(net, build.permute(net, v, [dim, *rest]), (1, v.shape[dim], columns))
+
+    numbers = build.reshape(net, index, (1, index.size))
+    made = build.reshape(
+        net, joined(net, rows(value), rows(source), numbers, operation), [value.shape[d] for d in [dim, *rest]]
+    )
+    return build.permute(net, made, [[dim, *rest].index(d) for d in range(value.ndim)])
+
+
+@dataclass(frozen=True)
+class AdvancedIndex:
+    """Several indices at once, as NumPy has them.
+
+    Attributes:
+        net: The network.
+        dims: The dimensions that are indexed.
+        rest: The others.
+        number: The number of the entry of all indexed dimensions, i32, of the indices' common shape.
+        place: Where in the result the dimensions of the indices stand.
+    """
+
+    net: BlockBuilder
+    dims: tuple[int, ...]
+    rest: tuple[int, ...]
+    number: Value
+    place: int
+
+    @staticmethod
+    def of(call: OperatorCall, value: Value, indices: Sequence[Value | None]) -> AdvancedIndex:
+        """The indices of a call, masks that are known among them.
+
+        Raises:
+            UnsupportedOpError: A mask that only the machine knows, or a known index out of bounds.
+        """
+        net, given = call.net, _without_masks(call, indices)
+        dims = tuple(d for d, index in enumerate(given) if index is not None)
+        numbers = [wrapped(call, index, value.shape[d]) for d, index in enumerate(given) if index is not None]
+        shape = np.broadcast_shapes(*(n.shape for n in numbers))
+        number = _number(net, numbers, [value.shape[d] for d in dims])
+        number = build.expand(net, number, shape)
+        # Indices side by side stay where they are; others come to the front.
+        place = dims[0] if dims == tuple(range(dims[0], dims[0] + len(dims))) else 0
+        rest = tuple(d for d in range(value.ndim) if d not in dims)
+        return AdvancedIndex(net, dims, rest, number, place)
+
+    def table(self, value: Value) -> Value:
+        """The tensor as [entries, columns]."""
+        moved = build.permute(self.net, value, [*self.dims, *self.rest])
+        entries = math.prod(value.shape[d] for d in self.dims)
+        return build.reshape(self.net, moved, (entries, math.prod(value.shape[d] for d in self.rest)))
+
+    def back(self, table: Value, like: Value) -> Value:
+        """[entries, columns] as a tensor like the one that is indexed."""
+        order = [*self.dims, *self.rest]
+        moved = build.reshape(self.net, table, [like.shape[d] for d in order])
+        return build.permute(self.net, moved, [order.index(d) for d in range(len(order))])
+
+    def shape(self, value: Value) -> tuple[int, ...]:
+        """The shape of what is taken."""
+        rest = [value.shape[d] for d in self.rest]
+        return (*rest[: self.place], *self.number.shape, *rest[self.place :])
+
+    def taken(self, value: Value) -> Value:
+        """What the indices take of the tensor."""
+        rows = build.look_up(self.net, self.table(value), self.number)
+        made = build.reshape(self.net, rows, (*self.number.shape, *(value.shape[d] for d in self.rest)))
+        n, place = self.number.ndim, self.place
+        return build.permute(self.net, made, [*range(n, n + place), *range(n), *range(n + place, made.ndim)])
+
+    def rows(self, source: Value) -> Value:
+        """What is put at the indices, of the shape of what is taken, as [n, columns]."""
+        n, place = self.number.ndim, self.place
+        order = [*range(place, place + n), *range(place), *range(place + n, source.ndim)]
+        moved = build.permute(self.net, source, order)
+        return build.reshape(self.net, moved, (self.number.size, source.size // max(self.number.size, 1)))
+
+
+def _number(net: BlockBuilder, numbers: Sequence[Value], extents: Sequence[int]) -> Value:
+    """The numbers of entries in row-major order, of indices of each dimension."""
+    known = [net.contents(n) for n in numbers]
+    if all(k is not None for k in known):
+        wide = np.broadcast_arrays(*(k for k in known if k is not None))
+        return net.constant(np.asarray(np.ravel_multi_index(wide, tuple(extents))), i32)
+    made = numbers[0]
+    for number, extent in zip(numbers[1:], extents[1:], strict=True):
+        made = build.map_(net, x * Const(extent, i32) + y, [made, number], i32)
+    return made
+
+
+def _without_masks(call: OperatorCall, indices: Sequence[Value | None]) -> list[Value | None]:
+    """Masks as the indices of their true elements, one for each of their dimensions."""
+    made: list[Value | None] = []
+    for index in indices:
+        if index is None or index.dtype.kind not in ("bool", "uint"):
+            made.append(index)
+            continue
+        known = call.net.contents(index)
+        if known is None:
+            raise call.refuse(
+                "with a mask that the device computes has a result whose shape depends on values",
+                "use torch.where(mask, x, 0), or torch.nonzero_static with a size of your own",
+            )
+        made += [call.net.constant(places, i32) for places in np.nonzero(known)]
+    return made
