@@ -1,0 +1,250 @@
+"""Models that people bring, trained here: does each run, how exactly, how fast beside PyTorch, and on the machine.
+
+Every model of ``model_zoo`` runs in a process of its own: three steps of SGD with momentum on random weights and data,
+by Abele, by eager PyTorch and by ``torch.compile``, then timed turns of the same three steps. ``error`` is the
+difference of all weights from eager's after the first three steps, over the length of eager's own way, and ``noise``
+that of eager in float32 from eager in float64: deep networks with random weights amplify rounding, and there no two
+programs agree. A model works if its error is below the tolerance, or below three times the noise. ``compile_s`` and
+``peak_gb`` are what a first call of Abele takes, in processor seconds and in memory over that of the process before.
+``modelled`` is samples/s on one IPU of a Bow-2000, null where the model does not fit on it. With --json one object is
+printed, {"rows": [...]}.
+
+    python benchmarks/models.py [--model NAME ...] [--only abele eager] [--rounds 3] [--cpu --threads 1] [--json]
+
+Packages beside PyTorch (extra ``models``): torchvision, timm, transformers, torch_geometric; none downloads anything.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import copy
+import importlib.util
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from resource import RUSAGE_SELF, getrusage
+from typing import Any
+
+import torch
+from model_zoo import MODELS, ModelEntry
+from rich.console import Console
+from rich.table import Table
+
+STEPS = 3
+CONTESTANTS = ("abele", "eager", "compile")
+STRIDE = 0.03
+"""How far the first step moves all weights together: networks with random weights have gradients of 0.1 to 1,000."""
+
+Contestant = Callable[[], Any]
+
+
+class Marked(torch.nn.Module):
+    """A model whose loss is marked as such: PopTorch's rule where it is more than one of PyTorch's losses."""
+
+    def __init__(self, model: torch.nn.Module) -> None:
+        super().__init__()
+        self.inner = model
+
+    def forward(self, *tensors: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Output and loss."""
+        from abele import poptorch
+
+        output, loss = self.inner(*tensors)
+        return output, poptorch.identity_loss(loss, reduction="none")
+
+
+def stacked(entry: ModelEntry) -> tuple[torch.Tensor, ...]:
+    """The inputs of all steps, one after the other along the first dimension, as a call of Abele takes them."""
+    return tuple(torch.cat(parts) for parts in zip(*entry.batches(STEPS), strict=True))
+
+
+def abele_contestant(entry: ModelEntry, model: torch.nn.Module, lr: float, threads: int) -> tuple[Contestant, Any]:
+    """Training through Abele's PopTorch front end, and the wrapper."""
+    from abele import poptorch
+
+    options = poptorch.Options().deviceIterations(STEPS)
+    options.Abele.threads(threads)
+    options.Abele.allowOutOfMemory()  # the host is measured, whether or not the modelled chip has room
+    training = poptorch.trainingModel(Marked(model), options, torch.optim.SGD(model.parameters(), lr, momentum=0.9))
+    inputs = stacked(entry)
+    return lambda: training(*inputs), training
+
+
+def loop_contestant(entry: ModelEntry, model: torch.nn.Module, lr: float, *, compiled: bool = False) -> Contestant:
+    """The usual loop of PyTorch, compiled or not."""
+    optimizer = torch.optim.SGD(model.parameters(), lr, momentum=0.9)
+    kind = next(model.parameters()).dtype
+    batches = [tuple(t.to(kind) if t.is_floating_point() else t for t in b) for b in entry.batches(STEPS)]
+    forward = torch.compile(model, dynamic=False) if compiled else model
+    update = torch.compile(optimizer.step, dynamic=False) if compiled else optimizer.step
+
+    def run() -> None:
+        for batch in batches:
+            optimizer.zero_grad()
+            forward(*batch)[-1].backward()
+            update()
+
+    return run
+
+
+def learning_rate(entry: ModelEntry, model: torch.nn.Module) -> float:
+    """The rate with which the first step moves the weights by ``STRIDE``."""
+    twin = copy.deepcopy(model)
+    twin(*entry.batches(1)[0])[-1].backward()
+    squares = sum(float(p.grad.double().square().sum()) for p in twin.parameters() if p.grad is not None)
+    return STRIDE / squares**0.5
+
+
+def difference(start: torch.nn.Module, ours: torch.nn.Module, theirs: torch.nn.Module) -> float:
+    """How far our weights are from PyTorch's, over how far these went."""
+    off = gone = 0.0
+    for begin, a, b in zip(start.parameters(), ours.parameters(), theirs.parameters(), strict=True):
+        off += float((a.detach() - b.detach()).double().square().sum())
+        gone += float((b.detach() - begin.detach()).double().square().sum())
+    return (off / gone) ** 0.5 if gone else off**0.5
+
+
+def peak_bytes() -> int:
+    return getrusage(RUSAGE_SELF).ru_maxrss * 1024
+
+
+def measure(entry: ModelEntry, arguments: argparse.Namespace) -> dict[str, Any]:
+    """One row, in this process."""
+    row: dict[str, Any] = {"model": entry.name, "works": False, "error": None, "noise": None, "abele": None}
+    row |= dict.fromkeys(("eager", "compile", "compile_s", "peak_gb", "modelled", "why"))
+    start = entry.model()
+    lr = learning_rate(entry, start)
+    theirs, ours, exact = copy.deepcopy(start), copy.deepcopy(start), copy.deepcopy(start).double()
+    eager = loop_contestant(entry, theirs, lr)
+    eager()
+    with contextlib.suppress(RuntimeError):  # code that makes float32 tensors of its own cannot run in float64
+        loop_contestant(entry, exact, lr)()
+        row["noise"] = difference(start, theirs, exact)
+    del exact
+    ready: dict[str, Contestant] = {}
+    if "abele" in arguments.only:
+        try:
+            before, began = peak_bytes(), time.process_time()
+            run, training = abele_contestant(entry, ours, lr, arguments.threads)
+            run()
+            row["compile_s"] = round(time.process_time() - began, 2)
+            row["peak_gb"] = round((peak_bytes() - before) / 2**30, 3)
+            row["error"] = difference(start, training.model, theirs)
+            row["works"] = row["error"] < max(arguments.tolerance, 3 * (row["noise"] or 0))
+            report = training.report()
+            row["modelled"] = round(report.samples_per_second) if report.memory.fits else None
+            ready["abele"] = run
+        except Exception as error:
+            row["why"] = f"{type(error).__name__}: {error}"
+    if "eager" in arguments.only:
+        ready["eager"] = eager
+    if "compile" in arguments.only:
+        try:
+            ready["compile"] = loop_contestant(entry, copy.deepcopy(start), lr, compiled=True)
+            ready["compile"]()
+        except Exception as error:
+            print(f"{entry.name}: torch.compile cannot run here: {str(error).splitlines()[0]}", file=sys.stderr)
+            ready.pop("compile")
+    return row | rates(entry, ready, arguments)
+
+
+def rates(entry: ModelEntry, ready: dict[str, Contestant], arguments: argparse.Namespace) -> dict[str, float]:
+    """Samples per second of each contestant, the best of turns that they take."""
+    clock = time.process_time if arguments.cpu else time.perf_counter
+    best: dict[str, float] = {}
+    for number in range(arguments.rounds + 1):
+        for name, run in ready.items():
+            began = clock()
+            run()
+            if number:  # the first turn warms up
+                best[name] = min(best.get(name, float("inf")), clock() - began)
+    return {name: round(entry.batch * STEPS / seconds, 2) for name, seconds in best.items()}
+
+
+def in_a_process(entry: ModelEntry, arguments: argparse.Namespace) -> dict[str, Any]:
+    """One row, from a process of its own; a crash or a timeout is a row too."""
+    missing = [package for package in entry.needs if importlib.util.find_spec(package) is None]
+    if missing:
+        return {"model": entry.name, "works": None, "why": f"needs {', '.join(missing)}"}
+    command = [sys.executable, __file__, *sys.argv[1:], "--inside", entry.name]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=arguments.limit)
+    except subprocess.TimeoutExpired:
+        return {"model": entry.name, "works": False, "why": f"took more than {arguments.limit} s"}
+    lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
+    if lines:
+        row: dict[str, Any] = json.loads(lines[-1])
+        return row
+    last = done.stderr.strip().splitlines()[-1:] or [f"ended with {done.returncode}"]
+    return {"model": entry.name, "works": False, "why": last[0]}
+
+
+def show(rows: list[dict[str, Any]]) -> None:
+    """Print the rows as a table, and the geometric means."""
+    table = Table(title="models, trained on this host", title_justify="left", box=None, padding=(0, 2, 0, 0))
+    headings = ("model", "error", "noise", "abele", "eager", "compile", "/eager", "/compile", "compile s", "GB", "modelled")
+    for heading in headings:
+        table.add_column(heading, justify="left" if heading == "model" else "right")
+    for row in rows:
+        table.add_row(*_cells(row))
+    console = Console(width=150)
+    console.print(table)
+    for row in rows:
+        if not row["works"]:
+            console.print(f"[bold]{row['model']}[/bold]: {(row.get('why') or 'not exact').splitlines()[0]}", highlight=False)
+    for name in CONTESTANTS[1:]:
+        ratios = [row["abele"] / row[name] for row in rows if row.get("abele") and row.get(name)]
+        if ratios:
+            mean, least = statistics.geometric_mean(ratios), min(ratios)
+            console.print(f"{len(ratios)} models against {name}: geometric mean {mean:.2f}x, least {least:.2f}x")
+
+
+def _cells(row: dict[str, Any]) -> list[str]:
+    def number(name: str, form: str) -> str:
+        return format(row[name], form) if row.get(name) is not None else "–"
+
+    def ratio(name: str) -> str:
+        return f"{row['abele'] / row[name]:.2f}" if row.get("abele") and row.get(name) else "–"
+
+    speeds = [number(name, ",.1f") for name in CONTESTANTS]
+    costs = [number("compile_s", ".1f"), number("peak_gb", ".2f"), number("modelled", ",d")]
+    return [row["model"], number("error", ".0e"), number("noise", ".0e"), *speeds, ratio("eager"), ratio("compile"), *costs]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", nargs="+", choices=[entry.name for entry in MODELS], metavar="NAME")
+    parser.add_argument("--only", nargs="+", choices=CONTESTANTS, default=list(CONTESTANTS))
+    parser.add_argument("--rounds", type=int, default=3, help="timed turns of each contestant")
+    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="host threads of each")
+    parser.add_argument("--tolerance", type=float, default=1e-2, help="greatest error of a model that works")
+    parser.add_argument("--limit", type=int, default=900, help="seconds that one model may take")
+    parser.add_argument("--cpu", action="store_true", help="processor time instead of wall time")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument("--inside", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    torch.set_num_threads(arguments.threads)
+    warnings.filterwarnings("ignore")
+    if arguments.inside:
+        (entry,) = (e for e in MODELS if e.name == arguments.inside)
+        print(json.dumps(measure(entry, arguments)))
+        return
+    rows = []
+    for entry in MODELS:
+        if entry.name in (arguments.model or [entry.name]):
+            rows.append(in_a_process(entry, arguments))
+            print(json.dumps(rows[-1]), file=sys.stderr)
+    if arguments.json:
+        print(json.dumps({"rows": rows}))
+    else:
+        show(rows)
+
+
+if __name__ == "__main__":
+    main()
