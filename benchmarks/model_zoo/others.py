@@ -137,7 +137,9 @@ class DeepLob(nn.Module):
     def __init__(self, width: int = 16) -> None:
         super().__init__()
         self.levels = nn.Sequential(
-            *self._block(1, width, (1, 2), (1, 2)), *self._block(width, width, (1, 2), (1, 2)), *self._block(width, width, (1, 10), 1)
+            *self._block(1, width, (1, 2), (1, 2)),
+            *self._block(width, width, (1, 2), (1, 2)),
+            *self._block(width, width, (1, 10), 1),
         )
         self.short = self._branch(width, 3)
         self.long = self._branch(width, 5)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import sys
 from collections.abc import Callable
@@ -73,7 +74,9 @@ def from_torchvision(name: str, batch: int, size: int, **options: Any) -> ModelE
     """A classifier of torchvision."""
 
     def network() -> nn.Module:
-        return WithLoss(torchvision_models().get_model(name, weights=None, num_classes=CLASSES, **options), F.cross_entropy)
+        return WithLoss(
+            torchvision_models().get_model(name, weights=None, num_classes=CLASSES, **options), F.cross_entropy
+        )
 
     return ModelEntry(name, batch, network, images(size), ("torchvision",))
 
@@ -115,7 +118,7 @@ class UNet(nn.Module):
     def __init__(self, classes: int, width: int = 32, depth: int = 3, *, bilinear: bool = False) -> None:
         super().__init__()
         widths = [width * 2**level for level in range(depth + 1)]
-        pairs = list(zip(widths, widths[1:], strict=False))
+        pairs = list(itertools.pairwise(widths))
         self.enter = double_convolution(3, width)
         self.down = nn.ModuleList(double_convolution(a, b) for a, b in pairs)
         self.up = nn.ModuleList(self._grow(a, b, bilinear) for a, b in reversed(pairs))
