@@ -18,16 +18,26 @@ _FRONT_ENDS = ("poplar/",)
 
 _SAME_NAME = {
     "Adam": ({"frontends/poptorch/optim.py", "parallel/optimisers/moments.py"}, "PyTorch's name, over our optimiser"),
+    "Block": ({"frontends/poptorch/blocks.py", "graph/control.py"}, "PopTorch's part of a model; ours is Poplar's"),
     "Cast": ({"poplibs/popops/expr.py", "expr/nodes.py"}, "PopLibs' name, over a node of the expression language"),
     "CommGroupType": ({"frontends/poptorch/enums.py", "poplibs/gcl/groups.py"}, "PopTorch's and GCL's own enumeration"),
     "Const": ({"poplibs/popops/expr.py", "expr/nodes.py"}, "PopLibs' name, over a node of the expression language"),
     "Expr": ({"poplibs/popops/expr.py", "expr/nodes.py"}, "PopLibs' name, over a node of the expression language"),
+    "Liveness": (
+        {"frontends/poptorch/enums.py", "compiler/liveness.py"},
+        "PopTorch's enumeration of where tensors stay",
+    ),
+    "NameScope": ({"frontends/poptorch/annotations.py", "codelet/scope.py"}, "PopTorch's context of names"),
     "Operation": (
         {"poplibs/popops/expressions/op_types.py", "expr/operation.py"},
         "PopLibs' enumeration of reductions; ours is what users define operations with",
     ),
     "OutputMode": ({"frontends/poptorch/enums.py", "parallel/schedule.py"}, "PopTorch's enumeration of our modes"),
     "Plan": ({"poplibs/popnn/ctc/plan.py", "poplibs/popnn/ctc_infer/plan.py"}, "PopLibs' name of both plans of CTC"),
+    "Stage": (
+        {"frontends/poptorch/options/strategies.py", "parallel/network/value.py"},
+        "PopTorch's stage of a pipeline",
+    ),
 }
 """Names with two classes: where they are, and why the name stays."""
 

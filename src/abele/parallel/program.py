@@ -6,11 +6,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from abele.graph import Copy, Graph, Program, Repeat, SetFloatingPointBehaviour, Stream, Tensor, caller
+import numpy as np
+
+from abele.graph import Copy, Graph, Program, Repeat, Stream, Tensor, caller
 from abele.graph import Sequence as Steps
 from abele.numerics import f16, f32
 from abele.parallel.gradient_scale import GradientScale
 from abele.parallel.lowering import Lowering
+from abele.parallel.modes import PLAIN, RunModes
 from abele.parallel.network import Network, NetworkOp, Stage, Value
 from abele.parallel.optimisers import Group, climbs
 from abele.parallel.outputs import OutputCollector
@@ -28,7 +31,7 @@ Planning = Mapping[str, Any] | None
 _OF_MICRO_BATCHES = ("accumulate", "running_mean", "count_magnitudes")
 """Kinds of op that change an accumulator, once per micro-batch."""
 
-_EXCEPTIONS = ("invalid", "divide_by_zero", "overflow")
+_SYNTHETIC_SEED = 42
 
 
 @dataclass
@@ -66,7 +69,7 @@ def inference_program(
     schedule: Schedule,
     *,
     planning: Planning = None,
-    exceptions: bool = False,
+    modes: RunModes = PLAIN,
     pipeline: Pipeline | None = None,
     watch: Watch | None = None,
 ) -> NetworkProgram:
@@ -77,7 +80,7 @@ def inference_program(
         graph: Where to build.
         schedule: How one run goes over its micro-batches.
         planning: Options of matrix products and convolutions.
-        exceptions: True for invalid operations, divisions by zero and overflows of floats to stop the program.
+        modes: How floats behave, and whether the host's data is used.
         pipeline: The passes before lowering; by default :func:`~abele.parallel.passes.inference_pipeline`.
         watch: Is shown the network after each pass.
 
@@ -85,7 +88,7 @@ def inference_program(
         UnsupportedOpError: An op has no rule.
     """
     chosen = pipeline or inference_pipeline()
-    return lower_network(chosen.run(net, watch=watch), graph, schedule, (), planning=planning, exceptions=exceptions)
+    return lower_network(chosen.run(net, watch=watch), graph, schedule, (), planning=planning, modes=modes)
 
 
 def training_program(
@@ -95,7 +98,7 @@ def training_program(
     groups: Sequence[Group],
     *,
     planning: Planning = None,
-    exceptions: bool = False,
+    modes: RunModes = PLAIN,
     pipeline: Pipeline | None = None,
     watch: Watch | None = None,
     automatic_loss_scale: bool = False,
@@ -111,7 +114,7 @@ def training_program(
         schedule: How one run goes over its micro-batches.
         groups: Optimisers and the parameters that they update.
         planning: Options of matrix products and convolutions.
-        exceptions: True for invalid operations, divisions by zero and overflows of floats to stop the program.
+        modes: How floats behave, and whether the host's data is used.
         pipeline: The passes before lowering; by default :func:`~abele.parallel.passes.training_pipeline`.
         watch: Is shown the network after each pass.
         automatic_loss_scale: True if the scale of the loss follows the gradients; ``pipeline`` has to count them then.
@@ -129,7 +132,7 @@ def training_program(
         schedule,
         groups,
         planning=planning,
-        exceptions=exceptions,
+        modes=modes,
         automatic_loss_scale=automatic_loss_scale,
     )
 
@@ -141,7 +144,7 @@ def lower_network(
     groups: Sequence[Group] = (),
     *,
     planning: Planning = None,
-    exceptions: bool = False,
+    modes: RunModes = PLAIN,
     automatic_loss_scale: bool = False,
 ) -> NetworkProgram:
     """The program of a network that went through its passes: the step after the last of them.
@@ -152,14 +155,14 @@ def lower_network(
         schedule: How one run goes over its micro-batches.
         groups: Optimisers.
         planning: Options of matrix products and convolutions.
-        exceptions: True for invalid operations, divisions by zero and overflows of floats to stop the program.
+        modes: How floats behave, and whether the host's data is used.
         automatic_loss_scale: True if the scale of the loss follows the gradients.
 
     Raises:
         UnsupportedOpError: An op has no rule.
     """
     builder = _ProgramBuilder(net, graph, schedule, groups, planning, automatic_loss_scale=automatic_loss_scale)
-    return builder.build(exceptions=exceptions)
+    return builder.build(modes)
 
 
 class _ProgramBuilder:
@@ -186,12 +189,12 @@ class _ProgramBuilder:
         self.outputs = OutputCollector(graph, schedule)
         self.changed = OutputCollector(graph, replace(schedule, outputs=OutputMode.ALL), "changed_input")
 
-    def build(self, *, exceptions: bool) -> NetworkProgram:
+    def build(self, modes: RunModes) -> NetworkProgram:
         """The whole program; what belongs to no op of the network has the caller's source line."""
         with self.graph.scope(location=caller()):
-            return self._build(exceptions=exceptions)
+            return self._build(modes)
 
-    def _build(self, *, exceptions: bool) -> NetworkProgram:
+    def _build(self, modes: RunModes) -> NetworkProgram:
         needed = self.net.needed(self.net.results)
         of_step = [op for op in needed if op.stage == Stage.UPDATE]
         sums = [op for op in needed if op.kind in _OF_MICRO_BATCHES]
@@ -211,25 +214,30 @@ class _ProgramBuilder:
         }
         self._accumulators(sums)
         inputs = [self._input_stream(v) for v in self.net.inputs]
-        micro_batch = Steps(*(Copy(s, self.to[v], name=s.name) for s, v in inputs), compute, name="micro_batch")
+        copies = [Copy(s, self.to[v], name=s.name) for s, v in inputs]
+        if modes.synthetic_data:
+            self._make_data()
+        micro_batch = Steps(*([] if modes.synthetic_data else copies), compute, name="micro_batch")
         step = Steps(name="step")
         if any(op.kind == "running_mean" for op in sums):
             self.to.shares = self._running_shares(step, micro_batch)
         with self.to.into(micro_batch):
             self.to.run(sums)
-        self.outputs.add([self._kept(v, micro_batch) for v in self.net.outputs], micro_batch)
-        self.changed.add([self.to[v] for v in self.net.changed_inputs.values()], micro_batch)
+        if not modes.synthetic_data:
+            self.outputs.add([self._kept(v, micro_batch) for v in self.net.outputs], micro_batch)
+            self.changed.add([self.to[v] for v in self.net.changed_inputs.values()], micro_batch)
         self._write_back(micro_batch)
         self._step(step, micro_batch, of_step)
-        mode = [SetFloatingPointBehaviour(**dict.fromkeys(_EXCEPTIONS, True))] if exceptions else []
-        program = Steps(*mode, self.outputs.before, _repeat(self.schedule.device_iterations, step), self.outputs.after)
+        program = Steps(
+            *modes.steps(), self.outputs.before, _repeat(self.schedule.device_iterations, step), self.outputs.after
+        )
         weights = {v.name: self.to[v] for v in (*self.net.parameters, *self.net.buffers)}
         seed = self.to[self.net.seed] if self.net.seed is not None else None
         return NetworkProgram(
             graph=self.graph,
             program=program,
             schedule=self.schedule,
-            inputs=[s for s, _ in inputs],
+            inputs=[] if modes.synthetic_data else [s for s, _ in inputs],
             outputs=self.outputs.streams,
             weights=weights,
             groups=list(self.to.updates.values()),
@@ -248,6 +256,13 @@ class _ProgramBuilder:
         weights = {v for w in changing if w in self.to for v in self.to[w].variables}
         is_late = self.schedule.outputs == OutputMode.FINAL and not weights.isdisjoint(tensor.variables)
         return duplicate(self.graph, tensor, micro_batch, "keep_output") if is_late else tensor
+
+    def _make_data(self) -> None:
+        """Let inputs hold numbers from the start: normal ones, and zeros for integers, which may be indices."""
+        rng = np.random.default_rng(_SYNTHETIC_SEED)
+        for value in self.net.inputs:
+            numbers = rng.standard_normal(value.shape) if value.dtype.is_float else np.zeros(value.shape)
+            self.graph.initialise(self.to[value], numbers.astype(value.dtype.np))
 
     def _accumulators(self, sums: Iterable[NetworkOp]) -> None:
         """A variable for each accumulator, laid out like its parameter."""

@@ -1,4 +1,45 @@
-"""``from abele import poptorch``: the PopTorch front end under the name that programs import."""
+"""``from abele import poptorch``: the PopTorch front end under the name that programs import.
 
+Programs that say ``import poptorch`` run unchanged with ``python -m abele.poptorch program.py``, or after
+``abele.poptorch.install()``.
+"""
+
+import sys
+
+from abele.frontends import poptorch as _front_end
 from abele.frontends.poptorch import *  # noqa: F403
-from abele.frontends.poptorch import __all__ as __all__
+from abele.frontends.poptorch import __all__ as _names
+
+_MODULES = ("_impl", "_logging", "enums", "optim", "options", "poptorch_core", "profiling", "testing")
+
+
+def _as_modules(name: str) -> None:
+    """Let submodules be imported below ``name``."""
+    for module in _MODULES:
+        sys.modules[f"{name}.{module}"] = getattr(_front_end, module)
+
+
+def install(name: str = "poptorch") -> None:
+    """Let ``import poptorch`` find this package, and its submodules, from now on in this process.
+
+    Args:
+        name: The name that programs import.
+
+    Raises:
+        ImportError: Another package of this name was imported already.
+    """
+    own = sys.modules[__name__]
+    if sys.modules.get(name, own) is not own:
+        from abele.errors import MissingPackageError
+
+        raise MissingPackageError(
+            f"{name} is imported already, from {getattr(sys.modules[name], '__file__', None)}",
+            remedy="call abele.poptorch.install() before that",
+        )
+    sys.modules[name] = own
+    _as_modules(name)
+
+
+_as_modules(__name__)
+
+__all__ = [*_names, "install"]

@@ -153,10 +153,10 @@ def _reporting(progress: Progress | None, settings: Settings) -> Iterator[Progre
 
 def _build(case: NetworkCase) -> NetworkProgram:
     net, schedule, groups, settings = case.net, case.schedule, case.groups, case.settings
-    graph, planning, exceptions = Graph(settings.target()), settings.planning, settings.exceptions
+    graph, planning, modes = Graph(settings.target()), settings.planning, settings.modes
     watch = _watch(settings, training=groups is not None)
     if groups is None:
-        return inference_program(net, graph, schedule, planning=planning, exceptions=exceptions, watch=watch)
+        return inference_program(net, graph, schedule, planning=planning, modes=modes, watch=watch)
     automatic = settings.automatic_loss_scale
     pipeline = training_pipeline(schedule, groups, recompute=settings.recompute, automatic_loss_scale=automatic)
     return training_program(
@@ -165,7 +165,7 @@ def _build(case: NetworkCase) -> NetworkProgram:
         schedule,
         groups,
         planning=planning,
-        exceptions=exceptions,
+        modes=modes,
         pipeline=pipeline,
         watch=watch,
         automatic_loss_scale=automatic,

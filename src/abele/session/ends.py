@@ -58,10 +58,16 @@ class Ends:
 
 
 def expose(net: Network, program: NetworkProgram) -> Ends:
-    """The ends of a program, each tensor under a handle by which an engine finds it."""
+    """The ends of a program, each tensor under a handle by which an engine finds it.
+
+    A program that makes its own data has neither inputs nor outputs.
+    """
     graph = program.graph
     outputs = [f"output{i}" for i in range(len(program.outputs))]
     positions = [net.inputs.index(v) for v in net.changed_inputs]
+    inputs = net.inputs if program.inputs else ()
+    if not program.changed:
+        positions = []
     changed = (_stream(net.inputs[i].name, s) for i, s in zip(positions, program.changed, strict=True))
     shared = program.scale
     state = {name: t for update in program.groups for name, t in update.state.items()}
@@ -70,7 +76,7 @@ def expose(net: Network, program: NetworkProgram) -> Ends:
     if shared is not None and hyper:
         hyper[0] |= shared.hyper
     return Ends(
-        inputs=tuple(_stream(v.name, s) for v, s in zip(net.inputs, program.inputs, strict=True)),
+        inputs=tuple(_stream(v.name, s) for v, s in zip(inputs, program.inputs, strict=True)),
         outputs=tuple(_stream(n, s) for n, s in zip(outputs, program.outputs, strict=True)),
         changed=tuple(zip(positions, changed, strict=True)),
         weights={name: _tensor(graph, "weight", name, t) for name, t in program.weights.items()},

@@ -130,6 +130,8 @@ def connect_inputs(engine: Engine, compiled: Compiled, inputs: Sequence[Any]) ->
         ElementRangeError: An integer that does not fit in 32 bits.
     """
     checks, ends = compiled.checks, compiled.ends.inputs
+    if not ends:
+        return
     if all(isinstance(given, np.ndarray) for given in inputs):
         checks.check(inputs, compiled.schedule.micro_batches)
         for end, array in zip(ends, inputs, strict=True):

@@ -11,6 +11,7 @@ from msgspec import Meta
 
 from abele.machine import System, systems
 from abele.options import Option, OptionTable, choice, flag, integer, text
+from abele.parallel.modes import RunModes
 from abele.runtime.engine.setup import MODES
 
 DEFAULT_SYSTEM = "bow-2000"
@@ -37,6 +38,13 @@ SETTINGS = OptionTable(
             "f32", "f16", doc="type in which products and convolutions of f16 operands keep partial sums"
         ),
         "exceptions": flag(False, doc="invalid operations, divisions by zero and overflows of floats end a run"),
+        "stochastic_rounding": flag(
+            False,
+            doc="f16 results are rounded at random, up or down by how near each is; programs run vertex by vertex",
+        ),
+        "synthetic_data": flag(
+            False, doc="inputs are random numbers made on the device once, and no outputs are sent to the host"
+        ),
         "progress": flag(False, doc="compiling shows a bar, where the standard error is a terminal"),
         "engine": Option({}, dict[str, Any], doc="options of the engine under Poplar's names"),
         "name": text("network", doc="what the model is called in reports"),
@@ -68,6 +76,8 @@ class Settings:
     memory_proportion: float | None = None
     partials: str = "f32"
     exceptions: bool = False
+    stochastic_rounding: bool = False
+    synthetic_data: bool = False
     progress: bool = False
     engine: Mapping[str, Any] = field(default_factory=dict)
     name: str = "network"
@@ -88,6 +98,11 @@ class Settings:
             MachineError: There is no such system.
         """
         return systems.resolve(self.system or os.environ.get(SYSTEM_VARIABLE) or DEFAULT_SYSTEM).with_ipus(1)
+
+    @property
+    def modes(self) -> RunModes:
+        """How floats behave on the device, and where its data comes from."""
+        return RunModes(self.exceptions, self.stochastic_rounding, self.synthetic_data)
 
     @property
     def planning(self) -> dict[str, Any]:

@@ -13,18 +13,30 @@ if importlib.util.find_spec("torch") is None:
         remedy="pip install 'abele[torch]', or torch itself",
     )
 
-from abele.frontends.poptorch import optim
+__version__ = "3.4.0+abele"
+
+from abele.frontends.poptorch import _impl, _logging, enums, optim, options, poptorch_core, profiling, testing
+from abele.frontends.poptorch.annotations import Attribute, NameScope
+from abele.frontends.poptorch.arguments import ICustomArgParser, registerCustomArgParser
+from abele.frontends.poptorch.blocks import BeginBlock, Block, BlockFunction, module_repr, removeBlocks
+from abele.frontends.poptorch.blocks import print_with_blocks as print
 from abele.frontends.poptorch.data import DataLoader
 from abele.frontends.poptorch.enums import (
+    AutoStage,
     CommGroupType,
     ConnectionType,
     DataLoaderMode,
     HalfFloatCastingBehavior,
+    Liveness,
+    MatMulSerializationMode,
     MeanReductionStrategy,
+    MultiConvPlanType,
     OutputMode,
     OverlapMode,
     ReductionType,
+    SharingStrategy,
     SyncPattern,
+    VariableRetrievalMode,
 )
 from abele.frontends.poptorch.errors import (
     Error,
@@ -32,37 +44,85 @@ from abele.frontends.poptorch.errors import (
     UnrecoverableError,
     createPoptorchError,
 )
-from abele.frontends.poptorch.executor import PoplarExecutor, isRunningOnIpu
+from abele.frontends.poptorch.executor import PoplarExecutor
 from abele.frontends.poptorch.hardware import ipuHardwareIsAvailable, ipuHardwareVersion
+from abele.frontends.poptorch.logs import set_up, setLogLevel
 from abele.frontends.poptorch.losses import identity_loss
-from abele.frontends.poptorch.options import Options
+from abele.frontends.poptorch.options import (
+    BlockId,
+    ConfigFileError,
+    Options,
+    ParallelPhasedExecution,
+    Phase,
+    PipelinedExecution,
+    SerialPhasedExecution,
+    ShardedExecution,
+    Stage,
+    TensorLocationSettings,
+)
+from abele.frontends.poptorch.recording import isRunningOnIpu, registerPostCompileHook, registerPreCompileHook
 from abele.frontends.poptorch.wrappers import inferenceModel, trainingModel
 
-__version__ = "3.4.0+abele"
+set_up()
 
 __all__ = [
+    "Attribute",
+    "AutoStage",
+    "BeginBlock",
+    "Block",
+    "BlockFunction",
+    "BlockId",
     "CommGroupType",
+    "ConfigFileError",
     "ConnectionType",
     "DataLoader",
     "DataLoaderMode",
     "Error",
     "HalfFloatCastingBehavior",
+    "ICustomArgParser",
+    "Liveness",
+    "MatMulSerializationMode",
     "MeanReductionStrategy",
+    "MultiConvPlanType",
+    "NameScope",
     "Options",
     "OutputMode",
     "OverlapMode",
+    "ParallelPhasedExecution",
+    "Phase",
+    "PipelinedExecution",
     "PoplarExecutor",
     "RecoverableError",
     "ReductionType",
+    "SerialPhasedExecution",
+    "ShardedExecution",
+    "SharingStrategy",
+    "Stage",
     "SyncPattern",
+    "TensorLocationSettings",
     "UnrecoverableError",
+    "VariableRetrievalMode",
     "__version__",
+    "_impl",
+    "_logging",
     "createPoptorchError",
+    "enums",
     "identity_loss",
     "inferenceModel",
     "ipuHardwareIsAvailable",
     "ipuHardwareVersion",
     "isRunningOnIpu",
+    "module_repr",
     "optim",
+    "options",
+    "poptorch_core",
+    "print",
+    "profiling",
+    "registerCustomArgParser",
+    "registerPostCompileHook",
+    "registerPreCompileHook",
+    "removeBlocks",
+    "setLogLevel",
+    "testing",
     "trainingModel",
 ]

@@ -47,6 +47,11 @@ class Batching:
             Error: Gradient accumulation for inference.
         """
         accumulation = self.options.Training.gradient_accumulation
+        if self.options.replication_factor > 1:
+            raise Error(
+                f"replicationFactor({self.options.replication_factor}): models run on one replica here",
+                remedy="gradientAccumulation or deviceIterations for the same batch",
+            )
         if not self.training and accumulation != 1:
             raise Error(INFERENCE_ACCUMULATION)
         return Schedule(

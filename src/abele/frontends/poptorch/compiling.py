@@ -5,9 +5,12 @@ from __future__ import annotations
 import copy
 import functools
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
@@ -18,9 +21,11 @@ from abele.frontends.poptorch.capture import CapturedModel, capture
 from abele.frontends.poptorch.errors import Error
 from abele.frontends.poptorch.rules import read_optimiser
 from abele.frontends.poptorch.tensors import from_array, to_array
+from abele.frontends.poptorch.user_models import plain_class
 from abele.frontends.poptorch.weights import cell_of, plain
 from abele.parallel import Group
 from abele.session import Schedule, Session, SharedArrays, compile_network
+from abele.session.batching import combine
 from abele.session.progress import compilation_progress
 from abele.session.remedies import NetworkCase
 
@@ -44,10 +49,19 @@ class CompiledModel:
 
         Inputs that the model changes are changed, as in PyTorch.
         """
+        if self.session.compiled.settings.synthetic_data:
+            self.session.run()
+            return self.captured.rebuild([from_array(a) for a in self._zeros()])
         results = self.session.run([to_array(t) for t in tensors])
         for position, array in results.changed.items():
             tensors[position].detach().copy_(from_array(array))
         return self.captured.rebuild([from_array(a) for a in results.outputs])
+
+    def _zeros(self) -> Iterator[npt.NDArray[Any]]:
+        """Outputs that were never sent: zeros of their shapes."""
+        schedule = self.session.schedule
+        for value in self.captured.net.outputs:
+            yield combine(np.zeros((schedule.returned, *value.shape), value.dtype.np), schedule)
 
 
 def compile_model(
@@ -73,7 +87,7 @@ def compile_model(
             :func:`~abele.session.compile_network`.
     """
     start = time.perf_counter()
-    settings = batching.options.settings(type(model).__name__)
+    settings = batching.options.settings(plain_class(model).__name__)
     with collector_paused(), compilation_progress(settings.progress) as progress:
         progress("capture", 0.0)
         with plain(weights):

@@ -48,7 +48,7 @@ class SyncPattern(IntEnum):
 
 
 class DataLoaderMode(IntEnum):
-    """True if batches are loaded in the background."""
+    """Where batches are loaded: in the caller's process, in one of their own, or there and put together anew."""
 
     Sync = 0
     Async = 1
@@ -78,3 +78,51 @@ class OverlapMode(Enum):
     NoOverlap = "no_overlap"
     OverlapAccumulationLoop = "overlap_accumulation_loop"
     OverlapDeviceIterationLoop = "overlap_device_iteration_loop"
+
+
+class SharingStrategy(IntEnum):
+    """How processes that load data hand it over."""
+
+    SharedMemory = 0
+    FileSystem = 1
+    Fork = 2
+    ForkServer = 3
+
+
+class MatMulSerializationMode(Enum):
+    """Which dimension of a matrix product is cut into products one after the other."""
+
+    InputChannels = "input_channels"
+    ReducingDim = "reducing_dim"
+    OutputChannels = "output_channels"
+    Disabled = "none"
+
+
+class Liveness(IntEnum):
+    """Where tensors of a phase are kept when the phase is over."""
+
+    AlwaysLive = 0
+    OffChipAfterFwd = 1
+    OffChipAfterFwdNoOverlap = 2
+    OffChipAfterEachPhase = 3
+
+
+class AutoStage(IntEnum):
+    """How blocks that no stage names are put on stages."""
+
+    SameAsIpu = 0
+    AutoIncrement = 1
+
+
+class MultiConvPlanType(IntEnum):
+    """Whether grouped convolutions run beside each other or one after the other."""
+
+    Parallel = 0
+    Serial = 1
+
+
+class VariableRetrievalMode(IntEnum):
+    """Which replicas of a grouped variable are read back."""
+
+    OnePerGroup = 0
+    AllReplicas = 2

@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-from abele.errors import AbeleError, InvalidOptionError
+import contextlib
+from collections.abc import Iterator
+from typing import Any
 
-PREFIX = "'poptorch_py_error': "
+from abele.errors import AbeleError, ApplicationRuntimeError, InvalidOptionError
 
 
 class Error(AbeleError, RuntimeError):
     """A model, an input or a request that cannot be served.
 
     Attributes:
-        type: Always ``poptorch_py_error``.
+        type: ``poptorch_py_error``, or the kind of what was raised below.
         message: The text without its prefix.
-        location: Always empty.
+        location: Where in the program it was raised, where that is known.
     """
 
     type = "poptorch_py_error"
     location = ""
 
     def __str__(self) -> str:
-        return PREFIX + super().__str__()
+        return f"{self.type!r}: {super().__str__()}"
 
 
 class RecoverableError(Error):
@@ -45,10 +47,40 @@ class ArgumentError(Error, TypeError):
     """An argument of a type that its place does not take."""
 
 
-class UnknownOptionError(InvalidOptionError, AttributeError):
+class UnknownOptionError(CheckError, InvalidOptionError, AttributeError):
     """An option that does not exist; the message names the nearest one."""
 
 
 def createPoptorchError(message: str) -> Error:
     """An :class:`Error` with ``message``."""
     return Error(message)
+
+
+@contextlib.contextmanager
+def as_poptorch_errors() -> Iterator[None]:
+    """What Abele raises inside is raised as an :class:`Error` too; programs may ask for either kind.
+
+    An error keeps its identity, text and payload: it only gets another class, derived from its own and
+    :class:`Error`.
+    """
+    try:
+        yield
+    except AbeleError as error:
+        if not isinstance(error, (Error, CheckError)):
+            error.__class__ = _both(type(error))
+        raise
+
+
+_BOTH: dict[type[AbeleError], Any] = {}
+
+
+def _both(kind: type[AbeleError]) -> Any:
+    """An error of two kinds, under the name of the first."""
+    if kind in _BOTH:
+        return _BOTH[kind]
+    device = issubclass(kind, ApplicationRuntimeError)
+    names = {"__module__": kind.__module__, "__doc__": kind.__doc__, "type": _DEVICE if device else Error.type}
+    return _BOTH.setdefault(kind, type(kind.__name__, (kind, Error), names))
+
+
+_DEVICE = "poplar_application_runtime_error"

@@ -4,37 +4,34 @@ from __future__ import annotations
 
 import contextlib
 import sys
-import warnings
 from collections.abc import Iterator
 from typing import Any
 
 import torch
 
 from abele.errors import InvalidOptionError
+from abele.frontends.poptorch import logs
+from abele.frontends.poptorch.arguments import map_tensors
 from abele.frontends.poptorch.batching import Batching
+from abele.frontends.poptorch.blocks import BlockRecord
 from abele.frontends.poptorch.capture.capture import check_initialised, own_tensors
 from abele.frontends.poptorch.compiling import CompiledModel, compile_model
 from abele.frontends.poptorch.enums import ConnectionType
-from abele.frontends.poptorch.errors import CheckError, Error
+from abele.frontends.poptorch.errors import CheckError, Error, as_poptorch_errors
 from abele.frontends.poptorch.inspection import Inspection
 from abele.frontends.poptorch.options import Options
+from abele.frontends.poptorch.options.popart import validate_options
+from abele.frontends.poptorch.options.strategies import PipelinedExecution, check_pipeline
+from abele.frontends.poptorch.recording import COMPILING, isRunningOnIpu, recording
 from abele.frontends.poptorch.results import mark_results
 from abele.frontends.poptorch.rules import check_parameters, parameter_groups, read_rules
 from abele.frontends.poptorch.signature import ForwardSignature
+from abele.frontends.poptorch.user_models import as_plain, disown, own, plain_class
 from abele.frontends.poptorch.watch import ModelWatch
 from abele.session import Session
 from abele.session.locks import ForkLock
 
-_capturing = False
-
-
-_COMPILING = ForkLock()
-"""Held while a model is recorded: PyTorch's recording is one for the whole process."""
-
-
-def isRunningOnIpu() -> bool:
-    """True if a model's ``forward`` is being recorded right now."""
-    return _capturing
+__all__ = ["PoplarExecutor", "isRunningOnIpu"]
 
 
 class PoplarExecutor(Inspection):
@@ -69,6 +66,8 @@ class PoplarExecutor(Inspection):
         self._compiled: CompiledModel | None = None
         self._watch: ModelWatch | None = None
         self._lock = ForkLock()
+        if training:
+            own(model, self)
 
     # --- calling -------------------------------------------------------------------------------------------------
 
@@ -88,9 +87,8 @@ class PoplarExecutor(Inspection):
                 "Trying to run a model on an offline device (ConnectionType.Never): use model.compile(inputs) instead "
                 "of model(inputs)"
             )
-        args, kwargs = self._signature.bind(args, kwargs)
-        with self._lock.held():
-            return self._call(args, kwargs)
+        with as_poptorch_errors(), self._lock.held():
+            return self._call(*self._signature.bind(args, kwargs))
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         compiled = self._compiled or self._compile(args, kwargs)
@@ -103,9 +101,9 @@ class PoplarExecutor(Inspection):
     def compile(self, *args: Any, **kwargs: Any) -> None:
         """Compile for arguments like these without running; a second time does nothing but warn."""
         if self._compiled is not None:
-            warnings.warn("Call to compile() ignored: model is already compiled", stacklevel=2)
+            logs.warn("Call to compile() ignored: model is already compiled")
             return
-        with self._lock.held():
+        with as_poptorch_errors(), self._lock.held():
             self._compile(*self._signature.bind(args, kwargs))
 
     def _check_unchanged(self) -> None:
@@ -118,15 +116,27 @@ class PoplarExecutor(Inspection):
             )
 
     def _compile(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> CompiledModel:
+        try:
+            return self._compile_now(args, kwargs)
+        except Exception:
+            # The model can be wrapped again, with other options.
+            disown(self._model, self)
+            raise
+
+    def _compile_now(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> CompiledModel:
+        validate_options(self._options.toDict(), self._options.known_names)
         self._batching.schedule()
         check_initialised(self._model)
         self._signature.record(args, kwargs)
-        micro_args, micro_kwargs = (_map_tensors(self._batching.micro_batch, part) for part in (args, kwargs))
+        micro_args, micro_kwargs = (map_tensors(self._batching.micro_batch, part) for part in (args, kwargs))
         weights = list(own_tensors(self._model).values())
         if self._optimizer is not None:
             check_parameters(self._optimizer, self._model)
-        with _COMPILING.held(), self._captured_modes():
+        if self._training:
+            own(self._model, self)
+        with COMPILING.held(), as_plain(self._model), self._modes(), recording() as blocks:
             compiled = compile_model(self._model, micro_args, micro_kwargs, self._batching, self._optimizer, weights)
+        self._check_stages(blocks)
         self._compiled = compiled
         self._watch = ModelWatch(self._model, training=self._training)
         if self._options.connection_type == ConnectionType.Always:
@@ -134,19 +144,28 @@ class PoplarExecutor(Inspection):
         return compiled
 
     @contextlib.contextmanager
-    def _captured_modes(self) -> Iterator[None]:
-        """The model in evaluation mode for inference, as it is for training; marks that it is being recorded."""
-        global _capturing
+    def _modes(self) -> Iterator[None]:
+        """The model in evaluation mode for inference, as it is for training."""
         modes = [(module, module.training) for module in self._model.modules()]
         if not self._training:
             self._model.eval()
-        _capturing = True
         try:
             yield
         finally:
-            _capturing = False
             for module, mode in modes:
                 module.training = mode
+
+    def _check_stages(self, blocks: BlockRecord) -> None:
+        """Raise if a call has too few micro-batches for the stages that the model's blocks make."""
+        strategy = self._options._execution_strategy
+        stages = {strategy.stage_of(name, ipu) for name, ipu in blocks.seen}
+        if type(strategy) is PipelinedExecution:
+            check_pipeline(
+                len(stages),
+                accumulation=self._options.Training.gradient_accumulation,
+                device_iterations=self._options.device_iterations,
+                training=self._training,
+            )
 
     # --- device --------------------------------------------------------------------------------------------------
 
@@ -184,11 +203,12 @@ class PoplarExecutor(Inspection):
         return self._compiled is not None
 
     def destroy(self) -> None:
-        """Bring the weights to the host and forget what was compiled; the next call compiles again."""
-        if self._compiled is None:
-            return
-        self._compiled.session.close()
-        self._compiled = self._watch = None
+        """Bring the weights to the host, let go of the model and of what was compiled; the next call compiles again."""
+        if self._compiled is not None:
+            self._compiled.session.close()
+            self._compiled = self._watch = None
+        if self._training:
+            disown(self._model, self)
 
     def _first_seed(self) -> int:
         chosen = self._options.random_seed if self._options.exists("random_seed") else torch.initial_seed()
@@ -289,22 +309,10 @@ class PoplarExecutor(Inspection):
 
     def __del__(self) -> None:
         """Bring the weights to the host, so that training is not lost with its wrapper."""
-        if not sys.is_finalizing() and self.__dict__.get("_compiled") is not None:
+        if not sys.is_finalizing() and "_lock" in self.__dict__:
             with contextlib.suppress(Exception):
                 self.destroy()
 
     def __repr__(self) -> str:
         kind = "training" if self._training else "inference"
-        return f"PoplarExecutor({kind}, {type(self._model).__name__})"
-
-
-def _map_tensors(function: Any, tree: Any) -> Any:
-    if isinstance(tree, torch.Tensor):
-        return function(tree)
-    if isinstance(tree, dict):
-        return {key: _map_tensors(function, value) for key, value in tree.items()}
-    if isinstance(tree, tuple) and hasattr(tree, "_fields"):
-        return type(tree)(*(_map_tensors(function, value) for value in tree))
-    if isinstance(tree, (tuple, list)):
-        return type(tree)(_map_tensors(function, value) for value in tree)
-    return tree
+        return f"PoplarExecutor({kind}, {plain_class(self._model).__name__})"

@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from abele.frontends.poptorch import logs
+from abele.frontends.poptorch.arguments import leaves, map_tensors, parser_of
 from abele.frontends.poptorch.errors import ArgumentError, CheckError, Error
 
 MISMATCH = (
@@ -26,6 +28,14 @@ class TensorSpec:
     dtype: torch.dtype
 
 
+@dataclass(frozen=True)
+class OwnSpec:
+    """Class and tensors of an argument that has a parser."""
+
+    kind: type
+    tensors: tuple[Any, ...]
+
+
 class ForwardSignature:
     """The arguments that a model's ``forward`` takes.
 
@@ -36,9 +46,10 @@ class ForwardSignature:
     def __init__(self, forward: Callable[..., Any]) -> None:
         self.signature = inspect.signature(forward)
         self.compiled: Any = None
+        self._warned: set[str] = set()
 
     def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Arguments in one form, however they were passed, defaults filled in.
+        """Arguments in one form, however they were passed, defaults filled in; tensors contiguous, without gradients.
 
         Raises:
             CheckError: Too many positional arguments.
@@ -58,11 +69,36 @@ class ForwardSignature:
         for name in kwargs:
             if name not in parameters and not takes_keywords:
                 raise Error(f"{name} is not a valid parameter.", remedy=", ".join(parameters))
+            if name in positional[: len(args)]:
+                raise Error(f"{name} is given both by position and by name")
         for name in self._missing(positional[len(args) :], kwargs):
             raise Error(f"Mandatory parameter {name} missing")
         bound = self.signature.bind(*args, **kwargs)
         bound.apply_defaults()
+        bound.arguments.update({name: self._plain(name, value) for name, value in bound.arguments.items()})
         return bound.args, bound.kwargs
+
+    def _plain(self, name: str, value: Any) -> Any:
+        """An argument whose tensors take no gradient and are contiguous."""
+        tensors = [leaf for leaf in leaves(value) if isinstance(leaf, torch.Tensor)]
+        gradient = any(tensor.requires_grad for tensor in tensors)
+        if gradient:
+            self._warn_once(
+                f"Input tensor has requires_grad=True set. This tensor will be detached because backward pass via "
+                f"inputs is not supported. (the argument {name})"
+            )
+        scattered = any(t.layout == torch.strided and not t.is_contiguous() and not t.is_meta for t in tensors)
+        if scattered:
+            self._warn_once(
+                "At least one input tensor is not contiguous: non-contiguous tensors will be converted. "
+                f"(the argument {name})"
+            )
+        return map_tensors(torch.Tensor.detach, value) if gradient else value
+
+    def _warn_once(self, message: str) -> None:
+        if message not in self._warned:
+            self._warned.add(message)
+            logs.warn(message, stacklevel=5)
 
     def _missing(self, positional: list[str], kwargs: Mapping[str, Any]) -> Iterator[str]:
         for name, parameter in self.signature.parameters.items():
@@ -80,7 +116,7 @@ class ForwardSignature:
         named = self._named(args, kwargs)
         for name, value in named.items():
             _check_leaves(name, value)
-        tensors = [t for t in _leaves(named) if isinstance(t, torch.Tensor)]
+        tensors = [t for t in leaves(named) if isinstance(t, torch.Tensor)]
         for tensor in tensors:
             if tensor.numel() == 0:
                 raise Error(f"Zero-sized tensors are unsupported (Got shape {list(tensor.shape)}).")
@@ -96,6 +132,13 @@ class ForwardSignature:
         named = self._named(args, kwargs)
         tensors: list[torch.Tensor] = []
         for name, expected in self.compiled.items():
+            kind = self.signature.parameters[name].kind
+            if kind == inspect.Parameter.VAR_POSITIONAL and len(named[name]) != len(expected) - 1:
+                before = len(self.compiled) - 1
+                raise _mismatch(
+                    f"Number of positional arguments mismatch: expected {before + len(expected) - 1} arguments but got "
+                    f"{before + len(named[name])}"
+                )
             _match(name, expected, named[name], tensors)
         return tensors
 
@@ -103,20 +146,9 @@ class ForwardSignature:
         return dict(self.signature.bind(*args, **kwargs).arguments)
 
 
-def _leaves(tree: Any) -> Iterator[Any]:
-    if isinstance(tree, dict):
-        for value in tree.values():
-            yield from _leaves(value)
-    elif isinstance(tree, (tuple, list)):
-        for value in tree:
-            yield from _leaves(value)
-    else:
-        yield tree
-
-
 def _check_leaves(name: str, tree: Any) -> None:
     """Raise at what can never be an input; ``name`` is the parameter that it is passed as."""
-    for leaf in _leaves(tree):
+    for leaf in leaves(tree):
         if isinstance(leaf, np.ndarray):
             raise ArgumentError(
                 f"{name} is a NumPy array of shape {list(leaf.shape)}",
@@ -135,6 +167,9 @@ def _spec(tree: Any) -> Any:
     """The tree with every tensor replaced by its shape and type."""
     if isinstance(tree, torch.Tensor):
         return TensorSpec(tree.shape, tree.dtype)
+    parser = parser_of(tree)
+    if parser is not None:
+        return OwnSpec(type(tree), tuple(_spec(tensor) for tensor in parser.yieldTensors(tree)))
     if isinstance(tree, dict):
         return {key: _spec(value) for key, value in tree.items()}
     if isinstance(tree, (tuple, list)):
@@ -148,6 +183,13 @@ def _match(name: str, expected: Any, got: Any, tensors: list[torch.Tensor]) -> N
         case TensorSpec():
             _match_tensor(name, expected, got)
             tensors.append(got)
+        case OwnSpec(kind=kind, tensors=specs):
+            _match_type(name, kind, got)
+            found = list(leaves(got))
+            if len(found) != len(specs):
+                raise _mismatch(f"Length mismatch for {name}: expected {len(specs)} elements but got {len(found)}")
+            for spec, tensor in zip(specs, found, strict=True):
+                _match(name, spec, tensor, tensors)
         case dict():
             _match_type(name, dict, got)
             _match_keys(name, expected, got)

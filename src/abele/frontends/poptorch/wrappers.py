@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -14,8 +13,7 @@ from abele.frontends.poptorch.errors import ArgumentError
 from abele.frontends.poptorch.executor import PoplarExecutor
 from abele.frontends.poptorch.options import Options
 from abele.frontends.poptorch.rules import check_parameters
-
-_WRAPPED: weakref.WeakKeyDictionary[torch.nn.Module, weakref.ref[PoplarExecutor]] = weakref.WeakKeyDictionary()
+from abele.frontends.poptorch.user_models import owner_of
 
 DEFAULT_LEARNING_RATE = 0.01
 
@@ -61,8 +59,7 @@ def trainingModel(
     if not isinstance(user_model, torch.nn.Module):
         raise ArgumentError(f"the model is {user_model!r}, not a torch.nn.Module")
     check_initialised(user_model)
-    previous = _WRAPPED.get(user_model, lambda: None)()
-    if previous is not None and previous.isCompiled():
+    if owner_of(user_model) is not None:
         raise RuntimeError(
             "Model has already been wrapped in 'poptorch.trainingModel'. Call model.destroy() on the model to unwrap "
             "before wrapping again."
@@ -70,9 +67,7 @@ def trainingModel(
     if optimizer is None:
         optimizer = torch.optim.SGD(user_model.parameters(), lr=DEFAULT_LEARNING_RATE)
     check_parameters(optimizer, user_model)
-    executor = PoplarExecutor(user_model, _checked(options), training=True, optimizer=optimizer)
-    _WRAPPED[user_model] = weakref.ref(executor)
-    return executor
+    return PoplarExecutor(user_model, _checked(options), training=True, optimizer=optimizer)
 
 
 def inferenceModel(

@@ -11,13 +11,14 @@ import re
 import traceback
 import warnings
 from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 import torch.fx
+import torch.fx.traceback
 import torch.utils._pytree as pytree
 from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 from torch.overrides import TorchFunctionMode
@@ -40,6 +41,9 @@ _INPUT_ROLES = {
     InputKind.CONSTANT_TENSOR: "constant",
     InputKind.USER_INPUT: "input",
 }
+
+SCOPE = "abele_scope"
+"""Key under which the metadata of a recorded call have the scope that the user named."""
 
 _OUTPUT_ROLES = {OutputKind.USER_OUTPUT: "output", OutputKind.USER_INPUT_MUTATION: "input"}
 
@@ -106,7 +110,7 @@ def export(
     Raises:
         Error: The model's Python code depends on values of tensors, or PyTorch cannot record it.
     """
-    with _quiet(), _without_fast_paths(), _without_checks_of_values(), torch.set_grad_enabled(training):
+    with _quiet(), _without_fast_paths(), _without_checks_of_values(), _annotated(), torch.set_grad_enabled(training):
         try:
             program = torch.export.export(model, args, kwargs, strict=False)
             dead = [n for n in program.graph.nodes if not n.users and op_name(n) in losses]
@@ -118,6 +122,17 @@ def export(
         except Exception as error:
             raise _explained(error) from error
     return _read(program, with_losses=bool(dead))
+
+
+def annotate(notes: dict[str, Any]) -> AbstractContextManager[Any]:
+    """Calls that are recorded inside have ``notes`` in their metadata; nothing where PyTorch cannot do that yet."""
+    context: Any = getattr(torch.fx.traceback, "annotate", None)
+    return nullcontext() if context is None else context(notes)
+
+
+def _annotated() -> AbstractContextManager[Any]:
+    """Notes of :func:`annotate` are kept inside."""
+    return torch.fx.traceback.preserve_node_meta() if hasattr(torch.fx.traceback, "annotate") else nullcontext()
 
 
 def _read(program: torch.export.ExportedProgram, *, with_losses: bool) -> Exported:
@@ -303,7 +318,9 @@ def origin(node: torch.fx.Node) -> DebugRecord:
     kind = kind if isinstance(kind, str) else getattr(kind, "__name__", "")
     file, line = user_frame(node.meta.get("stack_trace") or "")
     label = f"{path or 'model'} ({kind.rsplit('.', 1)[-1]})" if kind else path
-    return DebugRecord(op_name(node).rsplit(".", 1)[-1], path.replace(".", "/"), file, line, label)
+    scope = (node.meta.get("custom") or {}).get(SCOPE)
+    where = "/".join(filter(None, (path.replace(".", "/"), scope)))
+    return DebugRecord(op_name(node).rsplit(".", 1)[-1], where, file, line, label)
 
 
 def user_frame(stack_trace: str) -> tuple[str, int]:

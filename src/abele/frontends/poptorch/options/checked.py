@@ -12,16 +12,44 @@ from abele.options import UNSET, OptionTable
 FROZEN = "Can't modify frozen Options"
 
 
-class CheckedOptions:
+class Freezable:
+    """Something that cannot be changed once it is in use; copies of it can."""
+
+    def __init__(self) -> None:
+        object.__setattr__(self, "_frozen", False)
+
+    def _check_writable(self) -> None:
+        if self.__dict__.get("_frozen", False):
+            raise AttributeError(FROZEN)
+
+    def _freeze(self) -> None:
+        object.__setattr__(self, "_frozen", True)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        made = type(self).__new__(type(self))
+        memo[id(self)] = made
+        for name, value in self.__dict__.items():
+            object.__setattr__(made, name, copy.deepcopy(value, memo))
+        object.__setattr__(made, "_frozen", False)
+        return made
+
+    def __getstate__(self) -> dict[str, Any]:
+        return dict(self.__dict__)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        for name, value in state.items():
+            object.__setattr__(self, name, value)
+
+
+class CheckedOptions(Freezable):
     """Options whose names and types are those of ``table``; they read as attributes."""
 
     table: ClassVar[OptionTable]
 
     def __init__(self) -> None:
+        super().__init__()
         defaults = {name: option.default for name, option in self.table.items() if option.default is not UNSET}
-        values = copy.deepcopy(defaults)
-        object.__setattr__(self, "_values", values)
-        object.__setattr__(self, "_frozen", False)
+        object.__setattr__(self, "_values", copy.deepcopy(defaults))
 
     # --- reading -------------------------------------------------------------------------------------------------
 
@@ -52,11 +80,17 @@ class CheckedOptions:
         return isinstance(other, CheckedOptions) and self.toDict() == other.toDict()
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in self.toDict().items())})"
+        return f"{type(self).__name__}({', '.join(self._described())})"
+
+    def _described(self) -> list[str]:
+        return [f"{name}={value!r}" for name, value in self._values.items()]
 
     # --- writing -------------------------------------------------------------------------------------------------
 
     def __setattr__(self, name: str, value: Any) -> None:
+        if name == "__class__":
+            object.__setattr__(self, name, value)
+            return
         self._check_writable()
         if name not in self._values:
             raise self._unknown(name)
@@ -89,27 +123,3 @@ class CheckedOptions:
         self._check_writable()
         self._values.pop(name, None)
         return self
-
-    def _check_writable(self) -> None:
-        if self._frozen:
-            raise AttributeError(FROZEN)
-
-    # --- freezing ------------------------------------------------------------------------------------------------
-
-    def _freeze(self) -> None:
-        object.__setattr__(self, "_frozen", True)
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        made = type(self).__new__(type(self))
-        memo[id(self)] = made
-        for name, value in self.__dict__.items():
-            object.__setattr__(made, name, copy.deepcopy(value, memo))
-        object.__setattr__(made, "_frozen", False)
-        return made
-
-    def __getstate__(self) -> dict[str, Any]:
-        return dict(self.__dict__)
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        for name, value in state.items():
-            object.__setattr__(self, name, value)

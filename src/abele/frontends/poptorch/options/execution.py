@@ -47,7 +47,7 @@ class AbeleOptions(CheckedOptions):
 
     def allowOutOfMemory(self, allowed: bool = True) -> Self:
         """Report a program that does not fit on its tiles instead of refusing it."""
-        return self.set(allow_out_of_memory=bool(allowed))
+        return self.set(allow_out_of_memory=allowed)
 
     def dumpPasses(self, folder: str | Path | None = "passes") -> Self:
         """Write the network after each pass of the compiler as text, into a folder per model below ``folder``.
@@ -62,7 +62,7 @@ class AbeleOptions(CheckedOptions):
 
         Cheap are maps, conversions, non-linearities, softmax, dropout and pooling; products and convolutions are kept.
         """
-        return self.set(recompute_cheap=bool(cheap))
+        return self.set(recompute_cheap=cheap)
 
     def target(self) -> System:
         """One IPU of the system that is modelled."""

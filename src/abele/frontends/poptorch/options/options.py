@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 import copy
+import os
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import torch
 
-from abele.errors import InvalidOptionError
 from abele.frontends.poptorch.enums import CommGroupType, ConnectionType, OutputMode, SyncPattern
-from abele.frontends.poptorch.errors import CheckError
-from abele.frontends.poptorch.options.checked import CheckedOptions
+from abele.frontends.poptorch.errors import CheckError, OptionValueError
+from abele.frontends.poptorch.options import files
+from abele.frontends.poptorch.options.checked import CheckedOptions, Freezable
+from abele.frontends.poptorch.options.distributed import DistributedOptions, JitOptions
 from abele.frontends.poptorch.options.execution import AbeleOptions
+from abele.frontends.poptorch.options.locations import TensorLocationOptions
+from abele.frontends.poptorch.options.popart import PopartOptions
 from abele.frontends.poptorch.options.precision import PrecisionOptions
+from abele.frontends.poptorch.options.strategies import ExecutionStrategy, PipelinedExecution, check_strategy
 from abele.frontends.poptorch.options.training import TrainingOptions
 from abele.machine import System
 from abele.options import UNSET, Option, OptionTable, flag, integer, text
 from abele.session import Settings
 from abele.session.settings import Share
+
+CACHE_VARIABLE = "POPTORCH_CACHE_DIR"
 
 
 class Options(CheckedOptions):
@@ -27,33 +35,44 @@ class Options(CheckedOptions):
     Attributes:
         Training: Gradient accumulation.
         Precision: Arithmetic.
+        Jit: Nothing any longer.
+        Distributed: Which of several processes this is.
+        TensorLocations: Where tensors are kept.
         Abele: The machine that is modelled, and how programs run on the host.
     """
 
     table: ClassVar[OptionTable] = OptionTable(
         "Options",
         {
-            "replication_factor": integer(1, 1, 1, doc="data-parallel copies"),
-            "input_group_size": integer(1, 1, 1, honoured=False, doc="replicas that share an input: there is one"),
-            "broadcast_buffers": flag(True, honoured=False, doc="with one replica there is nothing to broadcast"),
+            "replication_factor": integer(1, 1, doc="data-parallel copies"),
+            "input_group_size": integer(1, 1, doc="replicas that share an input"),
+            "input_cgt": Option(CommGroupType.NoGrouping, CommGroupType, doc="which replicas share an input"),
+            "broadcast_buffers": flag(True, honoured=False, doc="replicas start from the same buffers in any case"),
             "device_iterations": integer(1, 1, doc="weight updates, or batches of inference, that one call makes"),
-            "log_dir": text(".", honoured=False, doc="stored"),
-            "max_repeat_logs": Option(4, int | None, honoured=False, doc="stored"),
+            "log_dir": text(".", doc="folder of what is written where no other one is named, such as reports"),
+            "max_repeat_logs": Option(4, int | None, doc="times that one message is logged; None for every time"),
             "auto_round_num_ipus": flag(False, honoured=False, doc="models use one IPU"),
+            "anchored_tensors": Option({}, dict[str, list[Any]], doc="tensors that come back, by the names given them"),
             "output_mode": Option(OutputMode.Default, OutputMode, doc="which micro-batches come back"),
             "output_return_period": integer(1, 1, doc="of EveryN: every how many micro-batches one comes back"),
             "connection_type": Option(ConnectionType.Always, ConnectionType, doc="when to attach; Never compiles only"),
             "sync_pattern": Option(SyncPattern.Full, SyncPattern, honoured=False, doc="matters with several IPUs"),
             "available_memory_proportion": Option(
-                {}, dict[str, Share], doc="share of a tile's memory that products and convolutions plan with, by IPU"
+                {}, dict[int, Share], doc="share of a tile's memory that products and convolutions plan with, by IPU"
             ),
             "show_compilation_progress_bar": flag(True, doc="compiling shows a bar on terminals"),
             "log_cycle_count": flag(False, doc="`cycleCount()` may be asked"),
-            "relax_optimizer_checks": flag(False, honoured=False, doc="unknown attributes are passed over in any case"),
-            "module_namescope_enabled": flag(True, honoured=False, doc="names always carry their module"),
-            "source_location_excludes": Option([], list[str], honoured=False, doc="stored"),
-            "profile_dir": Option(None, str | None, honoured=False, doc="`report()` is there in any case"),
-            "cache_dir": Option(None, str | None, honoured=False, doc="native code is always cached, by content"),
+            "relax_optimizer_checks": flag(False, doc="attributes that an optimiser does not know cause no warning"),
+            "module_namescope_enabled": flag(True, doc="names carry the modules that they are of"),
+            "source_location_excludes": Option(
+                [], list[str], doc="files whose paths hold one of these are not shown as the source of an operation"
+            ),
+            "synthetic_data": flag(False, doc="runs take random numbers on the device in place of the host's data"),
+            "updatable_named_buffers": Option([], list[str], doc="buffers that `copyNamedBuffersToDevice()` copies"),
+            "profile_dir": Option(None, str | None, doc="where the report of each compiled model is written"),
+            "cache_dir": Option(
+                None, str | None, doc=f"where compiled models are kept, by content; `{CACHE_VARIABLE}` overrides it"
+            ),
             "random_seed": Option(UNSET, int, doc="seed of dropout and of PyTorch's own generators"),
             "model_name": text(UNSET, doc="name of the model in reports"),
             "enable_stable_norm": flag(UNSET, honoured=False, doc="norms always subtract the mean before squaring"),
@@ -66,6 +85,9 @@ class Options(CheckedOptions):
     groups: ClassVar[dict[str, type[CheckedOptions]]] = {
         "Training": TrainingOptions,
         "Precision": PrecisionOptions,
+        "Jit": JitOptions,
+        "Distributed": DistributedOptions,
+        "TensorLocations": TensorLocationOptions,
         "Abele": AbeleOptions,
     }
 
@@ -73,6 +95,9 @@ class Options(CheckedOptions):
         super().__init__()
         for name, group in self.groups.items():
             object.__setattr__(self, name, group())
+        object.__setattr__(self, "_Popart", PopartOptions())
+        object.__setattr__(self, "_execution_strategy", PipelinedExecution())
+        files.load_from_environment(self)
 
     # --- batching ------------------------------------------------------------------------------------------------
 
@@ -81,30 +106,65 @@ class Options(CheckedOptions):
         return self.set(device_iterations=device_iterations)
 
     def replicationFactor(self, replication_factor: int) -> Self:
-        """Data-parallel copies: one."""
-        if isinstance(replication_factor, int) and replication_factor > 1:
-            raise InvalidOptionError(
-                "replicationFactor above 1 does not exist here yet",
-                remedy="use gradientAccumulation for the same batch",
-            )
+        """Data-parallel copies, each on IPUs of its own."""
         return self.set(replication_factor=replication_factor)
 
     def inputReplicaGrouping(self, input_group_size: int, input_group_type: CommGroupType) -> Self:
-        """How replicas share inputs; with one replica, groups of one."""
-        if input_group_type == CommGroupType.All or input_group_size != 1:
-            raise InvalidOptionError(f"input_group_size {input_group_size} is larger than the one replica")
-        return self.set(input_group_size=1)
+        """How replicas share inputs: groups of as many replicas get the same.
+
+        Raises:
+            OptionValueError: Groups of all, more replicas than there are, or a number that does not divide them.
+        """
+        if input_group_type == CommGroupType.All:
+            raise OptionValueError(
+                "Invalid value for input_group_type parameter: CommGroupType.All is not supported for inputs"
+            )
+        if not isinstance(input_group_type, CommGroupType):
+            raise OptionValueError(f"input_group_type takes a poptorch.CommGroupType, got {input_group_type!r}")
+        replicas = self.replication_factor
+        if input_group_size > replicas:
+            raise OptionValueError(
+                f"input_group_size ({input_group_size}) must not be larger than the replication factor ({replicas})"
+            )
+        if input_group_size < 1 or replicas % input_group_size:
+            raise OptionValueError(
+                f"input_group_size ({input_group_size}) must be a factor of the replication factor ({replicas})"
+            )
+        return self.set(input_group_size=input_group_size, input_cgt=input_group_type)
 
     def outputMode(self, output_mode: OutputMode, output_return_period: int | None = None) -> Self:
         """Which micro-batches come back; ``EveryN`` needs a period."""
-        mode = OutputMode(output_mode)
-        if mode == OutputMode.EveryN and (not output_return_period or output_return_period < 1):
+        if output_mode == OutputMode.EveryN and (not output_return_period or output_return_period < 1):
             raise CheckError("EveryN output mode requires a positive output_return_period")
-        return self.set(output_mode=mode, output_return_period=output_return_period or 1)
+        return self.set(output_mode=output_mode, output_return_period=output_return_period or 1)
 
     def defaultOutputMode(self) -> bool:
         """True if no output mode was chosen."""
         return bool(self.output_mode == OutputMode.Default)
+
+    def anchorTensor(
+        self,
+        short_name: str,
+        long_name: str,
+        output_mode: OutputMode | None = None,
+        output_return_period: int | None = 1,
+    ) -> None:
+        """Let a tensor of the compiled model come back with each call, for ``getAnchoredTensor(short_name)``.
+
+        Args:
+            short_name: What to call it.
+            long_name: Its name in ``getTensorNames()``.
+            output_mode: Which micro-batches come back; those of the model's outputs when left out.
+            output_return_period: Of ``EveryN``: every how many micro-batches one comes back.
+        """
+        self._check_writable()
+        if output_mode is None:
+            output_mode = OutputMode.All if self.defaultOutputMode() else OutputMode(self.output_mode)
+            output_return_period = self.output_return_period
+        if output_mode == OutputMode.EveryN and (not output_return_period or output_return_period < 1):
+            raise CheckError("EveryN output mode requires a positive output_return_period")
+        entry = [long_name, OutputMode(output_mode), output_return_period or 1]
+        self.set(anchored_tensors={**self.anchored_tensors, short_name: entry})
 
     # --- numbers -------------------------------------------------------------------------------------------------
 
@@ -116,11 +176,43 @@ class Options(CheckedOptions):
 
     def enableStableNorm(self, enabled: bool) -> Self:
         """Stored; norms always subtract the mean before squaring."""
-        return self.createOrSet(enable_stable_norm=bool(enabled))
+        return self.createOrSet(enable_stable_norm=enabled)
+
+    def enableSyntheticData(self, enabled: bool) -> Self:
+        """Take random numbers made on the device in place of the host's inputs, and send no outputs to the host."""
+        return self.set(synthetic_data=enabled)
 
     def broadcastBuffers(self, broadcast_buffers: bool = True) -> Self:
-        """Stored; with one replica there is nothing to broadcast."""
-        return self.set(broadcast_buffers=bool(broadcast_buffers))
+        """Stored; replicas start from the same buffers in any case."""
+        return self.set(broadcast_buffers=broadcast_buffers)
+
+    def updatableNamedBuffers(self, buffers: list[str]) -> Self:
+        """Names of the buffers that ``copyNamedBuffersToDevice()`` copies."""
+        return self.set(updatable_named_buffers=buffers)
+
+    # --- placing -------------------------------------------------------------------------------------------------
+
+    def setExecutionStrategy(self, strategy: ExecutionStrategy) -> Self:
+        """Which blocks run on which IPU, and in which order; checked and kept: models run on one IPU."""
+        self._check_writable()
+        object.__setattr__(self, "_execution_strategy", check_strategy(strategy))
+        return self
+
+    def autoRoundNumIPUs(self, auto_round_num_ipus: bool = True) -> Self:
+        """Stored; models use one IPU."""
+        return self.set(auto_round_num_ipus=auto_round_num_ipus)
+
+    def setAvailableMemoryProportion(self, available_memory_proportion: Mapping[str, float]) -> Self:
+        """Share of a tile's memory that matrix products and convolutions may use, as ``{"IPU0": 0.6}``."""
+        for key in available_memory_proportion:
+            if not (isinstance(key, str) and key.startswith("IPU") and key[3:].isdigit()):
+                raise OptionValueError(
+                    'Available memory proportions are expected to be in a dictionary of {"IPU0": 0.5} where the 0 in '
+                    f"IPU is the index of the IPU. Invalid key: {key}"
+                )
+        return self.set(
+            available_memory_proportion={int(key[3:]): share for key, share in available_memory_proportion.items()}
+        )
 
     # --- device --------------------------------------------------------------------------------------------------
 
@@ -132,78 +224,64 @@ class Options(CheckedOptions):
 
     def useIpuModel(self, use_model: bool) -> Self:
         """Accepted: the IPU is modelled in any case."""
-        return self.createOrSet(use_model=bool(use_model))
+        return self.createOrSet(use_model=use_model)
 
     def useIpuId(self, ipu_id: int) -> Self:
         """Stored; there is one device."""
-        return self.createOrSet(ipu_id=int(ipu_id))
+        return self.createOrSet(ipu_id=ipu_id)
 
     def useOfflineIpuTarget(self, ipu_version: int = 2) -> Self:
         """Compile only: models cannot be run, only compiled and reported."""
-        return self.createOrSet(ipu_version=int(ipu_version)).connectionType(ConnectionType.Never)
+        return self.createOrSet(ipu_version=ipu_version).connectionType(ConnectionType.Never)
 
     def connectionType(self, connection_type: ConnectionType) -> Self:
         """When to attach; ``Never`` compiles only."""
-        return self.set(connection_type=ConnectionType(connection_type))
+        return self.set(connection_type=connection_type)
 
     def syncPattern(self, sync_pattern: SyncPattern) -> Self:
         """Stored; it matters with several IPUs."""
-        return self.set(sync_pattern=SyncPattern(sync_pattern))
-
-    def autoRoundNumIPUs(self, auto_round_num_ipus: bool = True) -> Self:
-        """Stored; models use one IPU."""
-        return self.set(auto_round_num_ipus=bool(auto_round_num_ipus))
-
-    def setAvailableMemoryProportion(self, available_memory_proportion: Mapping[str, float]) -> Self:
-        """Share of a tile's memory that matrix products and convolutions may use, as ``{"IPU0": 0.6}``."""
-        for key in available_memory_proportion:
-            if not (key.startswith("IPU") and key[3:].isdigit()):
-                raise CheckError(
-                    'Available memory proportions are expected to be in a dictionary of {"IPU0": 0.5} where the 0 in '
-                    f"IPU is the index of the IPU. Invalid key: {key}"
-                )
-        return self.set(available_memory_proportion=dict(available_memory_proportion))
+        return self.set(sync_pattern=sync_pattern)
 
     # --- reporting -----------------------------------------------------------------------------------------------
 
     def showCompilationProgressBar(self, show: bool = True) -> Self:
         """True if compiling shows a progress bar."""
-        return self.set(show_compilation_progress_bar=bool(show))
+        return self.set(show_compilation_progress_bar=show)
 
     def logCycleCount(self, log_cycle_count: bool) -> Self:
-        """True if ``cycleCount()`` may be asked."""
-        return self.set(log_cycle_count=bool(log_cycle_count))
+        """True if ``cycleCount()`` may be asked, and each call logs it."""
+        return self.set(log_cycle_count=log_cycle_count)
 
-    def enableProfiling(self, profile_dir: str | None = None) -> Self:
-        """Where reports belong; ``model.report()`` is there in any case."""
-        return self.set(profile_dir=profile_dir or ".")
+    def enableProfiling(self, profile_dir: str | Path | None = None) -> Self:
+        """Write the report of each compiled model below this folder, by default the folder of logs."""
+        return self.set(profile_dir=str(self.log_dir if profile_dir is None else profile_dir))
 
-    def enableExecutableCaching(self, path: str | None) -> Self:
-        """Stored; native code is always cached, by content."""
-        return self.set(cache_dir=path)
+    def enableExecutableCaching(self, path: str | Path | None) -> Self:
+        """Keep compiled models in this folder, and take them from there when they are compiled again; None for no."""
+        return self.set(cache_dir=None if path is None else str(path))
 
     def modelName(self, name: str) -> Self:
         """Name of the model in reports."""
-        return self.createOrSet(model_name=str(name))
+        return self.createOrSet(model_name=name)
 
-    def logDir(self, log_dir: str) -> Self:
-        """Stored."""
+    def logDir(self, log_dir: str | Path) -> Self:
+        """Folder of what is written where no other one is named."""
         return self.set(log_dir=str(log_dir))
 
     def maxRepeatLogs(self, max_lines: int | None) -> Self:
-        """Stored."""
+        """Times that one message is logged; None for every time."""
         return self.set(max_repeat_logs=max_lines)
 
     def relaxOptimizerAttributesChecks(self, relax: bool = True) -> Self:
-        """Stored; attributes that an optimiser does not know are passed over in any case."""
-        return self.set(relax_optimizer_checks=bool(relax))
+        """Warn of no attribute that an optimiser does not know."""
+        return self.set(relax_optimizer_checks=relax)
 
     def disableModuleNamescope(self) -> Self:
-        """Stored; names always carry their module."""
+        """Leave the modules out of names."""
         return self.set(module_namescope_enabled=False)
 
     def sourceLocationExcludes(self, excludes: Iterable[str]) -> Self:
-        """Stored; files of PyTorch and of Abele itself are never shown as the source of an operation."""
+        """Never show files whose path holds one of these as the source of an operation."""
         return self.set(source_location_excludes=list(excludes))
 
     def appendToLocationExcludes(self, *excludes: str) -> Self:
@@ -214,20 +292,49 @@ class Options(CheckedOptions):
 
     def settings(self, name: str) -> Settings:
         """What a session is told of these options; ``name`` is the model's where none was chosen."""
-        abele = self.Abele
+        abele, popart = self.Abele, self._Popart.options
         return Settings(
             system=abele.system_choice,
             mode=abele.engine_mode,
             threads=abele.num_threads,
             allow_out_of_memory=abele.allow_out_of_memory,
-            memory_proportion=self.available_memory_proportion.get("IPU0"),
+            memory_proportion=self.available_memory_proportion.get(0),
             partials=self.Precision.partials,
-            exceptions=self.Precision.floating_point_exceptions,
+            exceptions=self.Precision.floating_point_exceptions or bool(popart.get("enableFloatingPointChecks")),
+            stochastic_rounding=self.Precision.stochastic_rounding or bool(popart.get("enableStochasticRounding")),
+            synthetic_data=self.synthetic_data or bool(popart.get("syntheticDataMode")),
             progress=self.show_compilation_progress_bar,
+            engine=dict(popart.get("engineOptions", {})),
             name=self.model_name if self.exists("model_name") else name,
             dump_passes=abele.pass_folder,
             recompute=abele.recompute_cheap,
         )
+
+    @property
+    def cache_folder(self) -> Path | None:
+        """Where compiled models are kept: the environment decides, else :meth:`enableExecutableCaching`."""
+        chosen = os.environ.get(CACHE_VARIABLE) or self.cache_dir
+        return Path(chosen) if chosen else None
+
+    # --- files ---------------------------------------------------------------------------------------------------
+
+    def loadFromFile(self, filepath: str | Path) -> Self:
+        """Call the setters that a file has, one a line, such as ``Training.gradientAccumulation(4)``.
+
+        Raises:
+            ConfigFileError: A line is no call of a setter, or its setter refuses it.
+        """
+        files.load_from_file(self, filepath)
+        return self
+
+    def from_json(self, text: str) -> Self:
+        """Call the setters that a JSON object names, such as ``{"Training.gradientAccumulation": 4}``.
+
+        Raises:
+            ConfigFileError: It is no JSON object, or names what is no setter.
+        """
+        files.load_from_json(self, text)
+        return self
 
     # --- copies --------------------------------------------------------------------------------------------------
 
@@ -237,10 +344,23 @@ class Options(CheckedOptions):
 
     def toDict(self) -> dict[str, Any]:
         """All options, those of the groups among them."""
-        groups = (self.__dict__[name].toDict() for name in self.groups)
-        return {**super().toDict(), **{k: v for group in groups for k, v in group.items()}}
+        parts = [self.__dict__[name].toDict() for name in (*self.groups, "_Popart")]
+        strategy = self.__dict__["_execution_strategy"].backendOptions()
+        return {**super().toDict(), **{k: v for part in parts for k, v in part.items()}, **strategy}
+
+    @property
+    def known_names(self) -> frozenset[str]:
+        """Names of PopTorch's own options, set or not."""
+        tables = [self.table, *(group.table for group in self.groups.values())]
+        strategy = ("execution_mode", "separate_backward_phase", "serial_phases_execution", "tensors_liveness")
+        return frozenset({name for table in tables for name in table} | {"patterns", "patterns_level", *strategy})
+
+    def _described(self) -> list[str]:
+        groups = [f"{name}={self.__dict__[name]!r}" for name in (*self.groups, "_Popart")]
+        return [*super()._described(), *groups, f"_execution_strategy={self.__dict__['_execution_strategy']!r}"]
 
     def _freeze(self) -> None:
         super()._freeze()
-        for name in self.groups:
-            self.__dict__[name]._freeze()
+        for name in (*self.groups, "_Popart", "_execution_strategy"):
+            part: Freezable = self.__dict__[name]
+            part._freeze()

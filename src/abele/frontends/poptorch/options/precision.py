@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any, ClassVar, Self
 
 import torch
 
-from abele.errors import InvalidOptionError
+from abele.frontends.poptorch.enums import HalfFloatCastingBehavior
+from abele.frontends.poptorch.errors import OptionValueError
 from abele.frontends.poptorch.options.checked import CheckedOptions
-from abele.options import Option, OptionTable, flag
+from abele.options import Option, OptionTable
 from abele.session.settings import SETTINGS
 
 _PARTIALS = {torch.float32: "f32", torch.float16: "f16"}
@@ -22,7 +24,7 @@ class PrecisionOptions(CheckedOptions):
         "Options.Precision",
         {
             "floating_point_exceptions": SETTINGS["exceptions"],
-            "stochastic_rounding": flag(False, honoured=False, doc="refused when enabled: halves round to nearest"),
+            "stochastic_rounding": SETTINGS["stochastic_rounding"],
             "partials_type": Option(
                 torch.float32, torch.dtype, doc="type in which float16 products and convolutions keep partial sums"
             ),
@@ -32,13 +34,11 @@ class PrecisionOptions(CheckedOptions):
     def enableFloatingPointExceptions(self, enabled: bool) -> Self:
         """True if invalid operations, divisions by zero and overflows of floats end the call with an
         :class:`abele.errors.ApplicationRuntimeError`; programs then run vertex by vertex."""
-        return self.set(floating_point_exceptions=bool(enabled))
+        return self.set(floating_point_exceptions=enabled)
 
     def enableStochasticRounding(self, enabled: bool) -> Self:
-        """Refused when enabled: half results are rounded to nearest here."""
-        if enabled:
-            raise InvalidOptionError("stochastic rounding does not exist here yet", remedy="leave it off")
-        return self.set(stochastic_rounding=False)
+        """True if halves are rounded at random, up or down by how near each is; programs then run vertex by vertex."""
+        return self.set(stochastic_rounding=enabled)
 
     def setPartialsType(self, dtype: torch.dtype) -> Self:
         """Type in which matrix products and convolutions of float16 keep partial sums: float32 or float16.
@@ -47,10 +47,23 @@ class PrecisionOptions(CheckedOptions):
         """
         return self.set(partials_type=dtype)
 
+    def halfFloatCasting(self, half_float_casting: HalfFloatCastingBehavior) -> Self:
+        """Deprecated: mixing half and float gives float, as in PyTorch."""
+        return self._without_meaning("halfFloatCasting")
+
+    def runningStatisticsAlwaysFloat(self, value: bool) -> Self:
+        """Deprecated: running statistics have the type of their module."""
+        return self._without_meaning("runningStatisticsAlwaysFloat")
+
+    def _without_meaning(self, name: str) -> Self:
+        self._check_writable()
+        warnings.warn(f"Options.Precision.{name} is deprecated and has no effect", DeprecationWarning, stacklevel=3)
+        return self
+
     def _checked(self, name: str, value: Any) -> Any:
         checked = super()._checked(name, value)
         if name == "partials_type" and checked not in _PARTIALS:
-            raise InvalidOptionError(f"partial sums are torch.float32 or torch.float16, not {value}")
+            raise OptionValueError(f"partial sums are torch.float32 or torch.float16, not {value}")
         return checked
 
     @property

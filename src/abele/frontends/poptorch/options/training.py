@@ -56,4 +56,4 @@ class TrainingOptions(CheckedOptions):
 
     def setConvolutionDithering(self, enabled: bool) -> Self:
         """Stored; convolutions are always placed by their planner."""
-        return self.set(convolution_dithering=bool(enabled))
+        return self.set(convolution_dithering=enabled)

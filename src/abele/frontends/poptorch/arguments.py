@@ -1,0 +1,84 @@
+"""Arguments and results of the user's own classes: parsers that take their tensors out and put them in again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+import torch.utils._pytree as pytree
+
+from abele.frontends.poptorch.errors import Error
+
+
+class ICustomArgParser:
+    """How objects of a class are passed to models: subclass it, and register an instance for the class."""
+
+    def yieldTensors(self, struct: Any) -> Iterator[torch.Tensor]:
+        """The tensors of an object, in the order in which :meth:`reconstruct` takes them."""
+        raise NotImplementedError(f"{type(self).__name__} does not define yieldTensors")
+
+    def reconstruct(self, original_structure: Any, tensor_iterator: Iterator[torch.Tensor]) -> Any:
+        """An object like ``original_structure`` with other tensors."""
+        raise NotImplementedError(f"{type(self).__name__} does not define reconstruct")
+
+
+_PARSERS: dict[type, ICustomArgParser] = {}
+
+
+def registerCustomArgParser(arg_type: type, parser: ICustomArgParser | None) -> None:
+    """Take objects of a class as arguments and results of models; None to take them no longer.
+
+    Raises:
+        Error: The parser is none.
+    """
+    if parser is not None and not isinstance(parser, ICustomArgParser):
+        raise Error("arg_parser must inherit from ICustomArgParser")
+    if arg_type in _PARSERS:
+        del _PARSERS[arg_type]
+        pytree._deregister_pytree_node(arg_type)
+    if parser is not None:
+        _PARSERS[arg_type] = parser
+        pytree.register_pytree_node(
+            arg_type,
+            lambda struct: (list(parser.yieldTensors(struct)), struct),
+            lambda leaves, struct: parser.reconstruct(struct, iter(leaves)),
+            serialized_type_name=f"{arg_type.__module__}.{arg_type.__qualname__}.{id(arg_type)}",
+        )
+
+
+def parser_of(value: object) -> ICustomArgParser | None:
+    """The parser of a value's class, if it has one."""
+    return _PARSERS.get(type(value)) if _PARSERS else None
+
+
+def leaves(tree: Any) -> Iterator[Any]:
+    """What arguments are made of: tensors and plain values, those of dicts in the order of the dict."""
+    parser = parser_of(tree)
+    if parser is not None:
+        yield from parser.yieldTensors(tree)
+    elif isinstance(tree, dict):
+        for value in tree.values():
+            yield from leaves(value)
+    elif isinstance(tree, (tuple, list)):
+        for value in tree:
+            yield from leaves(value)
+    else:
+        yield tree
+
+
+def map_tensors(function: Callable[[torch.Tensor], torch.Tensor], tree: Any) -> Any:
+    """The arguments with every tensor replaced."""
+    if isinstance(tree, torch.Tensor):
+        return function(tree)
+    parser = parser_of(tree)
+    if parser is not None:
+        return parser.reconstruct(tree, (function(tensor) for tensor in parser.yieldTensors(tree)))
+    if isinstance(tree, dict):
+        made = {key: map_tensors(function, value) for key, value in tree.items()}
+        return made if type(tree) is dict else type(tree)(made)
+    if isinstance(tree, tuple) and hasattr(tree, "_fields"):
+        return type(tree)(*(map_tensors(function, value) for value in tree))
+    if isinstance(tree, (tuple, list)):
+        return type(tree)(map_tensors(function, value) for value in tree)
+    return tree

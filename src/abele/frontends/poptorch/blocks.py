@@ -1,0 +1,198 @@
+"""Blocks: named parts of a model, which strategies put on stages and IPUs."""
+
+from __future__ import annotations
+
+import builtins
+import contextvars
+import functools
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import torch
+
+from abele.frontends.poptorch.errors import CheckError, Error
+
+Callee = TypeVar("Callee", bound=Callable[..., Any])
+
+
+@dataclass
+class BlockRecord:
+    """The blocks that a model goes through while it is recorded.
+
+    Attributes:
+        seen: Name and IPU of each, in the order in which they begin.
+    """
+
+    seen: list[tuple[str, int | None]] = field(default_factory=list)
+
+
+_RECORD: contextvars.ContextVar[BlockRecord | None] = contextvars.ContextVar("poptorch_blocks", default=None)
+
+
+@contextmanager
+def recording_blocks() -> Iterator[BlockRecord]:
+    """What blocks begin inside."""
+    record = BlockRecord()
+    token = _RECORD.set(record)
+    try:
+        yield record
+    finally:
+        _RECORD.reset(token)
+
+
+def _begin(user_id: str | None, ipu_id: int | None) -> None:
+    record = _RECORD.get()
+    if record is not None:
+        name = str(len(record.seen)) if user_id is None else user_id
+        if (name, ipu_id) not in record.seen:
+            record.seen.append((name, ipu_id))
+
+
+class Block(torch.nn.Module):
+    """A context whose operations make a block: ``with poptorch.Block("encoder", ipu_id=0): ...``.
+
+    Args:
+        user_id: The block's name; numbered when left out.
+        ipu_id: The IPU that it belongs on.
+    """
+
+    _next_auto_id = 0
+
+    @staticmethod
+    def useAutoId() -> None:
+        """Number the blocks that have no name from 0 on, where they are made."""
+        Block._next_auto_id = 0
+
+    def __init__(self, user_id: str | None = None, ipu_id: int | None = None) -> None:
+        super().__init__()
+        _check_ids(user_id, ipu_id)
+        self._user_id, self._ipu_id = _numbered(user_id), ipu_id
+
+    def __enter__(self) -> None:
+        _begin(self._user_id, self._ipu_id)
+
+    def __exit__(self, kind: object, value: object, traceback: object) -> None:
+        """Blocks end where the next begins: nothing to do."""
+
+    @staticmethod
+    def start(user_id: str | None = None, ipu_id: int | None = None) -> None:
+        """Begin a block that goes on until another begins."""
+        _check_ids(user_id, ipu_id)
+        _begin(_numbered(user_id), ipu_id)
+
+
+def _numbered(user_id: str | None) -> str:
+    if user_id is not None:
+        return user_id
+    number, Block._next_auto_id = Block._next_auto_id, Block._next_auto_id + 1
+    return str(number)
+
+
+def _check_ids(user_id: object, ipu_id: object) -> None:
+    if user_id is not None and not isinstance(user_id, str):
+        raise CheckError(f"the name of a block is text, got {user_id!r}")
+    if ipu_id is not None and (isinstance(ipu_id, bool) or not isinstance(ipu_id, int)):
+        raise CheckError(f"the IPU of a block is a whole number, got {ipu_id!r}")
+
+
+class BlockHook:
+    """A hook before ``forward`` that begins a block."""
+
+    def __init__(self, module: torch.nn.Module, user_id: str | None, ipu_id: int | None) -> None:
+        _show_blocks()
+        self._user_id, self._ipu_id = user_id, ipu_id
+        self._handle = module.register_forward_pre_hook(self)
+
+    def __call__(self, module: torch.nn.Module, inputs: Any) -> None:
+        """Begin the block."""
+        _begin(self._user_id, self._ipu_id)
+
+    def remove(self) -> None:
+        """Take the hook off its module."""
+        self._handle.remove()
+
+    def __repr__(self) -> str:
+        return f"BeginBlock(user_id={self._user_id}, ipu_id={self._ipu_id})"
+
+
+def BeginBlock(layer_to_call: Any, user_id: str | None = None, ipu_id: int | None = None) -> Any:
+    """Begin a block before a layer, or a function, is called; it goes on until another begins.
+
+    Args:
+        layer_to_call: The layer, which is returned; or a function, which is returned wrapped.
+        user_id: The block's name; numbered when left out.
+        ipu_id: The IPU that it belongs on.
+
+    Raises:
+        Error: The layer begins a block already, or is neither a layer nor a function.
+    """
+    _check_ids(user_id, ipu_id)
+    if not isinstance(layer_to_call, torch.nn.Module):
+        if isinstance(layer_to_call, type) or not callable(layer_to_call):
+            raise Error("module is not an instance of torch.nn.Module or function.")
+        return BlockFunction(user_id, ipu_id)(layer_to_call)
+    if _block_hooks(layer_to_call):
+        raise Error("module has already been assigned to a block.")
+    BlockHook(layer_to_call, user_id, ipu_id)
+    return layer_to_call
+
+
+def BlockFunction(user_id: str | None = None, ipu_id: int | None = None) -> Callable[[Callee], Callee]:
+    """A decorator of functions that begin a block when they are called.
+
+    Raises:
+        Error: What is decorated is no function.
+    """
+    _check_ids(user_id, ipu_id)
+
+    def decorate(function: Callee) -> Callee:
+        if isinstance(function, type) or not callable(function):
+            raise Error("module is not an instance of torch.nn.Module or function.")
+
+        @functools.wraps(function)
+        def begin(*args: Any, **kwargs: Any) -> Any:
+            _begin(user_id, ipu_id)
+            return function(*args, **kwargs)
+
+        return begin  # type: ignore[return-value]  # it has the function's signature
+
+    return decorate
+
+
+def removeBlocks(module: torch.nn.Module) -> None:
+    """Take the blocks off a module and all below it.
+
+    Raises:
+        CheckError: It is no module.
+    """
+    if not isinstance(module, torch.nn.Module):
+        raise CheckError(f"removeBlocks takes a torch.nn.Module, got {module!r}")
+    for part in module.modules():
+        for hook in _block_hooks(part):
+            hook.remove()
+
+
+def _block_hooks(module: torch.nn.Module) -> list[BlockHook]:
+    return [hook for hook in module._forward_pre_hooks.values() if isinstance(hook, BlockHook)]
+
+
+_plain_repr = torch.nn.Module.__repr__
+
+
+def module_repr(module: torch.nn.Module) -> str:
+    """A module as text, with the blocks that begin at it and at what it is made of."""
+    text = _plain_repr(module)
+    hooks = _block_hooks(module)
+    return f"{text}: {hooks[0]!r}" if hooks else text
+
+
+def _show_blocks() -> None:
+    """Let modules show their blocks from now on; PyTorch's own text of a module asks for that of its parts."""
+    torch.nn.Module.__repr__ = module_repr  # type: ignore[method-assign]  # as PopTorch does
+
+
+def print_with_blocks(*values: object, **more: Any) -> None:
+    """Print as Python's own function does, modules with their blocks."""
+    builtins.print(*(module_repr(v) if isinstance(v, torch.nn.Module) else v for v in values), **more)

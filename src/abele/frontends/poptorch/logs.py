@@ -1,0 +1,100 @@
+"""Logs under PopTorch's names, and warnings to users, which are logged too."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import warnings
+
+from abele.errors import nearest
+from abele.frontends.poptorch.errors import OptionValueError
+
+LOGGER = logging.getLogger("poptorch::python")
+
+LEVEL_VARIABLE = "POPTORCH_LOG_LEVEL"
+
+TRACE = 5
+LEVELS = {
+    "TRACE": TRACE,
+    "DEBUG": logging.DEBUG,
+    "INFO": logging.INFO,
+    "WARN": logging.WARNING,
+    "ERR": logging.ERROR,
+    "OFF": logging.CRITICAL + 10,
+}
+_NUMBERS = {0: "TRACE", 1: "DEBUG", 2: "INFO", 3: "WARN", 4: "ERR", 6: "OFF"}
+_SHOWN = {TRACE: "trace", logging.DEBUG: "debug", logging.INFO: "info", logging.WARNING: "warning"}
+
+_WARNED = "warned"
+"""Mark of records that the user is warned of in another way already."""
+
+
+class _LogFormat(logging.Formatter):
+    """``[time] [poptorch:python] [level] message``."""
+
+    default_msec_format = "%s.%03d"
+
+    def __init__(self) -> None:
+        super().__init__("[%(asctime)s] [poptorch:python] [%(shown)s] %(message)s", "%H:%M:%S")
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line of a record."""
+        record.shown = _SHOWN.get(record.levelno, "error" if record.levelno < logging.CRITICAL else "critical")
+        return super().format(record)
+
+
+class _StandardError(logging.Handler):
+    """Writes to whatever the standard error is at the time."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a record."""
+        if not getattr(record, _WARNED, False):
+            sys.stderr.write(self.format(record) + "\n")
+
+
+def setLogLevel(level: str | int) -> None:
+    """What is logged: TRACE, DEBUG, INFO, WARN, ERR or OFF; or their numbers 0 to 4, and 6.
+
+    Raises:
+        OptionValueError: There is no such level.
+    """
+    if isinstance(level, int):
+        if level not in _NUMBERS:
+            raise OptionValueError("Invalid log level integer", remedy=str(sorted(_NUMBERS)))
+        level = _NUMBERS[level]
+    if level not in LEVELS:
+        close = nearest(level.upper(), LEVELS)
+        raise OptionValueError(
+            f"Unknown log level: {level}. Valid values are DEBUG, ERR, INFO, OFF, TRACE and WARN",
+            remedy=f"did you mean {close!r}?" if close else None,
+        )
+    LOGGER.setLevel(LEVELS[level])
+
+
+def warn(message: str, stacklevel: int = 1) -> None:
+    """Warn the user, and log it.
+
+    PopTorch's warnings are lines of its log, which end no program: where Python's warnings are errors, this is a line
+    of the log alone.
+
+    Args:
+        message: The text.
+        stacklevel: Frames above the caller that the warning is shown at.
+    """
+    try:
+        warnings.warn(message, stacklevel=stacklevel + 2)
+    except UserWarning:
+        LOGGER.warning(message)
+    else:
+        LOGGER.warning(message, extra={_WARNED: True})
+
+
+def set_up() -> None:
+    """Log to the standard error at the level that the environment says, WARN otherwise."""
+    if not any(isinstance(handler, _StandardError) for handler in LOGGER.handlers):
+        handler = _StandardError()
+        handler.setFormatter(_LogFormat())
+        LOGGER.addHandler(handler)
+    logging.addLevelName(TRACE, "TRACE")
+    setLogLevel(os.environ.get(LEVEL_VARIABLE) or "WARN")

@@ -1,0 +1,170 @@
+"""``opts._Popart``: session options of the layer below PopTorch, by name, and the check of all options together."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Mapping
+from typing import Any, Self
+
+from abele.frontends.poptorch.errors import Error, OptionValueError
+from abele.frontends.poptorch.options.checked import Freezable
+
+_FLAGS = """
+accumulateOuterFragmentSettings.excludedVirtualGraphs aliasZeroCopy autoRecomputation.enabled
+batchSerializationSettings.concatOnVirtualGraphChange batchSerializationSettings.concatOnExecutionPhaseChange
+batchSerializationSettings.concatOnPipelineStageChange compileEngine constantWeights
+createImplicitPipeliningFwdOnlyProgram decomposeGradSum delayVarUpdates disableGradAccumulationTensorStreams
+dotOpNames enableEfficientOverlapIOTopoCons enableEngineCaching enableExplicitIR enableExplicitMainLoops
+enableFloatingPointChecks enableFullyConnectedPass enableGradientAccumulation enableInplaceAmbiguityChecking
+enableLoadAndOffloadRNGState enableMergeExchange enableNonStableSoftmax enableOutlining enableOutliningCopyCostPruning
+enablePipelining enablePrefetchDatastreams enableReplicatedGraphs enableSerializedMatmuls enableStableNorm
+enableStochasticRounding enableSupportedDataTypeCasting ensureFp32LossScaleTensor explicitRecomputation
+exportPoplarComputationGraph exportPoplarVertexGraph finalDotOp groupHostSync groupNormStridedChannelGrouping
+implicitPipelining instrumentWithHardwareCycleCounter rearrangeAnchorsOnHost rearrangeStreamsOnHost
+replicatedGraphsLocal scheduleNonWeightUpdateGradientConsumersEarly separateCallOpPdfs shouldDelayVarUpdates
+strictOpVersions swapLimitScheduler useHostCopyOps useLoopCandidateCreator automaticLossScalingSettings.enabled
+"""
+_NUMBERS = """
+accumulationAndReplicationReductionType accumulationFactor autoRecomputation batchSerializationSettings.factor
+batchSerializationSettings.method batchSerializationSettings.batchSchedule batchSerializationSettings.transformContext
+bufferingDepths.default defaultBufferingDepth defaultPrefetchBufferingDepth executionPhaseSettings.phases
+executionPhaseSettings.stages executionPhaseSettings.schedule firstDotOp globalReplicaOffset globalReplicationFactor
+hardwareInstrumentation mergeVarUpdate mergeVarUpdateMemThreshold looseThresholdAtPeak
+meanAccumulationAndReplicationReductionStrategy numIOTiles replicatedGraphCount subgraphCopyingStrategy
+syntheticDataMode virtualGraphMode accumulateOuterFragmentSettings.schedule
+executionPhaseSettings.activationIOSchedule executionPhaseSettings.weightIOSchedule
+executionPhaseSettings.optimizerStateIOSchedule executionPhaseSettings.accumulatorIOSchedule maxRepeatLogs
+automaticLossScalingSettings.updatePeriod
+"""
+_FRACTIONS = """
+outlineThreshold outlineSequenceBreakCost automaticLossScalingSettings.binEdgeLocation
+automaticLossScalingSettings.thresholdUpperCountProportion timeLimitScheduler
+"""
+_TEXTS = """
+cachePath customCodeletCompileFlags customCodelets kahnTieBreaker logDir partialsTypeMatMuls
+serializedPoprithmsAnnealGraphsDir transitiveClosureOptimizationThreshold
+"""
+_LISTS = """
+dotChecks hardwareInstrumentations customCodelets automaticLossScalingSettings.toTrackTensors
+"""
+_TABLES = """
+convolutionOptions engineOptions gclOptions lstmOptions matmulOptions reportOptions
+"""
+
+KNOWN: dict[str, tuple[str, ...]] = {
+    "bool": tuple(_FLAGS.split()),
+    "uint64": tuple(_NUMBERS.split()),
+    "double": tuple(_FRACTIONS.split()),
+    "string": tuple(_TEXTS.split()),
+    "container": tuple(_LISTS.split()),
+    "map": tuple(_TABLES.split()),
+}
+"""The session options that are known, by the kind of their values."""
+
+LOGGER = logging.getLogger("poptorch::python")
+
+
+class PopartOptions(Freezable):
+    """``opts._Popart``.
+
+    Attributes:
+        options: Session options by name.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.options: dict[str, Any] = {}
+        self.options["instrumentWithHardwareCycleCounter"] = False
+        self.options["rearrangeAnchorsOnHost"] = False
+        self.options["patterns_level"] = 2
+        self.options["patterns"] = {}
+
+    def set(self, key: str, value: object) -> Self:
+        """Set a session option."""
+        self._check_writable()
+        self.options[key] = value
+        return self
+
+    def setEngineOptions(self, engine_options: Mapping[str, Any]) -> Self:
+        """Options of the engine, under Poplar's names."""
+        return self.set("engineOptions", dict(engine_options))
+
+    def setPatterns(self, patterns: Mapping[str, bool], level: int = 2) -> Self:
+        """Which patterns of the compiler are on, and which of them by default: kept, the passes here are others."""
+        self._check_writable()
+        if not isinstance(level, int) or not 0 <= level <= 3:
+            raise OptionValueError(f"the level of patterns is a whole number from 0 to 3, got {level!r}")
+        self.options["patterns_level"] = level
+        self.options["patterns"] = dict(patterns)
+        return self
+
+    def toDict(self) -> dict[str, Any]:
+        """All session options by name."""
+        return dict(self.options)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, PopartOptions) and self.options == other.options
+
+    __hash__ = None  # type: ignore[assignment]  # it changes
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in self.options.items())})"
+
+
+def validate_options(options: Mapping[str, Any], known: Collection[str]) -> None:
+    """Look through all options together, and log each that is set.
+
+    Args:
+        options: Options by name, those of all groups.
+        known: Those that PopTorch has itself; the others are session options.
+
+    Raises:
+        Error: An option that does not exist, or a value of a type that options never have.
+    """
+    for name, value in options.items():
+        if name not in known:
+            _check_session_option(name, value)
+        _log(name, value)
+
+
+def _check_session_option(name: str, value: object) -> None:
+    kind = _kind(name, value)
+    every = {option for names in KNOWN.values() for option in names}
+    takes = {k for k, names in KNOWN.items() if name in names}
+    if not takes:
+        raise Error(f"Unknown {kind} option {name}")
+    fits = kind in takes or (kind == "uint64" and "double" in takes) or (kind == "bool" and "uint64" in takes)
+    if name in every and not fits:
+        raise Error(f"Unknown value type {type(value)} for option {name}", remedy=f"a {' or '.join(sorted(takes))}")
+
+
+def _kind(name: str, value: object) -> str:
+    """What kind of value an option is given."""
+    if isinstance(value, bool):
+        return "bool"
+    if isinstance(value, int) and value >= 0:
+        return "uint64"
+    if isinstance(value, (int, float)):
+        return "double"
+    if isinstance(value, str):
+        return "string"
+    if isinstance(value, Mapping):
+        return "map"
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return "container"
+    raise Error(f"Unknown value type {type(value)} for option {name}")
+
+
+def _log(name: str, value: object) -> None:
+    if isinstance(value, Mapping):
+        for key, part in value.items():
+            LOGGER.debug("poptorch.Options set %s[%s] to %s", name, key, _shown(part))
+    elif isinstance(value, (list, tuple, set, frozenset)):
+        for part in value:
+            LOGGER.debug("poptorch.Options added %s to %s", _shown(part), name)
+    else:
+        LOGGER.debug("poptorch.Options set %s to %s", name, _shown(value))
+
+
+def _shown(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,35 @@
+"""Modes of a program that its network does not say: how floats behave, and where inputs come from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from abele.graph import Program, SetFloatingPointBehaviour
+
+_EXCEPTIONS = ("invalid", "divide_by_zero", "overflow")
+
+
+@dataclass(frozen=True)
+class RunModes:
+    """How a program runs.
+
+    Attributes:
+        exceptions: True for invalid operations, divisions by zero and overflows of floats to stop the program.
+        stochastic_rounding: True for f16 results to be rounded at random.
+        synthetic_data: True for inputs to be made on the device once, and no outputs to be sent to the host.
+    """
+
+    exceptions: bool = False
+    stochastic_rounding: bool = False
+    synthetic_data: bool = False
+
+    def steps(self) -> list[Program]:
+        """What a program does first."""
+        fields = dict.fromkeys(_EXCEPTIONS, True) if self.exceptions else {}
+        if self.stochastic_rounding:
+            fields["stochastic_rounding"] = True
+        return [SetFloatingPointBehaviour(**fields)] if fields else []
+
+
+PLAIN = RunModes()
+"""Floats go on whatever happens, and the host sends the data."""

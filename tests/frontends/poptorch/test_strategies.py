@@ -1,0 +1,176 @@
+"""Blocks of models, and the stages and phases that strategies make of them."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+import torch
+from test_executor import options
+from torch import nn
+
+from abele import poptorch
+
+
+class Two(nn.Module):
+    """Two layers, each a block."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = poptorch.BeginBlock(nn.Linear(3, 3), "first", ipu_id=0)
+        self.last = nn.Linear(3, 2)
+
+    def forward(self, x: torch.Tensor) -> Any:
+        x = self.first(x)
+        with poptorch.Block("last", ipu_id=1):
+            x = self.last(x)
+        return x, poptorch.identity_loss(x, "sum")
+
+
+def strategy_options(*strategy: Any, iterations: int = 1, accumulation: int = 1) -> poptorch.Options:
+    opts = options(iterations, accumulation)
+    return opts.setExecutionStrategy(strategy[0]) if strategy else opts
+
+
+X = torch.ones(6, 3)
+
+
+def test_pipeline__too_few_micro_batches_for_training__is_refused_in_poptorchs_words() -> None:
+    model = poptorch.trainingModel(Two(), strategy_options(accumulation=2))
+    with pytest.raises(poptorch.Error) as caught:
+        model(X)
+    assert caught.value.message == (
+        "poptorch.Options().Training.gradientAccumulation must be greater than or equal to the number of pipeline "
+        "stages (3) when using poptorch.PipelinedExecution. Please note that a model with 2 pipeline stages in "
+        "PopTorch will have an additional 1 stages when training."
+    )
+    poptorch.trainingModel(model.model, strategy_options(accumulation=3))(X)
+
+
+def test_pipeline__too_few_iterations_of_inference__is_refused_and_sharding_is_not() -> None:
+    with pytest.raises(poptorch.Error, match=r"deviceIterations must be greater .* pipeline stages \(2\)"):
+        poptorch.inferenceModel(Two(), strategy_options())(X)
+    model = Two()
+    got, _ = poptorch.inferenceModel(model, strategy_options(poptorch.ShardedExecution("first", "last")))(X)
+    torch.testing.assert_close(got, model(X)[0].detach())
+
+
+def test_pipeline__block_that_no_stage_names__is_refused() -> None:
+    model = poptorch.inferenceModel(Two(), strategy_options(poptorch.PipelinedExecution("first", "other")))
+    with pytest.raises(AssertionError, match="Unknown block 'last'"):
+        model(X)
+
+
+def test_stages__given_or_made__number_blocks() -> None:
+    stage = poptorch.Stage("a", "b").ipu(3)
+    strategy = poptorch.PipelinedExecution(stage, "c")
+    assert strategy.stage("b") is stage
+    assert (stage.blocks, stage._ipu_id) == (["a", "b"], 3)
+    assert strategy.stage_of("c", None) == 1
+    assert strategy.backendOptions() == {"execution_mode": 0}
+    automatic = poptorch.ShardedExecution(poptorch.AutoStage.AutoIncrement)
+    assert [automatic.stage_of(name, 0) for name in "xyx"] == [0, 1, 0]
+    assert poptorch.PipelinedExecution(poptorch.AutoStage.SameAsIpu).stage_of("x", 4) == 4
+    assert automatic.backendOptions()["execution_mode"] == 1
+
+
+def test_phases__serial_and_parallel__hold_their_stages() -> None:
+    serial = poptorch.SerialPhasedExecution([poptorch.Stage("a"), poptorch.Stage("b")], poptorch.Phase("c", "d"))
+    serial.phase(0).ipus(0, 1)
+    serial.phase(1).stage(0).ipu(2)
+    serial.setTensorsLiveness(poptorch.Liveness.OffChipAfterFwd).useSeparateBackwardPhase(True)
+    assert (serial.stage("b")._ipu_id, serial.stage("d")._ipu_id, serial.stage("d")._phase_id) == (1, 2, 1)
+    assert serial.backendOptions() == {
+        "execution_mode": 2,
+        "separate_backward_phase": True,
+        "serial_phases_execution": True,
+        "tensors_liveness": 1,
+    }
+    parallel = poptorch.ParallelPhasedExecution("a", "b").sendTensorsOffChipAfterFwd(False)
+    assert [parallel.stage(name)._ipu_id for name in "ab"] == [0, 1]
+    assert parallel.backendOptions()["tensors_liveness"] == 0
+
+
+REFUSED = {
+    "stage": (lambda: poptorch.Stage(1), "blocks of a stage are named by text"),
+    "ipu": (lambda: poptorch.Stage("a").ipu("0"), "an IPU is a whole number"),
+    "twice": (lambda: poptorch.PipelinedExecution("a", "a"), "a has already been assigned"),
+    "phase": (lambda: poptorch.SerialPhasedExecution("a").phase(1), "phase 1 does not exist"),
+    "ipus": (lambda: poptorch.Phase("a").ipus(0, 1), "Phase contains 1 stages but you provided 2 ipus"),
+    "mixed": (lambda: poptorch.Phase("a", poptorch.Stage("b")), "either stages or names of blocks"),
+    "strategy": (lambda: poptorch.Options().setExecutionStrategy("pipelined"), "takes an execution strategy"),
+    "liveness": (lambda: poptorch.SerialPhasedExecution("a").setTensorsLiveness(1), "takes a poptorch.Liveness"),
+    "block": (lambda: poptorch.Block(3), "the name of a block is text"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_strategies__of_something_else__are_refused(name: str) -> None:
+    make, text = REFUSED[name]
+    with pytest.raises(AssertionError, match=text):
+        make()
+
+
+def test_strategy__of_frozen_options__does_not_change() -> None:
+    strategy = poptorch.SerialPhasedExecution("a")
+    opts = poptorch.Options().setExecutionStrategy(strategy)
+    opts._freeze()
+    with pytest.raises(AttributeError, match="Can't modify frozen Options"):
+        strategy.useSeparateBackwardPhase()
+    with pytest.raises(AttributeError, match="Can't modify frozen Options"):
+        opts.setExecutionStrategy(poptorch.ShardedExecution())
+
+
+def test_begin_block__twice_or_of_no_module__is_refused() -> None:
+    layer = poptorch.BeginBlock(nn.Linear(2, 2), "a")
+    with pytest.raises(poptorch.Error, match=r"'poptorch_py_error': module has already been assigned to a block\."):
+        poptorch.BeginBlock(layer, "b")
+    with pytest.raises(poptorch.Error, match=r"module is not an instance of torch\.nn\.Module or function\."):
+        poptorch.BeginBlock(3)
+    poptorch.removeBlocks(nn.Sequential(layer))
+    assert "BeginBlock" not in repr(poptorch.BeginBlock(copy.deepcopy(layer), "b")).split(": ")[0]
+
+
+def test_module_repr__of_a_model_with_blocks__shows_them(capsys: pytest.CaptureFixture[str]) -> None:
+    model = nn.Sequential(poptorch.BeginBlock(nn.Linear(2, 2), user_id="a", ipu_id=1), nn.ReLU())
+    text = poptorch.module_repr(model)
+    assert "(0): Linear(in_features=2, out_features=2, bias=True): BeginBlock(user_id=a, ipu_id=1)" in text
+    assert repr(model) == text
+    poptorch.print(model, 1)
+    assert capsys.readouterr().out == f"{text} 1\n"
+    assert poptorch.module_repr(nn.ReLU()) == "ReLU()"
+
+
+def test_block_function__and_start__begin_blocks() -> None:
+    @poptorch.BlockFunction("a", ipu_id=0)
+    def doubled(x: torch.Tensor) -> torch.Tensor:
+        return x * 2
+
+    def run(x: torch.Tensor) -> torch.Tensor:
+        x = doubled(x)
+        poptorch.Block.start("b", ipu_id=1)
+        return x + 1
+
+    with pytest.raises(poptorch.Error, match=r"number of pipeline stages \(2\)"):
+        poptorch.inferenceModel(run, strategy_options())(X)
+    assert torch.equal(poptorch.inferenceModel(run, strategy_options(iterations=2))(X), X * 2 + 1)
+
+
+def test_blocks__without_names__are_numbered() -> None:
+    poptorch.Block.useAutoId()
+    assert [poptorch.Block()._user_id for _ in range(3)] == ["0", "1", "2"]
+
+
+def test_name_scope__around_operations__is_in_their_names() -> None:
+    def scoped(x: torch.Tensor) -> torch.Tensor:
+        with poptorch.NameScope("outer"), poptorch.NameScope("inner"), poptorch.Attribute(__outline={"layer": "0"}):
+            return torch.relu(x)
+
+    model = poptorch.inferenceModel(scoped, options())
+    model(X)
+    assert any("outer/inner" in line for line in model.executable.listing().splitlines())
+    with pytest.raises(AssertionError, match="Parameter to NameScope must be a string"):
+        poptorch.NameScope(1)
+    with pytest.raises(AssertionError, match="the attribute __outline is a dictionary of text"):
+        poptorch.Attribute(__outline="0")
