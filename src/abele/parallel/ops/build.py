@@ -10,6 +10,7 @@ from abele.parallel.ops.linear import linear, matmul
 from abele.parallel.ops.lookup import add_rows, look_up, look_up_groups, update_rows
 from abele.parallel.ops.nonlinearity import nonlinearity
 from abele.parallel.ops.norm import BATCH, norm
+from abele.parallel.ops.plain_recurrent import gru, plain_rnn
 from abele.parallel.ops.pooling import pool
 from abele.parallel.ops.recurrent import lstm
 from abele.parallel.ops.reduction import mean, reduce, sum_to
@@ -39,6 +40,7 @@ __all__ = [
     "expand",
     "exponential",
     "full",
+    "gru",
     "integers",
     "linear",
     "look_up",
@@ -54,6 +56,7 @@ __all__ = [
     "normal",
     "pad",
     "permute",
+    "plain_rnn",
     "pool",
     "positions",
     "read_row",

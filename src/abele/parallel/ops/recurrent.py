@@ -71,7 +71,8 @@ def _types(operands: Sequence[Value], *, keeps: bool) -> list[tuple[Shape, Eleme
     return made + ([((steps, _KEPT, *state), x.dtype)] if keeps else [])
 
 
-def _sigmoid(x: Array) -> Array:
+def sigmoid(x: Array) -> Array:
+    """1 / (1 + exp(−x))."""
     return np.asarray(1 / (1 + np.exp(-x)))
 
 
@@ -89,7 +90,7 @@ def _weights(tensors: Sequence[Tensor]) -> Weights:
     return Weights(of_input, of_output, tensors[2].reshape((4, tensors[2].size // 4)))
 
 
-def _laid_out(to: Lowering, value: Tensor, make: Callable[[], Tensor]) -> Tensor:
+def laid_out(to: Lowering, value: Tensor, make: Callable[[], Tensor]) -> Tensor:
     """``value`` [steps, …] as ``make`` would make it, so that each step is a slice of near elements; copied if not.
 
     A loop over steps slices its operands at every step: one copy before it costs less than rearranging each slice.
@@ -101,9 +102,9 @@ def _laid_out(to: Lowering, value: Tensor, make: Callable[[], Tensor]) -> Tensor
     return made
 
 
-def _as_matrix(gates: Tensor) -> Tensor:
-    """Weights [4, inputs, units] as [4 · units, inputs]."""
-    return gates.transpose((0, 2, 1)).reshape((4 * gates.shape[2], gates.shape[1]))
+def as_matrix(gates: Tensor) -> Tensor:
+    """Weights [gates, inputs, units] as [gates · units, inputs]."""
+    return gates.transpose((0, 2, 1)).reshape((gates.shape[0] * gates.shape[2], gates.shape[1]))
 
 
 @rule("lstm")
@@ -132,7 +133,7 @@ class Lstm(OpRule):
         outputs, kept = [], []
         for row in x:
             i, f, g, o = np.split(row @ of_input.T + output @ of_output.T + bias, 4, axis=1)
-            i, f, g, o = _sigmoid(i), _sigmoid(f), np.tanh(g), _sigmoid(o)
+            i, f, g, o = sigmoid(i), sigmoid(f), np.tanh(g), sigmoid(o)
             before = cell, output
             cell = f * cell + i * g
             output = o * np.tanh(cell)
@@ -156,13 +157,13 @@ class Lstm(OpRule):
         params, name = _params(op), op.inputs[3].name or "weights"
         of_input, of_output = layers.create_weights_kernel(to.graph, params, name, to.planned(params.dtype))
         assert of_input is not None
-        return _as_matrix(of_input), _as_matrix(of_output)
+        return as_matrix(of_input), as_matrix(of_output)
 
     def lower(self, to: Lowering, op: NetworkOp) -> tuple[Tensor, ...]:
         """One popnn layer."""
         x, output, cell, *weights = (to[v] for v in op.inputs)
         params = _params(op)
-        x = _laid_out(to, x, lambda: layers.create_input(to.graph, params, "input"))
+        x = laid_out(to, x, lambda: layers.create_input(to.graph, params, "input"))
         made = layers.lstm_fwd(
             to.graph,
             params,
@@ -234,9 +235,9 @@ class LstmGrad(OpRule):
         """One popnn backward pass."""
         x, output, cell, *weights, kept, by_output, by_cell = (to[v] for v in op.inputs)
         params = _params(op, input_gradient=op.attrs["input"])
-        x = _laid_out(to, x, lambda: layers.create_input(to.graph, params, "input"))
+        x = laid_out(to, x, lambda: layers.create_input(to.graph, params, "input"))
         outputs = units_of(to.graph, params)
-        by_output = _laid_out(to, by_output, lambda: outputs.sequence(params.time_steps, "output_gradient"))
+        by_output = laid_out(to, by_output, lambda: outputs.sequence(params.time_steps, "output_gradient"))
         found = layers.lstm_bwd_with_wu(
             to.graph,
             params,
@@ -252,6 +253,6 @@ class LstmGrad(OpRule):
         made, states = found.weights, found.state
         assert made is not None
         assert made.input is not None
-        by_weights = (_as_matrix(made.input), _as_matrix(made.output), made.biases.reshape((made.biases.size,)))
+        by_weights = (as_matrix(made.input), as_matrix(made.output), made.biases.reshape((made.biases.size,)))
         by_input = () if found.input is None else (found.input,)
         return (*by_input, states.output, states.cell_state, *by_weights)

@@ -194,7 +194,17 @@ def rnn_fwd_sequence(
     check_operands(params, {"initial output": state}, input, weights, (1, params.hidden))
     with graph.scope(name):
         keep = not setting.options.inference_only
-        return forward_pass(setting, RnnCell(setting), [state], input, weights, prog, slots=len(KEPT), keep=keep)
+        return forward_pass(
+            setting,
+            RnnCell(setting, has_input=True),
+            [state],
+            input,
+            weights,
+            prog,
+            slots=len(KEPT),
+            keep=keep,
+            host=_host_cell,
+        )
 
 
 def rnn_bwd_sequence(
@@ -225,7 +235,7 @@ def rnn_bwd_sequence(
     with graph.scope(name):
         return backward_pass(
             setting,
-            RnnCell(setting),
+            RnnCell(setting, has_input=True),
             weights,
             kept=kept,
             output_gradient=output_gradient,
@@ -235,7 +245,12 @@ def rnn_bwd_sequence(
             input=input,
             has_input=True,
             keep_deltas=False,
+            host=_host_cell,
         )
+
+
+def _host_cell(setting: Setting) -> RnnCell:
+    return RnnCell(setting, has_input=False)
 
 
 def _setting(graph: Graph, params: RnnParams, options: Options, name: str) -> Setting:
