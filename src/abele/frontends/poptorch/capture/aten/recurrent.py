@@ -124,7 +124,7 @@ def lstm_cell(call: OperatorCall, x: Value, states: Sequence[Value], *weights: V
 def _lstm(
     net: BlockBuilder, x: Value, states: Sequence[Value], weights: Sequence[Value], *, trains: bool
 ) -> tuple[Value, list[Value]]:
-    operands = LstmValues(x, states[0], states[1], *weights[:2], _sum(net, weights))
+    operands = LstmValues(x, states[0], states[1], weights[0], weights[1], _sum(net, weights))
     outputs, cell = build.lstm(net, operands, trains=trains)
     return outputs, [_row(net, outputs, outputs.shape[0] - 1), cell]
 

@@ -1,0 +1,101 @@
+"""What windows read, tap by tap: for each place in a window, a view of what all windows have there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from abele.expr.derivative import arg
+from abele.kernels.nest.ir import Expr, select
+from abele.numerics import i32
+from abele.parallel import BlockBuilder, Value
+from abele.parallel.ops import build
+
+Taps = Sequence[Sequence[int]]
+"""For each tap along a dimension, the index that every window has there; −1 and what is beyond the end are padding."""
+
+
+def regular_taps(outputs: int, kernel: int, stride: int, dilation: int, before: int) -> Taps:
+    """Taps of windows that move on by ``stride`` and begin ``before`` elements before the first."""
+    return [[o * stride - before + k * dilation for o in range(outputs)] for k in range(kernel)]
+
+
+def adaptive_windows(inputs: int, outputs: int) -> list[tuple[int, int]]:
+    """Begin and end of each window of an adaptive pooling; neighbours may overlap."""
+    return [(o * inputs // outputs, -(-(o + 1) * inputs // outputs)) for o in range(outputs)]
+
+
+def adaptive_taps(inputs: int, outputs: int) -> Taps:
+    """Taps of an adaptive pooling; shorter windows have their last element several times."""
+    windows = adaptive_windows(inputs, outputs)
+    most = max(end - begin for begin, end in windows)
+    return [[min(begin + k, end - 1) for begin, end in windows] for k in range(most)]
+
+
+def taken(net: BlockBuilder, value: Value, dim: int, numbers: Sequence[int]) -> Value:
+    """The indices ``numbers`` of one dimension: slices of it, put together."""
+    return build.concat(net, [_run(net, value, dim, *run) for run in _runs(numbers)], dim)
+
+
+def best_of_windows(net: BlockBuilder, value: Value, taps: Sequence[Taps]) -> tuple[Value, Value]:
+    """The maximum of every window over the last dimensions, and where it is in them, counted row by row.
+
+    Windows are products of those along each dimension, so the maximum along the last comes first, then that of these
+    along the one before. Of equal elements the first in row-major order counts, as in PyTorch.
+
+    Args:
+        net: The network to extend.
+        value: [..., *field].
+        taps: Of each field dimension.
+    """
+    rank = len(taps)
+    field = value.shape[value.ndim - rank :]
+    places: Value | None = None
+    lowest = -np.inf if value.dtype.is_float else np.iinfo(value.dtype.np).min
+    for number in reversed(range(rank)):
+        dim, along = value.ndim - rank + number, taps[number]
+        scale = int(np.prod(field[number + 1 :]))
+        before = max(0, -min(map(min, along)))
+        after = max(0, max(map(max, along)) - value.shape[dim] + 1)
+        low, high = [0] * value.ndim, [0] * value.ndim
+        low[dim], high[dim] = before, after
+        wide = build.pad(net, value, low, high, fill=float(lowest))
+        wide_places = None if places is None else build.pad(net, places, low, high)
+        best: Value | None = None
+        for indices in along:
+            shifted = [n + before for n in indices]
+            one = taken(net, wide, dim, shifted)
+            counts = np.asarray(indices, np.int64).reshape(-1, *(1,) * (value.ndim - dim - 1)) * scale
+            at = net.constant(counts, i32, "places")
+            if wide_places is not None:
+                at = build.map_(net, arg(0) + arg(1), [taken(net, wide_places, dim, shifted), at])
+            if best is None or places is None:
+                best, places = one, build.expand(net, at, one.shape)
+                continue
+            better: Expr = arg(0) > arg(1)
+            places = build.map_(net, select(better, arg(2), arg(3)), [one, best, at, places], i32)
+            best = build.map_(net, select(better, arg(0), arg(1)), [one, best])
+        assert best is not None
+        value = best
+    assert places is not None
+    return value, places
+
+
+def _runs(numbers: Sequence[int]) -> Iterator[tuple[int, int, int]]:
+    """``numbers``, which never fall, as runs of even steps: first, step and how many of each."""
+    begin = 0
+    while begin < len(numbers):
+        end = begin + 1
+        step = numbers[end] - numbers[begin] if end < len(numbers) else 0
+        while end < len(numbers) and numbers[end] - numbers[end - 1] == step:
+            end += 1
+        yield numbers[begin], step, end - begin
+        begin = end
+
+
+def _run(net: BlockBuilder, value: Value, dim: int, first: int, step: int, count: int) -> Value:
+    if step == 0:
+        one = build.slice_(net, value, dim, first, first + 1)
+        return build.expand(net, one, (*value.shape[:dim], count, *value.shape[dim + 1 :]))
+    return build.slice_(net, value, dim, first, first + step * (count - 1) + 1, step)
