@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from abele.errors import TypeMismatchError
-from abele.expr.nodes import Apply, Cast, Const, Expr
+from abele.expr.nodes import Apply, Cast, Const, Expr, RowLoad
 from abele.expr.operation import TABLE, Operation, Types
 from abele.expr.types import Typing
 
@@ -50,6 +50,8 @@ class Expander:
             case Cast():
                 arg = self.of(expression.arg)
                 result = expression if arg is expression.arg else Cast(expression.type, arg)
+            case RowLoad():
+                result = expression.at_row(self.of(expression.row))
             case Apply():
                 result = self._operation(expression)
         self._known[id(expression)] = expression, result

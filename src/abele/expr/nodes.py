@@ -11,7 +11,7 @@ them by what they are made of.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from abele.errors import TensorError
 from abele.expr.affine import Affine, AffineLike, affine
@@ -99,6 +99,43 @@ class Load(Expr):
     def __str__(self) -> str:
         fill = "" if self.fill is None else f" else {self.fill:g}"
         return f"%{self.operand}[{', '.join(map(str, self.index))}{fill}]"
+
+
+@dataclass(frozen=True)
+class RowLoad(Expr):
+    """An element of an operand whose place along one dim is a value, such as one that was loaded itself.
+
+    Attributes:
+        operand: The operand.
+        index: Its place along every dim; along ``dim`` it says nothing, and is 0.
+        dim: The dim along which ``row`` is the place.
+        row: An integer; where it is no place of the dim, the element is ``fill``.
+        fill: What stands outside.
+    """
+
+    operand: int
+    index: tuple[Affine, ...]
+    dim: int
+    row: Expr
+    fill: float = 0.0
+
+    @property
+    def args(self) -> tuple[Expr, ...]:
+        """The row."""
+        return (self.row,)
+
+    def at_row(self, row: Expr) -> RowLoad:
+        """The same with another expression for the row."""
+        return replace(self, row=row)
+
+    def __str__(self) -> str:
+        fill = f" else {self.fill:g}" if self.fill else ""
+        return f"%{self.operand}[{row_index(self.index, self.dim, self.row)}{fill}]"
+
+
+def row_index(index: tuple[Affine, ...], dim: int, row: Expr) -> str:
+    """An index with ``row`` in its place ``dim``, as text."""
+    return ", ".join(str(row) if n == dim else str(a) for n, a in enumerate(index))
 
 
 @dataclass(frozen=True)
@@ -205,6 +242,30 @@ def select(condition: Expr, then: ExprLike, otherwise: ExprLike) -> Apply:
     return apply("select", condition, then, otherwise)
 
 
-def load(operand: int, *index: AffineLike, fill: float | None = None) -> Load:
-    """``Load`` with every index given as an Affine, a dim's name or a number."""
-    return Load(operand, tuple(map(affine, index)), fill)
+def split_index(index: Iterable[AffineLike | Expr]) -> tuple[tuple[Affine, ...], int | None, Expr | None]:
+    """An index whose places are affine, but for one that may be a value: with 0 there, which it is, and the value.
+
+    Raises:
+        TensorError: Several places are values.
+    """
+    places = list(index)
+    rows = [(n, place) for n, place in enumerate(places) if isinstance(place, Expr)]
+    if len(rows) > 1:
+        raise TensorError(
+            f"{counted(len(rows), 'place')} of an index are values",
+            remedy="let one value count through these dims, of a view in which they are one",
+        )
+    found = tuple(affine(0) if isinstance(place, Expr) else affine(place) for place in places)
+    return (found, *rows[0]) if rows else (found, None, None)
+
+
+def load(operand: int, *index: AffineLike | Expr, fill: float | None = None) -> Load | RowLoad:
+    """``Load`` with every index given as an Affine, a dim's name or a number; ``RowLoad`` where one is a value.
+
+    >>> print(load(0, load(1, "i"), "j"))
+    %0[%1[i], j]
+    """
+    places, dim, row = split_index(index)
+    if dim is None or row is None:
+        return Load(operand, places, fill)
+    return RowLoad(operand, places, dim, row, fill or 0.0)

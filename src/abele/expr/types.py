@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from abele.errors import TypeMismatchError
-from abele.expr.nodes import Apply, Cast, Const, Expr, Index, Load, Random
+from abele.expr.nodes import Apply, Cast, Const, Expr, Index, Load, Random, RowLoad
 from abele.expr.operation import TABLE
 from abele.numerics import ElementType, bool_, f32, i32, i64, u32, u64
 
@@ -49,7 +49,7 @@ class Typing:
             TypeMismatchError: An operation on types that it does not take, or on two different types.
         """
         match expression:
-            case Load():
+            case Load() | RowLoad():
                 return compute_type(self.types[expression.operand])
             case Const() | Cast():
                 return compute_type(expression.type)
@@ -121,7 +121,7 @@ _Known = dict[int, tuple[Expr, ElementType | None]]
 
 def _element_type(expression: Expr, types: tuple[ElementType, ...], known: _Known) -> ElementType | None:
     match expression:
-        case Load():
+        case Load() | RowLoad():
             return types[expression.operand]
         case Const():
             return None

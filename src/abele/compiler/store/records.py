@@ -55,6 +55,8 @@ HOST_KERNEL: Kinds = {
     "Cast": ir.Cast,
     "Index": ir.Index,
     "Random": ir.Random,
+    "RowLoad": ir.RowLoad,
+    "RowOfStore": ir.RowOfStore,
     "Store": ir.Store,
     "Nest": ir.Nest,
     "HostKernel": ir.HostKernel,

@@ -108,6 +108,33 @@ def _gather(builder: ll.IRBuilder, pointer: Value, type_: ElementType, lanes: in
     return result
 
 
+def pointers_at(builder: ll.IRBuilder, first: Value, distances: Value, type_: ElementType, stride: int) -> Value:
+    """A vector of pointers: each lane's own distance from ``first``, and ``stride`` elements more with every lane."""
+    lanes = distances.type.count
+    further = builder.add(distances, iota(lanes, stride)) if stride else distances
+    return builder.gep(splat(builder, first, lanes), [further], source_etype=stored_type(type_))
+
+
+def gather_lanes(builder: ll.IRBuilder, pointers: Value, type_: ElementType, valid: int, mask: Value) -> Value:
+    """The elements at ``pointers``, widened; zero, and not touched, outside ``valid`` or ``mask``."""
+    lanes = pointers.type.count
+    wide = ll.VectorType(stored_type(type_), lanes)
+    mask = builder.and_(mask, first_lanes(lanes, valid)) if valid < lanes else mask
+    args = [pointers, ll.Constant(I32, type_.bytes), mask, constant(wide, 0)]
+    return widen(builder, overloaded(builder, "llvm.masked.gather", args, wide, wide, pointers.type), type_)
+
+
+def scatter_lanes(
+    builder: ll.IRBuilder, value: Value, pointers: Value, type_: ElementType, valid: int, mask: Value
+) -> None:
+    """Store the lanes of ``value``, narrowed, at ``pointers``; none outside ``valid`` or ``mask``."""
+    raw = narrow(builder, value, type_)
+    lanes = raw.type.count
+    mask = builder.and_(mask, first_lanes(lanes, valid)) if valid < lanes else mask
+    args = [raw, pointers, ll.Constant(I32, type_.bytes), mask]
+    overloaded(builder, "llvm.masked.scatter", args, ll.VoidType(), raw.type, pointers.type)
+
+
 def lane_pointers(builder: ll.IRBuilder, pointer: Value, type_: ElementType, lanes: int, stride: int) -> Value:
     """A vector of pointers, ``stride`` elements apart."""
     return builder.gep(splat(builder, pointer, lanes), [iota(lanes, stride)], source_etype=stored_type(type_))

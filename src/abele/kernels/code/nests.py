@@ -7,7 +7,8 @@ slot that LLVM turns into a register, and the reduced loops run around them.
 
 Guards become loop ranges where they can: ``0 ≤ i + k - 1 < n`` in a loop over ``k`` clamps the range of ``k``, which
 costs nothing per point. Others become masks or branches. A load whose bounds fail never touches memory: its address is
-replaced by a safe one, or its lanes are masked off, because operands may end at a page that does not exist.
+replaced by a safe one, or its lanes are masked off, because operands may end at a page that does not exist. The same
+holds of rows that values name: where there is no such row, the first one stands for it, and stores go nowhere.
 
 Vectorisation, tiling and unrolling are done here and not left to LLVM, whose loop passes know neither the strides of
 the operands nor that stores of one point do not alias loads of another; so code is only cleaned up (level 1).
@@ -25,19 +26,43 @@ from typing import Any
 
 from abele.expr.operation import identity
 from abele.kernels.code.lanes import combine_lanes
-from abele.kernels.code.memory import I32, I64, first_lanes, load_lanes, load_one, store_lanes, store_one, stream_lanes
-from abele.kernels.code.ops import combine, fma, llvm_type
+from abele.kernels.code.memory import (
+    I32,
+    I64,
+    element_pointer,
+    first_lanes,
+    gather_lanes,
+    load_lanes,
+    load_one,
+    pointers_at,
+    scatter_lanes,
+    store_lanes,
+    store_one,
+    stream_lanes,
+)
+from abele.kernels.code.ops import combine, fma, llvm_type, splat
 from abele.kernels.code.points import Point, Points, Typed
 from abele.kernels.code.raw_moves import with_raw_moves
 from abele.kernels.code.share_expressions import shared_expressions
 from abele.kernels.code.streams import by_alignment, stream_pieces
 from abele.kernels.nest.ir import Apply, Const, Expr, Index, compute_type
-from abele.kernels.nest.loop_nest import Bound, Fetch, Hash, LoopNest, NestLocal, NestReduction, Out, free_dims
+from abele.kernels.nest.loop_nest import (
+    Bound,
+    Fetch,
+    Hash,
+    LoopNest,
+    NestLocal,
+    NestReduction,
+    Out,
+    RowFetch,
+    RowPlace,
+    free_dims,
+)
 from abele.kernels.schedule.pack_panels import Panel
 from abele.kernels.schedule.schedule import NestSchedule
 from abele.llvm import ir as ll
 from abele.llvm.emit import constant, counted_loop, intrinsic
-from abele.numerics import ElementType, bool_, f32
+from abele.numerics import ElementType, bool_, f32, i32
 
 Value = Any
 Body = Callable[[], None]
@@ -97,6 +122,8 @@ class _NestCode:
         self.unrolled = tuple(d for d in schedule.order if schedule.step(d) > 1)
         self.unrolled_reduced = tuple(d for d in schedule.reduced if schedule.step(d) > 1)
         self.slots: dict[tuple[int, Point, Point], Value] = {}
+        self.own_rows: tuple[Value, Value] | None = None
+        self.is_in_row = False
 
     # Loops
 
@@ -106,6 +133,11 @@ class _NestCode:
         self._fix_invariants()
         begin, end = self.function.args[:2]
         units = self.schedule.order[: self.schedule.num_unit_dims]
+        if self.schedule.sweeps or self.schedule.row_units:
+            self._over_all(units)
+            self.builder.ret_void()
+            self.entry.branch(first)
+            return
         if self.panel is not None:
             self.copied = self.entry.alloca(I64)
             self.entry.store(ll.Constant(I64, -1), self.copied)
@@ -123,6 +155,23 @@ class _NestCode:
             self.builder.fence("seq_cst")
         self.builder.ret_void()
         self.entry.branch(first)
+
+    def _over_all(self, units: Sequence[str]) -> None:
+        """All loops, with the units inside of them, or with stores to the units' rows alone."""
+        begin, end = self.function.args[:2]
+        if self.schedule.row_units:
+            place = self.nest.outs[0].place
+            assert place is not None
+            size = ll.Constant(I64, -(-place.extent // self.schedule.row_units))
+            self.own_rows = self.builder.mul(begin, size), self.builder.mul(self.builder.sub(end, begin), size)
+            self._loops(self.schedule.order, self._tile)
+            return
+
+        def sweep() -> None:
+            with self.loop(begin, end) as unit:
+                self._units(units, self._decode(units, unit), self._tile)
+
+        self._loops(self._inner(), sweep)
 
     def _inner(self) -> tuple[str, ...]:
         return self.schedule.order[self.schedule.num_unit_dims :]
@@ -299,7 +348,7 @@ class _NestCode:
         def visit(expression: Expr, wanted: ElementType) -> None:
             if isinstance(expression, NestLocal | Const | Index) or id(expression) in self.points.fixed:
                 return
-            arrays = {part.access.array for part in expression.walk() if isinstance(part, Fetch)}
+            arrays = {part.access.array for part in expression.walk() if isinstance(part, Fetch | RowFetch)}
             # Locals are of a point, even where their value does not depend on one.
             known = not any(isinstance(part, NestLocal) for part in expression.walk())
             dims = self.points.dims_of(expression)
@@ -318,6 +367,8 @@ class _NestCode:
         for item in self.nest.outs:
             if item.value.args:
                 visit(item.value, compute_type(item.access.type))
+            if item.place is not None:
+                visit(item.place.row, i32)
         for value in self.nest.locals:
             visit(value, f32)
 
@@ -333,6 +384,33 @@ class _NestCode:
         return points
 
     def _tile(self) -> None:
+        """One register tile; where all of it stores to one row, nothing is done if there is no such row."""
+        (out, *others) = self.nest.outs
+        dims = frozenset() if out.place is None else self.points.dims_of(out.place.row)
+        apart = {*self.unrolled, self.schedule.lane}
+        if out.place is None or others or dims is None or dims & apart:
+            self._whole_tile()
+            return
+        self.points.known = {}
+        condition = self._in_row(out.place, Point((), self.schedule.lanes))[1]
+        self.is_in_row = True
+        self.branch(condition, self._whole_tile)
+        self.is_in_row = False
+
+    def _in_row(self, place: RowPlace, at: Point) -> tuple[Value, Value]:
+        """How far the row lies that ``place`` names, and whether there is such a row among those to be stored to."""
+        distance, inside = self.points.row(place, at)
+        if self.own_rows is None:
+            return distance, inside
+        b, (low, size) = self.builder, self.own_rows
+        number = self.points.value(place.row, at, i32).value
+        lanes = number.type.count if isinstance(number.type, ll.VectorType) else 1
+        scalar = number.type.element if lanes > 1 else number.type
+        number = b.zext(number, ll.VectorType(I64, lanes) if lanes > 1 else I64) if scalar.width < 64 else number
+        low, size = (splat(b, value, lanes) for value in (low, size))
+        return distance, b.and_(inside, b.icmp_unsigned("<", b.sub(number, low), size))
+
+    def _whole_tile(self) -> None:
         points = self._points(self.unrolled)
         self.points.known, self.points.accumulators = {}, {}
         if self.nest.accumulates:
@@ -464,6 +542,9 @@ class _NestCode:
             self.points.accumulators[number, point] = Typed(value, accumulate.type)
 
     def _store(self, out: Out, value: Typed, at: Point) -> None:
+        if out.place is not None:
+            self._store_in_row(out, out.place, value, at)
+            return
         if not out.guards:
             self._store_point(out, value, at, None)
             return
@@ -473,10 +554,40 @@ class _NestCode:
         else:
             self.branch(condition, lambda: self._store_point(out, value, at, None))
 
-    def _store_point(self, out: Out, value: Typed, at: Point, mask: Value | None) -> None:
+    def _store_in_row(self, out: Out, place: RowPlace, value: Typed, at: Point) -> None:
+        """Store to the row that ``place`` names, if there is one."""
+        distance, condition = self._in_row(place, at)
+        if out.guards:
+            more = self.points.condition(out.guards, at)
+            wide = any(isinstance(c.type, ll.VectorType) for c in (more, condition))
+            both = [self.points.vector(Typed(c, bool_)) if wide else c for c in (more, condition)]
+            condition = self.builder.and_(*both)
+        if not isinstance(condition.type, ll.VectorType):
+            if self.is_in_row and not out.guards:
+                self._store_point(out, value, at, None, distance)
+            else:
+                # What is known now is forgotten behind a branch.
+                self.branch(condition, lambda: self._store_point(out, value, at, None, distance))
+            return
+        b, kind = self.builder, compute_type(out.access.type)
+        first = self.points.pointer(out.access, at)
+        far = splat(b, distance, self.schedule.lanes)
+        stored = self.points.vector(value)
+        pointers = pointers_at(b, first, far, out.access.type, out.access.stride(self.schedule.lane))
+        if out.combine != "set":
+            before = gather_lanes(b, pointers, out.access.type, valid=at.valid, mask=condition)
+            stored = combine(b, out.combine, before, stored, kind)
+        scatter_lanes(b, stored, pointers, out.access.type, valid=at.valid, mask=condition)
+
+    def _store_point(
+        self, out: Out, value: Typed, at: Point, mask: Value | None, distance: Value | None = None
+    ) -> None:
+        """Store ``value``, ``distance`` elements further on if that is given."""
         kind = compute_type(out.access.type)
         stride = out.access.stride(self.schedule.lane) if self.schedule.lane else 0
         pointer = self.points.pointer(out.access, at)
+        if distance is not None:
+            pointer = element_pointer(self.builder, pointer, distance, out.access.type)
         lanes = self.schedule.lanes
         in_lanes = bool(stride)
         wide = self.points.vector(value) if in_lanes else value.value

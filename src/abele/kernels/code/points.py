@@ -7,10 +7,21 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from abele.kernels.code.lanes import transposed
-from abele.kernels.code.memory import I32, I64, element_pointer, iota, load_lanes, load_one
+from abele.kernels.code.memory import I32, I64, element_pointer, gather_lanes, iota, load_lanes, load_one, pointers_at
 from abele.kernels.code.ops import apply_op, llvm_type, saturated, splat
 from abele.kernels.nest.ir import Affine, Apply, Cast, Const, Expr, Index, compute_type
-from abele.kernels.nest.loop_nest import Acc, Bound, ElementAccess, Fetch, Hash, IntegerArgument, NestLocal, affine_dims
+from abele.kernels.nest.loop_nest import (
+    Acc,
+    Bound,
+    ElementAccess,
+    Fetch,
+    Hash,
+    IntegerArgument,
+    NestLocal,
+    RowFetch,
+    RowPlace,
+    affine_dims,
+)
 from abele.llvm import convert
 from abele.llvm import ir as ll
 from abele.llvm import random as llvm_random
@@ -119,6 +130,8 @@ class Points:
         match expression:
             case Fetch():
                 return self._fetch(expression, at)
+            case RowFetch():
+                return self._row_fetch(expression, at)
             case Acc():
                 return self.accumulators[expression.number, at]
             case NestLocal():
@@ -191,6 +204,55 @@ class Points:
             both = self.vector(loaded), splat(self.builder, fill, self.lanes)
             return Typed(self.builder.select(wide, *both), loaded.type)
         return Typed(self.builder.select(condition, loaded.value, fill), loaded.type)
+
+    def _row_fetch(self, fetch: RowFetch, at: Point) -> Typed:
+        """The element of a row that a value names; memory is touched only where there is such a row."""
+        distance, inside = self.row(fetch.place, at)
+        type_, kind = fetch.access.type, compute_type(fetch.access.type)
+        stride = fetch.access.stride(self.lane) if self.lane else 0
+        fill = constant(llvm_type(kind), _number(fetch.fill, kind))
+        first = self.pointer(fetch.access, at)
+        if isinstance(distance.type, ll.VectorType):
+            pointers = pointers_at(self.builder, first, distance, type_, stride)
+            loaded = gather_lanes(self.builder, pointers, type_, valid=at.valid, mask=inside)
+            if not fetch.fill:
+                return Typed(loaded, kind)
+            return Typed(self.builder.select(inside, loaded, splat(self.builder, fill, self.lanes)), kind)
+        pointer = element_pointer(self.builder, first, distance, type_)
+        if not stride:
+            return Typed(self.builder.select(inside, load_one(self.builder, pointer, type_), fill), kind)
+        loaded = load_lanes(self.builder, pointer, type_, self.lanes, stride=stride, valid=at.valid, mask=None)
+        both = loaded, splat(self.builder, fill, self.lanes)
+        return Typed(self.builder.select(splat(self.builder, inside, self.lanes), *both), kind)
+
+    def row(self, place: RowPlace, at: Point) -> tuple[Value, Value]:
+        """How many elements from the first row on the row lies that ``place`` names, and whether there is such a row.
+
+        Where there is none, the first row stands for it. Vectors, if the lanes have rows of their own.
+        """
+        dims = self.dims_of(place.row)
+        offsets = at.offsets if dims is None else tuple(o for o in at.offsets if o[0] in dims)
+        key = ("row", id(place.row), place.factors, offsets, at.valid if dims is None or self.lane in dims else 0)
+        if key not in self.known:
+            self.known[key] = self._row(place, at)
+        found: tuple[Value, Value] = self.known[key]
+        return found
+
+    def _row(self, place: RowPlace, at: Point) -> tuple[Value, Value]:
+        b, number = self.builder, self.value(place.row, at, i32).value
+        lanes = number.type.count if isinstance(number.type, ll.VectorType) else 1
+        wide = ll.VectorType(I64, lanes) if lanes > 1 else I64
+        scalar = number.type.element if lanes > 1 else number.type
+        # Negative numbers become large ones, beyond any row.
+        number = b.zext(number, wide) if scalar.width < 64 else number
+        inside = b.icmp_unsigned("<", number, constant(wide, place.extent))
+        left, total = b.select(inside, number, constant(wide, 0)), constant(wide, 0)
+        for digit, (extent, stride) in enumerate(reversed(place.factors)):
+            is_last = digit == len(place.factors) - 1
+            part = left if is_last else b.urem(left, constant(wide, extent))
+            left = left if is_last else b.udiv(left, constant(wide, extent))
+            total = b.add(total, b.mul(part, constant(wide, stride)))
+        return total, inside
 
     def load(self, access: ElementAccess, at: Point, condition: Value | None) -> Typed:
         """The element of ``access`` at ``at``, widened; not touched where ``condition`` fails."""

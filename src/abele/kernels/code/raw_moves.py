@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from abele.kernels.nest.loop_nest import ElementAccess, Fetch, LoopNest, Out
+from abele.kernels.nest.loop_nest import ElementAccess, Fetch, LoopNest, Out, RowFetch
 from abele.numerics import u16
 
 
@@ -19,7 +19,7 @@ def with_raw_moves(nest: LoopNest) -> LoopNest:
 
 def _raw(out: Out) -> Out:
     value, type_ = out.value, out.access.type
-    if out.combine != "set" or not isinstance(value, Fetch) or value.fill:
+    if out.combine != "set" or not isinstance(value, Fetch | RowFetch) or value.fill:
         return out
     if not type_.is_float or type_.bits != 16 or value.access.type != type_:
         return out

@@ -9,14 +9,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from abele.kernels.nest.ir import Apply, Cast, Expr
-from abele.kernels.nest.loop_nest import LoopNest
+from abele.kernels.nest.loop_nest import LoopNest, RowFetch
 
 
 def shared_expressions(nest: LoopNest) -> LoopNest:
     """``nest`` with equal expressions shared."""
     known: dict[Expr, Expr] = {}
     accumulates = tuple(replace(a, value=_shared(a.value, known)) for a in nest.accumulates)
-    outs = tuple(replace(o, value=_shared(o.value, known)) for o in nest.outs)
+    outs = tuple(o.with_values(lambda value: _shared(value, known)) for o in nest.outs)
     values = tuple(_shared(value, known) for value in nest.locals)
     return replace(nest, accumulates=accumulates, outs=outs, locals=values)
 
@@ -28,6 +28,8 @@ def _shared(expression: Expr, known: dict[Expr, Expr]) -> Expr:
                 rebuilt: Expr = Apply(expression.op, (_shared(a, known) for a in expression.args))
             case Cast():
                 rebuilt = Cast(expression.type, _shared(expression.arg, known))
+            case RowFetch():
+                rebuilt = expression.at_row(_shared(expression.place.row, known))
             case _:
                 rebuilt = expression
         known[expression] = rebuilt

@@ -5,7 +5,20 @@ from __future__ import annotations
 import math
 
 from abele.errors import TensorError, TypeMismatchError
-from abele.kernels.nest.ir import Affine, Const, HostKernel, Index, Load, Nest, Random, Store, compute_type, result_type
+from abele.kernels.nest.ir import (
+    Affine,
+    Const,
+    Expr,
+    HostKernel,
+    Index,
+    Load,
+    Nest,
+    Random,
+    RowLoad,
+    Store,
+    compute_type,
+    result_type,
+)
 from abele.numerics import u32
 from abele.words import counted
 
@@ -32,12 +45,28 @@ def check_kernel(kernel: HostKernel) -> None:
             match expression:
                 case Load():
                     _check_load(kernel, nest, expression)
+                case RowLoad():
+                    _check_row(kernel, nest, expression, (expression.dim, expression.row))
                 case Random():
                     _check_random(kernel, nest, expression)
                 case Index():
                     _check_names(nest, expression.affine, at=str(expression))
         for store in nest.stores:
             _check_store(kernel, nest, store)
+
+
+def mentioned_dims(expression: Expr) -> set[str]:
+    """The dims in the indices of ``expression``."""
+    found: set[str] = set()
+    for part in expression.walk():
+        match part:
+            case Load() | RowLoad():
+                found.update(name for position in part.index for name in position.names)
+            case Index():
+                found.update(part.affine.names)
+            case Random():
+                found.update(part.index.names)
+    return found
 
 
 def _check_sizes(kernel: HostKernel) -> None:
@@ -95,6 +124,25 @@ def _check_load(kernel: HostKernel, nest: Nest, load: Load) -> None:
             )
 
 
+def _check_row(kernel: HostKernel, nest: Nest, access: RowLoad | Store, row: tuple[int, Expr]) -> None:
+    """Check an access whose place along a dim is a value."""
+    at, (dim, value) = str(access), row
+    _check_operand(kernel, nest, access.operand, access.index, at=at)
+    shape = kernel.shapes[access.operand]
+    if not 0 <= dim < len(shape):
+        raise TensorError(f"no dim {dim} of %{access.operand}, which has {len(shape)}", at=at)
+    found = result_type(value, kernel.types)
+    if found.kind not in ("int", "uint"):
+        raise TypeMismatchError(f"the place along dim {dim} of %{access.operand} is {found}, no integer", at=at)
+    if isinstance(access, RowLoad):
+        for number, (position, extent) in enumerate(zip(access.index, shape, strict=True)):
+            low, high = position.bounds(nest.extents)
+            if number != dim and (low < 0 or high >= extent):
+                raise TensorError(
+                    f"index {position} of %{access.operand} runs from {low} to {high}, extent is {extent}", at=at
+                )
+
+
 def _check_random(kernel: HostKernel, nest: Nest, random: Random) -> None:
     at = str(random)
     if not 0 <= random.seed < len(kernel.shapes):
@@ -113,6 +161,9 @@ def _check_store(kernel: HostKernel, nest: Nest, store: Store) -> None:
             f"store to %{store.operand}, which is an input", at=at, remedy="list it among the outputs too"
         )
     mentioned = {name for position in store.index for name in position.names}
+    if store.row is not None:
+        _check_row(kernel, nest, store, (store.row.dim, store.row.value))
+        mentioned |= mentioned_dims(store.row.value)
     loose = [name for name, extent in nest.dims if extent > 1 and name not in mentioned]
     # Which of the points would win depends on the order of loops, and none is promised.
     if store.combine == "set" and loose:

@@ -5,6 +5,8 @@ means: for every point of its dims, evaluate the value of each store and combine
 names. Dims that a store's index does not mention are reduced. The whole target of a combining store starts from the
 combine's identity, or from what is there (``accumulate``); a ``set`` store leaves elements that it does not name as
 they were. Points whose store index lies outside the operand are dropped. Loads of a point come before its stores.
+One place of an index may be a value, an integer: where it lies outside the operand, a load gives its fill (zero unless
+it is given), and a store is dropped.
 
 Arithmetic is f32 for floating-point operands of any width (widened on load, rounded once on store) and i32, u32, i64
 or u64 for integers. A constant takes the type of the argument beside it.
@@ -32,6 +34,7 @@ from abele.expr import (
     Index,
     Load,
     Random,
+    RowLoad,
     affine,
     apply,
     as_expr,
@@ -44,6 +47,7 @@ from abele.expr import (
     result_type,
     select,
 )
+from abele.expr.nodes import row_index, split_index
 from abele.expr.operation import COMBINES
 from abele.numerics import ElementType
 
@@ -60,6 +64,8 @@ __all__ = [
     "Load",
     "Nest",
     "Random",
+    "RowLoad",
+    "RowOfStore",
     "Store",
     "affine",
     "apply",
@@ -76,14 +82,32 @@ __all__ = [
 
 
 @dataclass(frozen=True)
+class RowOfStore:
+    """The place of a store along dim ``dim`` of its operand: the integer ``value``."""
+
+    dim: int
+    value: Expr
+
+
+@dataclass(frozen=True)
 class Store:
-    """Combine ``value`` into an element of ``operand``: ``set``, ``add``, ``max``, ``min`` or ``mul``."""
+    """Combine ``value`` into an element of ``operand``: ``set``, ``add``, ``max``, ``min`` or ``mul``.
+
+    With a ``row``, the place along one dim is a value. Different points may then name one element, and they are
+    combined in the order of the nest's dims, the last one fastest; of several that set it, the last one counts.
+    """
 
     operand: int
     index: tuple[Affine, ...]
     value: Expr
     combine: str = "set"
     accumulate: bool = False
+    row: RowOfStore | None = None
+
+    @property
+    def values(self) -> tuple[Expr, ...]:
+        """What it evaluates: the value, and the row if it has one."""
+        return (self.value,) if self.row is None else (self.value, self.row.value)
 
     def __post_init__(self) -> None:
         if self.combine != "set" and self.combine not in COMBINES:
@@ -95,12 +119,15 @@ class Store:
     def __str__(self) -> str:
         sign = "=" if self.combine == "set" else f"{self.combine}="
         keep = " (onto what is there)" if self.accumulate else ""
-        return f"%{self.operand}[{', '.join(map(str, self.index))}] {sign} {self.value}{keep}"
+        where = (
+            ", ".join(map(str, self.index)) if self.row is None else row_index(self.index, self.row.dim, self.row.value)
+        )
+        return f"%{self.operand}[{where}] {sign} {self.value}{keep}"
 
 
 @dataclass(frozen=True)
 class Nest:
-    """For every point of ``dims``, all stores. Dims are independent: no order is promised."""
+    """For every point of ``dims``, all stores. Dims are independent: no order is promised, but to stores in rows."""
 
     dims: tuple[tuple[str, int], ...]
     stores: tuple[Store, ...]
@@ -111,17 +138,22 @@ class Nest:
         return dict(self.dims)
 
     def loads(self) -> Iterator[Load]:
-        """Every load of every store."""
+        """Every load of every store whose place is affine."""
         return (e for e in self.expressions() if isinstance(e, Load))
+
+    def row_loads(self) -> Iterator[RowLoad]:
+        """Every load of every store whose place along a dim is a value."""
+        return (e for e in self.expressions() if isinstance(e, RowLoad))
 
     def expressions(self) -> Iterator[Expr]:
         """Every expression of every store."""
         for item in self.stores:
-            yield from item.value.walk()
+            for value in item.values:
+                yield from value.walk()
 
     def expanded(self, types: tuple[ElementType, ...]) -> Nest:
         """The nest over primitive operations, on operands of ``types``."""
-        return Nest(self.dims, tuple(replace(s, value=expanded(s.value, types)) for s in self.stores))
+        return Nest(self.dims, tuple(_expanded(s, types) for s in self.stores))
 
     def __str__(self) -> str:
         head = "for " + ", ".join(f"{d}<{n}" for d, n in self.dims) if self.dims else "once"
@@ -154,7 +186,7 @@ class HostKernel:
         from abele.kernels.nest.check import check_kernel
 
         # Passes and code generation know primitive operations alone.
-        if not all(is_primitive(s.value) for n in self.nests for s in n.stores):
+        if not all(is_primitive(value) for n in self.nests for s in n.stores for value in s.values):
             object.__setattr__(self, "nests", tuple(n.expanded(self.types) for n in self.nests))
         check_kernel(self)
 
@@ -182,11 +214,22 @@ class HostKernel:
         return "\n".join(head + [str(n) for n in self.nests])
 
 
+def _expanded(item: Store, types: tuple[ElementType, ...]) -> Store:
+    row = None if item.row is None else replace(item.row, value=expanded(item.row.value, types))
+    return replace(item, value=expanded(item.value, types), row=row)
+
+
 def store(
-    operand: int, index: Iterable[AffineLike], value: ExprLike, combine: str = "set", *, accumulate: bool = False
+    operand: int, index: Iterable[AffineLike | Expr], value: ExprLike, combine: str = "set", *, accumulate: bool = False
 ) -> Store:
-    """``Store`` with every index given as an Affine, a dim's name or a number."""
-    return Store(operand, tuple(map(affine, index)), as_expr(value), combine, accumulate)
+    """``Store`` with every index given as an Affine, a dim's name or a number; one of them may be a value.
+
+    >>> print(store(2, (load(1, "i"), "j"), load(0, "i", "j"), "add", accumulate=True))
+    %2[%1[i], j] add= %0[i, j] (onto what is there)
+    """
+    places, dim, row = split_index(index)
+    at = None if dim is None or row is None else RowOfStore(dim, row)
+    return Store(operand, places, as_expr(value), combine, accumulate, at)
 
 
 def nest(extents: Mapping[str, int], *stores: Store) -> Nest:

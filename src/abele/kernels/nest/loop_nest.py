@@ -7,8 +7,9 @@ parallel dims it combines each accumulator over the reduced dims, and then evalu
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from abele.kernels.nest.ir import Affine, Expr, Index
@@ -76,6 +77,66 @@ class Fetch(Expr):
 
 
 @dataclass(frozen=True)
+class RowPlace:
+    """A distance from an address: that of the row ``row``, or of none if it is not within the rows.
+
+    Attributes:
+        row: The number of the row, an integer.
+        factors: (extent, stride in elements) of the digits of the number, outermost first; often one for all.
+    """
+
+    row: Expr
+    factors: tuple[tuple[int, int], ...]
+
+    @property
+    def extent(self) -> int:
+        """How many rows there are."""
+        return math.prod(extent for extent, _ in self.factors)
+
+    @property
+    def reach(self) -> tuple[int, int]:
+        """The least distance and the greatest."""
+        steps = [(extent - 1) * stride for extent, stride in self.factors]
+        return sum(min(0, s) for s in steps), sum(max(0, s) for s in steps)
+
+    def __str__(self) -> str:
+        return f"row {self.row} of {'·'.join(f'{n}×{stride}' for n, stride in self.factors)}"
+
+
+@dataclass(frozen=True)
+class RowFetch(Expr):
+    """A loaded element of a row that a value names; ``fill`` where there is no such row, and then no memory is touched.
+
+    Attributes:
+        access: The element in the first row. Before arrays are arguments, ``array`` is the number of a space, whose
+            elements lie in row-major order.
+        place: The row.
+        fill: What stands outside.
+    """
+
+    access: ElementAccess
+    place: RowPlace
+    fill: float = 0.0
+
+    @property
+    def args(self) -> tuple[Expr, ...]:
+        """The number of the row."""
+        return (self.place.row,)
+
+    def at_row(self, row: Expr) -> RowFetch:
+        """The same with another expression for the row."""
+        return replace(self, place=replace(self.place, row=row))
+
+    def moved(self, position: Callable[[Affine], Affine], change: Callable[[Expr], Expr]) -> RowFetch:
+        """The same with ``position`` applied to its address, and ``change`` to its row."""
+        access = replace(self.access, address=position(self.access.address))
+        return RowFetch(access, replace(self.place, row=change(self.place.row)), self.fill)
+
+    def __str__(self) -> str:
+        return f"{self.access}({self.place} else {self.fill})"
+
+
+@dataclass(frozen=True)
 class Acc(Expr):
     """The final value of accumulator ``number``."""
 
@@ -138,7 +199,9 @@ class NestReduction:
 class Out:
     """A store of ``value``; other combines than ``set`` read, combine and write the element, point after point.
 
-    One that ``streams`` goes past the caches to memory, where code can fill whole pieces of lines.
+    One that ``streams`` goes past the caches to memory, where code can fill whole pieces of lines. With a ``place``,
+    ``access`` is the element in the first row, and where there is no such row nothing is stored; different points may
+    store to one element, and do so in order.
     """
 
     access: ElementAccess
@@ -146,11 +209,23 @@ class Out:
     combine: str = "set"
     guards: tuple[Bound, ...] = ()
     streams: bool = False
+    place: RowPlace | None = None
+
+    @property
+    def values(self) -> tuple[Expr, ...]:
+        """What it evaluates: the value, and the row if it has one."""
+        return (self.value,) if self.place is None else (self.value, self.place.row)
+
+    def with_values(self, change: Callable[[Expr], Expr]) -> Out:
+        """The same with ``change`` applied to the value and the row."""
+        place = None if self.place is None else replace(self.place, row=change(self.place.row))
+        return replace(self, value=change(self.value), place=place)
 
     def __str__(self) -> str:
         guards = "".join(f" if {g}" for g in self.guards)
         sign = "=" if self.combine == "set" else f"{self.combine}="
-        return f"{self.access} {sign} {self.value}{guards}{PAST_CACHES * self.streams}"
+        row = "" if self.place is None else f"({self.place})"
+        return f"{self.access}{row} {sign} {self.value}{guards}{PAST_CACHES * self.streams}"
 
 
 @dataclass(frozen=True)
@@ -186,13 +261,23 @@ class LoopNest:
 
     def expressions(self) -> Iterator[Expr]:
         """Every expression, arguments first."""
-        for value in (*(a.value for a in self.accumulates), *self.locals, *(o.value for o in self.outs)):
+        for value in (*(a.value for a in self.accumulates), *self.locals, *(v for o in self.outs for v in o.values)):
             yield from value.walk()
 
     @cached_property
     def fetches(self) -> tuple[Fetch, ...]:
         """Every distinct load."""
         return tuple(dict.fromkeys(e for e in self.expressions() if isinstance(e, Fetch)))
+
+    @cached_property
+    def row_fetches(self) -> tuple[RowFetch, ...]:
+        """Every distinct load of a row that a value names."""
+        return tuple(dict.fromkeys(e for e in self.expressions() if isinstance(e, RowFetch)))
+
+    @cached_property
+    def stores_in_rows(self) -> bool:
+        """True if a store goes to a row that a value names."""
+        return any(out.place is not None for out in self.outs)
 
     def guards(self) -> Iterator[Bound]:
         """Every guard of accumulators and outputs."""
@@ -227,6 +312,8 @@ def affine_dims(part: Expr) -> Iterator[str]:
             yield from part.access.address.names
             for bound in part.bounds:
                 yield from bound.position.names
+        case RowFetch():
+            yield from part.access.address.names
         case Hash():
             yield from part.index.names
             yield from part.seed.address.names

@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from abele.kernels.nest.ir import Affine, Index
-from abele.kernels.nest.loop_nest import Bound, Dims, Fetch, Hash, LoopNest
+from abele.kernels.nest.loop_nest import Bound, Dims, Fetch, Hash, LoopNest, RowFetch
 from abele.kernels.nest.positions import with_positions
 
 
@@ -35,8 +35,9 @@ def merged_dims(nest: LoopNest) -> LoopNest:
 def _joinable(nest: LoopNest, pairs: list[tuple[str, int]]) -> tuple[str, str] | None:
     positions = list(_positions(nest))
     bounded = {d for b in _bounds(nest) for d in b.position.names}
-    for outer, _ in pairs:
-        for inner, extent in pairs:
+    for number, (outer, _) in enumerate(pairs):
+        # Stores to one row go in the order of the dims, so that only neighbours are as one.
+        for inner, extent in pairs[number + 1 : number + 2] if nest.stores_in_rows else pairs:
             if outer == inner or {outer, inner} & bounded:
                 continue
             if all(p.coefficient(outer) == p.coefficient(inner) * extent for p in positions):
@@ -49,7 +50,7 @@ def _positions(nest: LoopNest) -> Iterator[Affine]:
         yield out.access.address
     for part in nest.expressions():
         match part:
-            case Fetch():
+            case Fetch() | RowFetch():
                 yield part.access.address
             case Index():
                 yield part.affine

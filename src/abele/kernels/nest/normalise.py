@@ -18,6 +18,8 @@ from abele.kernels.nest.ir import (
     Load,
     Nest,
     Random,
+    RowLoad,
+    RowOfStore,
     Store,
     compute_type,
     load,
@@ -60,7 +62,7 @@ def _normal(kernel: HostKernel) -> HostKernel:
 def overwrites(kernel: HostKernel, operand: int) -> bool:
     """True if ``kernel`` sets every element of an operand before it reads any; normal form is needed to see it."""
     for item in kernel.nests:
-        if any(isinstance(part, Load) and part.operand == operand for s in item.stores for part in s.value.walk()):
+        if any(isinstance(part, Load | RowLoad) and part.operand == operand for part in item.expressions()):
             return False
         first = next((s for s in item.stores if s.operand == operand), None)
         if first is not None:
@@ -95,6 +97,9 @@ class _KernelBuilder:
     def _is_rounded_often(self, item: Nest, target: Store) -> bool:
         type_ = self.types[target.operand]
         once = target.combine == "set" or injective(target.index, item.extents)
+        # A table is not copied for some of its rows: they are rounded with every row that is added.
+        if target.row is not None and target.accumulate:
+            return False
         return type_.is_float and type_.bits < 32 and not once
 
     def _temporary(self, shape: tuple[int, ...]) -> int:
@@ -117,6 +122,8 @@ def _start(shape: tuple[int, ...], stored: ElementType, item: Store) -> Nest:
 
 def _covers(shape: tuple[int, ...], item: Nest, target: Store) -> bool:
     """True if ``target`` reaches every element of its operand, each from one point of the dims that it mentions."""
+    if target.row is not None:
+        return False
     extents = item.extents
     inside = all(
         low >= 0 and high < n for (low, high), n in zip((a.bounds(extents) for a in target.index), shape, strict=True)
@@ -148,7 +155,13 @@ def _without_units(item: Nest) -> Nest:
     if not gone:
         return item
     stores = tuple(
-        replace(s, index=tuple(a.substitute(gone) for a in s.index), value=_moved(s.value, gone)) for s in item.stores
+        replace(
+            s,
+            index=tuple(a.substitute(gone) for a in s.index),
+            value=_moved(s.value, gone),
+            row=None if s.row is None else RowOfStore(s.row.dim, _moved(s.row.value, gone)),
+        )
+        for s in item.stores
     )
     return Nest(tuple(d for d in item.dims if d[1] > 1), stores)
 
@@ -160,6 +173,9 @@ def _moved(expression: Expr, dims: Mapping[str, Affine]) -> Expr:
         match part:
             case Load():
                 return replace(part, index=tuple(a.substitute(dims) for a in part.index))
+            case RowLoad():
+                index = tuple(a.substitute(dims) for a in part.index)
+                return replace(part, index=index, row=_moved(part.row, dims))
             case Index():
                 return Index(part.affine.substitute(dims))
             case Random():

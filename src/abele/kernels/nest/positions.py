@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from abele.kernels.nest.ir import Affine, Expr, Index
-from abele.kernels.nest.loop_nest import Bound, ElementAccess, Fetch, Hash, LoopNest
+from abele.kernels.nest.loop_nest import Bound, ElementAccess, Fetch, Hash, LoopNest, RowFetch
 from abele.kernels.nest.rewrite import rewrite
 
 
@@ -23,11 +23,16 @@ def with_positions(nest: LoopNest, position: Callable[[Affine], Affine]) -> Loop
         match part:
             case Fetch():
                 return replace(part, access=access(part.access), bounds=bounds(part.bounds))
+            case RowFetch():
+                return part.moved(position, of_value)
             case Index():
                 return Index(position(part.affine))
             case Hash():
                 return replace(part, seed=access(part.seed), index=position(part.index))
         return None
+
+    def of_value(value: Expr) -> Expr:
+        return rewrite(value, change)
 
     return replace(
         nest,
@@ -35,8 +40,7 @@ def with_positions(nest: LoopNest, position: Callable[[Affine], Affine]) -> Loop
             replace(a, value=rewrite(a.value, change), guards=bounds(a.guards)) for a in nest.accumulates
         ),
         outs=tuple(
-            replace(o, access=access(o.access), value=rewrite(o.value, change), guards=bounds(o.guards))
-            for o in nest.outs
+            replace(o.with_values(of_value), access=access(o.access), guards=bounds(o.guards)) for o in nest.outs
         ),
         locals=tuple(rewrite(value, change) for value in nest.locals),
     )

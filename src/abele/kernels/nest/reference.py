@@ -19,12 +19,13 @@ from abele.kernels.nest.ir import (
     Load,
     Nest,
     Random,
+    RowLoad,
     Store,
     common_type,
     result_type,
 )
 from abele.llvm.random import hash_u32
-from abele.numerics import ElementType, bf16, f16, f32
+from abele.numerics import ElementType, bf16, f16, f32, i32
 from abele.words import counted
 
 
@@ -77,10 +78,15 @@ class _Evaluator:
         """Combine ``value``, one element per point of ``grid``, into the target of ``store``."""
         target = self.operands[store.operand]
         index = [np.broadcast_to(_position(a, grid), value.shape) for a in store.index]
+        if store.row is not None:
+            index[store.row.dim] = np.broadcast_to(self.value(store.row.value, grid, i32).astype(np.int64), value.shape)
         inside = _inside(index, target.shape, value.shape)
         where = tuple(i[inside] for i in index)
         if store.combine == "set":
             target[where] = value[inside] if where else value
+            return
+        if store.row is not None and store.accumulate and not self.precise:
+            combine_in_order(target, where, value[inside], store.combine)
             return
         wide = target.astype(self.dtype(self.types[store.operand]))
         if not store.accumulate:
@@ -99,6 +105,8 @@ class _Evaluator:
                 return np.asarray(expression.value, self.dtype(wanted))
             case Load():
                 return self.load(expression, grid)
+            case RowLoad():
+                return self.row_load(expression, grid)
             case Index():
                 return np.asarray(_position(expression.affine, grid), np.int32)
             case Random():
@@ -118,6 +126,15 @@ class _Evaluator:
         value = np.asarray(source[clipped], self.dtype(self.types[load.operand]))
         if load.fill is None:
             return value
+        return np.where(_inside(index, source.shape, value.shape), value, value.dtype.type(load.fill))
+
+    def row_load(self, load: RowLoad, grid: dict[str, Array]) -> Array:
+        """The loaded elements, widened, with the fill value where there is no such row."""
+        source = self.operands[load.operand]
+        index = [np.asarray(_position(a, grid)) for a in load.index]
+        index[load.dim] = self.value(load.row, grid, i32).astype(np.int64)
+        clipped = tuple(np.clip(i, 0, n - 1) for i, n in zip(index, source.shape, strict=True))
+        value = np.asarray(source[clipped], self.dtype(self.types[load.operand]))
         return np.where(_inside(index, source.shape, value.shape), value, value.dtype.type(load.fill))
 
     def cast(self, cast: Cast, grid: dict[str, Array]) -> Array:
@@ -144,6 +161,26 @@ class _Evaluator:
         """The NumPy dtype in which elements of ``type_`` are computed with."""
         kind = result_type(Const(0, type_), ())
         return self.float if kind == f32 else kind.np
+
+
+def combine_in_order(target: Array, where: tuple[Array, ...], values: Array, combine: str) -> None:
+    """Combine ``values`` into elements of ``target``, one after the other, each time rounded as the element is stored.
+
+    All that are the first for their element go at once, then all that are the second, and so on.
+    """
+    if not values.size:
+        return
+    place = np.ravel_multi_index(where, target.shape)
+    order = np.argsort(place, kind="stable")
+    ordered = place[order]
+    first = np.searchsorted(ordered, ordered)
+    turn = np.empty_like(place)
+    turn[order] = np.arange(len(place)) - first
+    flat = target.reshape(-1)
+    for number in range(int(turn.max()) + 1):
+        now = turn == number
+        wide = flat[place[now]].astype(values.dtype)
+        flat[place[now]] = COMBINES[combine](wide, values[now]).astype(target.dtype)
 
 
 def _saturated(value: Array, wanted: np.dtype[np.generic]) -> Array:

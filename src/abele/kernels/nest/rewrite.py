@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from abele.kernels.nest.ir import Apply, Cast, Expr
+from abele.kernels.nest.ir import Apply, Cast, Expr, RowLoad
+from abele.kernels.nest.loop_nest import RowFetch
 
 
 def rewrite(expression: Expr, change: Callable[[Expr], Expr | None]) -> Expr:
@@ -17,4 +18,6 @@ def rewrite(expression: Expr, change: Callable[[Expr], Expr | None]) -> Expr:
             return Apply(expression.op, (rewrite(a, change) for a in expression.args))
         case Cast():
             return Cast(expression.type, rewrite(expression.arg, change))
+        case RowLoad() | RowFetch():
+            return expression.at_row(rewrite(expression.args[0], change))
     return expression

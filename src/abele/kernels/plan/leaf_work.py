@@ -105,11 +105,18 @@ def _work(tasks: Sequence[Task], spaces: tuple[Space, ...], hidden: frozenset[in
     read: Counter[int] = Counter()
     written: Counter[int] = Counter()
     for task in tasks:
-        stores = {(put.space, put.index) for put in task.puts}
-        onto = {(put.space, put.index) for put in task.puts if put.combine != "set"}
+        affine = [put for put in task.puts if put.place is None]
+        stores = {(put.space, put.index) for put in affine}
+        onto = {(put.space, put.index) for put in affine if put.combine != "set"}
         for counts, accesses in ((read, {(r.space, r.index) for r in task.refs} | onto), (written, stores)):
             for space, index in accesses:
                 counts[space] += distinct_elements(index, spaces[space].shape, task.extents)
+        # Of rows that values name, so many elements as there are points, or fewer.
+        for fetch in task.row_fetches:
+            read[fetch.access.array] += task.points
+        for put in (put for put in task.puts if put.place is not None):
+            written[put.space] += task.points
+            read[put.space] += task.points * (put.combine != "set")
     read_bytes, written_bytes = (
         sum(min(count, spaces[n].size) * spaces[n].type.bytes for n, count in counts.items() if n not in hidden)
         for counts in (read, written)

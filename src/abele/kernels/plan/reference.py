@@ -19,8 +19,8 @@ from abele.errors import InvalidOptionError
 from abele.expr.operation import COMBINES, Array, identity
 from abele.kernels.nest.binding import BoundCalls, OperandBinding
 from abele.kernels.nest.ir import Affine, Expr, HostKernel, Random, compute_type, load, nest, result_type, store
-from abele.kernels.nest.loop_nest import Acc, Bound, Dims, Fetch, Hash, LoopNest, NestLocal
-from abele.kernels.nest.reference import evaluate
+from abele.kernels.nest.loop_nest import Acc, Bound, Dims, Fetch, Hash, LoopNest, NestLocal, RowFetch, RowPlace
+from abele.kernels.nest.reference import combine_in_order, evaluate
 from abele.kernels.nest.rewrite import rewrite
 from abele.kernels.plan.functions import FunctionProgram, LeafFunctions, TaskFunction
 from abele.kernels.schedule.lift_integers import lowered_integers
@@ -96,7 +96,7 @@ class _Accumulator:
 
 @dataclass(frozen=True)
 class _StoreTarget:
-    """A store: where it goes for a grid of points, and what."""
+    """A store: where it goes for a grid of points, and what; with a ``row``, so far from there."""
 
     array: Array
     type: ElementType
@@ -104,11 +104,15 @@ class _StoreTarget:
     value: Expr
     combine: str
     guards: tuple[Bound, ...]
+    row: RowPlace | None = None
 
 
 @dataclass(frozen=True)
 class _Evaluation:
-    """A task or loop nest: what is the same in both. ``read`` loads one of its loads, or a seed, for a grid."""
+    """A task or loop nest: what is the same in both.
+
+    ``read`` loads one of its loads, or a seed, for a grid; ``flat`` gives an array, where it begins, and its type.
+    """
 
     parallel: Dims
     reduced: Dims
@@ -116,6 +120,7 @@ class _Evaluation:
     locals: Sequence[Expr]
     targets: Sequence[_StoreTarget]
     read: Callable[[Expr, Mapping[str, Array]], tuple[Array, ElementType]]
+    flat: Callable[[int], tuple[Array, int, ElementType]]
 
 
 def _run(body: _Evaluation) -> None:
@@ -134,12 +139,34 @@ def _run(body: _Evaluation) -> None:
         known[NestLocal(number)] = values, as_element_type(values.dtype)
     # All values before the first store, as loads of a point come before its stores.
     stored = [_values(body, t.value, body.parallel, known, compute_type(t.type)) for t in body.targets]
-    for target, values in zip(body.targets, stored, strict=True):
-        _store(target, values, body.parallel)
+    rows = [None if t.row is None else _values(body, t.row.row, body.parallel, known, None) for t in body.targets]
+    for target, values, numbers in zip(body.targets, stored, rows, strict=True):
+        _store(target, values, body.parallel, numbers)
 
 
-def _store(target: _StoreTarget, values: Array, dims: Dims) -> None:
+def _distances(place: RowPlace, rows: Array) -> tuple[Array, Array]:
+    """How far each row lies from the first, and where there is none; 0 there."""
+    numbers = rows.astype(np.int64)
+    inside = (numbers >= 0) & (numbers < place.extent)
+    left, total = np.where(inside, numbers, 0), np.zeros_like(numbers)
+    for extent, stride in reversed(place.factors):
+        total += left % extent * stride
+        left //= extent
+    return total, inside
+
+
+def _store(target: _StoreTarget, values: Array, dims: Dims, rows: Array | None) -> None:
     sure = _hold(target.guards, dims)
+    if target.row is not None and rows is not None:
+        distances, inside = _distances(target.row, rows)
+        sure = sure & inside
+        (start,) = target.place(_grid(dims))
+        place = (np.broadcast_to(start + distances, values.shape)[sure],)
+        if target.combine != "set":
+            combine_in_order(target.array.reshape(-1), place, values[sure], target.combine)
+        else:
+            target.array.reshape(-1)[place] = values[sure].astype(target.array.dtype)
+        return
     where = tuple(np.broadcast_to(i, values.shape)[sure] for i in target.place(_grid(dims)))
     if target.combine == "set":
         target.array[where] = values[sure].astype(target.array.dtype)
@@ -165,10 +192,14 @@ def _values(
     numbers: dict[Expr, int] = {}
 
     def leaf(part: Expr) -> Expr | None:
-        if not isinstance(part, Ref | Fetch | Hash | Acc | NestLocal):
+        if not isinstance(part, Ref | Fetch | RowFetch | Hash | Acc | NestLocal):
             return None
         if part not in numbers:
-            array, type_ = known[part] if part in known else body.read(part, grid)
+            if isinstance(part, RowFetch):
+                known_rows = _values(body, part.place.row, dims, known, None)
+                array, type_ = _in_rows(body, part, known_rows, grid)
+            else:
+                array, type_ = known[part] if part in known else body.read(part, grid)
             whole = array if isinstance(part, Hash) else _spread(array, sizes, isinstance(part, Acc | NestLocal))
             numbers[part] = len(inputs)
             inputs.append(whole)
@@ -184,6 +215,15 @@ def _values(
     one = nest(dict(dims), store(len(inputs), names, value))
     kernel = HostKernel((*shapes, sizes), (*types, result), len(inputs), 1, (one,))
     return evaluate(kernel, inputs)[0]
+
+
+def _in_rows(body: _Evaluation, part: RowFetch, rows: Array, grid: Mapping[str, Array]) -> tuple[Array, ElementType]:
+    """The elements that ``part`` loads of ``rows``."""
+    array, start, type_ = body.flat(part.access.array)
+    distances, inside = _distances(part.place, rows)
+    where = np.where(inside, _position(part.access.address, grid) + start + distances, 0)
+    fill = np.asarray(part.fill).astype(array.dtype)
+    return np.where(inside, array[where], fill).astype(array.dtype), type_
 
 
 def _spread(array: Array, sizes: Sequence[int], is_outside: bool) -> Array:
@@ -254,10 +294,15 @@ def _of_task(task: Task, arrays: Sequence[tuple[Array, ElementType]]) -> _Evalua
         def place(grid: Mapping[str, Array]) -> tuple[Array, ...]:
             return _index(put, grid)
 
-        return _StoreTarget(*arrays[put.space], place, put.value, put.combine, put.guards)
+        return _StoreTarget(*arrays[put.space], place, put.value, put.combine, put.guards, put.place)
+
+    def flat(space: int) -> tuple[Array, int, ElementType]:
+        array, type_ = arrays[space]
+        return array.reshape(-1), 0, type_
 
     accumulators = [_Accumulator(r.combine, r.value, r.type, r.guards) for r in task.reductions]
-    return _Evaluation(task.parallel, task.reduced, accumulators, task.locals, list(map(target, task.puts)), read)
+    targets = list(map(target, task.puts))
+    return _Evaluation(task.parallel, task.reduced, accumulators, task.locals, targets, read, flat)
 
 
 def _tasks_in_order(leaf: LeafTasks) -> Iterator[Task]:
@@ -301,7 +346,8 @@ def _in_chunk(task: Task, loop: BlockLoop, chunk: int) -> Task:
         return replace(part, index=index(part.space, part.index)) if isinstance(part, Ref) else None
 
     changed = task.rewritten(change)
-    return replace(changed, puts=tuple(replace(p, index=index(p.space, p.index)) for p in changed.puts))
+    puts = (p if p.place else replace(p, index=index(p.space, p.index)) for p in changed.puts)
+    return replace(changed, puts=tuple(puts))
 
 
 def _memory(program: FunctionProgram, held: Storage) -> list[tuple[Array, ElementType]]:
@@ -344,6 +390,8 @@ def _of_point(item: LoopNest, point: Mapping[str, int]) -> LoopNest:
             case Fetch():
                 access = replace(part.access, address=part.access.address.substitute(moved))
                 return replace(part, access=access, bounds=tuple(move(b, moved) for b in part.bounds))
+            case RowFetch():
+                return part.moved(lambda a: a.substitute(moved), lambda row: rewrite(row, change))
             case Hash():
                 return replace(part, index=part.index.substitute(moved))
         return substitute(part, moved) if not part.args else None
@@ -358,9 +406,8 @@ def _of_point(item: LoopNest, point: Mapping[str, int]) -> LoopNest:
         locals=tuple(rewrite(value, change) for value in item.locals),
         outs=tuple(
             replace(
-                o,
+                o.with_values(lambda value: rewrite(value, change)),
                 access=replace(o.access, address=o.access.address.substitute(moved)),
-                value=rewrite(o.value, change),
                 guards=tuple(move(g, moved) for g in o.guards),
             )
             for o in item.outs
@@ -406,6 +453,11 @@ def _of_function(
         ) -> tuple[Array, ...]:
             return (_position(address, grid) + start,)
 
-        targets.append(_StoreTarget(array, type_, place, out.value, out.combine, out.guards))
+        targets.append(_StoreTarget(array, type_, place, out.value, out.combine, out.guards, out.place))
+
+    def flat(number: int) -> tuple[Array, int, ElementType]:
+        array, type_, start = arrays[number]
+        return array, start, type_
+
     accumulators = [_Accumulator(a.combine, a.value, a.type, a.guards) for a in item.accumulates]
-    return _Evaluation(item.parallel, item.reduced, accumulators, item.locals, targets, read)
+    return _Evaluation(item.parallel, item.reduced, accumulators, item.locals, targets, read, flat)

@@ -3,10 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from abele.kernels.nest.binding import BoundCalls, BoundKernel, Factors, OperandBinding
 from abele.kernels.nest.ir import Expr
-from abele.kernels.nest.loop_nest import PAST_CACHES, ElementAccess, Fetch, Hash, LoopNest, NestReduction, Out
+from abele.kernels.nest.loop_nest import (
+    PAST_CACHES,
+    ElementAccess,
+    Fetch,
+    Hash,
+    LoopNest,
+    NestReduction,
+    Out,
+    RowFetch,
+    RowPlace,
+)
 from abele.kernels.nest.rewrite import rewrite
 from abele.kernels.plan.functions import FunctionProgram, TaskFunction
 from abele.kernels.tasks.text import (
@@ -100,7 +111,12 @@ def _accumulate(nest: LoopNest, item: NestReduction, arrays: Sequence[str]) -> s
 def _out(out: Out, arrays: Sequence[str]) -> str:
     sign = "=" if out.combine == "set" else f"{out.combine}="
     value = f"{_value(out.value, arrays)}{where(out.guards)}{PAST_CACHES * out.streams}"
-    return f"{_place(out.access, arrays)} {sign} {value}"
+    row = "" if out.place is None else f" {_row(out.place, arrays)}"
+    return f"{_place(out.access, arrays)}{row} {sign} {value}"
+
+
+def _row(place: RowPlace, arrays: Sequence[str]) -> str:
+    return str(replace(place, row=_value(place.row, arrays)))
 
 
 def _value(expression: Expr, arrays: Sequence[str]) -> Expr:
@@ -109,6 +125,9 @@ def _value(expression: Expr, arrays: Sequence[str]) -> Expr:
             case Fetch():
                 fill = "" if part.fill is None or not part.bounds else f", else {part.fill:g}"
                 return Shown(f"{_place(part.access, arrays, where(part.bounds) + fill)}")
+            case RowFetch():
+                fill = f", else {part.fill:g}" if part.fill else ""
+                return Shown(f"{_place(part.access, arrays)} {_row(part.place, arrays)}{fill}")
             case Hash():
                 return Shown(f"random({_place(part.seed, arrays)}, {part.modifier}, {part.index})")
         return None

@@ -74,7 +74,7 @@ class MatrixProduct:
 def find_product(nest: LoopNest) -> MatrixProduct | None:
     """The matrix product that ``nest`` is; None where it is none."""
     factors = _factors(nest)
-    if factors is None:
+    if factors is None or nest.stores_in_rows:
         return None
     first, second = factors
     extents = nest.extents

@@ -16,18 +16,18 @@ dims are not tried: a CPU has too few accumulators for a third dim to add much r
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from heapq import nsmallest
-from itertools import combinations
+from itertools import combinations, takewhile
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from abele.kernels.nest.ir import Apply
-from abele.kernels.nest.loop_nest import ElementAccess, Fetch, LoopNest, Out, free_dims
+from abele.kernels.nest.ir import Apply, Expr
+from abele.kernels.nest.loop_nest import ElementAccess, Fetch, LoopNest, Out, RowFetch, free_dims
 from abele.kernels.schedule.pack_panels import FAR_BYTES, Panel, can_be_packed, find_panel
 from abele.kernels.schedule.schedule import NestSchedule
 from abele.kernels.schedule.traffic import LINE_BYTES, Traffic
@@ -69,6 +69,11 @@ MAX_SHARES = 8
 LONG_EXPRESSION = 24
 """Operations of a point from which two points at once fill the pipelines; of shorter ones four do."""
 
+MIN_LEADING = 8
+"""Units of the dims around stores to rows that values name from which on these are what threads share."""
+MAX_ROW_UNITS = 64
+"""Runs of rows that such stores are cut into where nothing else can be shared."""
+
 Int64 = npt.NDArray[np.int64]
 Float64 = npt.NDArray[np.float64]
 Tile = tuple[tuple[str, int], ...]
@@ -87,6 +92,8 @@ def schedule_cost(nest: LoopNest, target: HostTarget) -> float:
 @lru_cache(maxsize=4096)
 def _cheapest(nest: LoopNest, target: HostTarget) -> tuple[NestSchedule, float]:
     """The cheapest schedule of ``nest``, and its cost in vector operations."""
+    if nest.stores_in_rows:
+        return _in_row_order(nest, target), float(math.prod(nest.extents.values()))
     lanes = [nest.lane] if nest.lane else _lane_candidates(nest)
     drafts = [draft for lane in lanes for draft in _drafts(nest, lane, target)]
     points, traffic = math.prod(nest.extents.values()) * _share_inside(nest), Traffic(nest, target)
@@ -115,6 +122,37 @@ def choose_packed_schedule(nest: LoopNest, target: HostTarget) -> tuple[NestSche
     others = tuple(d for d in schedule.order if d not in panel.dims)
     schedule = _with_units(nest, replace(schedule, order=panel.dims + others))
     return replace(schedule, num_unit_dims=max(schedule.num_unit_dims, len(panel.dims))), panel
+
+
+def _in_row_order(nest: LoopNest, target: HostTarget) -> NestSchedule:
+    """The schedule of a nest that stores to rows which values name: loops in their order, but for what is separate.
+
+    Points of most dims may store to any row, so that they run one after the other. What can be shared are dims whose
+    points never meet: those around the others, such as groups of tables, or the columns of a row. Columns are swept:
+    whoever has some of them passes over all rows once. A table without either is cut into runs of rows, and whoever has
+    some of these passes over all points, but loads and stores nothing for other rows.
+    """
+    names = [d for d, _ in nest.parallel]
+    separate = [d for d in names if _is_separate(nest, d)]
+    lane = next((d for d in reversed(separate) if all(abs(o.access.stride(d)) == 1 for o in nest.outs)), "")
+    leading = [d for d in takewhile(separate.__contains__, names) if d != lane]
+    columns = [d for d in separate if d not in leading]
+    rows = [d for d in names if d not in separate]
+    width = min(target.lanes, _power_of_two(nest.extents[lane])) if lane else 1
+    vectors = -(-nest.extents[lane] // width) if lane else 1
+    reduced = tuple(sorted((d for d, _ in nest.reduced), key=lambda d: _stride_key(nest, d), reverse=True))
+    tile = ((lane, max(1, min(4, vectors // MIN_LEADING))),) if lane else ()
+    made = NestSchedule((*leading, *rows, *columns), len(leading), reduced, lane, width, tile)
+    if made.num_units(nest.extents) >= MIN_LEADING:
+        return made
+    swept = replace(made, order=(*columns, *leading, *rows), num_unit_dims=len(columns), sweeps=True)
+    if swept.num_units(nest.extents) > 1:
+        return swept
+    if len(nest.outs) > 1:
+        return replace(made, num_unit_dims=0)
+    place = nest.outs[0].place
+    assert place is not None
+    return replace(made, num_unit_dims=0, row_units=min(place.extent, MAX_ROW_UNITS))
 
 
 def _share_inside(nest: LoopNest) -> float:
@@ -294,14 +332,27 @@ class _CostModel:
         self.working = min(self.work, WORKING_REGISTERS)
         fetches = {e for v in inner for e in v.walk() if isinstance(e, Fetch)}
         self.loads = [(free_dims(f), self._inner_cost(f), self._far(f)) for f in sorted(fetches, key=str)]
+        self.loads += [(free_dims(f), self._row_cost(f), frozenset()) for f in self._row_fetches(inner)]
         self.packing = sum(self._packing_cost(f) for f in sorted(fetches, key=str))
         self.rows = [rows for f in sorted(fetches, key=str) if (rows := self._rows(f, target))]
         values = (*nest.locals, *(o.value for o in nest.outs))
         outside = {e for value in values for e in value.walk() if isinstance(e, Fetch)}
         self.outer = sum(self._load_cost(f.access) for f in outside)
+        self.outer += sum(self._row_cost(f) for f in self._row_fetches(values))
         self.outer += sum(self._load_cost(o.access) for o in nest.outs)
         self.reduced = math.prod(n for _, n in nest.reduced)
         self.folds = lane in dict(nest.reduced)
+
+    @staticmethod
+    def _row_fetches(values: Iterable[Expr]) -> list[RowFetch]:
+        """The loads in ``values`` of rows that values name, in an order that is always the same."""
+        return sorted({e for value in values for e in value.walk() if isinstance(e, RowFetch)}, key=str)
+
+    def _row_cost(self, fetch: RowFetch) -> float:
+        """Cost of a load of a row that a value names: lanes that have rows of their own are loaded one by one."""
+        if self.lane and self.lane in free_dims(fetch.place.row):
+            return SPREAD_COST * self.width
+        return self._load_cost(fetch.access)
 
     def _inner_cost(self, fetch: Fetch) -> float:
         """Cost of a load in the reduction; as if in order where a panel will be copied."""
@@ -410,7 +461,7 @@ def _with_units(nest: LoopNest, schedule: NestSchedule) -> NestSchedule:
 def _is_separate(nest: LoopNest, dim: str) -> bool:
     """True if points of ``dim`` never store to the same element."""
     for out in nest.outs:
-        if out.combine == "set":
+        if out.combine == "set" and out.place is None:
             continue
         stride = abs(out.access.stride(dim))
         others = _reaches(nest, out, dim)
@@ -434,6 +485,8 @@ def _reaches(nest: LoopNest, out: Out, dim: str) -> list[tuple[int, int]]:
         if terms.keys() <= left.keys() and not rest:
             reaches.append((abs(step), guard.extent))
             left = {d: n for d, n in left.items() if d not in terms}
+    rows = () if out.place is None else out.place.factors
+    reaches += [(abs(stride), extent) for extent, stride in rows if extent > 1]
     return reaches + [(abs(out.access.stride(d)), n) for d, n in left.items()]
 
 

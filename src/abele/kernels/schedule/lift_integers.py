@@ -39,6 +39,6 @@ def _with_modifiers(nest: LoopNest, modifier: Callable[[int | IntegerArgument], 
     return replace(
         nest,
         accumulates=tuple(replace(a, value=rewrite(a.value, change)) for a in nest.accumulates),
-        outs=tuple(replace(o, value=rewrite(o.value, change)) for o in nest.outs),
+        outs=tuple(o.with_values(lambda value: rewrite(value, change)) for o in nest.outs),
         locals=tuple(rewrite(value, change) for value in nest.locals),
     )

@@ -60,7 +60,13 @@ def find_panel(nest: LoopNest, schedule: NestSchedule) -> Panel | None:
     """The load of ``nest`` that is best copied under ``schedule``, if any; its dims may not yet be the first units."""
     steps = {d: schedule.step(d) for d in nest.extents}
     reduces_in_tile = any(steps[d] > 1 for d, _ in nest.reduced)
-    if nest.unit or len(nest.accumulates) != 1 or reduces_in_tile or any(o.combine != "set" for o in nest.outs):
+    if (
+        nest.unit
+        or nest.stores_in_rows
+        or len(nest.accumulates) != 1
+        or reduces_in_tile
+        or any(o.combine != "set" for o in nest.outs)
+    ):
         return None
     found = [p for f in _candidates(nest) if (p := _panel(nest, schedule, f)) is not None]
     # Both operands rarely qualify; the larger one has more to gain.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 
@@ -16,6 +17,10 @@ class NestSchedule:
         lane: Dim in the vector lanes; empty for scalar code.
         lanes: Number of lanes (1 without ``lane``).
         tile: Points of each unrolled dim in a register tile; vectors of the lane dim.
+        sweeps: True if each call passes once over all other loops, and runs its units inside of them: stores to rows
+            that values name then find these rows in order, and what names them is read once.
+        row_units: Where stores to such rows have no dim to share among threads: in how many runs of rows they are cut.
+            Each call passes over all points once, and stores to the rows of its units alone.
     """
 
     order: tuple[str, ...]
@@ -24,6 +29,8 @@ class NestSchedule:
     lane: str = ""
     lanes: int = 1
     tile: tuple[tuple[str, int], ...] = ()
+    sweeps: bool = False
+    row_units: int = 0
 
     def step(self, dim: str) -> int:
         """Elements of ``dim`` in a register tile."""
@@ -31,13 +38,17 @@ class NestSchedule:
 
     def num_units(self, extents: dict[str, int]) -> int:
         """Units of a nest over ``extents``."""
-        units = 1
-        for dim in self.order[: self.num_unit_dims]:
-            units *= -(-extents[dim] // self.step(dim))
-        return units
+        if self.row_units:
+            return self.row_units
+        return math.prod(-(-extents[dim] // self.step(dim)) for dim in self.order[: self.num_unit_dims])
 
     def __str__(self) -> str:
         tile = " ".join(f"{d}×{n}" for d, n in self.tile if n > 1)
         lane = f" lanes {self.lane}×{self.lanes}" if self.lane else ""
         units, inner = self.order[: self.num_unit_dims], self.order[self.num_unit_dims :]
-        return f"units ({', '.join(units)}) loops ({', '.join(inner)}; {', '.join(self.reduced)}){lane} tile [{tile}]"
+        how = (
+            f"runs of rows ({self.row_units})"
+            if self.row_units
+            else f"{'inner ' * self.sweeps}units ({', '.join(units)})"
+        )
+        return f"{how} loops ({', '.join(inner)}; {', '.join(self.reduced)}){lane} tile [{tile}]"

@@ -20,12 +20,14 @@ def shifted_arrays(nest: LoopNest) -> tuple[LoopNest, dict[int, int]]:
         The nest, and by how many bytes arrays start later.
     """
     bounded = {f.access.array for f in nest.fetches if f.bounds}
+    bounded |= {f.access.array for f in nest.row_fetches} | {o.access.array for o in nest.outs if o.place is not None}
     starts: dict[int, set[int]] = {}
     types = {}
     for access in (*(f.access for f in nest.fetches), *(o.access for o in nest.outs)):
         starts.setdefault(access.array, set()).add(access.address.const)
         types[access.array] = access.type
     # Arrays with bounded loads stay: where a bound fails, the load goes to an address counted from the array's start.
+    # So do those with rows that values name.
     moved = {a: min(s) for a, s in starts.items() if len(s) == 1 and min(s) > 0 and a not in bounded}
     if not moved:
         return nest, {}
@@ -37,10 +39,13 @@ def shifted_arrays(nest: LoopNest) -> tuple[LoopNest, dict[int, int]]:
     def change(part: Expr) -> Expr | None:
         return replace(part, access=access_of(part.access)) if isinstance(part, Fetch) else None
 
+    def of_value(value: Expr) -> Expr:
+        return rewrite(value, change)
+
     changed = replace(
         nest,
         accumulates=tuple(replace(a, value=rewrite(a.value, change)) for a in nest.accumulates),
-        outs=tuple(replace(o, access=access_of(o.access), value=rewrite(o.value, change)) for o in nest.outs),
+        outs=tuple(replace(o.with_values(of_value), access=access_of(o.access)) for o in nest.outs),
         locals=tuple(rewrite(value, change) for value in nest.locals),
     )
     return changed, {array: start * types[array].bytes for array, start in moved.items()}

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from abele.errors import AbeleError
 from abele.kernels.illegal import IllegalFormError
 from abele.kernels.nest.ir import Affine, Cast, Const, Expr, Index, Load, compute_type, result_type
-from abele.kernels.nest.loop_nest import Acc, Bound, Hash, NestLocal
+from abele.kernels.nest.loop_nest import Acc, Bound, Hash, NestLocal, RowFetch, RowPlace
 from abele.kernels.nest.rewrite import rewrite
 from abele.kernels.tasks.fuse_outer_loops import spaces_met
 from abele.kernels.tasks.leaves import BlockLoop, LeafProgram, LeafTasks
@@ -154,10 +154,16 @@ class _TaskCheck:
             self._put(put, outside)
 
     def _put(self, put: Put, dims: dict[str, int]) -> None:
-        self._element(put, put.guards, dims)
+        mentioned: set[str] = set()
+        if put.place is None:
+            self._element(put, put.guards, dims)
+        else:
+            self._row(put.space, put.index[0], put.place, dims, bool(put.guards))
+            self._value(put.place.row, dims, None)
+            mentioned = set(dims_in(put.place.row))
         self._guards(put.guards, dims)
         self._value(put.value, dims, compute_type(self.spaces[put.space].type))
-        mentioned = {name for position in (*put.index, *(g.position for g in put.guards)) for name in position.names}
+        mentioned |= {name for position in (*put.index, *(g.position for g in put.guards)) for name in position.names}
         # A dim that neither index nor guard mentions would set one element several times, in an order that nothing
         # says.
         loose = [dim for dim, extent in dims.items() if extent > 1 and dim not in mentioned]
@@ -178,6 +184,8 @@ class _TaskCheck:
             case Ref():
                 self._element(part, part.bounds, dims)
                 self._guards(part.bounds, dims)
+            case RowFetch():
+                self._row(part.access.array, part.access.address, part.place, dims)
             case Index():
                 _check_names(part.affine, dims)
             case Hash():
@@ -194,6 +202,8 @@ class _TaskCheck:
         match part:
             case Ref():
                 return Load(part.space, ())
+            case RowFetch():
+                return Load(part.access.array, ())
             case Acc():
                 return Load(len(self.spaces) + part.number, ())
             case NestLocal():
@@ -216,9 +226,36 @@ class _TaskCheck:
                     f"index {position} of {space.name} runs from {low} to {high}, extent is {extent}"
                 )
 
+    def _row(
+        self, number: int, address: Affine, place: RowPlace, dims: dict[str, int], is_guarded: bool = False
+    ) -> None:
+        """Check that every element of every row that a value may name is in its space."""
+        if not 0 <= number < len(self.spaces):
+            raise IllegalFormError(f"{place} is of no space")
+        _check_names(address, dims)
+        low, high = (bound + far for bound, far in zip(address.bounds(dims), place.reach, strict=True))
+        space = self.spaces[number]
+        if not is_guarded and (low < 0 or high >= space.size):
+            raise IllegalFormError(f"{place} of {space.name} runs from {low} to {high}, it has {space.size}")
+        found = result_type(rewrite(place.row, self._as_load), tuple(self.types))
+        if found.kind not in ("int", "uint"):
+            raise IllegalFormError(f"{place} is {found}, no integer")
+
     def _guards(self, guards: Iterable[Bound], dims: dict[str, int]) -> None:
         for guard in guards:
             _check_names(guard.position, dims)
+
+
+def dims_in(value: Expr) -> Iterator[str]:
+    """The dims in the positions of ``value``."""
+    for part in value.walk():
+        match part:
+            case Ref():
+                yield from (name for position in part.index for name in position.names)
+            case RowFetch():
+                yield from part.access.address.names
+            case Index():
+                yield from part.affine.names
 
 
 def _may_be_guarded(position: Affine, guards: Sequence[Bound]) -> bool:

@@ -86,7 +86,11 @@ class _Copying:
 
 def _with_copies(around: _Copying, task: Task) -> list[Task]:
     """``task`` after the copies of its operands that pay."""
-    if len(task.reductions) != 1 or any(p.combine != "set" for p in task.puts) or not is_product(task.reductions[0]):
+    if (
+        len(task.reductions) != 1
+        or any(p.combine != "set" or p.place is not None for p in task.puts)
+        or not is_product(task.reductions[0])
+    ):
         return [task]
     tasks = [task]
     for ref in dict.fromkeys(a for a in task.reductions[0].value.args if isinstance(a, Ref)):

@@ -6,7 +6,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from abele.kernels.nest.ir import Affine, Expr, Index
-from abele.kernels.nest.loop_nest import Bound, ElementAccess, Fetch, Hash, LoopNest, NestReduction, Out, free_dims
+from abele.kernels.nest.loop_nest import (
+    Bound,
+    ElementAccess,
+    Fetch,
+    Hash,
+    LoopNest,
+    NestReduction,
+    Out,
+    RowFetch,
+    free_dims,
+)
 from abele.kernels.nest.rewrite import rewrite
 from abele.kernels.tasks.layout import SpaceLayout
 from abele.kernels.tasks.program import Put, Ref, Space, Task
@@ -162,6 +172,10 @@ class _Flattener:
 
     def out(self, put: Put) -> Out:
         """``put`` at its address."""
+        if put.place is not None:
+            assert self.blocked is None, "rows that values name are not met block by block"
+            access = ElementAccess(self.array(put.space), self.spaces[put.space].type, put.index[0])
+            return Out(access, put.value, put.combine, put.guards, place=put.place).with_values(self.expression)
         guards = self.bounds(put.guards) + self._ragged(put.space, put.index)
         access = self.access(put.space, put.index)
         return Out(access, self.expression(put.value), put.combine, guards, put.streams)
@@ -174,6 +188,9 @@ class _Flattener:
                 case Ref():
                     bounds = self.bounds(part.bounds) + self._ragged(part.space, part.index)
                     return Fetch(self.access(part.space, part.index), part.fill, bounds)
+                case RowFetch():
+                    access = replace(part.access, array=self.array(part.access.array))
+                    return replace(part, access=access).moved(lambda a: a.substitute(self.dims), self.expression)
                 case Index():
                     return Index(part.affine.substitute(self.dims))
                 case Hash():

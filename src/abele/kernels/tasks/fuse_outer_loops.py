@@ -159,7 +159,7 @@ def _is_row_wise(task: Task) -> bool:
     parallel = set(dict(task.parallel))
     if sides is not None and (sides[0] - sides[1]) & parallel and (sides[1] - sides[0]) & parallel:
         return False
-    return all(p.combine == "set" and not p.guards for p in task.puts)
+    return all(p.is_plain for p in task.puts) and not task.in_rows
 
 
 def _chains(program: TaskProgram) -> list[list[int]]:

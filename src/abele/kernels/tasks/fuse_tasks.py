@@ -44,7 +44,7 @@ def _fuse_into_producer(spaces: Spaces, tasks: list[Task], number: int, made: fr
     ``made`` has the spaces that some task writes.
     """
     consumer = tasks[number]
-    if consumer.reductions or any(p.combine != "set" or p.guards for p in consumer.puts):
+    if consumer.reductions or not all(p.is_plain for p in consumer.puts):
         return False
     for ref in consumer.refs:
         if ref.space not in made:
@@ -80,7 +80,11 @@ def _conflict(a: Task, b: Task) -> bool:
 def _fused(spaces: Spaces, producer: Task, consumer: Task, space: int) -> Task | None:
     """Both as one task; None where points do not match."""
     puts = [p for p in producer.puts if p.space == space]
-    if any(p.combine != "set" or p.guards for p in puts) or len(producer.locals) + len(consumer.locals) >= MAX_LOCALS:
+    if (
+        not all(p.is_plain for p in puts)
+        or producer.stores_in_rows
+        or len(producer.locals) + len(consumer.locals) >= MAX_LOCALS
+    ):
         return None
     refs = [r for r in consumer.refs if r.space == space]
     if any(r.bounds for r in refs):
@@ -120,16 +124,15 @@ def _renamed(task: Task, dims: dict[str, Affine]) -> Task:
     """``task``, whose points are all of ``dims``, over the other's dims."""
     return replace(
         task,
-        puts=tuple(
-            replace(p, index=tuple(a.substitute(dims) for a in p.index), value=substitute(p.value, dims))
-            for p in task.puts
-        ),
+        puts=tuple(p.moved(dims) for p in task.puts),
         locals=tuple(substitute(value, dims) for value in task.locals),
     )
 
 
 def _same_points(producer: Task, consumer: Task) -> bool:
     """True if the two touch common elements only at the same point, so that one pass does both."""
+    if consumer.in_rows & producer.writes or producer.in_rows & consumer.writes:
+        return False  # rows that values name are of other points
     touched: list[Ref | Put] = [*consumer.refs, *consumer.puts]
     if any(_meet(p, other) for p in producer.puts for other in touched):
         return False

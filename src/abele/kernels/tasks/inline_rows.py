@@ -90,7 +90,7 @@ def _value(program: LeafProgram, loop: BlockLoop, tasks: Sequence[Task], number:
 
 def _names(program: LeafProgram, task: Task, put: Put) -> tuple[str | None, ...] | None:
     """The dim at every place of ``put``, if it sets all of its space, one element per point; else None."""
-    if put.combine != "set" or put.guards:
+    if not put.is_plain:
         return None
     extents, shape = dict(task.parallel), program.spaces[put.space].shape
     names = tuple(plain(position) for position in put.index)

@@ -17,7 +17,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from abele.kernels.nest.ir import Affine, Expr, Index
-from abele.kernels.nest.loop_nest import Bound, Dims, Hash
+from abele.kernels.nest.loop_nest import Bound, Dims, Hash, RowFetch
+from abele.kernels.nest.rewrite import rewrite
 from abele.kernels.tasks.program import Put, Ref, SampleDim, Space, Task, TaskProgram, plain
 from abele.kernels.tasks.sample_dim import accesses, common_dims
 
@@ -42,7 +43,9 @@ def _pairs(program: TaskProgram) -> list[Pair]:
             users.setdefault(space, set()).add(number)
     # Only dims that run through the same spaces and tasks can be joined, so only they are compared.
     alike: dict[tuple[frozenset[int], frozenset[int]], list[SampleDim]] = {}
-    for dim in common_dims(program):
+    # Rows that values name are found by address.
+    in_rows = frozenset[int]().union(*(task.in_rows for task in program.tasks))
+    for dim in (d for d in common_dims(program) if not in_rows & d.spaces.keys()):
         alike.setdefault((frozenset(dim.spaces), frozenset(dim.tasks)), []).append(dim)
     pairs: list[Pair] = []
     for dims in alike.values():
@@ -110,6 +113,9 @@ def _positions(task: Task) -> Iterator[Affine]:
                 yield part.affine
             case Hash():
                 yield part.index
+            case RowFetch():
+                yield part.access.address
+    yield from (put.index[0] for put in task.puts if put.place is not None)
 
 
 def _join_spaces(program: TaskProgram, pairs: list[Pair]) -> tuple[Space, ...]:
@@ -164,6 +170,8 @@ class _Joining:
         match part:
             case Ref():
                 return replace(part, index=self._index(part.space, part.index), bounds=self._bounds(part.bounds))
+            case RowFetch():
+                return part.moved(self._position, lambda row: rewrite(row, self._part))
             case Index():
                 return Index(self._position(part.affine))
             case Hash():
@@ -171,6 +179,8 @@ class _Joining:
         return None
 
     def _put(self, put: Put) -> Put:
+        if put.place is not None:
+            return replace(put, index=(self._position(put.index[0]),), guards=self._bounds(put.guards))
         return replace(put, index=self._index(put.space, put.index), guards=self._bounds(put.guards))
 
     def _bounds(self, bounds: tuple[Bound, ...]) -> tuple[Bound, ...]:

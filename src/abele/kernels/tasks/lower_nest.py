@@ -8,7 +8,7 @@ from typing import Protocol
 from abele.errors import TensorError
 from abele.expr.operation import identity
 from abele.kernels.nest.ir import Affine, Apply, Expr, Nest, Store, compute_type
-from abele.kernels.nest.loop_nest import Acc, Bound, Dims
+from abele.kernels.nest.loop_nest import Acc, Bound, Dims, RowFetch, RowPlace
 from abele.kernels.nest.normalise import injective
 from abele.kernels.nest.rewrite import rewrite
 from abele.kernels.tasks.program import Put, Ref, Task, TaskReduction
@@ -33,6 +33,9 @@ class NestView(Protocol):
 
     def index(self, operand: int, index: tuple[Affine, ...]) -> tuple[Affine, ...]:
         """``index`` into ``operand`` as one into its space."""
+
+    def row(self, operand: int, index: tuple[Affine, ...], dim: int, row: Expr) -> tuple[Affine, RowPlace]:
+        """The address of the first row of ``operand`` along ``dim`` at ``index``, and the distance of ``row``."""
 
     def bounds(self, operand: int, index: tuple[Affine, ...]) -> tuple[Bound, ...]:
         """The conditions under which ``index`` is inside ``operand``."""
@@ -74,7 +77,7 @@ def _in_order(name: str, view: NestView, groups: list[list[Store]]) -> list[list
         for group in left:
             writes = {view.space(s.operand) for s in group}
             # A group may go first if no other still has to read what it overwrites.
-            others = {r.space for g in left if g is not group for s in g for r in _refs(view.expression(s.value))}
+            others = {n for g in left if g is not group for s in g for v in s.values for n in _read(view.expression(v))}
             if not writes & others:
                 break
         else:
@@ -88,16 +91,29 @@ def _refs(expression: Expr) -> list[Ref]:
     return [e for e in expression.walk() if isinstance(e, Ref)]
 
 
+def _read(expression: Expr) -> set[int]:
+    """The spaces that an expression reads."""
+    rows = {e.access.array for e in expression.walk() if isinstance(e, RowFetch)}
+    return rows | {r.space for r in _refs(expression)}
+
+
 def _put(view: NestView, item: Store, reduces: bool, reductions: list[TaskReduction]) -> Put:
     """The store as the last step of a task; appends its reduction."""
-    space, index = view.space(item.operand), view.index(item.operand, item.index)
-    value, guards = view.expression(item.value), view.bounds(item.operand, item.index)
+    space, value = view.space(item.operand), view.expression(item.value)
+    if item.row is not None:
+        address, place = view.row(item.operand, item.index, item.row.dim, item.row.value)
+        index: tuple[Affine, ...] = (address,)
+    else:
+        index, place = view.index(item.operand, item.index), None
+    guards = view.bounds(item.operand, item.index)
     if item.combine == "set":
-        return Put(space, index, value, guards=guards)
+        return Put(space, index, value, guards=guards, place=place)
     type_ = compute_type(view.types[item.operand])
     if reduces:
         reductions.append(_reduction(item.combine, value, type_))
         value = Acc(len(reductions) - 1)
+    if place is not None:
+        return Put(space, index, value, item.combine, guards, place=place)
     # Several points add to one element, so the store combines; units are cut only along dims whose points never meet.
     if not injective(index, view.extents):
         return Put(space, index, value, item.combine, guards)

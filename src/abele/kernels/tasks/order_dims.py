@@ -12,7 +12,8 @@ stay as they are. Votes count for dims as the whole program knows them
 reduced dims say nothing: each operand has them on its own side.
 
 Any order is right: it changes addresses alone. Arrays that a window runs over keep theirs, since convolutions have
-layouts of their own, and so do arrays that hold the seed of random numbers, which is found by its address. Where a
+layouts of their own, and so do arrays that hold the seed of random numbers, which is found by its address, or rows that
+values name. Where a
 window runs over arrays of some dims, their order decides for these dims: loops can run in any order, but a convolution
 whose operand has channels innermost, and its result the field, scatters every vector that it stores.
 """
@@ -61,6 +62,7 @@ def _fixed(program: TaskProgram) -> Iterator[int]:
             if any(position.terms and plain(position - position.const) is None for position in access.index):
                 yield access.space
         yield from (part.seed.array for part in task.expressions() if isinstance(part, Hash))
+        yield from task.in_rows
 
 
 def _votes(program: TaskProgram, classes: DimClasses, free: set[int]) -> dict[Pair, float]:
@@ -129,4 +131,4 @@ def _task(task: Task, orders: dict[int, Order]) -> Task:
         return replace(part, index=index(part)) if isinstance(part, Ref) else None
 
     changed = task.rewritten(change)
-    return replace(changed, puts=tuple(replace(p, index=index(p)) for p in changed.puts))
+    return replace(changed, puts=tuple(p if p.place else replace(p, index=index(p)) for p in changed.puts))

@@ -123,7 +123,7 @@ def dependences(tasks: Sequence[Task]) -> list[set[int]]:
 def _role(program: TaskProgram, sample: SampleDim | None, number: int) -> _Role:
     """The role of task ``number``, whose accesses all have to be at one sample."""
     task = program.tasks[number]
-    if sample is None or number not in sample.tasks:
+    if sample is None or number not in sample.tasks or task.in_rows:
         return _Role.WHOLE
     dim = sample.tasks[number]
     for access in accesses(task):

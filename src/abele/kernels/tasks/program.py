@@ -14,7 +14,7 @@ from functools import cached_property
 
 from abele.expr.operation import Array
 from abele.kernels.nest.ir import Affine, Expr, Index
-from abele.kernels.nest.loop_nest import PAST_CACHES, Bound, Dims, Hash
+from abele.kernels.nest.loop_nest import PAST_CACHES, Bound, Dims, Hash, RowFetch, RowPlace
 from abele.kernels.nest.rewrite import rewrite
 from abele.kernels.target import HostTarget
 from abele.kernels.tasks.layout import SpaceLayout, row_major
@@ -87,7 +87,11 @@ class TaskReduction:
 
 @dataclass(frozen=True)
 class Put:
-    """A store into a space, past the caches if it ``streams``; combines other than ``set`` read, combine and write."""
+    """A store into a space, past the caches if it ``streams``; combines other than ``set`` read, combine and write.
+
+    With a ``place``, it goes to the row that a value names, and ``index`` is one number: the element in the first row,
+    counted in row-major order. Points go in order, since different ones may store to one element.
+    """
 
     space: int
     index: tuple[Affine, ...]
@@ -95,12 +99,38 @@ class Put:
     combine: str = "set"
     guards: tuple[Bound, ...] = ()
     streams: bool = False
+    place: RowPlace | None = None
+
+    @property
+    def is_plain(self) -> bool:
+        """True if every point sets an element of its own."""
+        return self.combine == "set" and not self.guards and self.place is None
+
+    @property
+    def values(self) -> tuple[Expr, ...]:
+        """What it evaluates: the value, and the row if it has one."""
+        return (self.value,) if self.place is None else (self.value, self.place.row)
+
+    def with_values(self, change: Callable[[Expr], Expr]) -> Put:
+        """The same with ``change`` applied to the value and the row."""
+        place = None if self.place is None else replace(self.place, row=change(self.place.row))
+        return replace(self, value=change(self.value), place=place)
+
+    def moved(self, dims: Mapping[str, Affine]) -> Put:
+        """The same with loop dims replaced."""
+        return replace(
+            self.with_values(lambda value: substitute(value, dims)),
+            index=tuple(a.substitute(dims) for a in self.index),
+            guards=tuple(move(g, dims) for g in self.guards),
+        )
 
     def __str__(self) -> str:
+        row = "" if self.place is None else f" {self.place}"
         sign = "=" if self.combine == "set" else f"{self.combine}="
         guards = "".join(f" if {g}" for g in self.guards)
         return (
-            f"${self.space}[{', '.join(map(str, self.index))}] {sign} {self.value}{guards}{PAST_CACHES * self.streams}"
+            f"${self.space}[{', '.join(map(str, self.index))}{row}] {sign} {self.value}{guards}"
+            f"{PAST_CACHES * self.streams}"
         )
 
 
@@ -140,7 +170,7 @@ class Task:
 
     def expressions(self) -> Iterator[Expr]:
         """Every expression, arguments first."""
-        for value in (*(r.value for r in self.reductions), *self.locals, *(p.value for p in self.puts)):
+        for value in (*(r.value for r in self.reductions), *self.locals, *(v for p in self.puts for v in p.values)):
             yield from value.walk()
 
     def rewritten(self, change: Callable[[Expr], Expr | None]) -> Task:
@@ -148,7 +178,7 @@ class Task:
         return replace(
             self,
             reductions=tuple(replace(r, value=rewrite(r.value, change)) for r in self.reductions),
-            puts=tuple(replace(p, value=rewrite(p.value, change)) for p in self.puts),
+            puts=tuple(p.with_values(lambda value: rewrite(value, change)) for p in self.puts),
             locals=tuple(rewrite(value, change) for value in self.locals),
         )
 
@@ -158,10 +188,28 @@ class Task:
         return tuple(dict.fromkeys(e for e in self.expressions() if isinstance(e, Ref)))
 
     @cached_property
+    def row_fetches(self) -> tuple[RowFetch, ...]:
+        """Every distinct load of a row that a value names."""
+        return tuple(dict.fromkeys(e for e in self.expressions() if isinstance(e, RowFetch)))
+
+    @cached_property
+    def in_rows(self) -> frozenset[int]:
+        """Spaces of which it touches rows that values name: any of their elements, whatever the point."""
+        stored = {p.space for p in self.puts if p.place is not None}
+        return frozenset(stored | {f.access.array for f in self.row_fetches})
+
+    @cached_property
+    def stores_in_rows(self) -> bool:
+        """True if a store goes to a row that a value names."""
+        return any(p.place is not None for p in self.puts)
+
+    @cached_property
     def reads(self) -> frozenset[int]:
         """Spaces that it reads, those of combining stores too."""
         seeds = {e.seed.array for e in self.expressions() if isinstance(e, Hash)}
-        return frozenset({r.space for r in self.refs} | seeds | {p.space for p in self.puts if p.combine != "set"})
+        rows = {f.access.array for f in self.row_fetches}
+        combined = {p.space for p in self.puts if p.combine != "set"}
+        return frozenset({r.space for r in self.refs} | seeds | rows | combined)
 
     @cached_property
     def writes(self) -> frozenset[int]:
@@ -304,6 +352,8 @@ def substitute(expression: Expr, dims: Mapping[str, Affine]) -> Expr:
             case Ref():
                 index = tuple(a.substitute(dims) for a in part.index)
                 return replace(part, index=index, bounds=tuple(move(b, dims) for b in part.bounds))
+            case RowFetch():
+                return part.moved(lambda position: position.substitute(dims), lambda row: substitute(row, dims))
             case Index():
                 return Index(part.affine.substitute(dims))
             case Hash():
@@ -329,15 +379,7 @@ def over_points(task: Task, dim: str, low: int, high: int) -> Task:
             replace(r, value=substitute(r.value, moved), guards=tuple(move(g, moved) for g in r.guards))
             for r in task.reductions
         ),
-        puts=tuple(
-            replace(
-                p,
-                index=tuple(a.substitute(moved) for a in p.index),
-                value=substitute(p.value, moved),
-                guards=tuple(move(g, moved) for g in p.guards),
-            )
-            for p in task.puts
-        ),
+        puts=tuple(p.moved(moved) for p in task.puts),
     )
 
 

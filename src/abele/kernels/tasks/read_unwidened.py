@@ -74,7 +74,7 @@ def _copy_of(program: TaskProgram, space: int, number: int) -> _Widened | None:
     is_whole = sorted(dims) == sorted(d for d, _ in task.parallel)
     shape = program.spaces[space].shape
     is_whole = is_whole and tuple(task.extents[d] for d in dims) == shape
-    if put.combine != "set" or put.guards or not is_whole or not isinstance(value, Ref):
+    if not put.is_plain or not is_whole or not isinstance(value, Ref):
         return None
     if value.bounds or program.spaces[value.space].type != bf16 or value.space in task.writes:
         return None

@@ -123,7 +123,7 @@ class _Classes:
                 if not _adds_up(task):
                     return None
                 late |= task.writes
-            elif any(p.combine != "set" or p.guards for p in task.puts):
+            elif not all(p.is_plain for p in task.puts):
                 return None
         return (names, places) if self._stay_apart(places) else None
 
@@ -163,4 +163,4 @@ def _is_elsewhere(one: Ref | Put, other: Put) -> bool:
 def _adds_up(task: Task) -> bool:
     """True if ``task`` adds terms up over its reduced dims, and stores the sums."""
     plain_sums = all(r.combine == "add" and not r.guards for r in task.reductions)
-    return plain_sums and bool(task.reductions) and all(p.combine == "set" and not p.guards for p in task.puts)
+    return plain_sums and bool(task.reductions) and all(p.is_plain for p in task.puts)

@@ -58,9 +58,9 @@ def dim_classes(program: TaskProgram) -> DimClasses:
 
 
 def accesses(task: Task) -> Iterator[Ref | Put]:
-    """Every load and store of ``task``."""
+    """Every load and store of ``task`` but those of rows that values name."""
     yield from task.refs
-    yield from task.puts
+    yield from (put for put in task.puts if put.place is None)
 
 
 def _join(program: TaskProgram) -> dict[Node, Node]:

@@ -15,6 +15,10 @@ whole, and where another view must split it the operand goes through a copy of i
 that do not divide each other; then the digits between are kept as one dim, indexed by address. Each attempt finds all
 of these at once and the next one starts afresh with them, since a copy, or a dim kept whole, changes the other chains;
 mending one at a time takes an attempt for each, and made networks of many layers slow to plan.
+
+Rows that values name are found by address: a buffer need not be split for them, and a view may run over its rows in
+several strides, as the number of a row can be taken apart where it is used. Only the loops over the other dims are
+split as the view's strides are.
 """
 
 from __future__ import annotations
@@ -24,9 +28,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from abele.kernels.nest.binding import BoundCalls, BoundKernel, Buffer, OperandBinding, bind
+from abele.kernels.nest.check import mentioned_dims
 from abele.kernels.nest.copy_kernel import copy_kernel
-from abele.kernels.nest.ir import Affine, Expr, HostKernel, Index, Load, Nest, Random, Store, affine
-from abele.kernels.nest.loop_nest import Bound, ElementAccess, Hash
+from abele.kernels.nest.ir import Affine, Expr, HostKernel, Index, Load, Nest, Random, RowLoad, Store, affine
+from abele.kernels.nest.loop_nest import Bound, ElementAccess, Hash, RowFetch, RowPlace
 from abele.kernels.nest.normalise import normalised, overwrites
 from abele.kernels.nest.rewrite import rewrite
 from abele.kernels.target import HostTarget
@@ -206,6 +211,11 @@ class _Splitting:
             for factors, loop in zip(binding.factors, loops, strict=True):
                 if loop is None and len(factors) == 1:
                     chain.keep_whole(abs(factors[0][1]), abs(factors[0][1]) * factors[0][0])
+        for c, call in enumerate(self.calls):
+            for n, item in enumerate(call.kernel.nests):
+                for operand, index, dim in _row_accesses(item):
+                    loops = self._loop_chains(c, n, operand, index)
+                    self._split_loops(self.bindings[c][operand], loops, dim)
         # Every view splits its buffer where its own strides begin and end.
         for chain, binding, _ in accesses:
             for factors in binding.factors:
@@ -231,6 +241,16 @@ class _Splitting:
                     agreed[key] = marks
                     changed |= _agree(chain, loop, factors)
 
+    @staticmethod
+    def _split_loops(binding: OperandBinding, loops: Sequence[Chain | None], dim: int) -> None:
+        """Split ``loops`` as ``binding`` is but along ``dim``, whose places are values."""
+        for number, (factors, loop) in enumerate(zip(binding.factors, loops, strict=True)):
+            radix = 1
+            for extent, _ in reversed(factors if loop is not None and number != dim else ()):
+                assert loop is not None
+                loop.add(radix)
+                radix *= extent
+
     def _loop_chains(self, call: int, number: int, operand: int, index: tuple[Affine, ...]) -> list[Chain | None]:
         """For every index that is a whole loop dim over a whole view dim, the dim's chain."""
         kernel = self.calls[call].kernel
@@ -242,7 +262,14 @@ class _Splitting:
 
 def _accesses(item: Nest) -> list[tuple[int, tuple[Affine, ...]]]:
     found = [(load.operand, load.index) for load in item.loads()]
-    return list(dict.fromkeys(found + [(s.operand, s.index) for s in item.stores]))
+    return list(dict.fromkeys(found + [(s.operand, s.index) for s in item.stores if s.row is None]))
+
+
+def _row_accesses(item: Nest) -> list[tuple[int, tuple[Affine, ...], int]]:
+    """Operands with rows that values name, the index of their other dims, and the dim of the rows."""
+    found = [(load.operand, load.index, load.dim) for load in item.row_loads()]
+    stored = [(s.operand, s.index, s.row.dim) for s in item.stores if s.row is not None]
+    return list(dict.fromkeys(found + stored))
 
 
 def _agree(chain: Chain, loop: Chain, factors: Sequence[tuple[int, int]]) -> bool:
@@ -292,7 +319,10 @@ class _View:
 
     def dims_of(self, item: Store) -> set[str]:
         """The split dims that the index of ``item`` mentions."""
-        return {name for a in item.index for name in a.substitute(self.whole).names}
+        names = {name for a in item.index for name in a.substitute(self.whole).names}
+        if item.row is not None:
+            names |= {part for dim in mentioned_dims(item.row.value) for part in self.whole[dim].names}
+        return names
 
     def space(self, operand: int) -> int:
         """Number of the space of ``operand``."""
@@ -315,6 +345,11 @@ class _View:
         for operand, index in _accesses(self.nest):
             try:
                 self.index(operand, index)
+            except _CannotIndexError as issue:
+                yield issue
+        for operand, index, dim in _row_accesses(self.nest):
+            try:
+                self._address(operand, index, dim)
             except _CannotIndexError as issue:
                 yield issue
         for part in self.nest.expressions():
@@ -354,6 +389,30 @@ class _View:
             if sure and (low < 0 or high >= extent):
                 raise self._joined(operand, number)
         return tuple(reversed(result))
+
+    def row(self, operand: int, index: tuple[Affine, ...], dim: int, row: Expr) -> tuple[Affine, RowPlace]:
+        """The address of the first row of ``operand`` along ``dim`` at ``index``, and the distance of ``row``."""
+        factors = tuple(f for f in self._binding(operand).factors[dim] if f[0] > 1)
+        return self._address(operand, index, dim), RowPlace(self.expression(row), factors or ((1, 0),))
+
+    def _address(self, operand: int, index: tuple[Affine, ...], dim: int) -> Affine:
+        binding = self._binding(operand)
+        address = affine(binding.offset)
+        for number, (position, factors) in enumerate(zip(index, binding.factors, strict=True)):
+            factors = tuple(f for f in factors if f[0] > 1)
+            if number == dim or not factors:
+                continue
+            name = plain(position)
+            if not position.terms:
+                address = address + _constant_offset(position.const, factors)
+            elif len(factors) == 1:
+                address = address + position.substitute(self.whole) * factors[0][1]
+            elif name and self.nest.extents[name] == math.prod(extent for extent, _ in factors):
+                for place, stride in self._split_steps(operand, self.parts[name], factors):
+                    address = address + place * stride
+            else:
+                raise _CannotIndexError(self.call, operand)
+        return address
 
     def _digit(self, operand: int, stride: int) -> tuple[int, int]:
         """The digit of the operand's buffer in which ``stride`` moves, and by how much."""
@@ -406,6 +465,10 @@ class _View:
                 case Load():
                     bounds = self.bounds(part.operand, part.index)
                     return Ref(self.space(part.operand), self.index(part.operand, part.index), part.fill, bounds)
+                case RowLoad():
+                    address, place = self.row(part.operand, part.index, part.dim, part.row)
+                    access = ElementAccess(self.space(part.operand), self.types[part.operand], address)
+                    return RowFetch(access, place, part.fill)
                 case Index():
                     return Index(part.affine.substitute(self.whole))
                 case Random():

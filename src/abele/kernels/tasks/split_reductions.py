@@ -65,7 +65,7 @@ def _cut(spaces: SpaceTable, task: Task) -> tuple[str, int]:
     """The reduced dim that is cut, and the extent of its parts; an empty name where the task stays whole."""
     whole = "", 0
     plain = len(task.reductions) == 1 and is_product(task.reductions[0])
-    if not plain or any(p.combine != "set" or p.guards for p in task.puts):
+    if not plain or not all(p.is_plain for p in task.puts):
         return whole
     largest = max(spaces[r.space].size for r in task.refs)
     # With little reuse the task is bound by memory, and reading the results once more per part would only add to that.

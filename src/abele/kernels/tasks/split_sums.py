@@ -70,7 +70,7 @@ def _is_plain_product(task: Task) -> bool:
     """True if ``task`` stores sums of products of loads, none of them through windows."""
     if len(task.reductions) != 1 or not is_product(task.reductions[0]) or task.reductions[0].guards:
         return False
-    stores = all(p.combine == "set" and not p.guards for p in task.puts)
+    stores = all(p.is_plain for p in task.puts)
     return stores and all(is_apart(a, task.extents) for r in task.refs for a in r.index)
 
 

@@ -88,7 +88,7 @@ def _distance(uses: Sequence[_Use], number: int, space: int) -> int:
 
 
 def _marked(task: Task, far: set[int]) -> Task:
-    chosen = [put for put in task.puts if put.space in far and put.combine == "set" and not put.guards]
+    chosen = [put for put in task.puts if put.space in far and put.is_plain]
     if task.reductions or not chosen or len(chosen) > MAX_STREAMS:
         return task
 

@@ -10,10 +10,10 @@ dense  for b<32, n<6
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from abele.kernels.nest.ir import Expr
-from abele.kernels.nest.loop_nest import PAST_CACHES, Bound, Dims, Hash
+from abele.kernels.nest.loop_nest import PAST_CACHES, Bound, Dims, Hash, RowFetch, RowPlace
 from abele.kernels.nest.rewrite import rewrite
 from abele.kernels.tasks.layout import SpaceLayout, row_major
 from abele.kernels.tasks.leaves import BlockLoop, LeafProgram, OuterLoop
@@ -61,6 +61,9 @@ class Names:
             match part:
                 case Ref():
                     return Shown(self._element(part))
+                case RowFetch():
+                    fill = f", else {part.fill:g}" if part.fill else ""
+                    return Shown(f"{self.of[part.access.array]}[{self._row(part.place)}, {part.access.address}{fill}]")
                 case Hash():
                     seed = self.of[part.seed.array]
                     return Shown(f"random({seed}[{part.seed.address}], {part.modifier}, {part.index})")
@@ -72,11 +75,15 @@ class Names:
         fill = "" if ref.fill is None or not ref.bounds else f", else {ref.fill:g}"
         return f"{self.of[ref.space]}[{_index(ref)}{where(ref.bounds)}{fill}]"
 
+    def _row(self, place: RowPlace) -> str:
+        return str(replace(place, row=self.value(place.row)))
+
     def store(self, put: Put) -> str:
         """A store in a line."""
         sign = "=" if put.combine == "set" else f"{put.combine}="
         value = f"{self.value(put.value)}{where(put.guards)}{PAST_CACHES * put.streams}"
-        return f"{self.of[put.space]}[{_index(put)}] {sign} {value}"
+        row = "" if put.place is None else f"{self._row(put.place)}, "
+        return f"{self.of[put.space]}[{row}{_index(put)}] {sign} {value}"
 
 
 def program_text(program: TaskProgram) -> str:
