@@ -294,7 +294,7 @@ def _of_task(task: Task, arrays: Sequence[tuple[Array, ElementType]]) -> _Evalua
         def place(grid: Mapping[str, Array]) -> tuple[Array, ...]:
             return _index(put, grid)
 
-        return _StoreTarget(*arrays[put.space], place, put.value, put.combine, put.guards, put.place)
+        return _StoreTarget(*arrays[put.space], place, put.value, put.combine, put.guards, row=put.place)
 
     def flat(space: int) -> tuple[Array, int, ElementType]:
         array, type_ = arrays[space]
@@ -302,7 +302,7 @@ def _of_task(task: Task, arrays: Sequence[tuple[Array, ElementType]]) -> _Evalua
 
     accumulators = [_Accumulator(r.combine, r.value, r.type, r.guards) for r in task.reductions]
     targets = list(map(target, task.puts))
-    return _Evaluation(task.parallel, task.reduced, accumulators, task.locals, targets, read, flat)
+    return _Evaluation(task.parallel, task.reduced, accumulators, task.locals, targets, read, flat=flat)
 
 
 def _tasks_in_order(leaf: LeafTasks) -> Iterator[Task]:
@@ -453,11 +453,13 @@ def _of_function(
         ) -> tuple[Array, ...]:
             return (_position(address, grid) + start,)
 
-        targets.append(_StoreTarget(array, type_, place, out.value, out.combine, out.guards, out.place))
+        targets.append(
+            _StoreTarget(array, type_, place, out.value, combine=out.combine, guards=out.guards, row=out.place)
+        )
 
     def flat(number: int) -> tuple[Array, int, ElementType]:
         array, type_, start = arrays[number]
         return array, start, type_
 
     accumulators = [_Accumulator(a.combine, a.value, a.type, a.guards) for a in item.accumulates]
-    return _Evaluation(item.parallel, item.reduced, accumulators, item.locals, targets, read, flat)
+    return _Evaluation(item.parallel, item.reduced, accumulators, item.locals, targets, read, flat=flat)

@@ -12,6 +12,7 @@ from abele.graph.program import Sequence as Steps
 from abele.numerics import i32, u32
 from abele.poplibs.popops.elementwise.map import map as map_
 from abele.poplibs.popops.expr import Const, Expr, Op, PlaceHolder
+from abele.poplibs.popops.slicing.host_kernel import window_kernel
 from abele.poplibs.popops.slicing.multi_layout import checked_dims
 from abele.poplibs.popops.slicing.step_codelets import Remap
 from abele.poplibs.popops.slicing.step_slice import create_like_window, emit_window
@@ -95,8 +96,11 @@ def dynamic_slice_with_output(
     if not output.size:
         return
     remap = _remap(chosen)
-    inputs = (tensor, offset)
-    with graph.library_call(prog, "popops.dynamic_slice", inputs=inputs, outputs=(output,), debug_name=name) as body:
+    kernel = window_kernel(tensor, output, offset, [(found[i], i) for i in order], remap, is_update=False)
+    call = graph.library_call(
+        prog, "popops.dynamic_slice", inputs=(tensor, offset), outputs=(output,), kernel=kernel, debug_name=name
+    )
+    with call as body:
         current, host = tensor, Steps()
         for i in order:
             dim, size = found[i], sizes[i]
@@ -139,7 +143,11 @@ def dynamic_update(
         return
     remap = _remap(chosen)
     inputs = (tensor, piece, offset)
-    with graph.library_call(prog, "popops.dynamic_update", inputs=inputs, outputs=(tensor,), debug_name=name) as body:
+    kernel = window_kernel(tensor, piece, offset, [(found[i], i) for i in order], remap, is_update=True)
+    call = graph.library_call(
+        prog, "popops.dynamic_update", inputs=inputs, outputs=(tensor,), kernel=kernel, debug_name=name
+    )
+    with call as body:
         # Along several dimensions: windows are cut down to the last dimension but one, the piece is put into the
         # innermost, and each level is written back into the one it was cut from.
         levels, host = [tensor], Steps()

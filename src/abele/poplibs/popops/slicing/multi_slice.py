@@ -11,6 +11,7 @@ import numpy.typing as npt
 from abele.errors import TensorError
 from abele.graph import Copy, Execute, Graph, Regions, Tensor, boxes, concat
 from abele.graph.program import Sequence as Steps
+from abele.poplibs.popops.slicing.host_kernel import slice_kernel
 from abele.poplibs.popops.slicing.multi_check import check_single, checked_offsets, prepared_offsets, read_multi_options
 from abele.poplibs.popops.slicing.multi_codelets import select_codelet, short, slice_codelet
 from abele.poplibs.popops.slicing.multi_layout import (
@@ -127,9 +128,15 @@ def _slice(
     offsets = prepared_offsets(graph, offsets, layout.num_entries, plan=plan, chosen=chosen, prog=prog, name=name)
     out = create_blocked(graph, tensor.dtype, layout, num, own_lookups(layout, layout.parts, num), f"{name}/out")
     if out.size:
-        with graph.library_call(
-            prog, "popops.multi_slice", inputs=(tensor, offsets), outputs=(out,), debug_name=name
-        ) as body:
+        call = graph.library_call(
+            prog,
+            "popops.multi_slice",
+            inputs=(table, offsets),
+            outputs=(out,),
+            kernel=slice_kernel(table, offsets, out),
+            debug_name=name,
+        )
+        with call as body:
             _emit(graph, body, layout, table, offsets, out)
         # The host has the whole table at hand: one step, whatever the plan splits for the tiles.
         host = for_host(layout, entries=False)

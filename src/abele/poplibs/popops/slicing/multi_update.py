@@ -16,6 +16,7 @@ from abele.poplibs.popops.elementwise.fill import FillCycles
 from abele.poplibs.popops.elementwise.placement import execute_elementwise
 from abele.poplibs.popops.expr import Const
 from abele.poplibs.popops.expressions.fused import fuse
+from abele.poplibs.popops.slicing.host_kernel import update_kernel
 from abele.poplibs.popops.slicing.multi_check import (
     check_single,
     check_update,
@@ -108,11 +109,15 @@ class TableUpdate:
         )
         if not rows.size:
             return
-        inputs = (tensor, slices, offsets, *((factor,) if isinstance(factor, Tensor) else ()))
+        inputs = (table, rows, offsets, *((factor,) if isinstance(factor, Tensor) else ()))
+        kernel = update_kernel(table, rows, offsets, operation, factor)
         library = "popops.multi_update" + ("" if operation == "none" else f"_{operation}")
         flops = 0 if operation == "none" else rows.size
         given = _UpdateRows(rows, offsets, operation, factor)
-        with graph.library_call(prog, library, inputs=inputs, outputs=(tensor,), flops=flops, debug_name=name) as body:
+        call = graph.library_call(
+            prog, library, inputs=inputs, outputs=(table,), kernel=kernel, flops=flops, debug_name=name
+        )
+        with call as body:
             # The last of equal offsets counts where entries are set, so indices cannot be parted; operations that are
             # joined in any order can.
             if operation == "none" or layout.lookup_split == 1:

@@ -12,6 +12,8 @@ from abele.errors import TensorError, TypeMismatchError
 from abele.graph import Execute, Graph, Tensor, TileMapping
 from abele.graph.program import Sequence
 from abele.numerics import i32, u32
+from abele.poplibs.popops.slicing.host_kernel import decrement_kernel, select_kernel
+from abele.poplibs.popops.slicing.one_hot import MASKED_LABEL_CODE
 from abele.poplibs.popops.slicing.row_vertices import join_codelet, select_codelet, update_codelet
 from abele.poplibs.poputil.mapping import set_mapping
 from abele.poplibs.poputil.regions import count_up, flat_regions
@@ -45,7 +47,9 @@ def select_scalar_from_rows(
     parts = _Parts.of(graph, params)
     set_mapping(graph, out, _joined_mapping(parts, params.shape[0]))
     library = "popops.select_scalar_from_rows"
-    with graph.library_call(prog, library, inputs=(params, indices), outputs=(out,), debug_name=name) as body:
+    kernel = select_kernel(params, indices, out, MASKED_LABEL_CODE)
+    call = graph.library_call(prog, library, inputs=(params, indices), outputs=(out,), kernel=kernel, debug_name=name)
+    with call as body:
         if len(parts.row) == params.shape[0]:
             _emit_select(graph, body, parts, params=params, indices=indices, out=out, name=name)
         else:
@@ -86,9 +90,16 @@ def update_scalar_in_rows(
         return
     parts = _Parts.of(graph, params)
     library = "popops.update_scalar_in_rows"
-    with graph.library_call(
-        prog, library, inputs=(params, indices), outputs=(params,), flops=params.shape[0], debug_name=name
-    ) as body:
+    call = graph.library_call(
+        prog,
+        library,
+        inputs=(params, indices),
+        outputs=(params,),
+        kernel=decrement_kernel(params, indices, MASKED_LABEL_CODE),
+        flops=params.shape[0],
+        debug_name=name,
+    )
+    with call as body:
         step = graph.compute_set(name)
         step.vertices(
             update_codelet(params.dtype, indices.dtype),
