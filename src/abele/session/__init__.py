@@ -1,6 +1,6 @@
 """Sessions: compiled networks with their data, on NumPy arrays; what every front end is thin over."""
 
-from abele.parallel import OutputMode, Schedule
+from abele.parallel import MeanStrategy, OutputMode, Schedule
 from abele.session.advice import Advice
 from abele.session.arrays import SharedArray, SharedArrays
 from abele.session.cache import SessionCache
@@ -19,6 +19,7 @@ __all__ = [
     "End",
     "Ends",
     "InputChecks",
+    "MeanStrategy",
     "OutputMode",
     "Results",
     "Schedule",

@@ -277,6 +277,11 @@ class Session:
         if self._engine is not None:
             self._write_numbers(self._engine)
 
+    @property
+    def optimisers(self) -> tuple[Optimiser, ...] | None:
+        """The optimisers whose numbers the next run uses; None for inference."""
+        return self._optimisers
+
     def _write_numbers(self, engine: Engine) -> None:
         for ends, optimiser in zip(self.compiled.ends.numbers, self._optimisers or (), strict=True):
             for name, end in ends.items():

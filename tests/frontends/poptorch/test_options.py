@@ -87,7 +87,6 @@ REFUSED: dict[str, tuple[Callable[[poptorch.Options], object], str]] = {
         "must be set to poptorch.ReductionType.Mean or poptorch.ReductionType.Sum",
     ),
     "period": (lambda o: o.outputMode(poptorch.OutputMode.EveryN), "requires a positive output_return_period"),
-    "loss_scaling": (lambda o: o.Training.setAutomaticLossScaling(True), "automatic loss scaling does not exist"),
     "stochastic": (
         lambda o: o.Precision.enableStochasticRounding(1),
         "'stochastic_rounding' takes true or false, got 1",

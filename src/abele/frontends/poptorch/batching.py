@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import torch
 
 from abele.errors import BatchSizeError
-from abele.frontends.poptorch.enums import OutputMode, ReductionType
+from abele.frontends.poptorch.enums import MeanReductionStrategy, OutputMode, ReductionType
 from abele.frontends.poptorch.errors import CheckError, Error
 from abele.frontends.poptorch.options import Options
+from abele.session import MeanStrategy, Schedule
 from abele.session import OutputMode as DeviceOutputMode
-from abele.session import Schedule
 from abele.session.batching import micro_batch_shape
 
 _MODES = {
@@ -19,6 +19,13 @@ _MODES = {
     OutputMode.Final: DeviceOutputMode.FINAL,
     OutputMode.EveryN: DeviceOutputMode.EVERY_N,
     OutputMode.Sum: DeviceOutputMode.SUM,
+}
+
+_STRATEGIES = {
+    MeanReductionStrategy.Running: MeanStrategy.RUNNING,
+    MeanReductionStrategy.Post: MeanStrategy.POST,
+    # What else it divides is the loss that copies of a model add up, and there is one.
+    MeanReductionStrategy.PostAndLoss: MeanStrategy.POST,
 }
 
 INFERENCE_ACCUMULATION = (
@@ -60,6 +67,7 @@ class Batching:
             self.options.Training.accumulation_and_replication_reduction_type == ReductionType.Mean,
             _MODES[self.output_mode],
             self.options.output_return_period,
+            _STRATEGIES[self.options.Training.meanAccumulationAndReplicationReductionStrategy],
         )
 
     @property

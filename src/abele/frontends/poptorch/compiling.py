@@ -44,6 +44,11 @@ class CompiledModel:
     session: Session
     seconds: float
 
+    def trained_names(self, optimiser: torch.optim.Optimizer) -> list[list[str]]:
+        """Names of the trained parameters of each group of an optimiser."""
+        names = {id(tensor): name for name, tensor in self.captured.weights.items() if tensor.requires_grad}
+        return [[names[id(p)] for p in group["params"] if id(p) in names] for group in optimiser.param_groups]
+
     def run(self, tensors: list[torch.Tensor]) -> Any:
         """Run once on the inputs of one host batch; returns the model's results.
 

@@ -19,6 +19,9 @@ from abele.frontends.poptorch.compiling import CompiledModel, compile_model
 from abele.frontends.poptorch.enums import ConnectionType
 from abele.frontends.poptorch.errors import CheckError, Error, as_poptorch_errors
 from abele.frontends.poptorch.inspection import Inspection
+from abele.frontends.poptorch.optim import Optimizer
+from abele.frontends.poptorch.optimizer_checks import warn_of_optimizer
+from abele.frontends.poptorch.optimizer_state import SessionState
 from abele.frontends.poptorch.options import Options
 from abele.frontends.poptorch.options.popart import validate_options
 from abele.frontends.poptorch.options.strategies import PipelinedExecution, check_pipeline
@@ -57,6 +60,9 @@ class PoplarExecutor(Inspection):
     ) -> None:
         options._freeze()
         self._options = options.clone()
+        if optimizer is not None:
+            self._options.Training._follow_optimizer(optimizer)
+            warn_of_optimizer(optimizer)
         self._options._freeze()
         self._model = model
         self._training = training
@@ -139,6 +145,7 @@ class PoplarExecutor(Inspection):
         self._check_stages(blocks)
         self._compiled = compiled
         self._watch = ModelWatch(self._model, training=self._training)
+        self._share_state(compiled)
         if self._options.connection_type == ConnectionType.Always:
             self.attachToDevice()
         return compiled
@@ -205,6 +212,8 @@ class PoplarExecutor(Inspection):
     def destroy(self) -> None:
         """Bring the weights to the host, let go of the model and of what was compiled; the next call compiles again."""
         if self._compiled is not None:
+            if isinstance(self._optimizer, Optimizer):
+                self._optimizer.detach_state(keep=True)
             self._compiled.session.close()
             self._compiled = self._watch = None
         if self._training:
@@ -252,9 +261,24 @@ class PoplarExecutor(Inspection):
         if not self._training:
             raise Error("An inference model has no optimizer")
         check_parameters(optimizer, self._model)
+        warn_of_optimizer(optimizer)
         if self._compiled is not None:
             self._replace_rules(self._compiled.session, optimizer)
+        if self._optimizer is not optimizer and isinstance(self._optimizer, Optimizer):
+            self._optimizer.detach_state(keep=False)
         self._optimizer = optimizer
+        if self._compiled is not None:
+            self._share_state(self._compiled)
+
+    def _share_state(self, compiled: CompiledModel) -> None:
+        """Let the optimiser read and write its state on the device."""
+        optimizer = self._optimizer
+        if not isinstance(optimizer, Optimizer):
+            return
+        assert isinstance(optimizer, torch.optim.Optimizer)
+        if optimizer._device is None or optimizer._device.session is not compiled.session:
+            combined = bool(getattr(optimizer, "use_combined_accum", False))
+            optimizer.attach_state(SessionState(compiled.session, compiled.trained_names(optimizer), combined))
 
     def _replace_rules(self, session: Session, optimizer: torch.optim.Optimizer) -> None:
         """Give a session the numbers of an optimiser over the groups that it was compiled with."""

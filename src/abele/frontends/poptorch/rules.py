@@ -3,20 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import fields
 from typing import Any
 
 import torch
 
 from abele.frontends.poptorch.errors import ArgumentError, Error
-from abele.frontends.poptorch.optim import Optimizer, check_amsgrad
-from abele.parallel import Adam, Group, Optimiser, Sgd, Value
+from abele.frontends.poptorch.optim import LAMB, VariableAttributes, check_amsgrad
+from abele.numerics import f16
+from abele.parallel import (
+    Adadelta,
+    Adagrad,
+    Adam,
+    Adamax,
+    Group,
+    Lamb,
+    NAdam,
+    Optimiser,
+    RAdam,
+    RmsProp,
+    Sgd,
+    Value,
+)
+from abele.parallel.optimisers import MomentRule
 
 
 def read_optimiser(optimiser: torch.optim.Optimizer, values: Mapping[int, Value]) -> list[Group]:
     """The update rules of an optimiser, with the network's values of its parameters.
 
     Args:
-        optimiser: One of PyTorch's or PopTorch's SGD, Adam or AdamW.
+        optimiser: One of PyTorch's or PopTorch's.
         values: Trained value of each parameter tensor, by ``id``; parameters that the model lacks are passed over.
 
     Raises:
@@ -64,52 +80,111 @@ def read_rules(optimiser: torch.optim.Optimizer) -> list[Optimiser]:
     return [read(group, variable) for group in optimiser.param_groups]
 
 
+_NAMES = {"betas": ("beta1", "beta2")}
+"""Numbers of the rules that an attribute of PyTorch's is."""
+
+_FIXED = frozenset({"nesterov", "maximize", "centered"})
+"""Attributes that choose between rules, and are compiled in whatever is asked for."""
+
+
 def _variable_attributes(optimiser: torch.optim.Optimizer) -> frozenset[str]:
-    """Names of the numbers that live on the device: the learning rate, and what a PopTorch optimiser was given."""
-    if not isinstance(optimiser, Optimizer):
-        return frozenset({"lr"})
-    names = {name for name in optimiser.variable_attrs._variable if name != "betas"}
-    if "betas" in optimiser.variable_attrs._variable:
-        names |= {"beta1", "beta2"}
-    return frozenset(names)
+    """Names of the numbers that live on the device.
+
+    Those of a PopTorch optimiser are what it was given; of PyTorch's own the learning rate, and the momentum where a
+    scheduler has put its limits into the groups.
+    """
+    chosen = getattr(optimiser, "variable_attrs", None)
+    if isinstance(chosen, VariableAttributes):
+        attributes = set(chosen._variable_attributes)
+    else:
+        cycles = any({"max_momentum", "base_momentum"} & group.keys() for group in optimiser.param_groups)
+        attributes = {"lr"} | ({"momentum", "betas"} & optimiser.defaults.keys() if cycles else set())
+    return frozenset(number for name in attributes - _FIXED for number in _NAMES.get(name, (name,)))
 
 
 Reader = Callable[[Mapping[str, Any], frozenset[str]], Optimiser]
 
 
 def _reader(optimiser: torch.optim.Optimizer) -> Reader:
-    if isinstance(optimiser, torch.optim.SGD):
-        return _read_sgd
-    if isinstance(optimiser, (torch.optim.AdamW, torch.optim.Adam)):
-        check_amsgrad(any(g["amsgrad"] for g in optimiser.param_groups))
-        decoupled, corrected = isinstance(optimiser, torch.optim.AdamW), getattr(optimiser, "bias_correction", True)
-        return lambda group, variable: _read_adam(group, variable, decoupled=decoupled, corrected=corrected)
-    raise Error(
-        f"Unsupported optimizer type {type(optimiser).__name__}", remedy="use SGD, Adam or AdamW of torch or poptorch"
-    )
+    """What reads the groups of an optimiser.
+
+    Raises:
+        Error: Its rule is not known.
+    """
+    check_amsgrad(any(group.get("amsgrad") for group in optimiser.param_groups))
+    kind = next((name for base, name in _KINDS.items() if isinstance(optimiser, base)), None)
+    if kind is None:
+        known = ", ".join(dict.fromkeys(base.__name__ for base in _KINDS))
+        raise Error(
+            f"Unsupported optimizer type {type(optimiser).__name__}",
+            because="updates are compiled, and the rule of this class is not one of those that are",
+            remedy=f"one of {known}, of torch.optim or poptorch.optim",
+        )
+    extra = _of_optimizer(optimiser, kind)
+    return lambda group, variable: kind(variable=_known(kind, variable), **{**_numbers(kind, group), **extra})
 
 
-def _read_sgd(group: Mapping[str, Any], variable: frozenset[str]) -> Optimiser:
-    return Sgd(
-        lr=float(group["lr"]),
-        momentum=float(group["momentum"]),
-        dampening=float(group["dampening"]),
-        weight_decay=float(group["weight_decay"]),
-        nesterov=bool(group["nesterov"]),
-        maximize=bool(group["maximize"]),
-        variable=variable,
-    )
+_KINDS: dict[type[torch.optim.Optimizer], type[Optimiser]] = {
+    LAMB: Lamb,
+    torch.optim.SGD: Sgd,
+    torch.optim.NAdam: NAdam,
+    torch.optim.RAdam: RAdam,
+    torch.optim.Adamax: Adamax,
+    torch.optim.AdamW: Adam,
+    torch.optim.Adam: Adam,
+    torch.optim.RMSprop: RmsProp,
+    torch.optim.Adagrad: Adagrad,
+    torch.optim.Adadelta: Adadelta,
+}
+"""The rule of each class, derived ones first."""
 
 
-def _read_adam(group: Mapping[str, Any], variable: frozenset[str], *, decoupled: bool, corrected: bool) -> Optimiser:
-    return Adam(
-        lr=float(group["lr"]),
-        beta1=float(group["betas"][0]),
-        beta2=float(group["betas"][1]),
-        eps=float(group["eps"]),
-        weight_decay=float(group["weight_decay"]),
-        decoupled=decoupled or bool(group.get("decoupled_weight_decay", False)),
-        bias_correction=corrected,
-        maximize=bool(group["maximize"]),
-        variable=variable,
-    )
+def _fields(kind: type[Optimiser]) -> set[str]:
+    return {f.name for f in fields(kind)}
+
+
+def _known(kind: type[Optimiser], variable: frozenset[str]) -> frozenset[str]:
+    """Those of the variable numbers that a rule has."""
+    return variable & _fields(kind)
+
+
+def _numbers(kind: type[Optimiser], group: Mapping[str, Any]) -> dict[str, Any]:
+    """What a group says of the numbers of a rule."""
+    found: dict[str, Any] = {}
+    for key, value in group.items():
+        for number, part in zip(_NAMES.get(key, (key,)), value if key in _NAMES else (value,), strict=True):
+            if number in _fields(kind):
+                found[number] = bool(value) if key in _FIXED else float(part)
+    if "decoupled_weight_decay" in group:
+        found["decoupled"] = bool(group["decoupled_weight_decay"])
+    return found
+
+
+_TYPES = {
+    "accum_type": "accumulation",
+    "velocity_accum_type": "velocity_type",
+    "first_order_momentum_accum_type": "first_type",
+    "second_order_momentum_accum_type": "second_type",
+}
+
+
+def _of_optimizer(optimiser: torch.optim.Optimizer, kind: type[Optimiser]) -> dict[str, Any]:
+    """What an optimiser says for all of its groups."""
+    found: dict[str, Any] = {}
+    for name, field in _TYPES.items():
+        if getattr(optimiser, name, None) == torch.float16 and field in _fields(kind):
+            found[field] = f16
+    for name in ("loss_scaling", "max_grad_norm", "velocity_scaling"):
+        if getattr(optimiser, name, None) is not None and name in _fields(kind):
+            found[name] = float(getattr(optimiser, name))
+    if kind is Adam and isinstance(optimiser, torch.optim.AdamW):
+        found["decoupled"] = True
+    if issubclass(kind, MomentRule):
+        found["bias_correction"] = bool(getattr(optimiser, "bias_correction", True))
+    if kind is RmsProp:
+        found["eps_inside"] = bool(getattr(optimiser, "use_tf_variant", False))
+    if kind is RmsProp and found.get("first_type") is f16:
+        found["velocity_type"] = f16
+    if kind is Sgd and not getattr(optimiser, "use_combined_accum", False):
+        found.pop("velocity_scaling", None)
+    return found

@@ -307,6 +307,7 @@ class Options(CheckedOptions):
             engine=dict(popart.get("engineOptions", {})),
             name=self.model_name if self.exists("model_name") else name,
             dump_passes=abele.pass_folder,
+            automatic_loss_scale=self.Training.auto_loss_scaling,
             recompute=abele.recompute_cheap,
         )
 

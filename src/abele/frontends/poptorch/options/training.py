@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar, Self
 
+import torch
+
 from abele.errors import InvalidOptionError
 from abele.frontends.poptorch.enums import MeanReductionStrategy, ReductionType
 from abele.frontends.poptorch.options.checked import CheckedOptions
@@ -23,10 +25,9 @@ class TrainingOptions(CheckedOptions):
             "meanAccumulationAndReplicationReductionStrategy": Option(
                 MeanReductionStrategy.Post,
                 MeanReductionStrategy,
-                honoured=False,
-                doc="when the mean is taken: the result is the same within rounding",
+                doc="a mean of accumulated gradients is a sum that is divided, or runs, and is no larger than they are",
             ),
-            "auto_loss_scaling": flag(False, honoured=False, doc="refused when enabled: losses are not scaled"),
+            "auto_loss_scaling": flag(False, doc="the loss is multiplied by a scale that follows float16 gradients"),
             "convolution_dithering": flag(False, honoured=False, doc="convolutions are placed by their planner"),
         },
     )
@@ -45,14 +46,24 @@ class TrainingOptions(CheckedOptions):
         return self.set(accumulation_and_replication_reduction_type=reduction_type)
 
     def setMeanAccumulationAndReplicationReductionStrategy(self, strategy: MeanReductionStrategy) -> Self:
-        """When the mean is taken; the result is the same within rounding."""
+        """When the mean of accumulated gradients is taken.
+
+        ``Running`` keeps the mean of the micro-batches so far, which float16 holds where it would not hold their sum;
+        it is what optimisers with ``accum_type=torch.float16`` use unless this says otherwise.
+        """
+        self._check_writable()
+        object.__setattr__(self, "_strategy_chosen", True)
         return self.set(meanAccumulationAndReplicationReductionStrategy=strategy)
 
     def setAutomaticLossScaling(self, enabled: bool) -> Self:
-        """Refused when enabled: losses are not scaled here."""
-        if enabled:
-            raise InvalidOptionError("automatic loss scaling does not exist here yet", remedy="train in float32")
-        return self.set(auto_loss_scaling=False)
+        """Multiply the loss by a scale that follows the magnitudes of float16 gradients from step to step."""
+        return self.set(auto_loss_scaling=enabled)
+
+    def _follow_optimizer(self, optimizer: object) -> None:
+        """Let means run where they are kept in float16, unless a strategy was chosen."""
+        half = getattr(optimizer, "accum_type", None) == torch.float16
+        if half and not getattr(optimizer, "use_combined_accum", False) and "_strategy_chosen" not in self.__dict__:
+            self.set(meanAccumulationAndReplicationReductionStrategy=MeanReductionStrategy.Running)
 
     def setConvolutionDithering(self, enabled: bool) -> Self:
         """Stored; convolutions are always placed by their planner."""

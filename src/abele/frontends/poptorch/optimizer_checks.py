@@ -1,0 +1,87 @@
+"""What PopTorch warns of in optimisers: classes of the user's own, and attributes without meaning on the device."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import torch
+
+from abele.frontends.poptorch import logs, optim
+
+_PLAIN = ("SGD", "Adam", "AdamW", "RMSprop", "Adagrad", "Adadelta", "Adamax", "NAdam", "RAdam")
+KNOWN: tuple[type, ...] = (
+    optim.SGD,
+    optim.Adam,
+    optim.AdamW,
+    optim.RMSprop,
+    optim.LAMB,
+    *(getattr(torch.optim, name) for name in _PLAIN),
+)
+"""The classes whose rules are known."""
+
+_OF_PYTORCH = {
+    *("params", "param_names", "differentiable"),
+    *("initial_lr", "max_lr", "min_lr", "base_momentum", "max_momentum", "swa_lr"),
+}
+"""What PyTorch itself, and its schedulers, put into groups."""
+
+_WARNED: set[str] = set()
+
+
+def kind_name(optimiser: torch.optim.Optimizer) -> str:
+    """What PopTorch calls the rule of an optimiser."""
+    if isinstance(optimiser, torch.optim.SGD):
+        return "SGD1" if getattr(optimiser, "use_combined_accum", False) else "SGD2"
+    base = next((kind.__name__ for kind in KNOWN if isinstance(optimiser, kind)), type(optimiser).__name__)
+    if base in ("AdamW", "LAMB"):
+        return base + ("" if getattr(optimiser, "bias_correction", True) else "NoBias")
+    return base + ("Centered" if base == "RMSprop" and optimiser.param_groups[0]["centered"] else "")
+
+
+def warn_of_optimizer(optimiser: torch.optim.Optimizer) -> None:
+    """Warn, once each, of what the device does not take from an optimiser."""
+    kind = type(optimiser)
+    if kind not in KNOWN and isinstance(optimiser, KNOWN):
+        _warn_once(
+            f"Optimizer `{kind.__name__}` subclassed from classes in poptorch.optim or torch.optim are unlikely to "
+            "behave as intended. Poptorch does not run Python optimizer code directly; it is the rule of the base "
+            "class, compiled, that runs."
+        )
+    base = next((known for known in KNOWN if isinstance(optimiser, known)), None)
+    if base is None:
+        return
+    attributes, groups = _expected(base)
+    own = (*getattr(optimiser, "own_attributes", ()), "own_attributes", "ipu_state", "ipu_param", *optim_options())
+    _warn_of("optimizer attribute", optimiser, _public(optimiser.__dict__) - attributes - set(own) - {"step"})
+    groups = groups | _OF_PYTORCH
+    _warn_of("default group variable", optimiser, set(optimiser.defaults) - groups)
+    for number, group in enumerate(optimiser.param_groups):
+        _warn_of(f"group {number} attribute", optimiser, set(group) - groups)
+
+
+def optim_options() -> tuple[str, ...]:
+    """What may be set on PyTorch's own optimisers for the device."""
+    return ("loss_scaling", "max_grad_norm", "accum_type", "variable_attrs")
+
+
+def _public(table: dict[str, Any]) -> set[str]:
+    return {name for name in table if not name.startswith("_")}
+
+
+@cache
+def _expected(base: type) -> tuple[set[str], set[str]]:
+    """Attributes, and variables of groups, that an optimiser of a class has when it is new."""
+    made: torch.optim.Optimizer = base([torch.nn.Parameter(torch.zeros(1))])
+    return _public(made.__dict__), set(made.defaults)
+
+
+def _warn_of(what: str, optimiser: torch.optim.Optimizer, names: set[str]) -> None:
+    if names:
+        _warn_once(f"Ignoring unexpected {what} in {kind_name(optimiser)} optimizer: {sorted(names)}")
+
+
+def _warn_once(text: str) -> None:
+    if text not in _WARNED:
+        _WARNED.add(text)
+        logs.warn(text)
