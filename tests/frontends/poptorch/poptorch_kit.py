@@ -66,9 +66,18 @@ def feeds_of(captured: CapturedModel, args: tuple[Any, ...]) -> dict[Value, Any]
     return feeds
 
 
-def check_against_torch(model: nn.Module, args: tuple[Any, ...], rtol: float = 1e-9) -> CapturedModel:
-    """Hold outputs and gradients of a captured model against PyTorch in float64; the loss is the last output."""
-    oracle = copy.deepcopy(model).double()
+def check_against_torch(
+    model: nn.Module, args: tuple[Any, ...], rtol: float = 1e-9, *, twin: nn.Module | None = None
+) -> CapturedModel:
+    """Hold outputs and gradients of a captured model against PyTorch in float64; the loss is the last output.
+
+    Args:
+        model: What is captured.
+        args: What it is called with.
+        rtol: How far results may be off.
+        twin: A model that computes the same in plain PyTorch, where it is not the model itself.
+    """
+    oracle = copy.deepcopy(twin or model).double()
     captured = capture(model, args, training=True)
     net = captured.net
     made = differentiate(net, net.parameters)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -48,37 +48,5 @@ def registerCustomArgParser(arg_type: type, parser: ICustomArgParser | None) -> 
 
 
 def parser_of(value: object) -> ICustomArgParser | None:
-    """The parser of a value's class, if it has one."""
-    return _PARSERS.get(type(value)) if _PARSERS else None
-
-
-def leaves(tree: Any) -> Iterator[Any]:
-    """What arguments are made of: tensors and plain values, those of dicts in the order of the dict."""
-    parser = parser_of(tree)
-    if parser is not None:
-        yield from parser.yieldTensors(tree)
-    elif isinstance(tree, dict):
-        for value in tree.values():
-            yield from leaves(value)
-    elif isinstance(tree, (tuple, list)):
-        for value in tree:
-            yield from leaves(value)
-    else:
-        yield tree
-
-
-def map_tensors(function: Callable[[torch.Tensor], torch.Tensor], tree: Any) -> Any:
-    """The arguments with every tensor replaced."""
-    if isinstance(tree, torch.Tensor):
-        return function(tree)
-    parser = parser_of(tree)
-    if parser is not None:
-        return parser.reconstruct(tree, (function(tensor) for tensor in parser.yieldTensors(tree)))
-    if isinstance(tree, dict):
-        made = {key: map_tensors(function, value) for key, value in tree.items()}
-        return made if type(tree) is dict else type(tree)(made)
-    if isinstance(tree, tuple) and hasattr(tree, "_fields"):
-        return type(tree)(*(map_tensors(function, value) for value in tree))
-    if isinstance(tree, (tuple, list)):
-        return type(tree)(map_tensors(function, value) for value in tree)
-    return tree
+    """The parser of a value's class, or of the nearest class above it that has one."""
+    return next((_PARSERS[base] for base in type(value).__mro__ if base in _PARSERS), None) if _PARSERS else None

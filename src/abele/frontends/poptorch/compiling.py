@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
 from abele.compiler.collector import collector_paused
+from abele.frontends.poptorch import structures
 from abele.frontends.poptorch.advice import words
 from abele.frontends.poptorch.batching import Batching
 from abele.frontends.poptorch.capture import CapturedModel, capture
@@ -109,7 +109,9 @@ def compile_model(
 
         def halved() -> NetworkCase:
             with plain(weights):
-                again = capture(_half(model), *tree_map(_half_tensor, (args, kwargs)), training=batching.training)
+                again = capture(
+                    _half(model), *structures.map_tensors(_half_tensor, (args, kwargs)), training=batching.training
+                )
             # The copy's parameters stand for those that the optimiser holds.
             twin = replace(again, weights=captured.weights)
             groups = None if optimiser is None else tuple(_groups(twin, optimiser))
@@ -132,12 +134,10 @@ def compile_model(
 
 def _cut(arguments: tuple[tuple[Any, ...], dict[str, Any]], parts: int) -> Any:
     """Arguments with the first of ``parts`` parts of each batch; None where batches cannot be cut so."""
-    leaves, form = tree_flatten(arguments)
-    batched = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor) and leaf.dim()]
+    batched = [t for t in structures.leaves(arguments) if isinstance(t, torch.Tensor) and t.dim()]
     if any(t.shape[0] % parts for t in batched):
         return None
-    cut = [t.narrow(0, 0, t.shape[0] // parts) if any(t is b for b in batched) else t for t in leaves]
-    return tree_unflatten(cut, form)
+    return structures.map_tensors(lambda t: t.narrow(0, 0, t.shape[0] // parts) if t.dim() else t, arguments)
 
 
 def _half(model: torch.nn.Module) -> torch.nn.Module:
@@ -152,8 +152,8 @@ def _half(model: torch.nn.Module) -> torch.nn.Module:
         raise Error(f"the model cannot be copied: {error}") from error
 
 
-def _half_tensor(leaf: Any) -> Any:
-    return leaf.half() if isinstance(leaf, torch.Tensor) and leaf.is_floating_point() else leaf
+def _half_tensor(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.half() if tensor.is_floating_point() else tensor
 
 
 def _with_more(schedule: Schedule, parts: int, training: bool) -> Schedule:

@@ -10,8 +10,7 @@ from typing import Any
 import torch
 
 from abele.errors import InvalidOptionError
-from abele.frontends.poptorch import logs
-from abele.frontends.poptorch.arguments import map_tensors
+from abele.frontends.poptorch import logs, structures
 from abele.frontends.poptorch.batching import Batching
 from abele.frontends.poptorch.blocks import BlockRecord
 from abele.frontends.poptorch.capture.capture import check_initialised, own_tensors
@@ -134,7 +133,7 @@ class PoplarExecutor(Inspection):
         self._batching.schedule()
         check_initialised(self._model)
         self._signature.record(args, kwargs)
-        micro_args, micro_kwargs = (map_tensors(self._batching.micro_batch, part) for part in (args, kwargs))
+        micro_args, micro_kwargs = structures.map_tensors(self._batching.micro_batch, (args, kwargs))
         weights = list(own_tensors(self._model).values())
         if self._optimizer is not None:
             check_parameters(self._optimizer, self._model)

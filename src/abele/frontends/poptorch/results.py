@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from abele.frontends.poptorch import structures
 from abele.frontends.poptorch.errors import Error
 
 BACKWARD = (
@@ -21,12 +22,7 @@ def _refuse_backward(*args: Any, **kwargs: Any) -> None:
 
 def mark_results(tree: Any) -> Any:
     """The tree, with ``backward()`` of every tensor in it refused."""
-    if isinstance(tree, torch.Tensor):
-        vars(tree)["backward"] = _refuse_backward
-    elif isinstance(tree, dict):
-        for value in tree.values():
-            mark_results(value)
-    elif isinstance(tree, (tuple, list)):
-        for value in tree:
-            mark_results(value)
+    for leaf in structures.leaves(tree):
+        if isinstance(leaf, torch.Tensor):
+            vars(leaf)["backward"] = _refuse_backward
     return tree

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from abele.frontends.poptorch import logs
-from abele.frontends.poptorch.arguments import leaves, map_tensors, parser_of
+from abele.frontends.poptorch import logs, structures
 from abele.frontends.poptorch.errors import ArgumentError, CheckError, Error
 
 MISMATCH = (
@@ -29,11 +28,12 @@ class TensorSpec:
 
 
 @dataclass(frozen=True)
-class OwnSpec:
-    """Class and tensors of an argument that has a parser."""
+class LevelSpec:
+    """A class that is made of tensors: its parts with their names."""
 
     kind: type
-    tensors: tuple[Any, ...]
+    names: tuple[Any, ...]
+    parts: tuple[Any, ...]
 
 
 class ForwardSignature:
@@ -80,7 +80,7 @@ class ForwardSignature:
 
     def _plain(self, name: str, value: Any) -> Any:
         """An argument whose tensors take no gradient and are contiguous."""
-        tensors = [leaf for leaf in leaves(value) if isinstance(leaf, torch.Tensor)]
+        tensors = [leaf for leaf in structures.leaves(value) if isinstance(leaf, torch.Tensor)]
         gradient = any(tensor.requires_grad for tensor in tensors)
         if gradient:
             self._warn_once(
@@ -93,7 +93,7 @@ class ForwardSignature:
                 "At least one input tensor is not contiguous: non-contiguous tensors will be converted. "
                 f"(the argument {name})"
             )
-        return map_tensors(torch.Tensor.detach, value) if gradient else value
+        return structures.map_tensors(torch.Tensor.detach, value) if gradient else value
 
     def _warn_once(self, message: str) -> None:
         if message not in self._warned:
@@ -116,7 +116,7 @@ class ForwardSignature:
         named = self._named(args, kwargs)
         for name, value in named.items():
             _check_leaves(name, value)
-        tensors = [t for t in leaves(named) if isinstance(t, torch.Tensor)]
+        tensors = [t for t in structures.leaves(named) if isinstance(t, torch.Tensor)]
         for tensor in tensors:
             if tensor.numel() == 0:
                 raise Error(f"Zero-sized tensors are unsupported (Got shape {list(tensor.shape)}).")
@@ -148,7 +148,7 @@ class ForwardSignature:
 
 def _check_leaves(name: str, tree: Any) -> None:
     """Raise at what can never be an input; ``name`` is the parameter that it is passed as."""
-    for leaf in leaves(tree):
+    for leaf in structures.leaves(tree):
         if isinstance(leaf, np.ndarray):
             raise ArgumentError(
                 f"{name} is a NumPy array of shape {list(leaf.shape)}",
@@ -167,14 +167,12 @@ def _spec(tree: Any) -> Any:
     """The tree with every tensor replaced by its shape and type."""
     if isinstance(tree, torch.Tensor):
         return TensorSpec(tree.shape, tree.dtype)
-    parser = parser_of(tree)
-    if parser is not None:
-        return OwnSpec(type(tree), tuple(_spec(tensor) for tensor in parser.yieldTensors(tree)))
     if isinstance(tree, dict):
         return {key: _spec(value) for key, value in tree.items()}
     if isinstance(tree, (tuple, list)):
         return [type(tree), *map(_spec, tree)]
-    return tree
+    level = structures.level_of(tree)
+    return tree if level is None else LevelSpec(type(tree), level.names, tuple(map(_spec, level.parts)))
 
 
 def _match(name: str, expected: Any, got: Any, tensors: list[torch.Tensor]) -> None:
@@ -183,13 +181,6 @@ def _match(name: str, expected: Any, got: Any, tensors: list[torch.Tensor]) -> N
         case TensorSpec():
             _match_tensor(name, expected, got)
             tensors.append(got)
-        case OwnSpec(kind=kind, tensors=specs):
-            _match_type(name, kind, got)
-            found = list(leaves(got))
-            if len(found) != len(specs):
-                raise _mismatch(f"Length mismatch for {name}: expected {len(specs)} elements but got {len(found)}")
-            for spec, tensor in zip(specs, found, strict=True):
-                _match(name, spec, tensor, tensors)
         case dict():
             _match_type(name, dict, got)
             _match_keys(name, expected, got)
@@ -201,6 +192,16 @@ def _match(name: str, expected: Any, got: Any, tensors: list[torch.Tensor]) -> N
                 raise _mismatch(f"Length mismatch for {name}: expected {len(parts)} elements but got {len(got)}")
             for index, (part, value) in enumerate(zip(parts, got, strict=True)):
                 _match(f"{name}[{index}]", part, value, tensors)
+        case LevelSpec(kind, names, parts):
+            _match_type(name, kind, got)
+            level = structures.level_of(got)
+            assert level is not None
+            if len(level.parts) != len(parts):
+                raise _mismatch(
+                    f"Length mismatch for {name}: expected {len(parts)} elements but got {len(level.parts)}"
+                )
+            for key, part, value in zip(names, parts, level.parts, strict=True):
+                _match(f"{name}.{key}", part, value, tensors)
         case _:
             _match_type(name, type(expected), got)
             if expected != got:

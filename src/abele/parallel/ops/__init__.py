@@ -1,6 +1,7 @@
 """The op families: one file each, with meaning, lowering and derivative side by side."""
 
 from abele.parallel.ops import (
+    checkpoint,
     constant,
     control,
     convolution,
@@ -11,6 +12,7 @@ from abele.parallel.ops import (
     lookup,
     nonlinearity,
     norm,
+    own_gradient,
     plain_recurrent,
     pooling,
     recurrent,
@@ -26,6 +28,7 @@ from abele.parallel.ops import (
 )
 
 __all__ = [
+    "checkpoint",
     "constant",
     "control",
     "convolution",
@@ -36,6 +39,7 @@ __all__ = [
     "lookup",
     "nonlinearity",
     "norm",
+    "own_gradient",
     "plain_recurrent",
     "pooling",
     "recurrent",

@@ -1,5 +1,6 @@
 """The functions that append ops to a network, in one place for front ends and derivative rules."""
 
+from abele.parallel.ops.checkpoint import checkpoint
 from abele.parallel.ops.constant import full
 from abele.parallel.ops.control import call, cond, loop, switch, while_
 from abele.parallel.ops.convolution import convolution, transposed_convolution
@@ -10,6 +11,7 @@ from abele.parallel.ops.linear import linear, matmul
 from abele.parallel.ops.lookup import add_rows, look_up, look_up_groups, update_rows
 from abele.parallel.ops.nonlinearity import nonlinearity
 from abele.parallel.ops.norm import BATCH, norm
+from abele.parallel.ops.own_gradient import own_gradient
 from abele.parallel.ops.plain_recurrent import gru, plain_rnn
 from abele.parallel.ops.pooling import pool
 from abele.parallel.ops.recurrent import lstm
@@ -30,6 +32,7 @@ __all__ = [
     "add_rows",
     "call",
     "cast",
+    "checkpoint",
     "concat",
     "cond",
     "convolution",
@@ -54,6 +57,7 @@ __all__ = [
     "nonlinearity",
     "norm",
     "normal",
+    "own_gradient",
     "pad",
     "permute",
     "plain_rnn",

@@ -12,6 +12,7 @@ Control flow is differentiated as follows, so that nothing is unrolled:
   reverse reads the rows. What the body reads and never changes is not in tables; its gradient is summed over trips.
 * A **branch** becomes a branch on the same operand in which each region computes its forward pass again and then its
   backward pass. Keeping the forward values of whichever region ran would need memory for those of all of them.
+* A **checkpoint** becomes one that computes its forward pass again in the same way.
 * A **while** loop is refused: how many rows its tables need is not known.
 
 What a block's backward pass needs of its forward pass is found by writing the one as a region of the other: whatever
@@ -192,7 +193,13 @@ class _Reverse:
         with net.at(op.debug.renamed(name), stage=Stage.BACKWARD, place=op.place):
             # Every reader of these results comes later in the network, so it has been here: the sum is complete.
             grads = [_total(net, pending.pop(v)) if v in pending else None for v in op.outputs]
-            special = {"call": self._call, "loop": self._loop, "cond": self._branch, "switch": self._branch}
+            special = {
+                "call": self._call,
+                "loop": self._loop,
+                "cond": self._branch,
+                "switch": self._branch,
+                "checkpoint": self._again,
+            }
             backward = special.get(op.kind)
             gradients = backward(op, grads, wanted) if backward else rule_of(op).backward(net, op, grads, wanted)
             for value, gradient in zip(op.inputs, gradients, strict=True):
@@ -332,35 +339,45 @@ class _Reverse:
 
     def _branch(self, op: NetworkOp, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
         operands = list(dict.fromkeys(v for v, want in zip(op.inputs[1:], wanted[1:], strict=True) if want))
-        graded = [g for g in grads if g is not None]
-
-        def backward(block: OpBlock) -> Callable[[BlockBuilder], list[Value]]:
-            def body(region: BlockBuilder) -> list[Value]:
-                inside = {v: region.read(v) for v in op.inputs[1:]}
-                start = len(region.ops)
-                with region.at(stage=Stage.BACKWARD):
-                    results = region.inline(block, [inside[v] for v in op.inputs[1:]])
-                    ops, pending = region.ops[start:], Pending()
-                    for result, grad in zip(results, grads, strict=True):
-                        if grad is not None:
-                            pending.setdefault(result, []).append(region.read(grad))
-                    reached = differentiable(ops, [inside[v] for v in operands])
-                    _Reverse(region, region, self.functions).run(needed(ops, pending), reached, pending)
-                    sums = [(v, pending.get(inside[v])) for v in operands]
-                    return [_total(region, parts) if parts else _zeros(region, v) for v, parts in sums]
-
-            return body
-
-        assert graded, op
-        cases = [backward(block) for block in op.regions]
+        cases = [self._forward_again(block, op.inputs[1:], grads, operands) for block in op.regions]
         made = (
             build.cond(self.net, op.inputs[0], *cases)
             if op.kind == "cond"
             else build.switch(self.net, op.inputs[0], cases)
         )
-        by_operand = dict(zip(operands, made, strict=True))
-        # An operand that is there twice has its whole gradient at the first place.
-        return [None, *(by_operand.pop(v, None) for v in op.inputs[1:])]
+        return [None, *_once(operands, made, op.inputs[1:])]
+
+    def _again(self, op: NetworkOp, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
+        operands = list(dict.fromkeys(v for v, want in zip(op.inputs, wanted, strict=True) if want))
+        made = build.checkpoint(self.net, self._forward_again(op.regions[0], op.inputs, grads, operands))
+        return _once(operands, made, op.inputs)
+
+    def _forward_again(
+        self, block: OpBlock, inputs: Sequence[Value], grads: Gradients, operands: Sequence[Value]
+    ) -> Callable[[BlockBuilder], list[Value]]:
+        """A body that computes a block on ``inputs`` again, then the gradients of those of them in ``operands``."""
+
+        def body(region: BlockBuilder) -> list[Value]:
+            inside = {v: region.read(v) for v in inputs}
+            start = len(region.ops)
+            with region.at(stage=Stage.BACKWARD):
+                results = region.inline(block, [inside[v] for v in inputs])
+                ops, pending = region.ops[start:], Pending()
+                for result, grad in zip(results, grads, strict=True):
+                    if grad is not None:
+                        pending.setdefault(result, []).append(region.read(grad))
+                reached = differentiable(ops, [inside[v] for v in operands])
+                _Reverse(region, region, self.functions).run(needed(ops, pending), reached, pending)
+                sums = [(v, pending.get(inside[v])) for v in operands]
+                return [_total(region, parts) if parts else _zeros(region, v) for v, parts in sums]
+
+        return body
+
+
+def _once(operands: Iterable[Value], made: Iterable[Value], inputs: Iterable[Value]) -> list[Value | None]:
+    """The gradient of each of ``inputs``: one that is there twice has its whole gradient at the first place."""
+    by_operand = dict(zip(operands, made, strict=True))
+    return [by_operand.pop(v, None) for v in inputs]
 
 
 def _active(body: OpBlock, wanted: Sequence[bool], num_carried: int) -> list[bool]:

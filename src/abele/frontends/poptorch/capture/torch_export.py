@@ -6,11 +6,12 @@ Everything else sees :class:`Exported`, which is ours.
 from __future__ import annotations
 
 import functools
+import inspect
 import logging
 import re
 import traceback
 import warnings
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,9 +22,11 @@ import torch.fx
 import torch.fx.traceback
 import torch.utils._pytree as pytree
 from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
-from torch.overrides import TorchFunctionMode
 
 from abele.errors import AbeleError
+from abele.frontends.poptorch import structures
+from abele.frontends.poptorch.capture.recording import CHECKPOINT, recording
+from abele.frontends.poptorch.capture.rewriting import rewrite
 from abele.frontends.poptorch.errors import Error
 from abele.graph.debug import DebugRecord
 
@@ -34,6 +37,9 @@ _WRITTEN = "abele_written"
 """Where a node keeps the names of the operator that the user called, without and with its overload."""
 
 _LOGGERS = ("torch._subclasses.fake_tensor", "torch.fx.experimental.symbolic_shapes")
+
+_REGIONS = frozenset({"wrap_with_autocast"})
+"""Regions of code that PyTorch puts in their place when it decomposes."""
 
 _INPUT_ROLES = {
     InputKind.PARAMETER: "parameter",
@@ -79,15 +85,62 @@ class Exported:
 
     Attributes:
         entries: What enters, in order; user inputs in the order of the flattened arguments.
-        calls: The nodes that compute.
-        results: What leaves.
-        structure: How the outputs are nested.
+        nodes: The nodes between what enters and what leaves.
+        results: What leaves: the tensors that the model returns, and new contents.
+        returned: What the model returned when it was recorded, its tensors replaced by their numbers.
     """
 
     entries: list[GraphInput]
-    calls: list[torch.fx.Node]
+    nodes: list[torch.fx.Node]
     results: list[GraphOutput]
-    structure: pytree.TreeSpec
+    returned: Any
+
+
+class _Kept:
+    """What a recorded call returned. Attributes of the module itself export sets back to what they were."""
+
+    returned: Any = None
+
+
+class _Recorded(torch.nn.Module):
+    """A model as a function of flat tensors, so that PyTorch sees nothing of how arguments and results are nested.
+
+    Args:
+        model: What is recorded.
+        arguments: Its arguments and keyword arguments; whatever is not a tensor is a constant.
+    """
+
+    def __init__(self, model: torch.nn.Module, arguments: Any) -> None:
+        super().__init__()
+        self.model = model
+        self.arguments = arguments
+        self.kept = _Kept()
+
+    def forward(self, *tensors: torch.Tensor) -> list[torch.Tensor]:
+        """The tensors among the model's results."""
+        entering = iter(tensors)
+        args, kwargs = structures.map_tensors(lambda _: next(entering), self.arguments)
+        found: list[torch.Tensor] = []
+
+        def numbered(leaf: Any) -> Any:
+            if not isinstance(leaf, torch.Tensor):
+                return leaf
+            found.append(leaf)
+            return TensorNumber(len(found) - 1)
+
+        self.kept.returned = structures.map_leaves(numbered, self.model(*args, **kwargs))
+        return found
+
+
+class TensorNumber:
+    """Stands for a tensor among results; it is no dataclass, which would be nested.
+
+    Args:
+        number: Which one.
+    """
+
+    def __init__(self, number: int) -> None:
+        self.number = number
 
 
 def export(
@@ -98,30 +151,32 @@ def export(
     training: bool,
     losses: Collection[str] = (),
 ) -> Exported:
-    """Record one call of ``model`` in PyTorch's training IR; nothing is computed.
+    """Record one call of ``model`` in PyTorch's training IR; nothing is computed, and Python's forward runs once.
 
     Args:
         model: What to record.
         args: Positional arguments; tensors give shapes and types only.
         kwargs: Keyword arguments.
         training: True if gradients will be taken.
-        losses: Operators that are kept even if nothing uses their result.
+        losses: Operators whose results are marked as losses, and kept even if nothing uses them.
 
     Raises:
         Error: The model's Python code depends on values of tensors, or PyTorch cannot record it.
     """
-    with _quiet(), _without_fast_paths(), _without_checks_of_values(), _annotated(), torch.set_grad_enabled(training):
+    recorded = _Recorded(model, (args, kwargs))
+    # Tensors of their own: what the caller's share, or which of them are views, is no part of a program.
+    tensors = tuple(_blank(t) for t in structures.leaves((args, kwargs)) if isinstance(t, torch.Tensor))
+    names = [name for name, leaf in _named_arguments(model, args, kwargs) if isinstance(leaf, torch.Tensor)]
+    modes = torch.set_grad_enabled(training), recording(training=training)
+    with _quiet(), _without_fast_paths(), _without_checks_of_values(), modes[0], modes[1]:
         try:
-            program = torch.export.export(model, args, kwargs, strict=False)
-            dead = [n for n in program.graph.nodes if not n.users and op_name(n) in losses]
-            if dead:
-                with _returning_losses(model, losses):
-                    program = torch.export.export(model, args, kwargs, strict=False)
-            if any(map(is_mutable, program.graph.nodes)):
+            program = torch.export.export(recorded, tensors, strict=False)
+            rewrite(program, {overload for name in losses for overload in _overloads(name)})
+            if any(is_mutable(n) or op_name(n) in _REGIONS for n in calls_of(program)):
                 program = program.run_decompositions({})
         except Exception as error:
             raise _explained(error) from error
-    return _read(program, with_losses=bool(dead))
+    return _read(program, names, recorded.kept.returned)
 
 
 def annotate(notes: dict[str, Any]) -> AbstractContextManager[Any]:
@@ -130,80 +185,70 @@ def annotate(notes: dict[str, Any]) -> AbstractContextManager[Any]:
     return nullcontext() if context is None else context(notes)
 
 
-def _annotated() -> AbstractContextManager[Any]:
-    """Notes of :func:`annotate` are kept inside."""
-    return torch.fx.traceback.preserve_node_meta() if hasattr(torch.fx.traceback, "annotate") else nullcontext()
+def _blank(tensor: torch.Tensor) -> torch.Tensor:
+    with torch._C.DisableTorchFunctionSubclass():
+        return torch.empty(tensor.shape, dtype=tensor.dtype)
 
 
-def _read(program: torch.export.ExportedProgram, *, with_losses: bool) -> Exported:
+def _named_arguments(
+    model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Iterator[tuple[str, Any]]:
+    """The leaves of the arguments with names made of those of the model's parameters."""
+    try:
+        named = inspect.signature(model.forward).bind(*args, **kwargs).arguments
+    except (TypeError, ValueError):
+        named = {"args": args, "kwargs": kwargs}
+    return structures.named_leaves(dict(named))
+
+
+def _overloads(name: str) -> list[Any]:
+    """The overloads of an operator such as ``aten.mse_loss``."""
+    packet = getattr(torch.ops.aten, name.removeprefix("aten."))
+    return [getattr(packet, overload) for overload in packet.overloads()]
+
+
+def calls_of(program: torch.export.ExportedProgram) -> Iterator[torch.fx.Node]:
+    """Every call of a program, those in the bodies of its control flow included."""
+    for module in program.graph_module.modules():
+        if isinstance(module, torch.fx.GraphModule):
+            for node in module.graph.nodes:
+                if node.op == "call_function" and op_name(node) != "getitem":
+                    yield node
+
+
+def _read(program: torch.export.ExportedProgram, names: Sequence[str], returned: Any) -> Exported:
     signature = program.graph_signature
     nodes = list(program.graph.nodes)
     placeholders = [n for n in nodes if n.op == "placeholder"]
     tensors = {**program.state_dict, **program.constants}
+    # The last placeholders are the model's inputs, in the order of its arguments.
+    inputs = dict(zip(placeholders[len(placeholders) - len(names) :], names, strict=True))
     entries = [
         GraphInput(
-            node, _INPUT_ROLES.get(spec.kind, spec.kind.name), spec.target or node.name, tensors.get(spec.target)
+            node,
+            _INPUT_ROLES.get(spec.kind, spec.kind.name),
+            inputs.get(node) or _own_name(spec.target or node.name),
+            tensors.get(spec.target),
         )
         for node, spec in zip(placeholders, signature.input_specs, strict=True)
     ]
+    input_names = {node.name: name for node, name in inputs.items()}
     (last,) = (n for n in nodes if n.op == "output")
     results = [
         GraphOutput(
             _OUTPUT_ROLES.get(spec.kind, "update"),
-            spec.target or "",
+            input_names.get(spec.target or "") or _own_name(spec.target or ""),
             spec.arg.value if isinstance(spec.arg, ConstantArgument) else value,
         )
         for spec, value in zip(signature.output_specs, last.args[0], strict=True)
     ]
-    structure = program.call_spec.out_spec
-    assert structure is not None
-    if with_losses:
-        structure, extra = structure.children()
-        results = results[: len(results) - extra.num_leaves]
-    return Exported(entries, [n for n in nodes if n.op == "call_function"], results, structure)
+    inner = [n for n in nodes if n.op in ("call_function", "get_attr")]
+    return Exported(entries, inner, results, returned)
 
 
-@contextmanager
-def _returning_losses(model: torch.nn.Module, losses: Collection[str]) -> Iterator[None]:
-    """``model`` with a ``forward`` that also returns every loss it computes, so that none is dropped as unused."""
-    forward = model.forward
-
-    @functools.wraps(forward)
-    def observed(*args: Any, **kwargs: Any) -> Any:
-        with _LossObserver(losses) as observer:
-            result = forward(*args, **kwargs)
-        return result, observer.seen
-
-    model.forward = observed
-    try:
-        yield
-    finally:
-        del model.forward
-        if model.forward != forward:
-            model.forward = forward
-
-
-class _LossObserver(TorchFunctionMode):
-    """Keeps the results of functions that are losses."""
-
-    def __init__(self, losses: Collection[str]) -> None:
-        super().__init__()
-        self.seen: list[torch.Tensor] = []
-        self._names = {name.rsplit(".", 1)[-1] for name in losses} | {"cross_entropy", "binary_cross_entropy"}
-
-    def __torch_function__(
-        self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        """Call, and keep the result if the function is a loss."""
-        result = function(*args, **(kwargs or {}))
-        if _function_name(function) in self._names:
-            self.seen.append(result)
-        return result
-
-
-def _function_name(function: Any) -> str:
-    packet = getattr(function, "overloadpacket", None)
-    return str(packet).rsplit(".", 1)[-1] if packet is not None else str(getattr(function, "__name__", ""))
+def _own_name(name: str) -> str:
+    """A name in the recorded module as the user's model has it."""
+    return "" if name == "model" else name.removeprefix("model.")
 
 
 @contextmanager
@@ -213,6 +258,7 @@ def _quiet() -> Iterator[None]:
         warnings.filterwarnings("ignore", category=FutureWarning)
         warnings.filterwarnings("ignore", category=DeprecationWarning)
         warnings.filterwarnings("ignore", message=".*(export|pytree|LeafSpec|treespec).*")
+        warnings.filterwarnings("ignore", message=r"The \.grad attribute of a Tensor")
         loggers = [logging.getLogger(name) for name in _LOGGERS]
         levels = [logger.level for logger in loggers]
         for logger in loggers:
@@ -315,6 +361,7 @@ def origin(node: torch.fx.Node) -> DebugRecord:
     """Name, module path and the user's source line of a call."""
     modules = list((node.meta.get("nn_module_stack") or {}).values())
     path, kind = modules[-1] if modules else ("", "")
+    path = _own_name(path)
     kind = kind if isinstance(kind, str) else getattr(kind, "__name__", "")
     file, line = user_frame(node.meta.get("stack_trace") or "")
     label = f"{path or 'model'} ({kind.rsplit('.', 1)[-1]})" if kind else path
@@ -350,17 +397,14 @@ def is_random(node: torch.fx.Node) -> bool:
     return torch.Tag.nondeterministic_seeded in tags
 
 
-# --- trees ---------------------------------------------------------------------------------------------------
+def checkpoints_of(node: torch.fx.Node) -> tuple[int, ...]:
+    """Numbers of the checkpoints that a call is in, the outermost first."""
+    return tuple((node.meta.get("custom") or {}).get(CHECKPOINT, ()))
 
 
-def flatten(tree: Any) -> tuple[list[Any], pytree.TreeSpec]:
-    """The leaves of nested tuples, lists and dicts, and how they are nested."""
-    return pytree.tree_flatten(tree)
-
-
-def unflatten(leaves: list[Any], structure: pytree.TreeSpec) -> Any:
-    """``leaves`` nested as ``structure`` says."""
-    return pytree.tree_unflatten(leaves, structure)
+def attribute(node: torch.fx.Node) -> Any:
+    """What a ``get_attr`` node stands for: a tensor, or the body of a control flow operator."""
+    return functools.reduce(getattr, str(node.target).split("."), node.graph.owning_module)
 
 
 def map_args(function: Callable[[torch.fx.Node], Any], node: torch.fx.Node) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -387,8 +431,3 @@ def map_tree(function: Callable[[torch.fx.Node], Any], tree: Any) -> Any:
 def map_tensors(function: Callable[[torch.Tensor], Any], tree: Any) -> Any:
     """Nested results with every tensor replaced by ``function(tensor)``."""
     return pytree.tree_map_only(torch.Tensor, function, tree)
-
-
-def attribute(module: torch.fx.GraphModule, node: torch.fx.Node) -> Any:
-    """The tensor that a node names."""
-    return functools.reduce(getattr, str(node.target).split("."), module)

@@ -104,7 +104,7 @@ def dropout(call: OperatorCall, value: Value, p: float, train: bool) -> Value:
     return build.dropout(call.net, value, p) if train and p > 0 else value
 
 
-@aten("aten.detach")
+@aten("aten.detach", "abele.detached")
 def detach(call: OperatorCall, value: Value) -> Value:
     """The value, through which no gradient flows."""
     return build.detach(call.net, value)

@@ -33,6 +33,14 @@ LOSSES = frozenset(
         "binary_cross_entropy_with_logits",
         "kl_div",
         "soft_margin_loss",
+        "hinge_embedding_loss",
+        "margin_ranking_loss",
+        "cosine_embedding_loss",
+        "poisson_nll_loss",
+        "triplet_margin_loss",
+        "multi_margin_loss",
+        "multilabel_margin_loss",
+        "ctc_loss",
     )
 )
 """Operators that are a loss without being marked."""
@@ -46,6 +54,12 @@ def reduced(net: BlockBuilder, value: Value, reduction: int) -> Value:
         return value
     dims = range(value.ndim)
     return build.mean(net, value, dims) if reduction == _MEAN else build.reduce(net, value, dims)
+
+
+@aten("abele.loss")
+def loss(call: OperatorCall, value: Value) -> Value:
+    """The value that is a loss."""
+    return value
 
 
 @aten(IDENTITY_LOSS)

@@ -1,0 +1,283 @@
+"""Reading recorded nodes: each becomes ops of a network, or of a region of one.
+
+Most calls go to the handler of their operator. What is more than one call is read here: bodies of control flow have
+readers of their own (:mod:`.control`), stretches under ``torch.utils.checkpoint`` become one op with a region, and the
+nodes of a user's backward pass wait until the call that they belong to is complete.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+import torch.fx
+
+from abele.errors import UnsupportedOpError
+from abele.frontends.poptorch.capture import torch_export
+from abele.frontends.poptorch.capture.aten.losses import IDENTITY_LOSS
+from abele.frontends.poptorch.capture.control import CONTROL
+from abele.frontends.poptorch.capture.decomposition import decomposed, operands_of
+from abele.frontends.poptorch.capture.marks import INCOMING, LOSS, OWN_BACKWARD
+from abele.frontends.poptorch.capture.registry import convert, handler_of, no_handler
+from abele.frontends.poptorch.capture.types import element_type
+from abele.numerics import f32
+from abele.parallel import BlockBuilder, Value
+from abele.parallel.ops import build
+
+MARKED = frozenset({LOSS, IDENTITY_LOSS})
+"""Calls that are losses."""
+
+
+@dataclass
+class NodeReader:
+    """Reads nodes into one block.
+
+    Attributes:
+        net: The block.
+        values: What nodes stand for in it: values, tuples of values, or plain numbers.
+        known: Nodes whose results follow from the host's constants, with these.
+        losses: Calls that are losses, in order.
+        waiting: Nodes of backward passes whose calls are not complete, by the call's number.
+        missing: Calls that have no lowering, in all blocks.
+        depth: How many checkpoints are around the block.
+        expanding: Operators whose parts are read just now.
+    """
+
+    net: BlockBuilder
+    values: dict[torch.fx.Node, Any] = field(default_factory=dict)
+    known: dict[torch.fx.Node, Any] = field(default_factory=dict)
+    losses: list[torch.fx.Node] = field(default_factory=list)
+    waiting: dict[torch.fx.Node, int] = field(default_factory=dict)
+    missing: list[UnsupportedOpError] = field(default_factory=list)
+    depth: int = 0
+    expanding: list[Any] = field(default_factory=list)
+
+    def read(self, nodes: Sequence[torch.fx.Node]) -> None:
+        """Convert nodes in order."""
+        groups = _Groups(nodes, self.depth)
+        for node in nodes:
+            inside = groups.at(node)
+            if inside is None:
+                self._node(node)
+            elif inside:
+                self._checkpoint(inside)
+
+    def _node(self, node: torch.fx.Node) -> None:
+        name = torch_export.op_name(node)
+        if node.op == "get_attr":
+            self.known[node] = torch_export.attribute(node)
+        elif name == OWN_BACKWARD:
+            self._own_backward(node)
+        elif name == INCOMING or any(s in self.waiting for s in torch_export.iter_nodes(node)):
+            sources = [self.waiting[s] for s in torch_export.iter_nodes(node) if s in self.waiting]
+            call: Any = node.args[1] if name == INCOMING else max(sources)
+            self.waiting[node] = call
+        elif name == "getitem":
+            self._item(node)
+        elif name in CONTROL:
+            with self.net.at(torch_export.origin(node)):
+                self.values[node] = CONTROL[name](self, node)
+        elif self._is_known(node, name):
+            self.known[node] = torch_export.run_on_host(node, *torch_export.map_args(self.known.__getitem__, node))
+        else:
+            if name in MARKED:
+                self.losses.append(node)
+            self._call(node)
+
+    def _call(self, node: torch.fx.Node) -> None:
+        if handler_of(node) is not None:
+            self._convert(node)
+        elif node.target not in self.expanding and (made := decomposed(node)) is not None:
+            # Some rules of PyTorch lead back to where they started, over words of another level.
+            self.expanding.append(node.target)
+            self._expand(node, made)
+            self.expanding.pop()
+        else:
+            self._miss(node, no_handler(node))
+
+    def _convert(self, node: torch.fx.Node) -> None:
+        try:
+            self.values[node] = convert(self.net, node, *torch_export.map_args(self.value, node))
+        except UnsupportedOpError as error:
+            self._miss(node, error)
+
+    def _expand(self, node: torch.fx.Node, made: torch.fx.GraphModule) -> None:
+        """Convert what PyTorch makes of a call in its place."""
+        operands = iter(operands_of(node))
+        results: Any = None
+        for inner in made.graph.nodes:
+            self.values.pop(inner, None)
+            self.known.pop(inner, None)
+            if inner.op == "placeholder":
+                source = next(operands)
+                table = self.known if source in self.known else self.values
+                table[inner] = table[source]
+            elif inner.op == "output":
+                results = inner.args[0]
+            else:
+                torch_export.inherit_origin(inner, node)
+                self._node(inner)
+        self.values[node] = torch_export.map_tree(self.value, results)
+
+    def _miss(self, node: torch.fx.Node, error: UnsupportedOpError) -> None:
+        """Remember a call that has no lowering, and go on with zeros in its place, to find the others as well."""
+        self.missing.append(error)
+        self.values[node] = torch_export.map_tensors(self._stand_in, torch_export.fake(node))
+
+    def _stand_in(self, tensor: torch.Tensor) -> Value:
+        # Only the shape matters: nothing is compiled. Types that the device lacks are refused where they first appear.
+        dtype = f32 if tensor.is_complex() else element_type(tensor.dtype)
+        return build.full(self.net, 0, tuple(tensor.shape), dtype)
+
+    def _is_known(self, node: torch.fx.Node, name: str) -> bool:
+        """True if a call can be made once and for all on the host."""
+        sources = torch_export.iter_nodes(node)
+        may_run = not torch_export.is_random(node) and name not in MARKED
+        return may_run and all(s in self.known for s in sources)
+
+    def _item(self, node: torch.fx.Node) -> None:
+        source, index = node.args
+        assert isinstance(source, torch.fx.Node)
+        table = self.known if source in self.known else self.values
+        table[node] = table[source][index]
+
+    def value(self, node: Any) -> Any:
+        """What a node stands for in the block; tensors known at capture become constants."""
+        if not isinstance(node, torch.fx.Node):
+            return node
+        if node not in self.values:
+            self.values[node] = self._constant(self.known[node])
+        return self.values[node]
+
+    def _constant(self, known: Any) -> Any:
+        if isinstance(known, (tuple, list)):
+            return type(known)(map(self._constant, known))
+        if not isinstance(known, torch.Tensor):
+            return known
+        known = known.detach()
+        return self.net.constant(
+            known.float().numpy() if known.is_floating_point() else known.numpy(), element_type(known.dtype)
+        )
+
+    def tensor(self, node: Any) -> Value:
+        """The value of a node that is a tensor."""
+        value = self.value(node)
+        if isinstance(value, Value):
+            return value
+        fake = torch_export.fake(node) if isinstance(node, torch.fx.Node) else torch.as_tensor(value)
+        return self.net.constant(value, element_type(fake.dtype))
+
+    def _reader(self, net: BlockBuilder, depth: int) -> NodeReader:
+        """A reader into a region, which can read what was read so far."""
+        return NodeReader(net, dict(self.values), dict(self.known), missing=self.missing, depth=depth)
+
+    # --- bodies -------------------------------------------------------------------------------------------------------
+
+    def body(self, node: Any, region: BlockBuilder, arguments: Sequence[Any]) -> list[Any]:
+        """Append the body of a control flow operator to a region; returns its results.
+
+        Args:
+            node: The ``get_attr`` node of the body.
+            region: Where to append.
+            arguments: What its placeholders stand for: values and numbers.
+        """
+        module = torch_export.attribute(node)
+        inner = NodeReader(region, missing=self.missing)
+        nodes = list(module.graph.nodes)
+        entering = iter(arguments)
+        for placeholder in nodes:
+            if placeholder.op == "placeholder":
+                inner.values[placeholder] = next(entering)
+        inner.read([n for n in nodes if n.op in ("call_function", "get_attr")])
+        (last,) = (n for n in nodes if n.op == "output")
+        results = last.args[0] if isinstance(last.args[0], (tuple, list)) else [last.args[0]]
+        return [None if r is None else inner.tensor(r) for r in results]
+
+    def _checkpoint(self, nodes: Sequence[torch.fx.Node]) -> None:
+        """A stretch that the backward pass computes again."""
+        own = set(nodes)
+        inner = self._reader(self.net, self.depth + 1)
+        leaving: list[tuple[torch.fx.Node, int | None]] = []
+
+        def body(region: BlockBuilder) -> list[Value]:
+            inner.net = region
+            inner.read(nodes)
+            results: list[Value] = []
+            for node in nodes:
+                made = inner.values.get(node)
+                needed = torch_export.op_name(node) in MARKED or any(user not in own for user in node.users)
+                if node in inner.known or not needed or node in inner.waiting:
+                    continue
+                for place, part in enumerate(made) if isinstance(made, (tuple, list)) else [(None, made)]:
+                    if isinstance(part, Value):
+                        results.append(part)
+                        leaving.append((node, place))
+            return results
+
+        results = build.checkpoint(self.net, body)
+        outside = set(self.values) | set(self.known)
+        self.known |= {n: v for n, v in inner.known.items() if n not in outside}
+        self.losses += inner.losses
+        for (node, place), value in zip(leaving, results, strict=True):
+            if place is None:
+                self.values[node] = value
+            else:
+                self.values.setdefault(node, list(inner.values[node]))[place] = value
+
+    def _own_backward(self, node: torch.fx.Node) -> None:
+        """The results of a user's function, whose backward pass is what waited for this call."""
+        args: Any = node.args
+        number, results, sources, gradients = args
+        nodes = [n for n, call in self.waiting.items() if call == number]
+
+        def backward(region: BlockBuilder, *incoming: Value) -> list[Value]:
+            inner = self._reader(region, self.depth)
+            entering = iter(incoming)
+            for waiting in nodes:
+                if torch_export.op_name(waiting) == INCOMING:
+                    inner.values[waiting] = next(entering)
+            inner.read([n for n in nodes if n not in inner.values])
+            return [inner.tensor(g) for g in gradients]
+
+        with self.net.at(torch_export.origin(node)):
+            made = build.own_gradient(
+                self.net,
+                [self.tensor(r) for r in results],
+                [self.tensor(s) for s in sources],
+                backward,
+            )
+        for waiting in nodes:
+            del self.waiting[waiting]
+        self.values[node] = list(made)
+
+
+class _Groups:
+    """The nodes of a list that lie in a checkpoint, as stretches that can be one op.
+
+    Args:
+        nodes: In order.
+        depth: How many checkpoints are open already.
+    """
+
+    def __init__(self, nodes: Sequence[torch.fx.Node], depth: int) -> None:
+        self._members: dict[torch.fx.Node, list[torch.fx.Node]] = {}
+        self._first: set[torch.fx.Node] = set()
+        last_number, group = None, list[torch.fx.Node]()
+        for node in nodes:
+            numbers = torch_export.checkpoints_of(node)[depth:]
+            if not numbers:
+                last_number = None
+                continue
+            if numbers[0] != last_number:
+                last_number, group = numbers[0], []
+                self._first.add(node)
+            group.append(node)
+            self._members[node] = group
+
+    def at(self, node: torch.fx.Node) -> list[torch.fx.Node] | None:
+        """None outside of checkpoints; the whole stretch at its first node; nothing at the others."""
+        if node not in self._members:
+            return None
+        return self._members[node] if node in self._first else []

@@ -1,0 +1,111 @@
+"""Nested arguments and results: how the tensors in them are found, and put back into the same classes.
+
+Tuples, lists, dicts, their subclasses, named tuples, dataclasses, what PyTorch's own trees know, and classes that
+:mod:`.arguments` has parsers for are nested. Anything else is a leaf.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.utils._pytree as pytree
+
+from abele.frontends.poptorch.arguments import parser_of
+
+
+@dataclass(frozen=True)
+class TreeLevel:
+    """One level of nesting.
+
+    Attributes:
+        names: What each part is called below its parent: a key, an index or the name of a field.
+        parts: The parts.
+        rebuild: Makes an object like the original one of other parts.
+    """
+
+    names: tuple[Any, ...]
+    parts: tuple[Any, ...]
+    rebuild: Callable[[list[Any]], Any]
+
+
+def level_of(tree: Any) -> TreeLevel | None:
+    """The outermost level of ``tree``; None for a leaf."""
+    kind = type(tree)
+    parser = parser_of(tree)
+    if parser is not None:
+        parts = tuple(parser.yieldTensors(tree))
+        return TreeLevel(tuple(range(len(parts))), parts, lambda made: parser.reconstruct(tree, iter(made)))
+    if isinstance(tree, torch.Tensor) or tree is None or isinstance(tree, (int, float, str)):
+        return None
+    if isinstance(tree, tuple) and hasattr(tree, "_fields"):
+        return TreeLevel(tree._fields, tuple(tree), lambda made: kind(*made))
+    if isinstance(tree, dict):
+        return TreeLevel(tuple(tree), tuple(tree.values()), lambda made: _dict_like(tree, made))
+    if kind in (tuple, list):
+        return TreeLevel(tuple(range(len(tree))), tuple(tree), kind)
+    if dataclasses.is_dataclass(tree):
+        names = tuple(f.name for f in dataclasses.fields(tree))
+        return TreeLevel(names, tuple(getattr(tree, n) for n in names), lambda made: _like(tree, names, made))
+    if kind in pytree.SUPPORTED_NODES:
+        known = pytree.SUPPORTED_NODES[kind]
+        found, context = known.flatten_fn(tree)
+        return TreeLevel(tuple(range(len(found))), tuple(found), lambda made: known.unflatten_fn(made, context))
+    if isinstance(tree, (tuple, list)):
+        return TreeLevel(tuple(range(len(tree))), tuple(tree), kind)
+    return None
+
+
+def _dict_like(tree: dict[Any, Any], made: list[Any]) -> Any:
+    items = dict(zip(tree, made, strict=True))
+    if type(tree) is dict:
+        return items
+    if dataclasses.is_dataclass(tree):
+        return type(tree)(**items)
+    twin = copy.copy(tree)
+    for key, value in items.items():
+        twin[key] = value
+    return twin
+
+
+def _like(tree: Any, names: tuple[str, ...], made: list[Any]) -> Any:
+    # A copy, and not a call of the class: fields may be frozen, or not among the arguments of its constructor.
+    twin = copy.copy(tree)
+    for name, value in zip(names, made, strict=True):
+        object.__setattr__(twin, name, value)
+    return twin
+
+
+def leaves(tree: Any) -> Iterator[Any]:
+    """The leaves of ``tree``, in order."""
+    level = level_of(tree)
+    if level is None:
+        yield tree
+    else:
+        for part in level.parts:
+            yield from leaves(part)
+
+
+def map_leaves(function: Callable[[Any], Any], tree: Any) -> Any:
+    """``tree`` with every leaf replaced, in the classes that it is made of."""
+    level = level_of(tree)
+    return function(tree) if level is None else level.rebuild([map_leaves(function, part) for part in level.parts])
+
+
+def map_tensors(function: Callable[[torch.Tensor], Any], tree: Any) -> Any:
+    """``tree`` with every tensor replaced; the other leaves stay."""
+    return map_leaves(lambda leaf: function(leaf) if isinstance(leaf, torch.Tensor) else leaf, tree)
+
+
+def named_leaves(tree: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+    """The leaves of ``tree`` with names made of those on the way, such as ``batch_mask_0``."""
+    level = level_of(tree)
+    if level is None:
+        yield name, tree
+        return
+    for key, part in zip(level.names, level.parts, strict=True):
+        yield from named_leaves(part, f"{name}_{key}" if name else str(key))
