@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Callable
 from typing import Any
 
@@ -9,10 +10,20 @@ import torch
 from torch import Tensor, nn
 
 from model_zoo.entry import Batch, Fields, ModelEntry
+from model_zoo.vision import torchvision_models
 
 WORDS = 1000
 LENGTH = 64
 WIDTH = {"hidden_size": 256, "num_hidden_layers": 4, "num_attention_heads": 4, "intermediate_size": 1024}
+
+
+def transformers_models() -> Any:
+    """``transformers``, also where torchvision's own operators were built for another PyTorch."""
+    if importlib.util.find_spec("torchvision") is not None:
+        torchvision_models()
+    import transformers
+
+    return transformers
 
 
 def words(length: int = LENGTH, *, classes: int | None = None) -> Callable[[int, torch.Generator], Batch]:
@@ -43,7 +54,7 @@ def hugging_face(
     """A model of transformers with its own loss."""
 
     def network() -> nn.Module:
-        import transformers
+        transformers = transformers_models()
 
         made = getattr(transformers, config)(**options)
         made.use_cache = False
@@ -57,7 +68,7 @@ class Clip(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        import transformers
+        transformers = transformers_models()
 
         text = {**WIDTH, "vocab_size": WORDS, "max_position_embeddings": 32, "eos_token_id": WORDS - 1}
         image = {**WIDTH, "image_size": 64, "patch_size": 16}
@@ -89,7 +100,7 @@ class Wav2Vec2(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        import transformers
+        transformers = transformers_models()
 
         config = transformers.Wav2Vec2Config(
             **WIDTH,

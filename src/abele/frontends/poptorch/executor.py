@@ -101,7 +101,11 @@ class PoplarExecutor(Inspection):
         tensors = self._signature.match(args, kwargs)
         if not self.isAttachedToDevice():
             self.attachToDevice()
-        return mark_results(compiled.run(tensors))
+        results = compiled.run(tensors)
+        if self._optimizer is not None:
+            # The device has taken the optimiser's steps; PyTorch's schedulers ask for this before theirs.
+            self._optimizer._opt_called = True  # type: ignore[attr-defined]
+        return mark_results(results)
 
     def compile(self, *args: Any, **kwargs: Any) -> None:
         """Compile for arguments like these without running; a second time does nothing but warn."""
