@@ -46,6 +46,9 @@ def test_page__snippets_one_after_the_other__run(
 ) -> None:
     if page.name == "README.md":
         pytest.importorskip("torch", reason="needs PyTorch")
+    if page.name == "pytorch_tutorial.md":
+        pytest.importorskip("torch", reason="needs PyTorch")
+        pytest.importorskip("sklearn", reason="needs scikit-learn")
     if page.name == "report.md":
         pytest.importorskip("matplotlib", reason="needs matplotlib")
     if page.name in ("cpp_codelets.md", "errors.md"):
