@@ -9,7 +9,7 @@ import numpy as np
 from abele.expr.derivative import arg
 from abele.frontends.poptorch.capture.registry import OperatorCall, aten
 from abele.kernels.nest.ir import Expr, apply, select
-from abele.numerics import i32
+from abele.numerics import f32, i32
 from abele.parallel import BlockBuilder, Value
 from abele.parallel.ops import build
 from abele.session.input_checks import known_on_host
@@ -143,8 +143,43 @@ def kl_div(
     call: OperatorCall, value: Value, target: Value, reduction: int = _MEAN, *, log_target: bool = False
 ) -> Value:
     """t · (log t − x), or exp(t) · (t − x)."""
-    plain = select(y > 0.0, y * (apply("log", apply("max", y, 1e-38)) - x), 0.0)
+    plain = select(y.eq(0.0), 0.0, y * (apply("log", y) - x))
     return _pairwise(call, apply("exp", y) * (y - x) if log_target else plain, value, target, reduction)
+
+
+@aten("aten.soft_margin_loss")
+def soft_margin_loss(call: OperatorCall, value: Value, target: Value, reduction: int = _MEAN) -> Value:
+    """log(1 + exp(−t · x)), in a form that stays in range."""
+    score = -x * y
+    return _pairwise(
+        call, apply("log", 1.0 + apply("exp", -apply("abs", score))) + apply("relu", score), value, target, reduction
+    )
+
+
+@aten("aten.multilabel_margin_loss")
+def multilabel_margin_loss(call: OperatorCall, value: Value, target: Value, reduction: int = _MEAN) -> Value:
+    """How much less than one more the score of each of the row's classes is than that of each that is not.
+
+    A row's classes are the numbers of its target before the first that is negative.
+    """
+    net, classes = call.net, value.shape[-1]
+    scores = build.reshape(net, value, (-1, classes))
+    labels = build.reshape(net, build.cast(net, target, i32), scores.shape)
+    ended = build.map_(net, select(x < 0, 1.0, 0.0), [labels], f32)
+    stop = build.scan(net, ended, 1, "max")
+    label = build.map_(net, select(y > 0.5, -1, x), [labels, stop], i32)
+    # [rows, label, class]: whether the label is the class.
+    numbers = net.constant(np.arange(classes).reshape(1, 1, classes), i32, "classes")
+    column = build.reshape(net, label, (*label.shape, 1))
+    is_it = build.map_(net, select(x.eq(y), 1.0, 0.0), [column, numbers], value.dtype)
+    own = build.reduce(net, is_it, [1], "max", keep=True)
+    row = build.reshape(net, scores, (scores.shape[0], 1, classes))
+    score = build.reduce(net, build.map_(net, x * y, [is_it, row]), [2], keep=True)
+    counts = build.map_(net, select(x < 0, 0.0, 1.0), [column], value.dtype)
+    short = apply("relu", 1.0 - x + y) * arg(2) * (1.0 - arg(3))
+    losses = build.map_(net, short, [score, row, counts, own])
+    total = build.reduce(net, losses, [1, 2], scale=1 / classes)
+    return build.reshape(net, reduced(net, total, reduction), call.shape)
 
 
 @aten("aten.nll_loss", "aten.nll_loss_nd", "aten.nll_loss2d")
