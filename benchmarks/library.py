@@ -26,6 +26,7 @@ import torch
 from library_cases import Case, all_cases
 from library_layers import all_layers
 from library_more import all_more
+from library_rows import all_row_cases
 from rich.console import Console
 from rich.table import Table
 
@@ -128,7 +129,7 @@ def main() -> None:
     torch.set_grad_enabled(False)
     chosen = [
         c
-        for c in (*all_cases(), *all_layers(), *all_more())
+        for c in (*all_cases(), *all_layers(), *all_more(), *all_row_cases())
         if not arguments.only or any(word in c.name for word in arguments.only)
     ]
     rows = [measure(case, arguments.threads, arguments.repeats) for case in chosen]
