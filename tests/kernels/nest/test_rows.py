@@ -203,3 +203,26 @@ def test_row__that_is_a_number__is_that_row() -> None:
     kernel = HostKernel(((4, 2), (2,)), (f32, f32), 1, 1, (body,))
     table = np.arange(8, dtype=np.float32).reshape(4, 2)
     np.testing.assert_array_equal(run_kernel(kernel, [table])[0], table[2])
+
+
+@pytest.mark.parametrize(("count", "copies"), [(9, True), (3, False)])
+def test_table__held_column_by_column__is_copied_where_enough_is_looked_up(count: int, copies: bool) -> None:
+    rows, width = 12, 8
+    buffers, calls = [], []
+    for number, (shape, type_) in enumerate([((width, rows), f32), ((count,), i32), ((count, width), f32)]):
+        buffers.append(Buffer(number, shape, type_, True, "tio"[number]))
+    _, index, out = buffers
+    by_column = OperandBinding(0, (((rows, 1),), ((width, rows),)))
+    calls.append(BoundKernel(gather_kernel(rows, count, width), (by_column, bind(index), bind(out)), "gather"))
+    part_of = (bind(out), bind(index), by_column)
+    calls.append(BoundKernel(scatter_kernel(rows, count, width, "add"), part_of, "scatter"))
+    form = run_passes(bound_calls(buffers, calls), after="split_dims", check=True)
+    assert any(task.name.endswith(".copy") for task in form.tasks) == copies
+    rng = np.random.default_rng(6)
+    held = rng.integers(-9, 9, (width, rows)).astype(np.float32)
+    numbers = rng.integers(-1, rows + 1, count).astype(np.int32)
+    part = taken(held.T, numbers)
+    storage = {0: held.copy(), 1: numbers, 2: np.zeros((count, width), np.float32)}
+    run_plan(plan_native(buffers, calls), storage, 2)
+    np.testing.assert_array_equal(storage[2], part)
+    np.testing.assert_array_equal(storage[0], combined(held.T, numbers, part, "add").T)
