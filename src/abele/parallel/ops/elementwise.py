@@ -9,9 +9,10 @@ import numpy as np
 
 from abele.expr import derivative, evaluate
 from abele.expr.simplify import product
+from abele.expr.types import element_type
 from abele.graph import Tensor
 from abele.kernels.nest import ir
-from abele.numerics import ElementType, bool_
+from abele.numerics import ElementType
 from abele.parallel.network import BlockBuilder, NetworkOp, Value
 from abele.parallel.network.part import ValuePart
 from abele.parallel.ops.padded import laid_together
@@ -116,8 +117,8 @@ class Map(OpRule):
         """One popops map."""
         expression, inputs = popops.expr.written_out(op.attrs["expr"]), [to[v] for v in op.inputs]
         types = tuple(v.dtype for v in op.inputs)
-        one_type = op.output.dtype in (bool_, *types) and len({t for t in types if t.is_float}) < 2
-        if not one_type and fuse([expression], types, [None]).out_types[0] != op.output.dtype:
+        computed = element_type(op.attrs["expr"], types) or fuse([expression], types, [None]).out_types[0]
+        if computed != op.output.dtype:
             expression = popops.expr.Cast(expression, op.output.dtype)
         return popops.map(to.graph, expression, inputs, to.prog)
 

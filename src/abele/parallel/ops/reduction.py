@@ -11,7 +11,7 @@ import numpy as np
 from abele.expr import Const, derivative, select
 from abele.expr.simplify import product
 from abele.graph import Tensor
-from abele.numerics import ElementType
+from abele.numerics import ElementType, bool_, f32
 from abele.parallel.network import BlockBuilder, NetworkOp, Shape, Value
 from abele.parallel.network.part import ValuePart, whole_digits
 from abele.parallel.ops.elementwise import cast, map_
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from abele.parallel.lowering import Lowering
 
 _NUMPY: dict[str, Callable[..., Any]] = {"add": np.sum, "max": np.max, "min": np.min, "mul": np.prod}
+_LOGICAL: dict[str, Callable[..., Any]] = {"and": np.all, "or": np.any}
+_NUMPY |= _LOGICAL
 
 
 def reduce(
@@ -41,7 +43,7 @@ def reduce(
         net: The network to extend.
         value: What to reduce.
         dims: Dimensions to reduce over; they disappear.
-        operation: ``add``, ``max``, ``min`` or ``mul``.
+        operation: ``add``, ``max``, ``min`` or ``mul``; of bools ``and`` or ``or``.
         keep: Leave the reduced dimensions with one index.
         scale: Factor of the result (only with ``add``).
         dtype: Type of the result; by default that of ``value``.
@@ -84,6 +86,7 @@ class Reduce(OpRule):
         distinct = len(set(dims)) == len(dims) and all(0 <= d < value.ndim for d in dims)
         require(distinct, f"dims={list(dims)} are not dimensions of {list(value.shape)}")
         require(operation == "add" or op.attrs["scale"] == 1, "only sums are scaled")
+        require(operation not in _LOGICAL or value.dtype == bool_, f"{operation} takes bools, got {value.dtype}")
         return [(tuple(n for d, n in enumerate(value.shape) if d not in dims), op.output.dtype)]
 
     def simplify(self, net: BlockBuilder, op: NetworkOp) -> Value | None:
@@ -118,7 +121,7 @@ class Reduce(OpRule):
             to.graph,
             to[op.inputs[0]],
             attrs["dims"],
-            attrs["operation"].upper(),
+            f"LOGICAL_{attrs['operation'].upper()}" if attrs["operation"] in _LOGICAL else attrs["operation"].upper(),
             to.prog,
             out_type=op.output.dtype,
             scale=scale,
@@ -132,8 +135,21 @@ class Reduce(OpRule):
             scaled = map_(net, product(derivative.arg(0), Const(op.attrs["scale"])), [grad], value.dtype)
             return [expand(net, reshape(net, scaled, kept), value.shape)]
         if op.attrs["operation"] == "mul":
-            return super().backward(net, op, grads, wanted)
+            return [self._to_factors(net, op, reshape(net, grad, kept))]
         return [self._to_extremum(net, op, reshape(net, grad, kept))]
+
+    @staticmethod
+    def _to_factors(net: BlockBuilder, op: NetworkOp, grad: Value) -> Value:
+        """The gradient times the product of the other elements: a zero among them leaves only its own."""
+        (value,), dims = op.inputs, op.attrs["dims"]
+        x, zeros, rest, by = (derivative.arg(i) for i in range(4))
+        count = reduce(net, map_(net, select(x.eq(0.0), 1.0, 0.0), [value], f32), dims, keep=True)
+        known = map_(net, select(x.eq(0.0), 1.0, x), [value])
+        product_ = reduce(net, known, dims, "mul", keep=True)
+        at_zero = select(zeros.eq(1.0), rest, 0.0)
+        elsewhere = select(zeros.eq(0.0), rest / x, 0.0)
+        others = select(x.eq(0.0), at_zero, elsewhere)
+        return map_(net, others * by, [value, count, product_, grad], value.dtype)
 
     @staticmethod
     def _to_extremum(net: BlockBuilder, op: NetworkOp, grad: Value) -> Value:

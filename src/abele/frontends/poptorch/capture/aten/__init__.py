@@ -8,6 +8,7 @@ from abele.frontends.poptorch.capture.aten import (
     counting,
     creation,
     distances,
+    elementwise,
     functions,
     grids,
     indexing,
@@ -27,6 +28,8 @@ from abele.frontends.poptorch.capture.aten import (
     shapes,
     sorting,
     special,
+    taps,
+    truth,
 )
 
 __all__ = [
@@ -37,6 +40,7 @@ __all__ = [
     "counting",
     "creation",
     "distances",
+    "elementwise",
     "functions",
     "grids",
     "indexing",
@@ -56,4 +60,6 @@ __all__ = [
     "shapes",
     "sorting",
     "special",
+    "taps",
+    "truth",
 ]

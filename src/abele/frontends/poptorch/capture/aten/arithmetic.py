@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from abele.expr.derivative import arg
@@ -9,7 +10,7 @@ from abele.expr.simplify import simplified
 from abele.frontends.poptorch.capture.registry import OperatorCall, aten
 from abele.frontends.poptorch.capture.types import element_type
 from abele.kernels.nest.ir import Const, Expr, apply, select
-from abele.numerics import bool_
+from abele.numerics import bool_, f32, i32
 from abele.parallel import Value
 from abele.parallel.ops import build
 
@@ -49,42 +50,125 @@ def mul(call: OperatorCall, a: Operand, b: Operand) -> Value:
 @aten("aten.div")
 def div(call: OperatorCall, a: Operand, b: Operand, rounding_mode: str | None = None) -> Value:
     """a / b, rounded if asked."""
-    if rounding_mode is not None and not call.dtype.is_float:
-        raise call.refuse(f"with rounding_mode {rounding_mode!r} has no lowering on integers")
-    quotient: Expr = x / y
-    if rounding_mode == "floor":
-        quotient = apply("floor", quotient)
-    elif rounding_mode == "trunc":
-        quotient = select(quotient < 0.0, apply("ceil", quotient), apply("floor", quotient))
-    if isinstance(b, (int, float)) and rounding_mode is None:
-        return call.map(x * y, a, 1 / b)
-    return call.map(quotient, a, b)
+    if rounding_mode is None:
+        # Numbers whose reciprocal is a float are multiplied by it.
+        if isinstance(b, (int, float)) and 1e-37 < abs(b) < 1e37:
+            return call.map(x * y, a, 1 / b)
+        return call.map(x / y, a, b)
+    down = rounding_mode == "floor"
+    if not call.dtype.is_float:
+        return _of_whole(call, apply("floordiv", x, y) if down else x / y, a, b)
+    return call.map(apply("floor" if down else "trunc", x / y), a, b)
+
+
+@aten("aten.floor_divide")
+def floor_divide(call: OperatorCall, a: Operand, b: Operand) -> Value:
+    """a / b, rounded down."""
+    return div(call, a, b, rounding_mode="floor")
+
+
+def _of_whole(call: OperatorCall, expression: Expr, *operands: Operand) -> Value:
+    """An expression of integers in 32 bits: narrower ones would wrap where PyTorch's promotion does not."""
+    common = call.dtype if call.dtype.bits == 32 else i32
+    return call.map(expression, *operands, common=common)
+
+
+def _modulo() -> Expr:
+    """What dividing floats towards zero leaves; the quotient may be off by one beside whole numbers."""
+    left = apply("fma", apply("trunc", x / y), -y, x)
+    step = select(x < 0.0, -apply("abs", y), apply("abs", y))
+    wrong = select(x < 0.0, left > 0.0, left < 0.0)
+    left = select(wrong, left + step, left)
+    left = select(apply("abs", left) >= apply("abs", y), left - step, left)
+    return select(apply("abs", y).eq(math.inf), select(apply("is_finite", x), x, math.nan), left)
+
+
+@aten("aten.fmod")
+def fmod(call: OperatorCall, a: Operand, b: Operand) -> Value:
+    """What division towards zero leaves: it has the sign of a."""
+    return call.map(_modulo(), a, b) if call.dtype.is_float else _of_whole(call, apply("rem", x, y), a, b)
+
+
+@aten("aten.remainder")
+def remainder(call: OperatorCall, a: Operand, b: Operand) -> Value:
+    """What division downwards leaves: it has the sign of b."""
+    if not call.dtype.is_float:
+        left = apply("rem", x, y)
+        opposite = apply("and", left.ne(0), (left < 0).ne(y < 0))
+        return _of_whole(call, select(opposite, left + y, left), a, b)
+    left = _modulo()
+    opposite = apply("and", left.ne(0.0), (left < 0.0).ne(y < 0.0))
+    return call.map(select(opposite, left + y, left), a, b)
 
 
 @aten("aten.pow")
 def power(call: OperatorCall, a: Operand, b: Operand) -> Value:
     """a to the power of b."""
+    if not call.dtype.is_float:
+        return _whole_power(call, a, b)
     if isinstance(b, (int, float)) and isinstance(a, Value):
         return call.map(simplified(apply("pow", x, Const(float(b)))), a)
     return call.map(apply("pow", x, y), a, b)
 
 
+def _whole_power(call: OperatorCall, a: Operand, b: Operand) -> Value:
+    """A power of integers by squaring, which wraps as their products do; negative powers are zero but of 1 and −1."""
+    base, exponent = (
+        build.expand(call.net, call.operand(v, i32), call.shape)
+        if isinstance(v, Value)
+        else build.full(call.net, v, call.shape, i32)
+        for v in (a, b)
+    )
+    bits = max(1, int(b).bit_length()) if isinstance(b, (int, float)) and b >= 0 else 31
+    result = build.full(call.net, 1, call.shape, i32)
+    square = base
+    for bit in range(bits):
+        odd = apply("and", z, Const(1 << bit, i32)).ne(0)
+        result = build.map_(call.net, select(odd, x * y, x), [result, square, exponent], i32)
+        if bit + 1 < bits:
+            square = build.map_(call.net, x * x, [square], i32)
+    unit = select(apply("abs", y).eq(1), select(apply("and", z, 1).eq(0), 1, y), 0)
+    if bits == 31:
+        result = build.map_(call.net, select(z < 0, unit, x), [result, base, exponent], i32)
+    return build.cast(call.net, result, call.dtype)
+
+
 @aten("aten.maximum")
 def maximum(call: OperatorCall, a: Value, b: Value) -> Value:
-    """The larger of both."""
-    return call.map(apply("max", x, y), a, b)
+    """The larger of both; of bools, either."""
+    return call.map(apply("or" if call.dtype == bool_ else "max", x, y), a, b)
 
 
 @aten("aten.minimum")
 def minimum(call: OperatorCall, a: Value, b: Value) -> Value:
-    """The smaller of both."""
-    return call.map(apply("min", x, y), a, b)
+    """The smaller of both; of bools, both."""
+    return call.map(apply("and" if call.dtype == bool_ else "min", x, y), a, b)
+
+
+def _but_for_nan(expression: Expr) -> Expr:
+    return select(apply("is_nan", x), y, select(apply("is_nan", y), x, expression))
+
+
+@aten("aten.fmax")
+def fmax(call: OperatorCall, a: Value, b: Value) -> Value:
+    """The larger of both, or the one that is a number."""
+    # Equal arguments give the whole gradient to the first.
+    return call.map(_but_for_nan(select(x >= y, x, y)), a, b) if call.dtype.is_float else maximum(call, a, b)
+
+
+@aten("aten.fmin")
+def fmin(call: OperatorCall, a: Value, b: Value) -> Value:
+    """The smaller of both, or the one that is a number."""
+    return call.map(_but_for_nan(select(x <= y, x, y)), a, b) if call.dtype.is_float else minimum(call, a, b)
 
 
 def _compare(name: str, op: str) -> None:
     @aten(name)
     def compare(call: OperatorCall, a: Operand, b: Operand) -> Value:
-        return call.map(apply(op, x, y), a, b, common=call.common_type(), dtype=bool_)
+        common = call.common_type()
+        if common == bool_ and op not in ("eq", "ne"):
+            common = i32
+        return call.map(apply(op, x, y), a, b, common=common, dtype=bool_)
 
 
 for _name in ("eq", "ne", "lt", "le", "gt", "ge"):
@@ -103,10 +187,141 @@ def logical_or(call: OperatorCall, a: Operand, b: Operand) -> Value:
     return call.map(apply("or", x, y), a, b)
 
 
+@aten("aten.logical_xor", "aten.bitwise_xor", "aten.__xor__")
+def logical_xor(call: OperatorCall, a: Operand, b: Operand) -> Value:
+    """One of both."""
+    return call.map(apply("xor", x, y), a, b)
+
+
 @aten("aten.logical_not", "aten.bitwise_not")
 def logical_not(call: OperatorCall, a: Value) -> Value:
     """Not."""
     return call.map(apply("not", x), a)
+
+
+@aten("aten.bitwise_left_shift", "aten.__lshift__")
+def left_shift(call: OperatorCall, a: Operand, b: Operand) -> Value:
+    """a times two to the power of b; zero where b is no count of bits."""
+    if call.dtype.is_float:
+        return call.map(x * apply("pow", 2.0, y), a, b)
+    return call.map(select(_is_count(call), apply("shl", x, y), 0), a, b)
+
+
+@aten("aten.bitwise_right_shift", "aten.__rshift__")
+def right_shift(call: OperatorCall, a: Operand, b: Operand) -> Value:
+    """a shifted down, with its sign from above; where b is no count of bits, nothing but the sign."""
+    if call.dtype.is_float:
+        return call.map(x * apply("pow", 2.0, -y), a, b)
+    return call.map(select(_is_count(call), apply("shr", x, y), select(x < 0, -1, 0)), a, b)
+
+
+def _is_count(call: OperatorCall) -> Expr:
+    return apply("and", y >= 0, y < call.dtype.bits)
+
+
+@aten("aten.atan2")
+def atan2(call: OperatorCall, a: Operand, b: Operand) -> Value:
+    """The angle of the point (b, a)."""
+    return call.map(apply("atan2", x, y), a, b)
+
+
+@aten("aten.hypot")
+def hypot(call: OperatorCall, a: Operand, b: Operand) -> Value:
+    """√(a² + b²), which does not overflow on the way."""
+    larger, smaller = apply("max", apply("abs", x), apply("abs", y)), apply("min", apply("abs", x), apply("abs", y))
+    length = larger * apply("sqrt", 1.0 + apply("square", smaller / larger))
+    return call.map(select(larger.eq(0.0), 0.0, select(larger.eq(math.inf), math.inf, length)), a, b)
+
+
+@aten("aten.copysign")
+def copysign(call: OperatorCall, a: Operand, b: Operand) -> Value:
+    """a with the sign of b, that of minus zero as well."""
+    minus = select(y.eq(0.0), 1.0 / y < 0.0, y < 0.0)
+    return call.map(select(minus, -apply("abs", x), apply("abs", x)), a, b)
+
+
+@aten("aten.nextafter")
+def next_after(call: OperatorCall, a: Operand, b: Operand) -> Value:
+    """The float beside a, on the way to b.
+
+    Source: Rump, Zimmermann, Boldo, Melquiond, Computing predecessor and successor in rounding to nearest: adding a
+    little more than half of the last place rounds to the neighbour.
+    """
+    if call.dtype != f32:
+        raise call.refuse(f"of {call.dtype} has no lowering", "convert the operands to float32")
+    step = apply("abs", x) * (2.0**-24 * (1.0 + 2.0**-22)) + 2.0**-149
+    beside = select(y > x, x + step, x - step)
+    return call.map(select(x.eq(y), y, select(x.ne(x), x, select(y.ne(y), y, beside))), a, b)
+
+
+@aten("aten.ldexp")
+def ldexp(call: OperatorCall, a: Operand, b: Operand) -> Value:
+    """a times two to the power of b."""
+    return call.map(x * apply("pow", 2.0, y), a, b, common=f32)
+
+
+def _log_of_sum(base: float) -> Expr:
+    scale = math.log(base)
+    distance = apply("abs", x - y) * scale
+    apart = apply("max", x, y) + apply("log1p", apply("exp", -distance)) * (1 / scale)
+    return select(x.eq(y), 0.5 * x + 0.5 * y + math.log(2.0) / scale, apart)
+
+
+@aten("aten.logaddexp")
+def logaddexp(call: OperatorCall, a: Value, b: Value) -> Value:
+    """log(exp a + exp b)."""
+    return call.map(_log_of_sum(math.e), a, b)
+
+
+@aten("aten.logaddexp2")
+def logaddexp2(call: OperatorCall, a: Value, b: Value) -> Value:
+    """log2(2^a + 2^b)."""
+    return call.map(_log_of_sum(2.0), a, b)
+
+
+@aten("aten.xlogy")
+def xlogy(call: OperatorCall, a: Operand, b: Operand) -> Value:
+    """a · log b, zero where a is."""
+    return call.map(select(y.ne(y), math.nan, select(x.eq(0.0), 0.0, x * apply("log", y))), a, b)
+
+
+@aten("aten.lerp")
+def lerp(call: OperatorCall, a: Value, b: Value, weight: Operand) -> Value:
+    """a + weight · (b − a)."""
+    return call.map(x + z * (y - x), a, b, weight)
+
+
+@aten("aten.addcmul")
+def addcmul(call: OperatorCall, a: Value, b: Value, c: Value, *, value: float = 1) -> Value:
+    """a + value · b · c."""
+    return call.map(x + (y * z if value == 1 else arg(3) * (y * z)), a, b, c, *([] if value == 1 else [value]))
+
+
+@aten("aten.addcdiv")
+def addcdiv(call: OperatorCall, a: Value, b: Value, c: Value, *, value: float = 1) -> Value:
+    """a + value · b / c."""
+    return call.map(x + float(value) * (y / z), a, b, c)
+
+
+@aten("aten.heaviside")
+def heaviside(call: OperatorCall, a: Value, b: Value) -> Value:
+    """0 below zero, 1 above, b at zero."""
+    if call.dtype == bool_:
+        return call.map(apply("or", x, y), a, b)
+    zero, one = (Const(0.0), Const(1.0)) if call.dtype.is_float else (Const(0, i32), Const(1, i32))
+    return call.map(select(x.eq(zero), y, select(x > zero, one, select(x < zero, zero, x))), a, b)
+
+
+@aten("aten.isclose")
+def is_close(
+    call: OperatorCall, a: Value, b: Value, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
+) -> Value:
+    """True where |a − b| ≤ atol + rtol · |b|."""
+    near = apply("and", apply("abs", x - y) <= rtol * apply("abs", y) + atol, apply("is_finite", y))
+    close = apply("or", x.eq(y), near)
+    if equal_nan:
+        close = apply("or", close, apply("and", x.ne(x), y.ne(y)))
+    return call.map(close, a, b, common=f32, dtype=bool_)
 
 
 @aten("aten.where")

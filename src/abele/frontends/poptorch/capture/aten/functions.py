@@ -12,7 +12,7 @@ from abele.parallel.ops import build
 
 x = arg(0)
 
-_PLAIN = ("neg", "abs", "exp", "log", "erf", "sin", "cos", "sqrt", "rsqrt", "square", "floor", "ceil", "round")
+_PLAIN = ("neg", "abs", "exp", "log", "erf", "sin", "cos", "sqrt", "rsqrt", "square")
 _EXPRESSIONS: dict[str, Expr] = {f"aten.{name}.default": apply(name, x) for name in _PLAIN}
 _EXPRESSIONS |= {
     "aten.reciprocal": apply("inv", x),
@@ -22,7 +22,6 @@ _EXPRESSIONS |= {
     "aten.relu6": select(x > 6.0, 6.0, select(x > 0.0, x, 0.0)),
     "aten.hardsigmoid": select(x > 3.0, 1.0, select(x < -3.0, 0.0, x * (1 / 6) + 0.5)),
     "aten.hardswish": select(x > 3.0, x, select(x < -3.0, 0.0, x * (x * (1 / 6) + 0.5))),
-    "aten.sign": select(x > 0.0, 1.0, select(x < 0.0, -1.0, 0.0)),
 }
 
 

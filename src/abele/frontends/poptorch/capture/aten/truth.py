@@ -1,0 +1,70 @@
+"""Reductions beside sums and means: of bools, products, both extrema, and sums that leave out what is not a number."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from abele.expr.derivative import arg
+from abele.frontends.poptorch.capture.aten.reductions import dims_of
+from abele.frontends.poptorch.capture.registry import OperatorCall, aten
+from abele.kernels.nest.ir import apply, select
+from abele.numerics import bool_
+from abele.parallel import Value
+from abele.parallel.ops import build
+
+Dims = int | Sequence[int] | None
+
+
+def _logical(call: OperatorCall, value: Value, dim: Dims, keepdim: bool, operation: str) -> Value:
+    truth = call.operand(value, bool_)
+    return call.operand(build.reduce(call.net, truth, dims_of(value, dim), operation, keep=keepdim), call.dtype)
+
+
+@aten("aten.any")
+def any_(call: OperatorCall, value: Value, dim: Dims = None, keepdim: bool = False) -> Value:
+    """True where some element is not zero."""
+    return _logical(call, value, dim, keepdim, "or")
+
+
+@aten("aten.all")
+def all_(call: OperatorCall, value: Value, dim: Dims = None, keepdim: bool = False) -> Value:
+    """True where every element is not zero."""
+    return _logical(call, value, dim, keepdim, "and")
+
+
+@aten("aten.count_nonzero")
+def count_nonzero(call: OperatorCall, value: Value, dim: Dims = None) -> Value:
+    """How many elements are not zero."""
+    counted = call.operand(call.operand(value, bool_), call.dtype)
+    return build.reduce(call.net, counted, dims_of(value, dim))
+
+
+@aten("aten.prod")
+def product(
+    call: OperatorCall, value: Value, dim: Dims = None, keepdim: bool = False, *, dtype: object = None
+) -> Value:
+    """The product over dimensions."""
+    return build.reduce(call.net, call.operand(value, call.dtype), dims_of(value, dim), "mul", keep=keepdim)
+
+
+@aten("aten.nansum")
+def nansum(call: OperatorCall, value: Value, dim: Dims = None, keepdim: bool = False, *, dtype: object = None) -> Value:
+    """The sum over dimensions of what is a number."""
+    known = value
+    if value.dtype.is_float:
+        known = build.map_(call.net, select(apply("is_nan", arg(0)), 0.0, arg(0)), [value])
+    return build.reduce(call.net, call.operand(known, call.dtype), dims_of(value, dim), keep=keepdim)
+
+
+@aten("aten.aminmax")
+def aminmax(call: OperatorCall, value: Value, *, dim: Dims = None, keepdim: bool = False) -> tuple[Value, Value]:
+    """The minimum and the maximum over dimensions."""
+    dims = dims_of(value, dim)
+    return extremum(call, value, dims, "min", keepdim), extremum(call, value, dims, "max", keepdim)
+
+
+def extremum(call: OperatorCall, value: Value, dims: Sequence[int], operation: str, keepdim: bool) -> Value:
+    """The maximum or minimum over dimensions; of bools whether some is, or all are, true."""
+    if value.dtype == bool_:
+        operation = {"max": "or", "min": "and"}[operation]
+    return build.reduce(call.net, value, dims, operation, keep=keepdim)
