@@ -124,7 +124,7 @@ def _run_case(case: Case, row: Row, limits: Limits) -> None:
         with _time_limit(limits.seconds):
             expected = _eager(case)
             skip = scope.result_exclusion(expected.result)
-            if skip is None and scope.is_random(case, expected.result):
+            if skip is None and scope.is_random(case):
                 _check_random(case, expected.result)
                 skip = scope.UNDEFINED
             if skip is not None:

@@ -81,11 +81,23 @@ def test_differentiate__no_loss__is_refused() -> None:
 def test_differentiate__op_without_derivative__names_it_and_its_place() -> None:
     net = NetworkBuilder()
     w = net.parameter((3, 2), "f32", "w")
-    net.loss = build.reduce(net, w, [0, 1], "mul")
+    net.loss = build.reduce(net, net.emit_like("softmax_grad", [w, w], w), [0, 1])
     with pytest.raises(UnsupportedOpError) as caught:
         differentiate(net.finish(), [w])
-    assert "reduce has no derivative" in str(caught.value)
+    assert "softmax_grad has no derivative" in str(caught.value)
     assert "detach() its result" in str(caught.value)
+
+
+@pytest.mark.parametrize("zeros", [0, 1, 2])
+def test_differentiate__product__is_of_the_other_factors_even_beside_zeros(zeros: int) -> None:
+    values = np.array([2.0, -3.0, 0.5, 4.0])
+    values[:zeros] = 0.0
+    net = NetworkBuilder()
+    w = net.parameter((4,), "f32", "w")
+    net.loss = build.reduce(net, w, [0], "mul")
+    made = differentiate(net.finish(), [w])
+    expected = [np.prod(np.delete(values, i)) for i in range(4)]
+    np.testing.assert_allclose(evaluate(made, {w: values})[made.gradients[w]], expected)
 
 
 @pytest.mark.parametrize("operation", ["max", "min"])

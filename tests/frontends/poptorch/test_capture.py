@@ -380,12 +380,3 @@ def _call(overload: torch._ops.OpOverload) -> torch.fx.Node:
     arguments = overload._schema.arguments
     args = tuple(0 for a in arguments if not a.kwarg_only)
     return graph.call_function(overload, args, {a.name: 0 for a in arguments if a.kwarg_only})
-
-
-def test_handlers__decomposed_operator__is_named_as_the_user_wrote_it() -> None:
-    class Traced(nn.Module):
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return x.trace()
-
-    with pytest.raises(UnsupportedOpError, match=r"aten\.trace in model \(Traced\) has no lowering"):
-        capture(Traced(), (torch.zeros(2, 4),), training=False)

@@ -22,5 +22,5 @@ def to_array(tensor: torch.Tensor) -> Array:
 def from_array(array: Array) -> torch.Tensor:
     """A tensor of what came from the device."""
     if array.dtype.name == "bfloat16":
-        return torch.from_numpy(array.astype(np.float32)).to(torch.bfloat16)
+        return torch.from_numpy(np.asarray(array.astype(np.float32))).to(torch.bfloat16)
     return torch.from_numpy(np.asarray(array, order="C"))

@@ -9,7 +9,6 @@ from typing import Any
 import torch
 import torch.fx
 
-from abele.errors import AbeleError
 from abele.frontends.poptorch import structures
 from abele.frontends.poptorch.capture import aten as _handlers
 from abele.frontends.poptorch.capture import torch_export
@@ -131,7 +130,7 @@ class _ModelReader:
             self._enter(entry)
         try:
             self.nodes.read(self.exported.nodes)
-        except AbeleError:
+        except Exception:
             if not self.nodes.missing:  # What stands in for a missing call may be refused by others.
                 raise
         if self.nodes.missing:

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 import torch.fx
 import torch.utils._pytree as pytree
+from torch._library import simple_registry
 from torch._subclasses.functional_tensor import dispatch_functionalize
 from torch.fx.experimental.proxy_tensor import make_fx
 
@@ -23,6 +24,7 @@ from abele.frontends.poptorch.capture import torch_export
 
 _KEPT: OrderedDict[Any, torch.fx.GraphModule] = OrderedDict()
 _MOST_KEPT = 512
+_CHECKS = ("aten::_linalg_check_errors",)
 
 
 def decomposed(node: torch.fx.Node) -> torch.fx.GraphModule | None:
@@ -66,7 +68,7 @@ def _record(rule: Callable[..., Any], leaves: list[Any], structure: pytree.TreeS
         for place, tensor in zip(places, tensors, strict=True):
             filled[place] = tensor
         args, kwargs = pytree.tree_unflatten(filled, structure)
-        result = rule(*args, **kwargs)
+        result = rule(*map(_plain_lists, args), **{name: _plain_lists(value) for name, value in kwargs.items()})
         if result is NotImplemented:
             raise NotImplementedError
         return result
@@ -80,15 +82,35 @@ def _record(rule: Callable[..., Any], leaves: list[Any], structure: pytree.TreeS
     return made
 
 
+def _plain_lists(tree: Any) -> Any:
+    """Arguments with lists as the rules expect them: those of graphs cannot be changed."""
+    return [_plain_lists(part) for part in tree] if isinstance(tree, list) else tree
+
+
 @contextmanager
 def _recording(leaves: list[Any]) -> Iterator[None]:
     """In the mode of the tensors without data, without gradients: networks have derivatives of their own."""
     mode = torch._guards.detect_fake_mode(leaves)
     with ExitStack() as stack:
         stack.enter_context(torch.no_grad())
+        stack.enter_context(_without_effects())
         if mode is not None:
             stack.enter_context(mode)
         yield
+
+
+@contextmanager
+def _without_effects() -> Iterator[None]:
+    """Without the order that PyTorch keeps checks of matrices in; nothing is checked on the machine."""
+    effects = [simple_registry.singleton.find(name).effect for name in _CHECKS]
+    before = [effect._effect for effect in effects]
+    for effect in effects:
+        effect._effect = None
+    try:
+        yield
+    finally:
+        for effect, was in zip(effects, before, strict=True):
+            effect._effect = was
 
 
 def _key(node: torch.fx.Node, leaves: list[Any], structure: pytree.TreeSpec) -> Any:

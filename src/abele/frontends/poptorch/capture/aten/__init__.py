@@ -28,6 +28,7 @@ from abele.frontends.poptorch.capture.aten import (
     shapes,
     sorting,
     special,
+    strided,
     taps,
     truth,
 )
@@ -60,6 +61,7 @@ __all__ = [
     "shapes",
     "sorting",
     "special",
+    "strided",
     "taps",
     "truth",
 ]

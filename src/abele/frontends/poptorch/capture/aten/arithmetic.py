@@ -50,6 +50,16 @@ def mul(call: OperatorCall, a: Operand, b: Operand) -> Value:
 @aten("aten.div")
 def div(call: OperatorCall, a: Operand, b: Operand, rounding_mode: str | None = None) -> Value:
     """a / b, rounded if asked."""
+    return _quotient(call, a, b, rounding_mode)
+
+
+@aten("aten.floor_divide")
+def floor_divide(call: OperatorCall, a: Operand, b: Operand) -> Value:
+    """a / b, rounded down."""
+    return _quotient(call, a, b, "floor")
+
+
+def _quotient(call: OperatorCall, a: Operand, b: Operand, rounding_mode: str | None) -> Value:
     if rounding_mode is None:
         # Numbers whose reciprocal is a float are multiplied by it.
         if isinstance(b, (int, float)) and 1e-37 < abs(b) < 1e37:
@@ -59,12 +69,6 @@ def div(call: OperatorCall, a: Operand, b: Operand, rounding_mode: str | None = 
     if not call.dtype.is_float:
         return _of_whole(call, apply("floordiv", x, y) if down else x / y, a, b)
     return call.map(apply("floor" if down else "trunc", x / y), a, b)
-
-
-@aten("aten.floor_divide")
-def floor_divide(call: OperatorCall, a: Operand, b: Operand) -> Value:
-    """a / b, rounded down."""
-    return div(call, a, b, rounding_mode="floor")
 
 
 def _of_whole(call: OperatorCall, expression: Expr, *operands: Operand) -> Value:
@@ -96,9 +100,9 @@ def remainder(call: OperatorCall, a: Operand, b: Operand) -> Value:
         left = apply("rem", x, y)
         opposite = apply("and", left.ne(0), (left < 0).ne(y < 0))
         return _of_whole(call, select(opposite, left + y, left), a, b)
-    left = _modulo()
-    opposite = apply("and", left.ne(0.0), (left < 0.0).ne(y < 0.0))
-    return call.map(select(opposite, left + y, left), a, b)
+    rest = _modulo()
+    opposite = apply("and", rest.ne(0.0), (rest < 0.0).ne(y < 0.0))
+    return call.map(select(opposite, rest + y, rest), a, b)
 
 
 @aten("aten.pow")

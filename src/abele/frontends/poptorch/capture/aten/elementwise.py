@@ -152,6 +152,12 @@ def signbit(call: OperatorCall, value: Value) -> Value:
     return call.map(x < 0, value, common=i32, dtype=bool_)
 
 
+@aten("aten.angle")
+def angle(call: OperatorCall, value: Value) -> Value:
+    """π below zero, else zero."""
+    return call.map(select(x < 0.0, math.pi, select(apply("is_nan", x), x, 0.0)), value)
+
+
 @aten("aten.nan_to_num")
 def nan_to_num(
     call: OperatorCall, value: Value, nan: float | None = None, posinf: float | None = None, neginf: float | None = None

@@ -82,12 +82,16 @@ def log_sigmoid(call: OperatorCall, value: Value) -> Value:
 @aten("aten.softmax", "aten._softmax")
 def softmax(call: OperatorCall, value: Value, dim: int, dtype: object = None) -> Value:
     """Exponentials over their sum along ``dim``."""
+    if not value.ndim:
+        return call.map(select(apply("is_finite", x), 1.0, math.nan), value)
     return build.softmax(call.net, call.operand(value, call.dtype), dim)
 
 
 @aten("aten.log_softmax", "aten._log_softmax")
 def log_softmax(call: OperatorCall, value: Value, dim: int, dtype: object = None) -> Value:
     """The logarithm of softmax along ``dim``."""
+    if not value.ndim:
+        return call.map(x - x, value)
     return build.softmax(call.net, call.operand(value, call.dtype), dim, log=True)
 
 
@@ -115,6 +119,6 @@ def clone(call: OperatorCall, value: Value, **kwargs: object) -> Value:
     return value
 
 
-@aten("aten._assert_tensor_metadata")
+@aten("aten._assert_tensor_metadata", "aten._linalg_check_errors")
 def assert_tensor_metadata(call: OperatorCall, *args: object, **kwargs: object) -> None:
-    """Nothing: PyTorch's own check of a shape that is fixed here."""
+    """Nothing: PyTorch's own checks of shapes, which are fixed here, and of matrices, which do not raise here."""

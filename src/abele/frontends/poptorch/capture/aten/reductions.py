@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 from abele.expr.derivative import arg
 from abele.frontends.poptorch.capture.registry import OperatorCall, aten
-from abele.kernels.nest.ir import apply
+from abele.kernels.nest.ir import apply, select
+from abele.numerics import f32
 from abele.parallel import Value
 from abele.parallel.ops import build
 
@@ -144,11 +145,30 @@ def _variance(
 
 @aten("aten.linalg_vector_norm")
 def vector_norm(
-    call: OperatorCall, value: Value, ord: float = 2, dim: Sequence[int] | None = None, keepdim: bool = False
+    call: OperatorCall,
+    value: Value,
+    ord: float = 2,
+    dim: int | Sequence[int] | None = None,
+    keepdim: bool = False,
+    *,
+    dtype: object = None,
 ) -> Value:
-    """The Euclidean or absolute norm over dimensions."""
-    if ord not in (1, 2):
-        raise call.refuse(f"of order {ord} has no lowering", "use order 1 or 2")
-    powers = build.map_(call.net, apply("square" if ord == 2 else "abs", arg(0)), [value])
-    result = build.reduce(call.net, powers, dims_of(value, dim), keep=keepdim)
-    return build.map_(call.net, apply("sqrt", arg(0)), [result]) if ord == 2 else result
+    """The norm of any order over dimensions: of order 0 the number of elements that are not zero."""
+    net, order = call.net, float(ord)
+    dims = dims_of(value, dim)
+    size = build.map_(net, apply("abs", arg(0)), [call.operand(value, call.dtype)])
+    if abs(order) == math.inf:
+        return build.reduce(net, size, dims, "max" if order > 0 else "min", keep=keepdim)
+    if order == 0:
+        powers = build.map_(net, select(arg(0).eq(0.0), 0.0, 1.0), [size], f32)
+    elif order == 1:
+        powers = size
+    else:
+        # Sums of powers in f32: those of f16 overflow.
+        powers = build.map_(net, apply("square", arg(0)) if order == 2 else apply("pow", arg(0), order), [size], f32)
+    total = build.reduce(net, powers, dims, keep=keepdim)
+    if order not in (0.0, 1.0):
+        root = apply("sqrt", arg(0)) if order == 2 else apply("pow", arg(0), 1 / order)
+        # The slope of a root at zero is infinite; that of a norm is zero.
+        total = build.map_(net, select(arg(0).eq(0.0), 0.0 if order > 0 else root, root), [total])
+    return build.cast(net, total, call.dtype)

@@ -68,3 +68,21 @@ def extremum(call: OperatorCall, value: Value, dims: Sequence[int], operation: s
     if value.dtype == bool_:
         operation = {"max": "or", "min": "and"}[operation]
     return build.reduce(call.net, value, dims, operation, keep=keepdim)
+
+
+@aten("aten.isin")
+def is_in(
+    call: OperatorCall, value: Value | float, among: Value | float, *, assume_unique: bool = False, invert: bool = False
+) -> Value:
+    """True for elements that are among others; every pair is compared."""
+    net = call.net
+    if not isinstance(among, Value):
+        return call.map(arg(0).ne(arg(1)) if invert else arg(0).eq(arg(1)), value, among, common=call.common_type())
+    common = call.common_type()
+    if not isinstance(value, Value):
+        value = build.full(net, value, (), common)
+    elements = build.reshape(net, call.operand(value, common), (*value.shape, 1))
+    others = build.reshape(net, call.operand(among, common), (among.size,))
+    equal = build.map_(net, arg(0).eq(arg(1)), [elements, others], bool_)
+    found = build.reduce(net, equal, [equal.ndim - 1], "or")
+    return build.map_(net, apply("not", arg(0)), [found], bool_) if invert else found
