@@ -90,3 +90,16 @@ def test_embedding__gradients_by_frequency__are_divided_by_counts() -> None:
     embedded = Embedded()
     embedded.words.scale_grad_by_freq = True
     check_against_torch(Lossy(embedded).double(), (INDICES,))
+
+
+class KeepNodes(torch.nn.Module):
+    """Rows chosen by a mask that the model makes, whose number PyTorch learns only from what they are added to."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        mask = torch.ones(x.shape[0], dtype=torch.bool)
+        return x + x[mask]
+
+
+def test_index__mask_that_the_model_makes__is_a_choice_of_known_rows() -> None:
+    x = torch.randn(6, 3)
+    assert torch.equal(poptorch.inferenceModel(KeepNodes())(x), 2 * x)

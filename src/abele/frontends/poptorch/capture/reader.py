@@ -79,6 +79,9 @@ class NodeReader:
         elif name in CONTROL:
             with self.net.at(torch_export.origin(node)):
                 self.values[node] = CONTROL[name](self, node)
+        elif torch_export.is_python(node):
+            args, kwargs = torch_export.map_args(self.value, node)
+            self.values[node] = torch_export.run_on_host(node, args, kwargs)
         elif self._is_known(node, name):
             self.known[node] = torch_export.run_on_host(node, *torch_export.map_args(self.known.__getitem__, node))
         else:

@@ -391,6 +391,11 @@ def run_on_host(node: torch.fx.Node, args: tuple[Any, ...], kwargs: dict[str, An
         return node.target(*args, **kwargs)
 
 
+def is_python(node: torch.fx.Node) -> bool:
+    """True if a call computes plain numbers, sizes for the most part, with an operator of Python's own."""
+    return getattr(node.target, "__module__", None) in ("_operator", "math")
+
+
 def is_random(node: torch.fx.Node) -> bool:
     """True if a call draws random numbers."""
     tags: Any = getattr(node.target, "tags", ())

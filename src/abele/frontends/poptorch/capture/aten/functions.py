@@ -119,6 +119,6 @@ def clone(call: OperatorCall, value: Value, **kwargs: object) -> Value:
     return value
 
 
-@aten("aten._assert_tensor_metadata", "aten._linalg_check_errors")
+@aten("aten._assert_tensor_metadata", "aten._assert_scalar", "aten._linalg_check_errors")
 def assert_tensor_metadata(call: OperatorCall, *args: object, **kwargs: object) -> None:
     """Nothing: PyTorch's own checks of shapes, which are fixed here, and of matrices, which do not raise here."""

@@ -24,6 +24,12 @@ def reshape(call: OperatorCall, value: Value, *args: object) -> Value:
     return build.reshape(call.net, value, call.shape)
 
 
+@aten("aten.sym_size.int")
+def size(call: OperatorCall, value: Value, dim: int) -> int:
+    """An extent, which is a plain number."""
+    return value.shape[dim]
+
+
 @aten("aten.permute")
 def permute(call: OperatorCall, value: Value, dims: Sequence[int]) -> Value:
     """Dimensions in another order."""
