@@ -16,6 +16,7 @@ if importlib.util.find_spec("torch") is None:
 __version__ = "3.4.0+abele"
 
 from abele.frontends.poptorch import _impl, _logging, enums, optim, options, poptorch_core, profiling, testing
+from abele.frontends.poptorch.accessor import AsynchronousDataAccessor
 from abele.frontends.poptorch.annotations import Attribute, NameScope
 from abele.frontends.poptorch.arguments import ICustomArgParser, registerCustomArgParser
 from abele.frontends.poptorch.blocks import BeginBlock, Block, BlockFunction, module_repr, removeBlocks
@@ -66,6 +67,7 @@ from abele.frontends.poptorch.wrappers import inferenceModel, trainingModel
 set_up()
 
 __all__ = [
+    "AsynchronousDataAccessor",
     "Attribute",
     "AutoStage",
     "BeginBlock",

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Iterator
+import contextlib
 from typing import Any
 
 import torch.utils.data
+from torch.utils.data import IterableDataset
 
+from abele.frontends.poptorch import logs
+from abele.frontends.poptorch.accessor import AsynchronousDataAccessor
 from abele.frontends.poptorch.enums import DataLoaderMode
-from abele.frontends.poptorch.errors import Error
+from abele.frontends.poptorch.errors import CheckError, Error
+from abele.frontends.poptorch.micro_batches import JoinedSampler, MicroBatchCollate, PartSampler
 from abele.frontends.poptorch.options import Options
 
 
 class DataLoader(torch.utils.data.DataLoader[Any]):
-    """A PyTorch loader whose batch is ``batch_size`` × device iterations × gradient accumulation.
+    """A PyTorch loader whose batch is ``batch_size`` × device iterations × replicas × gradient accumulation.
 
     Args:
         options: Options of the model; they are frozen.
@@ -24,13 +27,20 @@ class DataLoader(torch.utils.data.DataLoader[Any]):
         num_workers: Worker processes that load samples.
         drop_last: True if an incomplete last batch is left out; yes by default.
         persistent_workers: True if workers outlive an epoch; by default when there are any.
-        mode: ``Sync``; the asynchronous modes load in the same way here.
+        auto_distributed_partitioning: True to give each of several processes its own part of ``dataset``.
+        mode: ``Sync`` to load in this process; ``Async`` ahead in another; ``AsyncRebatched`` there too, whose workers
+            load batches of ``rebatched_worker_size``, of which combined batches are made, so that none drops samples.
+        async_options: Arguments of :class:`AsynchronousDataAccessor`.
+        rebatched_worker_size: Samples that a worker loads at a time; by default those of a combined batch.
         batch_sampler: Batches of indices; consecutive ones are joined.
         **kwargs: For PyTorch's loader.
 
     Raises:
-        Error: ``batch_sampler`` together with ``batch_size`` or ``shuffle``.
+        Error: Arguments that exclude each other.
+        CheckError: Several processes are to shuffle without a seed that they have in common.
     """
+
+    _accessor: AsynchronousDataAccessor | None = None
 
     def __init__(
         self,
@@ -50,55 +60,120 @@ class DataLoader(torch.utils.data.DataLoader[Any]):
     ) -> None:
         options._freeze()
         self.options = options
-        self._micro_batches = int(options.device_iterations * options.Training.gradient_accumulation)
+        self._micro_batches = _micro_batches(options)
+        self._combined = None if batch_size is None else batch_size * self._micro_batches
+        _check(batch_size, mode, async_options, rebatched_worker_size, num_workers)
         persistent = num_workers > 0 if persistent_workers is None else persistent_workers
         common = {"num_workers": num_workers, "persistent_workers": persistent, **kwargs}
+        rebatches = mode == DataLoaderMode.AsyncRebatched or (mode == DataLoaderMode.Async and not drop_last)
         if batch_sampler is not None:
             if batch_size != 1 or shuffle:
                 raise Error("batch_sampler excludes batch_size and shuffle", remedy="let the sampler do both")
-            super().__init__(dataset, batch_sampler=_Joined(batch_sampler, self._micro_batches), **common)
-        elif batch_size is None:
+            if auto_distributed_partitioning and options.Distributed.numProcesses > 1:
+                raise Error(
+                    "batch_sampler excludes the automatic partitioning of data among processes",
+                    remedy="auto_distributed_partitioning=False, and a sampler of this process's part",
+                )
+            self._combined = None
+            super().__init__(dataset, batch_sampler=JoinedSampler(batch_sampler, self._micro_batches), **common)
+        elif batch_size is None or self._combined is None:
             super().__init__(dataset, batch_size=None, shuffle=shuffle, **common)
         else:
-            combined = batch_size * self._micro_batches
-            self._warn_of_remainder(dataset, combined, drop_last)
-            super().__init__(dataset, combined, shuffle, drop_last=drop_last, **common)
-
-    @staticmethod
-    def _warn_of_remainder(dataset: Any, combined: int, drop_last: bool) -> None:
-        if not drop_last and hasattr(dataset, "__len__") and len(dataset) % combined:
-            warnings.warn(
-                f"The dataset's {len(dataset)} samples do not divide into batches of {combined}: with drop_last=False "
-                "the last batch does not fit the compiled model",
-                stacklevel=3,
-            )
+            loaded, dropped = self._combined, drop_last
+            if rebatches:
+                loaded, dropped = rebatched_worker_size or self._combined, False
+            elif not drop_last:
+                _warn_of_remainder(dataset, self._combined)
+            sampler = _part(options, dataset, shuffle, loaded, drop_last) if auto_distributed_partitioning else None
+            if sampler is not None and "sampler" not in common:
+                common, shuffle = {**common, "sampler": sampler}, None
+            super().__init__(dataset, loaded, shuffle, drop_last=dropped, **common)
+            self.collate_fn = MicroBatchCollate(self.collate_fn, batch_size)
+        if mode != DataLoaderMode.Sync:
+            given = {"rebatched_size": self._combined, **(async_options or {})} if rebatches else async_options or {}
+            self._accessor = AsynchronousDataAccessor(_plain(self), **given)
 
     @property
     def combinedBatchSize(self) -> int | None:
         """Samples of one batch of the loader; None when the dataset gives whole batches."""
-        return self.batch_size
+        return self._combined
+
+    def __len__(self) -> int:
+        return super().__len__() if self._accessor is None else len(self._accessor)
+
+    def __iter__(self) -> Any:
+        return super().__iter__() if self._accessor is None else iter(self._accessor)
 
     def terminate(self) -> None:
         """Stop worker processes."""
+        if self._accessor is not None:
+            self._accessor.terminate()
         iterator = getattr(self, "_iterator", None)
         if iterator is not None and hasattr(iterator, "_shutdown_workers"):
             iterator._shutdown_workers()
 
+    def __enter__(self) -> DataLoader:
+        return self
 
-class _Joined:
-    """Consecutive batches of a sampler as one."""
+    def __exit__(self, *error: object) -> None:
+        self.terminate()
 
-    def __init__(self, sampler: Any, count: int) -> None:
-        self.sampler = sampler
-        self.count = count
+    def __del__(self) -> None:
+        """Let no process outlive the loader."""
+        with contextlib.suppress(Exception):
+            if self._accessor is not None:
+                self._accessor.terminate()
 
-    def __iter__(self) -> Iterator[list[Any]]:
-        gathered: list[Any] = []
-        for number, batch in enumerate(self.sampler, start=1):
-            gathered.extend(batch)
-            if number % self.count == 0:
-                yield gathered
-                gathered = []
 
-    def __len__(self) -> int:
-        return len(self.sampler) // self.count
+def _micro_batches(options: Options) -> int:
+    """Micro-batches of one call of a model."""
+    groups = options.replication_factor // options.input_group_size
+    return int(options.device_iterations * groups * options.Training.gradient_accumulation)
+
+
+def _check(
+    batch_size: int | None, mode: DataLoaderMode, given: dict[str, Any] | None, worker_size: int | None, workers: int
+) -> None:
+    if mode == DataLoaderMode.Sync and given:
+        raise Error("async_options have a meaning in the asynchronous modes only", remedy="mode=DataLoaderMode.Async")
+    if mode != DataLoaderMode.AsyncRebatched and worker_size is not None:
+        raise Error("rebatched_worker_size has a meaning in DataLoaderMode.AsyncRebatched only")
+    if mode == DataLoaderMode.AsyncRebatched and batch_size is None:
+        raise Error("DataLoaderMode.AsyncRebatched needs a batch_size")
+
+
+def _plain(loader: DataLoader) -> Any:
+    """The loader as another process uses it, without what that makes ahead."""
+    made = DataLoader.__new__(DataLoader)
+    made.__dict__.update({**loader.__dict__, "_accessor": None})
+    return made
+
+
+def _warn_of_remainder(dataset: Any, combined: int) -> None:
+    if hasattr(dataset, "__len__") and not isinstance(dataset, IterableDataset) and len(dataset) % combined:
+        logs.warn(
+            f"The number of elements in the dataset ({len(dataset)}) is not divisible by the number of elements "
+            f"processed per step ({combined}) and drop_last=False: the last batch does not fit the compiled model. "
+            "Switch to drop_last=True.",
+            stacklevel=2,
+        )
+
+
+def _part(
+    options: Options, dataset: Any, shuffle: bool | None, batch: int, drop_last: bool
+) -> torch.utils.data.Sampler[int] | None:
+    """What gives this process its own part of the data; None where it is the only one.
+
+    Raises:
+        CheckError: Several processes are to shuffle without a seed that they have in common.
+    """
+    processes = options.Distributed.numProcesses
+    if processes == 1 or isinstance(dataset, IterableDataset):
+        return None
+    if shuffle and not options.exists("random_seed"):
+        raise CheckError(
+            "shuffle=True in several processes needs poptorch.Options().randomSeed: all of them shuffle alike",
+            remedy="options.randomSeed(…) with the same number in every process",
+        )
+    seed = int(options.random_seed) if shuffle else None
+    return PartSampler(dataset, options.Distributed.processId, processes, batch=batch, drop_last=drop_last, seed=seed)
