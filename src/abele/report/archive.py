@@ -36,7 +36,7 @@ Array = npt.NDArray[Any]
 T = TypeVar("T")
 D = TypeVar("D")
 
-_MEMBER = re.compile(r"[a-z_]+[a-z_0-9]*(/[a-z_]+)?\.(npy|json)")
+_MEMBER = re.compile(r"[a-z_]+[a-z_0-9]*(/[a-z_]+)?\.(npy|json|net|zip)")
 _MOST_MEMBERS = 1 << 20
 _DOCUMENT_RATIO, _SMALL_DOCUMENT = 250, 4 << 20
 """A larger document may unpack to this many times its packed size. Those that Abele writes stay below 60."""
@@ -298,6 +298,18 @@ class Archive:
             head = io.BytesIO(bytes(content[:_LONGEST_ARRAY_HEAD]))
             shape = _header(head, len(content), np.dtype(dtype))
         return StoredArray(name, shape, partial(self._mapped, info, content, head.tell(), dtype, shape))
+
+    def content(self, name: str) -> bytes:
+        """The bytes of a member, which can be taken once.
+
+        Raises:
+            ValueError: There is none of this name, or it was taken.
+        """
+        info = self._members.pop(name, None)
+        if info is None:
+            raise ValueError(f"there is no {name}")
+        with part(name):
+            return self._archive.read(info)
 
     @contextmanager
     def reading(self, name: str) -> Iterator[None]:

@@ -4,7 +4,8 @@ from abele.parallel import MeanStrategy, OutputMode, Schedule
 from abele.session.advice import Advice
 from abele.session.arrays import SharedArray, SharedArrays
 from abele.session.cache import SessionCache
-from abele.session.compiling import Compiled, compile_network
+from abele.session.compiled import Compiled
+from abele.session.compiling import compile_network
 from abele.session.ends import End, Ends
 from abele.session.feeds import Results
 from abele.session.input_checks import InputChecks

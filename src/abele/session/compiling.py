@@ -6,7 +6,7 @@ import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,6 @@ from abele.parallel import (
     Group,
     Network,
     NetworkProgram,
-    Optimiser,
     PassDump,
     Schedule,
     inference_program,
@@ -27,41 +26,13 @@ from abele.parallel import (
     training_program,
 )
 from abele.session.advice import Advice, Words
+from abele.session.compiled import Compiled
 from abele.session.ends import Ends, expose
 from abele.session.input_checks import InputChecks
 from abele.session.progress import Progress, compilation_progress
 from abele.session.remedies import Build, Halved, NetworkCase, Smaller, fitted, found_advice
 from abele.session.settings import Settings
-
-
-@dataclass(frozen=True)
-class Compiled:
-    """A network that is ready to be put on a device.
-
-    Attributes:
-        executable: The compiled program with its account.
-        ends: Its streams and tensors by name.
-        schedule: How one run goes over its micro-batches.
-        settings: What it was compiled with.
-        optimisers: The update rule of each group of parameters; None for inference.
-        updated: Names of the weights that runs change.
-        checks: What the inputs of every run must keep to.
-        seconds: Time that compiling took.
-    """
-
-    executable: Executable
-    ends: Ends
-    schedule: Schedule
-    settings: Settings
-    optimisers: tuple[Optimiser, ...] | None
-    updated: frozenset[str]
-    checks: InputChecks
-    seconds: float
-
-    @property
-    def training(self) -> bool:
-        """True if runs train."""
-        return self.optimisers is not None
+from abele.session.store import CompiledFolder
 
 
 def compile_network(
@@ -95,6 +66,11 @@ def compile_network(
     """
     start, schedule, settings = time.perf_counter(), schedule or Schedule(), settings or Settings()
     case = NetworkCase(net, schedule, None if groups is None else tuple(groups), settings)
+    folder = None if settings.cache is None else CompiledFolder(settings.cache)
+    kept = None if folder is None else folder.find(net, schedule, groups, settings)
+    if kept is not None:
+        return replace(kept, seconds=time.perf_counter() - start)
+    given = settings
     with collector_paused(), _reporting(progress, settings) as report:
         checks, build = InputChecks(net), partial(_compile, report=report)
         try:
@@ -108,7 +84,7 @@ def compile_network(
     trained = {p.name for g in groups or () for p in g.parameters}
     updated = frozenset(trained | {v.name for v in net.updates})
     seconds = time.perf_counter() - start
-    return Compiled(
+    compiled = Compiled(
         executable=executable,
         ends=ends,
         schedule=schedule,
@@ -118,6 +94,9 @@ def compile_network(
         checks=checks,
         seconds=seconds,
     )
+    if folder is not None:
+        folder.keep(compiled, net, schedule, groups, given)
+    return compiled
 
 
 def _compile(case: NetworkCase, report: Progress) -> tuple[Ends, Executable]:

@@ -16,7 +16,7 @@ from abele.errors import ElementRangeError, SignatureError, nearest
 from abele.numerics import ElementType
 from abele.runtime import Engine
 from abele.session.batching import combine, host_shape
-from abele.session.compiling import Compiled
+from abele.session.compiled import Compiled
 from abele.session.ends import End
 
 Array = npt.NDArray[Any]

@@ -82,15 +82,16 @@ class Mirror:
             if cell.holder is not self:
                 cell.hold(self)
 
-    def upload(self) -> None:
-        """Copy all that the host has to the device, also over what the device has learnt."""
+    def upload(self, names: Collection[str] | None = None) -> None:
+        """Copy what the host has to the device, also over what the device has learnt: all, or some by name."""
+        ends = self._ends if names is None else {name: end for name, end in self._ends.items() if name in names}
         # Other holders first, outside the lock: each takes its own.
-        for _, _, cell in self._cells(self._ends):
+        for _, _, cell in self._cells(ends):
             cell.bring_up_to_date(but=self)
         with self._lock.held():
-            for name, end, cell in self._cells(self._ends):
+            for name, end, cell in self._cells(ends):
                 self._write(name, end, cell)
-            self.changed = False
+            self.changed = self.changed and names is not None
 
     def refresh(self) -> None:
         """Copy to the device what others wrote since it was last uploaded."""

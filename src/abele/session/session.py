@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Self
@@ -19,7 +19,8 @@ from abele.report import HostProfile, Report
 from abele.runtime import Engine
 from abele.session import feeds
 from abele.session.arrays import SharedArray, SharedArrays
-from abele.session.compiling import Compiled, compile_network
+from abele.session.compiled import Compiled
+from abele.session.compiling import compile_network
 from abele.session.locks import ForkLock
 from abele.session.mirror import Mirror
 from abele.session.optimisers import check_optimisers
@@ -225,14 +226,17 @@ class Session:
 
     # --- weights and state ---------------------------------------------------------------------------------------
 
-    def upload(self) -> None:
+    def upload(self, names: Collection[str] | None = None) -> None:
         """Copy the host's weights to the device; what the device has learnt and nobody looked at is lost.
+
+        Args:
+            names: Which of them; all when left out.
 
         Raises:
             SessionError: The session is closed.
         """
         self._loaded("take weights")
-        self._weights.upload()
+        self._weights.upload(names)
 
     def download(self) -> None:
         """Copy the device's weights to the host, but for those that another session holds.

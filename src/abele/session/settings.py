@@ -45,6 +45,7 @@ SETTINGS = OptionTable(
         "synthetic_data": flag(
             False, doc="inputs are random numbers made on the device once, and no outputs are sent to the host"
         ),
+        "cache": Option(None, str | None, doc="a folder where compiled networks are kept, by content"),
         "progress": flag(False, doc="compiling shows a bar, where the standard error is a terminal"),
         "engine": Option({}, dict[str, Any], doc="options of the engine under Poplar's names"),
         "name": text("network", doc="what the model is called in reports"),
@@ -78,6 +79,7 @@ class Settings:
     exceptions: bool = False
     stochastic_rounding: bool = False
     synthetic_data: bool = False
+    cache: str | None = None
     progress: bool = False
     engine: Mapping[str, Any] = field(default_factory=dict)
     name: str = "network"

@@ -383,15 +383,20 @@ def test_cycle_count__only_when_asked_for() -> None:
         model.cycleCount()
     logged = poptorch.inferenceModel(Scale(), options().logCycleCount(True))
     logged(BATCH)
+    logged(BATCH)
     assert logged.cycleCount() == logged.report().total_cycles > 0
 
 
 def test_compilation_time__after_compiling__is_known() -> None:
-    model = poptorch.inferenceModel(Scale(), options())
+    model = poptorch.inferenceModel(Scale(), options().showCompilationProgressBar(True))
     with pytest.raises(poptorch.Error, match="Please compile the model before obtaining compilation time"):
         model.compilationTime()
     model.compile(BATCH)
     assert model.compilationTime() > datetime.timedelta(0)
+    silent = poptorch.inferenceModel(Scale(), options())
+    silent.compile(BATCH)
+    with pytest.raises(poptorch.Error, match="Please set showCompilationProgressBar option to obtain compilation"):
+        silent.compilationTime()
 
 
 def test_compile__twice__is_ignored_with_a_warning() -> None:

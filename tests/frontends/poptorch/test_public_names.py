@@ -28,7 +28,7 @@ NAMES = """
 """
 
 MISSING = """
-    load AsynchronousDataAccessor for_loop cond nop recomputationCheckpoint ipu_print_tensor set_available_memory
+    AsynchronousDataAccessor for_loop cond nop recomputationCheckpoint ipu_print_tensor set_available_memory
     set_overlap_for_input set_overlap_for_output serializedMatMul dynamic_slice dynamic_update
     ctc_beam_search_decoder custom_op CPU MultiConv fps nearest accessAttributes getIpuTensorId
     importPoptorchMetadataFromFile registerGeometricCustomArgParsers

@@ -13,8 +13,6 @@ if importlib.util.find_spec("torch") is None:
         remedy="pip install 'abele[torch]', or torch itself",
     )
 
-__version__ = "3.4.0+abele"
-
 from abele.frontends.poptorch import _impl, _logging, enums, optim, options, poptorch_core, profiling, testing
 from abele.frontends.poptorch.accessor import AsynchronousDataAccessor
 from abele.frontends.poptorch.annotations import Attribute, NameScope
@@ -62,7 +60,8 @@ from abele.frontends.poptorch.options import (
     TensorLocationSettings,
 )
 from abele.frontends.poptorch.recording import isRunningOnIpu, registerPostCompileHook, registerPreCompileHook
-from abele.frontends.poptorch.wrappers import inferenceModel, trainingModel
+from abele.frontends.poptorch.version import __version__
+from abele.frontends.poptorch.wrappers import inferenceModel, load, trainingModel
 
 set_up()
 
@@ -114,6 +113,7 @@ __all__ = [
     "ipuHardwareIsAvailable",
     "ipuHardwareVersion",
     "isRunningOnIpu",
+    "load",
     "module_repr",
     "optim",
     "options",

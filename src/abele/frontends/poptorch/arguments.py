@@ -44,6 +44,10 @@ def registerCustomArgParser(arg_type: type, parser: ICustomArgParser | None) -> 
             lambda struct: (list(parser.yieldTensors(struct)), struct),
             lambda leaves, struct: parser.reconstruct(struct, iter(leaves)),
             serialized_type_name=f"{arg_type.__module__}.{arg_type.__qualname__}.{id(arg_type)}",
+            flatten_with_keys_fn=lambda struct: (
+                [(pytree.SequenceKey(i), tensor) for i, tensor in enumerate(parser.yieldTensors(struct))],
+                struct,
+            ),
         )
 
 

@@ -19,6 +19,7 @@ from abele.frontends.poptorch.advice import words
 from abele.frontends.poptorch.batching import Batching
 from abele.frontends.poptorch.capture import CapturedModel, capture
 from abele.frontends.poptorch.errors import Error
+from abele.frontends.poptorch.perf_counters import PerfCounters
 from abele.frontends.poptorch.rules import read_optimiser
 from abele.frontends.poptorch.tensors import from_array, to_array
 from abele.frontends.poptorch.user_models import plain_class
@@ -49,18 +50,25 @@ class CompiledModel:
         names = {id(tensor): name for name, tensor in self.captured.weights.items() if tensor.requires_grad}
         return [[names[id(p)] for p in group["params"] if id(p) in names] for group in optimiser.param_groups]
 
-    def run(self, tensors: list[torch.Tensor]) -> Any:
+    def run(self, tensors: list[torch.Tensor], counters: PerfCounters) -> Any:
         """Run once on the inputs of one host batch; returns the model's results.
 
-        Inputs that the model changes are changed, as in PyTorch.
+        Inputs that the model changes are changed, as in PyTorch. ``counters`` gets the times of the run.
         """
-        if self.session.compiled.settings.synthetic_data:
-            self.session.run()
-            return self.captured.rebuild([from_array(a) for a in self._zeros()])
-        results = self.session.run([to_array(t) for t in tensors])
+        begin = time.perf_counter()
+        synthetic = self.session.compiled.settings.synthetic_data
+        sent = [] if synthetic else [to_array(t) for t in tensors]
+        handed = time.perf_counter()
+        results = self.session.run(sent)
+        ended = time.perf_counter()
         for position, array in results.changed.items():
             tensors[position].detach().copy_(from_array(array))
-        return self.captured.rebuild([from_array(a) for a in results.outputs])
+        outputs = list(self._zeros()) if synthetic else results.outputs
+        rebuilt = self.captured.rebuild([from_array(a) for a in outputs])
+        counters.times = (0.0, handed - begin, ended - begin, time.perf_counter() - begin)
+        counters.inputs, counters.outputs = len(tensors), len(outputs)
+        counters.iterations, counters.returned = self.session.schedule.micro_batches, self.session.schedule.returned
+        return rebuilt
 
     def _zeros(self) -> Iterator[npt.NDArray[Any]]:
         """Outputs that were never sent: zeros of their shapes."""

@@ -14,16 +14,18 @@ from abele.frontends.poptorch import logs, structures
 from abele.frontends.poptorch.batching import Batching
 from abele.frontends.poptorch.blocks import BlockRecord
 from abele.frontends.poptorch.capture.capture import check_initialised, own_tensors
+from abele.frontends.poptorch.capture.torch_export import origins
 from abele.frontends.poptorch.compiling import CompiledModel, compile_model
 from abele.frontends.poptorch.enums import ConnectionType
 from abele.frontends.poptorch.errors import CheckError, Error, as_poptorch_errors
-from abele.frontends.poptorch.inspection import Inspection
+from abele.frontends.poptorch.exporting import Exporting
 from abele.frontends.poptorch.optim import Optimizer
 from abele.frontends.poptorch.optimizer_checks import warn_of_optimizer
 from abele.frontends.poptorch.optimizer_state import SessionState
 from abele.frontends.poptorch.options import Options
 from abele.frontends.poptorch.options.popart import validate_options
 from abele.frontends.poptorch.options.strategies import PipelinedExecution, check_pipeline
+from abele.frontends.poptorch.perf_counters import PerfCounters
 from abele.frontends.poptorch.recording import COMPILING, isRunningOnIpu, recording
 from abele.frontends.poptorch.results import mark_results
 from abele.frontends.poptorch.rules import check_parameters, parameter_groups, read_rules
@@ -36,7 +38,7 @@ from abele.session.locks import ForkLock
 __all__ = ["PoplarExecutor", "isRunningOnIpu"]
 
 
-class PoplarExecutor(Inspection):
+class PoplarExecutor(Exporting):
     """A model on the modelled machine.
 
     Calls take and return what the model's ``forward`` does, for a whole host batch: the micro-batch that the model
@@ -71,6 +73,9 @@ class PoplarExecutor(Inspection):
         self._compiled: CompiledModel | None = None
         self._watch: ModelWatch | None = None
         self._lock = ForkLock()
+        self._told: set[str] = set()
+        self._counters = PerfCounters()
+        logs.limit_repeats(self._options.max_repeat_logs)
         if training:
             own(model, self)
 
@@ -101,11 +106,13 @@ class PoplarExecutor(Inspection):
         tensors = self._signature.match(args, kwargs)
         if not self.isAttachedToDevice():
             self.attachToDevice()
-        results = compiled.run(tensors)
+        results = mark_results(compiled.run(tensors, self._counters))
         if self._optimizer is not None:
             # The device has taken the optimiser's steps; PyTorch's schedulers ask for this before theirs.
             self._optimizer._opt_called = True  # type: ignore[attr-defined]
-        return mark_results(results)
+        if self._options.log_cycle_count:
+            logs.LOGGER.info("Cycle count: %d", self.cycleCount())
+        return results
 
     def compile(self, *args: Any, **kwargs: Any) -> None:
         """Compile for arguments like these without running; a second time does nothing but warn."""
@@ -116,12 +123,14 @@ class PoplarExecutor(Inspection):
             self._compile(*self._signature.bind(args, kwargs))
 
     def _check_unchanged(self) -> None:
+        """Warn, once for each change, where the model is no longer what was compiled."""
         change = self._watch.change() if self._watch is not None else None
-        if change is not None:
-            raise Error(
-                f"the model changed after it was compiled: {change}",
-                because="the compiled program goes on with what it was compiled for",
-                remedy="call destroy() to compile again with the next call",
+        if change is not None and change not in self._told:
+            self._told.add(change)
+            logs.warn(
+                f"The model changed after it was compiled: {change}. The compiled program goes on with what it was "
+                "compiled for: call destroy() to compile again with the next call.",
+                stacklevel=4,
             )
 
     def _compile(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> CompiledModel:
@@ -143,12 +152,21 @@ class PoplarExecutor(Inspection):
             check_parameters(self._optimizer, self._model)
         if self._training:
             own(self._model, self)
-        with COMPILING.held(), as_plain(self._model), self._modes(), recording() as blocks:
+        excludes, named = self._options.source_location_excludes, self._options.module_namescope_enabled
+        with (
+            COMPILING.held(),
+            as_plain(self._model),
+            self._modes(),
+            origins(excludes, modules=named),
+            recording() as blocks,
+        ):
             compiled = compile_model(self._model, micro_args, micro_kwargs, self._batching, self._optimizer, weights)
         self._check_stages(blocks)
         self._compiled = compiled
+        self._told.clear()
         self._watch = ModelWatch(self._model, training=self._training)
         self._share_state(compiled)
+        self._write_profile(compiled)
         if self._options.connection_type == ConnectionType.Always:
             self.attachToDevice()
         return compiled
@@ -191,7 +209,7 @@ class PoplarExecutor(Inspection):
         if self._options.connection_type == ConnectionType.Never:
             raise Error("Trying to attach to an offline device (ConnectionType.Never)")
         if session.attach():
-            session.random_state = [self._first_seed(), 0]
+            session.random_state = self._rng_state or [self._first_seed(), 0]
 
     def detachFromDevice(self) -> None:
         """Bring the weights to the host and let another model use the device; optimiser state is kept.
@@ -239,6 +257,23 @@ class PoplarExecutor(Inspection):
     def copyWeightsToDevice(self) -> None:
         """Copy what the host's tensors hold to the device; what the device has learnt and nobody looked at is lost."""
         self._require().session.upload()
+
+    def copyNamedBuffersToDevice(self) -> None:
+        """Copy the buffers that ``Options.updatableNamedBuffers`` names to the device, and nothing else.
+
+        Raises:
+            Error: None is named, or one that the model does not have; nothing is compiled.
+        """
+        names = self._options.updatable_named_buffers
+        if not names:
+            raise Error("No named buffers marked as updatable via updatableNamedBuffers option")
+        compiled = self._require()
+        buffers = dict(self._model.named_buffers(remove_duplicate=False))
+        unknown = [name for name in names if name not in buffers]
+        if unknown:
+            raise Error(f"{unknown[0]!r} is no buffer of the model", because=f"it has {', '.join(buffers) or 'none'}")
+        own = {id(buffers[name]) for name in names}
+        compiled.session.upload([name for name, t in compiled.captured.weights.items() if id(t) in own])
 
     def load_state_dict(self, state_dict: dict[str, Any], strict: bool = True) -> Any:
         """Load weights into the host's model and, if it is there, onto the device."""

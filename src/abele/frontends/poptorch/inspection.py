@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import datetime
+import json
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from abele.compiler import Executable
 from abele.frontends.poptorch.compiling import CompiledModel
 from abele.frontends.poptorch.errors import CheckError, Error
 from abele.frontends.poptorch.options import Options
+from abele.frontends.poptorch.perf_counters import Latencies
+from abele.frontends.poptorch.profiling import tracepoints
 from abele.report import HostProfile, Report
 from abele.writing import writing
 
 NOT_COMPILED = "Model has not been compiled or has been destroyed."
 
 
-class Inspection:
+class Inspection(Latencies):
     """The part of a wrapped model that tells about it."""
 
     _options: Options
@@ -45,8 +47,40 @@ class Inspection:
         return self._require().session.executable
 
     def report(self) -> Report:
-        """What the program costs on the machine, and what runs took on the host."""
-        return self._require().session.report
+        """What the program costs on the machine, what runs took on the host, and what profiling channels recorded."""
+        report = self._require().session.report
+        spans = [vars(span) for span in tracepoints()]
+        return report.with_meta(tracepoints=spans) if spans else report
+
+    def _write_profile(self, compiled: CompiledModel) -> None:
+        """Write the report where ``Options.enableProfiling`` said."""
+        if self._options.profile_dir is None:
+            return
+        name = re.sub(r"[^\w.-]+", "_", compiled.session.compiled.settings.name)
+        use = "training" if compiled.session.compiled.training else "inference"
+        path = Path(self._options.profile_dir) / f"{name}-{use}.abele-report"
+        with writing(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+        compiled.session.executable.report.save(path)
+
+    def _debugGetPopartIR(self) -> str:
+        """The model as it was recorded, as JSON: its operations with their inputs, outputs and attributes.
+
+        Raises:
+            Error: Nothing is compiled yet.
+        """
+        net = self._require().captured.net
+        ops = [
+            {
+                "name": op.debug.path,
+                "type": op.kind,
+                "inputs": [{"name": v.name, "type": v.dtype.name, "shape": list(v.shape)} for v in op.inputs],
+                "outputs": [{"name": v.name, "type": v.dtype.name, "shape": list(v.shape)} for v in op.outputs],
+                "attributes": {key: str(value) for key, value in op.attrs.items()},
+            }
+            for op in net.ops
+        ]
+        return json.dumps({"maingraph": ops})
 
     @contextmanager
     def profiling(self, clock: str = "wall") -> Iterator[None]:
@@ -79,6 +113,8 @@ class Inspection:
         """
         if not self._options.log_cycle_count:
             raise Error("Cycle count logging is disabled. Please set option logCycleCount to True to enable.")
+        if self._counters.times is None:
+            raise Error("Please run the model at least once before obtaining cycle count.")
         return int(self._require().session.report.total_cycles)
 
     def compilationTime(self) -> datetime.timedelta:
@@ -89,6 +125,8 @@ class Inspection:
         """
         if self._compiled is None:
             raise Error("Please compile the model before obtaining compilation time.")
+        if not self._options.show_compilation_progress_bar:
+            raise Error("Please set showCompilationProgressBar option to obtain compilation time.")
         return datetime.timedelta(seconds=self._compiled.seconds)
 
     def getTensorNames(self) -> list[str]:
@@ -100,17 +138,3 @@ class Inspection:
         if self._compiled is None:
             raise CheckError("The model must be compiled before its tensors have names")
         return self._compiled.session.variable_names
-
-    def save(self, filename: str | Path) -> None:
-        """Write the newest weights to a file (a folder: ``model.poptorch`` in it), as :func:`torch.save` does."""
-        path = Path(filename)
-        path = path / "model.poptorch" if path.is_dir() else path
-        with writing(path):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            torch.save(self.state_dict(), path)
-
-    def load(self, filename: str | Path) -> None:
-        """Read weights that :meth:`save` wrote; nothing in the file is executed."""
-        path = Path(filename)
-        path = path / "model.poptorch" if path.is_dir() else path
-        self.load_state_dict(torch.load(path, weights_only=True))

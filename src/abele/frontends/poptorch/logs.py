@@ -6,6 +6,7 @@ import logging
 import os
 import sys
 import warnings
+from collections import Counter
 
 from abele.errors import nearest
 from abele.frontends.poptorch.errors import OptionValueError
@@ -45,12 +46,27 @@ class _LogFormat(logging.Formatter):
 
 
 class _StandardError(logging.Handler):
-    """Writes to whatever the standard error is at the time."""
+    """Writes to whatever the standard error is at the time; of equal messages, as many as are wanted."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.most: int | None = 4
+        self._written: Counter[str] = Counter()
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write a record."""
-        if not getattr(record, _WARNED, False):
-            sys.stderr.write(self.format(record) + "\n")
+        message = record.getMessage()
+        self._written[message] += 1
+        if getattr(record, _WARNED, False) or (self.most is not None and self._written[message] > self.most):
+            return
+        sys.stderr.write(self.format(record) + "\n")
+
+
+def limit_repeats(most: int | None) -> None:
+    """Write an equal message this many times to the standard error; None for every time."""
+    for handler in LOGGER.handlers:
+        if isinstance(handler, _StandardError):
+            handler.most = most
 
 
 def setLogLevel(level: str | int) -> None:

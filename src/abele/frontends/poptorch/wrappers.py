@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import torch
 
 from abele.frontends.poptorch.capture.capture import check_initialised
-from abele.frontends.poptorch.errors import ArgumentError
+from abele.frontends.poptorch.errors import ArgumentError, Error, as_poptorch_errors
 from abele.frontends.poptorch.executor import PoplarExecutor
+from abele.frontends.poptorch.exporting import check_exported
 from abele.frontends.poptorch.options import Options
 from abele.frontends.poptorch.rules import check_parameters
+from abele.frontends.poptorch.saving import model_path, read
 from abele.frontends.poptorch.user_models import owner_of
+from abele.frontends.poptorch.version import VERSION
 
 DEFAULT_LEARNING_RATE = 0.01
 
@@ -92,6 +96,33 @@ def inferenceModel(
     if not isinstance(model, torch.nn.Module):
         model = _Callable(model)
     return PoplarExecutor(model, _checked(options), training=False)
+
+
+def load(filename: str | Path, edit_opts_fn: Callable[[Options], Any] | None = None) -> PoplarExecutor:
+    """A wrapped and compiled model from a file that ``save`` or ``compileAndExport`` wrote with the model in it.
+
+    Nothing in the file is executed or imported: the program imports the classes of its model first.
+
+    Args:
+        filename: The file; in a folder, ``model.poptorch``.
+        edit_opts_fn: May change options of running, such as threads, before they are used.
+
+    Raises:
+        Error: The file is of another version, has no model, or names classes that are not imported.
+        FileFormatError: The file is damaged, or none.
+    """
+    with as_poptorch_errors():
+        path = model_path(filename)
+        saved = read(path, VERSION)
+        options = check_exported(saved, path)
+        if edit_opts_fn is not None:
+            edit_opts_fn(options)
+        model, optimizer = saved.state["model"], saved.state["optimizer"]
+        if not isinstance(model, torch.nn.Module):
+            raise Error(f"{path}: its model is a {type(model).__name__}, not a torch.nn.Module")
+        executor = PoplarExecutor(model, options, training=saved.training, optimizer=optimizer)
+        executor._adopt(saved, path)
+        return executor
 
 
 def _checked(options: Options | None) -> Options:

@@ -13,6 +13,7 @@ import traceback
 import warnings
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -357,6 +358,27 @@ def fake(node: torch.fx.Node) -> Any:
     return node.meta.get("val")
 
 
+@dataclass(frozen=True)
+class _Origins:
+    """What is told of where calls come from."""
+
+    excludes: tuple[str, ...] = ()
+    modules: bool = True
+
+
+_ORIGINS: ContextVar[_Origins] = ContextVar("abele_origins", default=_Origins())  # noqa: B039  # frozen
+
+
+@contextmanager
+def origins(excludes: Collection[str], *, modules: bool) -> Iterator[None]:
+    """Files whose paths hold one of ``excludes`` are no source of calls; without ``modules``, names have none."""
+    token = _ORIGINS.set(_Origins(tuple(excludes), modules))
+    try:
+        yield
+    finally:
+        _ORIGINS.reset(token)
+
+
 def origin(node: torch.fx.Node) -> DebugRecord:
     """Name, module path and the user's source line of a call."""
     modules = list((node.meta.get("nn_module_stack") or {}).values())
@@ -366,14 +388,15 @@ def origin(node: torch.fx.Node) -> DebugRecord:
     file, line = user_frame(node.meta.get("stack_trace") or "")
     label = f"{path or 'model'} ({kind.rsplit('.', 1)[-1]})" if kind else path
     scope = (node.meta.get("custom") or {}).get(SCOPE)
-    where = "/".join(filter(None, (path.replace(".", "/"), scope)))
+    where = "/".join(filter(None, (path.replace(".", "/") if _ORIGINS.get().modules else "", scope)))
     return DebugRecord(op_name(node).rsplit(".", 1)[-1], where, file, line, label)
 
 
 def user_frame(stack_trace: str) -> tuple[str, int]:
     """File and line of the innermost frame of a stack trace that is neither PyTorch's nor ours."""
     frames = [(file, int(line)) for file, line in _FRAME.findall(stack_trace)]
-    own = [frame for frame in frames if not frame[0].startswith(_PACKAGES)]
+    excludes = _ORIGINS.get().excludes
+    own = [f for f in frames if not f[0].startswith(_PACKAGES) and not any(part in f[0] for part in excludes)]
     return own[-1] if own else ("", 0)
 
 

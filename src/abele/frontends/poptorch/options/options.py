@@ -303,6 +303,7 @@ class Options(CheckedOptions):
             exceptions=self.Precision.floating_point_exceptions or bool(popart.get("enableFloatingPointChecks")),
             stochastic_rounding=self.Precision.stochastic_rounding or bool(popart.get("enableStochasticRounding")),
             synthetic_data=self.synthetic_data or bool(popart.get("syntheticDataMode")),
+            cache=None if self.cache_folder is None else str(self.cache_folder),
             progress=self.show_compilation_progress_bar,
             engine=dict(popart.get("engineOptions", {})),
             name=self.model_name if self.exists("model_name") else name,

@@ -1,0 +1,41 @@
+"""A network that is ready to be put on a device."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from abele.compiler import Executable
+from abele.parallel import Optimiser, Schedule
+from abele.session.ends import Ends
+from abele.session.input_checks import InputChecks
+from abele.session.settings import Settings
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """A network that is ready to be put on a device.
+
+    Attributes:
+        executable: The compiled program with its account.
+        ends: Its streams and tensors by name.
+        schedule: How one run goes over its micro-batches.
+        settings: What it was compiled with.
+        optimisers: The update rule of each group of parameters; None for inference.
+        updated: Names of the weights that runs change.
+        checks: What the inputs of every run must keep to.
+        seconds: Time that compiling took.
+    """
+
+    executable: Executable
+    ends: Ends
+    schedule: Schedule
+    settings: Settings
+    optimisers: tuple[Optimiser, ...] | None
+    updated: frozenset[str]
+    checks: InputChecks
+    seconds: float
+
+    @property
+    def training(self) -> bool:
+        """True if runs train."""
+        return self.optimisers is not None

@@ -1,0 +1,275 @@
+"""Compiled networks as files, and a folder of them by content: plain data, nothing of which is executed when read.
+
+A file holds the executable, the network as text, and the ends towards the host. What is compiled in besides (schedule,
+settings, optimisers) is the caller's, who knows it when he asks for a file by content; the parts of it that compiling
+may have chosen itself are in the file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import tempfile
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+import abele
+from abele.compiler import Executable
+from abele.errors import AbeleError
+from abele.numerics import as_element_type
+from abele.parallel import Group, Network, Optimiser, Schedule, parse
+from abele.report import archive as container
+from abele.session.compiled import Compiled
+from abele.session.ends import End, Ends
+from abele.session.input_checks import InputChecks
+from abele.session.settings import Settings
+
+_LOG = logging.getLogger("abele")
+
+_EXECUTABLE, _NETWORK = "executable.zip", "network.net"
+
+
+class _StoredEnd(msgspec.Struct):
+    name: str
+    handle: str
+    shape: list[int]
+    dtype: str
+
+
+class _Document(msgspec.Struct):
+    format: str
+    version: int
+    inputs: list[_StoredEnd]
+    outputs: list[_StoredEnd]
+    changed: list[tuple[int, _StoredEnd]]
+    weights: dict[str, _StoredEnd]
+    state: dict[str, _StoredEnd]
+    numbers: list[dict[str, _StoredEnd]]
+    seed: _StoredEnd | None
+    updated: list[str]
+    memory_proportion: float | None
+    seconds: float
+
+
+KIND = container.Kind(
+    "session",
+    version=1,
+    max_bytes=1 << 32,
+    free_bytes=1 << 30,
+    ratio=100,
+    again="compile the network again",
+    schema=_Document,
+)
+
+
+# --- files -----------------------------------------------------------------------------------------------------------
+
+
+def save_compiled(compiled: Compiled, net: Network, path: str | Path) -> None:
+    """Write a compiled network to a file, whole or not at all.
+
+    Args:
+        compiled: The network.
+        net: What it was compiled from.
+        path: The file.
+
+    Raises:
+        FileFormatError: The file cannot be written, or a codelet is C++, of which no data is known.
+    """
+    ends = compiled.ends
+    document = {
+        "inputs": [_stored(end) for end in ends.inputs],
+        "outputs": [_stored(end) for end in ends.outputs],
+        "changed": [(position, _stored(end)) for position, end in ends.changed],
+        "weights": {name: _stored(end) for name, end in ends.weights.items()},
+        "state": {name: _stored(end) for name, end in ends.state.items()},
+        "numbers": [{name: _stored(end) for name, end in numbers.items()} for numbers in ends.numbers],
+        "seed": None if ends.seed is None else _stored(ends.seed),
+        "updated": sorted(compiled.updated),
+        "memory_proportion": compiled.settings.memory_proportion,
+        "seconds": compiled.seconds,
+    }
+    with tempfile.TemporaryDirectory() as folder:
+        executable = Path(folder) / "executable"
+        compiled.executable.save(executable)
+        content = executable.read_bytes()
+
+    def fill(archive: container.ArchiveWriter) -> None:
+        container.write_member(archive, _EXECUTABLE, content)
+        container.write_member(archive, _NETWORK, str(net).encode())
+        container.write_document(archive, KIND, document)
+
+    container.write(Path(path), KIND, fill)
+
+
+def _stored(end: End) -> dict[str, Any]:
+    return {"name": end.name, "handle": end.handle, "shape": list(end.shape), "dtype": end.dtype.name}
+
+
+def load_compiled(
+    path: str | Path,
+    schedule: Schedule,
+    settings: Settings,
+    optimisers: Sequence[Optimiser] | None,
+    *,
+    trusted: bool = False,
+) -> tuple[Compiled, Network]:
+    """A compiled network from a file, and what it was compiled from.
+
+    Args:
+        path: The file.
+        schedule: The schedule that it was compiled for.
+        settings: What it was compiled with.
+        optimisers: The update rules that it was compiled for; None for inference.
+        trusted: Run its codelets without checking every access; only for files of your own.
+
+    Raises:
+        FileFormatError: The file is missing, damaged, cut short, written by a newer version, or no compiled network.
+    """
+
+    def build(archive: container.Archive, document: _Document) -> tuple[Compiled, Network]:
+        net = parse(archive.content(_NETWORK).decode())
+        with tempfile.TemporaryDirectory() as folder:
+            executable_path = Path(folder) / "executable"
+            executable_path.write_bytes(archive.content(_EXECUTABLE))
+            executable = Executable.load(executable_path, trusted=trusted)
+        ends = _ends(document)
+        _check_ends(executable, net, ends)
+        compiled = Compiled(
+            executable=executable,
+            ends=ends,
+            schedule=schedule,
+            settings=replace(settings, memory_proportion=document.memory_proportion),
+            optimisers=None if optimisers is None else tuple(optimisers),
+            updated=frozenset(document.updated),
+            checks=InputChecks(net),
+            seconds=document.seconds,
+        )
+        return compiled, net
+
+    return container.read(Path(path), KIND, build)
+
+
+def _ends(document: _Document) -> Ends:
+    return Ends(
+        inputs=tuple(map(_end, document.inputs)),
+        outputs=tuple(map(_end, document.outputs)),
+        changed=tuple((position, _end(end)) for position, end in document.changed),
+        weights={name: _end(end) for name, end in document.weights.items()},
+        state={name: _end(end) for name, end in document.state.items()},
+        numbers=tuple({name: _end(end) for name, end in numbers.items()} for numbers in document.numbers),
+        seed=None if document.seed is None else _end(document.seed),
+    )
+
+
+def _end(stored: _StoredEnd) -> End:
+    return End(stored.name, stored.handle, tuple(stored.shape), as_element_type(stored.dtype))
+
+
+def _check_ends(executable: Executable, net: Network, ends: Ends) -> None:
+    """Raise unless the executable has the ends, each as they say.
+
+    Raises:
+        ValueError: It has not.
+    """
+    graph = executable.graph
+    streams = {name: (stream.shape, stream.dtype) for name, stream in graph.streams.items()}
+    handles = {name: (handle.tensor.shape, handle.tensor.dtype) for name, handle in graph.host_handles.items()}
+    for end in (*ends.inputs, *ends.outputs, *(end for _, end in ends.changed)):
+        if streams.get(end.handle) != (end.shape, end.dtype):
+            raise ValueError(f"the executable has no stream {end.handle!r} of shape {list(end.shape)}")
+    tensors = [*ends.weights.values(), *ends.state.values(), *(e for table in ends.numbers for e in table.values())]
+    for end in (*tensors, *([] if ends.seed is None else [ends.seed])):
+        if handles.get(end.handle) != (end.shape, end.dtype):
+            raise ValueError(f"the executable has no tensor {end.handle!r} of shape {list(end.shape)}")
+    if ends.inputs and len(ends.inputs) != len(net.inputs):
+        raise ValueError(f"it has {len(ends.inputs)} inputs, its network {len(net.inputs)}")
+    if any(not 0 <= position < len(net.inputs) for position, _ in ends.changed):
+        raise ValueError("it changes an input that there is not")
+
+
+# --- a folder of files, by content -----------------------------------------------------------------------------------
+
+
+class CompiledFolder:
+    """Compiled networks in a folder, by the content of what was compiled. Processes may share it.
+
+    Args:
+        folder: The folder; it is made when something is stored.
+    """
+
+    def __init__(self, folder: str | Path) -> None:
+        self._folder = Path(folder)
+
+    def path(self, net: Network, schedule: Schedule, groups: Sequence[Group] | None, settings: Settings) -> Path:
+        """The file of a network; another one for anything that is compiled in."""
+        return self._folder / f"{content_key(net, schedule, groups, settings)}.abele-session"
+
+    def find(
+        self, net: Network, schedule: Schedule, groups: Sequence[Group] | None, settings: Settings
+    ) -> Compiled | None:
+        """The compiled network, if the folder has it and it can be read."""
+        path = self.path(net, schedule, groups, settings)
+        if not path.exists():
+            return None
+        optimisers = None if groups is None else [group.optimiser for group in groups]
+        try:
+            return load_compiled(path, schedule, settings, optimisers, trusted=_is_own(path))[0]
+        except AbeleError as error:
+            _LOG.warning("%s is passed over: %s", path, error.message)
+            return None
+
+    def keep(
+        self,
+        compiled: Compiled,
+        net: Network,
+        schedule: Schedule,
+        groups: Sequence[Group] | None,
+        settings: Settings,
+    ) -> None:
+        """Store a compiled network; a folder that cannot be written is told of in the log alone."""
+        path = self.path(net, schedule, groups, settings)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            save_compiled(compiled, net, path)
+        except (AbeleError, OSError) as error:
+            _LOG.warning("%s cannot be stored: %s", path, error)
+
+
+def _is_own(path: Path) -> bool:
+    """True for a file that this user alone can have written."""
+    if os.name != "posix":
+        return False
+    stats = [path.stat(), path.parent.stat()]
+    return all(stat.st_uid == os.getuid() and not stat.st_mode & 0o022 for stat in stats)
+
+
+def content_key(net: Network, schedule: Schedule, groups: Sequence[Group] | None, settings: Settings) -> str:
+    """What stands for everything that compiling depends on."""
+    parts = [
+        abele.__version__,
+        _own_code(),
+        repr(settings.target()),
+        repr(replace(settings, system=None, threads=0, progress=False, dump_passes=None, cache=None)),
+        repr(schedule),
+        repr([(g.optimiser, [p.name for p in g.parameters]) for g in groups or ()]) if groups is not None else "",
+        str(net),
+    ]
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(hashlib.sha256(part.encode()).digest())
+    return digest.hexdigest()[:40]
+
+
+@cache
+def _own_code() -> str:
+    """What changes with the code of this package."""
+    root = Path(abele.__file__).parent
+    found = sorted((str(p.relative_to(root)), p.stat().st_mtime_ns, p.stat().st_size) for p in root.rglob("*.py"))
+    return hashlib.sha256(repr(found).encode()).hexdigest()
