@@ -15,6 +15,7 @@ import numpy.typing as npt
 from abele.compiler import Executable
 from abele.errors import SessionError
 from abele.parallel import Group, Network, Optimiser, Schedule
+from abele.parallel.ops.host_call import body_of_host_function
 from abele.report import HostProfile, Report
 from abele.runtime import Engine
 from abele.session import feeds
@@ -220,6 +221,10 @@ class Session:
             self._engine = Engine(
                 self.compiled.executable, mode=settings.mode, threads=settings.threads or None, options=settings.engine
             )
+            for name in self.compiled.executable.graph.host_functions:
+                body = body_of_host_function(name)
+                if body is not None:
+                    self._engine.connect_function(name, body)
             for mirror in (self._weights, self._state):
                 mirror.attach(self._engine)
         return self._engine

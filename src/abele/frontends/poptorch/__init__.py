@@ -19,6 +19,7 @@ from abele.frontends.poptorch.annotations import Attribute, NameScope
 from abele.frontends.poptorch.arguments import ICustomArgParser, registerCustomArgParser
 from abele.frontends.poptorch.blocks import BeginBlock, Block, BlockFunction, module_repr, removeBlocks
 from abele.frontends.poptorch.blocks import print_with_blocks as print
+from abele.frontends.poptorch.custom_ops import CustomOp, custom_op, register_op
 from abele.frontends.poptorch.data import DataLoader
 from abele.frontends.poptorch.enums import (
     AutoStage,
@@ -47,6 +48,20 @@ from abele.frontends.poptorch.executor import PoplarExecutor
 from abele.frontends.poptorch.hardware import ipuHardwareIsAvailable, ipuHardwareVersion
 from abele.frontends.poptorch.logs import set_up, setLogLevel
 from abele.frontends.poptorch.losses import identity_loss
+from abele.frontends.poptorch.ops import (
+    CPU,
+    cond,
+    ctc_beam_search_decoder,
+    for_loop,
+    fps,
+    ipu_print_tensor,
+    nearest,
+    nop,
+    recomputationCheckpoint,
+    serializedMatMul,
+    set_overlap_for_input,
+    set_overlap_for_output,
+)
 from abele.frontends.poptorch.options import (
     BlockId,
     ConfigFileError,
@@ -66,6 +81,7 @@ from abele.frontends.poptorch.wrappers import inferenceModel, load, trainingMode
 set_up()
 
 __all__ = [
+    "CPU",
     "AsynchronousDataAccessor",
     "Attribute",
     "AutoStage",
@@ -76,6 +92,7 @@ __all__ = [
     "CommGroupType",
     "ConfigFileError",
     "ConnectionType",
+    "CustomOp",
     "DataLoader",
     "DataLoaderMode",
     "Error",
@@ -106,25 +123,38 @@ __all__ = [
     "__version__",
     "_impl",
     "_logging",
+    "cond",
     "createPoptorchError",
+    "ctc_beam_search_decoder",
+    "custom_op",
     "enums",
+    "for_loop",
+    "fps",
     "identity_loss",
     "inferenceModel",
     "ipuHardwareIsAvailable",
     "ipuHardwareVersion",
+    "ipu_print_tensor",
     "isRunningOnIpu",
     "load",
     "module_repr",
+    "nearest",
+    "nop",
     "optim",
     "options",
     "poptorch_core",
     "print",
     "profiling",
+    "recomputationCheckpoint",
     "registerCustomArgParser",
     "registerPostCompileHook",
     "registerPreCompileHook",
+    "register_op",
     "removeBlocks",
+    "serializedMatMul",
     "setLogLevel",
+    "set_overlap_for_input",
+    "set_overlap_for_output",
     "testing",
     "trainingModel",
 ]

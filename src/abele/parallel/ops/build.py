@@ -4,16 +4,20 @@ from abele.parallel.ops.checkpoint import checkpoint
 from abele.parallel.ops.constant import full
 from abele.parallel.ops.control import call, cond, loop, switch, while_
 from abele.parallel.ops.convolution import convolution, transposed_convolution
+from abele.parallel.ops.ctc_decode import ctc_decode
 from abele.parallel.ops.draw import draw, exponential, integers, normal, uniform
 from abele.parallel.ops.dropout import dropout
 from abele.parallel.ops.elementwise import cast, map_, total
+from abele.parallel.ops.host_call import host_call
 from abele.parallel.ops.linear import linear, matmul
 from abele.parallel.ops.lookup import add_rows, look_up, look_up_groups, update_rows
 from abele.parallel.ops.nonlinearity import nonlinearity
 from abele.parallel.ops.norm import BATCH, norm
 from abele.parallel.ops.own_gradient import own_gradient
+from abele.parallel.ops.own_op import own_op
 from abele.parallel.ops.plain_recurrent import gru, plain_rnn
 from abele.parallel.ops.pooling import pool
+from abele.parallel.ops.probe import keep, print_value
 from abele.parallel.ops.recurrent import lstm
 from abele.parallel.ops.reduction import mean, reduce, sum_to
 from abele.parallel.ops.resample import resample
@@ -37,6 +41,7 @@ __all__ = [
     "cond",
     "convolution",
     "count_magnitudes",
+    "ctc_decode",
     "detach",
     "draw",
     "dropout",
@@ -44,7 +49,9 @@ __all__ = [
     "exponential",
     "full",
     "gru",
+    "host_call",
     "integers",
+    "keep",
     "linear",
     "look_up",
     "look_up_groups",
@@ -58,11 +65,13 @@ __all__ = [
     "norm",
     "normal",
     "own_gradient",
+    "own_op",
     "pad",
     "permute",
     "plain_rnn",
     "pool",
     "positions",
+    "print_value",
     "read_row",
     "recurrence",
     "reduce",

@@ -22,7 +22,8 @@ from abele.frontends.poptorch.capture.decomposition import decomposed, operands_
 from abele.frontends.poptorch.capture.marks import INCOMING, LOSS, OWN_BACKWARD
 from abele.frontends.poptorch.capture.registry import convert, handler_of, no_handler
 from abele.frontends.poptorch.capture.types import element_type
-from abele.numerics import f32
+from abele.frontends.poptorch.errors import Error
+from abele.numerics import bool_, f32
 from abele.parallel import BlockBuilder, Value
 from abele.parallel.ops import build
 
@@ -43,6 +44,8 @@ class NodeReader:
         missing: Calls that have no lowering, in all blocks.
         depth: How many checkpoints are around the block.
         expanding: Operators whose parts are read just now.
+        bodies: Nodes of bodies of ``poptorch.for_loop`` and ``cond`` that were met, by the body's number.
+        body_depth: How many such bodies are around the block.
     """
 
     net: BlockBuilder
@@ -53,11 +56,17 @@ class NodeReader:
     missing: list[UnsupportedOpError] = field(default_factory=list)
     depth: int = 0
     expanding: list[Any] = field(default_factory=list)
+    bodies: dict[int, list[torch.fx.Node]] = field(default_factory=dict)
+    body_depth: int = 0
 
     def read(self, nodes: Sequence[torch.fx.Node]) -> None:
         """Convert nodes in order."""
         groups = _Groups(nodes, self.depth)
         for node in nodes:
+            numbers = torch_export.bodies_of(node)[self.body_depth :]
+            if numbers:
+                self.bodies.setdefault(numbers[0], []).append(node)
+                continue
             inside = groups.at(node)
             if inside is None:
                 self._node(node)
@@ -70,6 +79,10 @@ class NodeReader:
             self.known[node] = torch_export.attribute(node)
         elif name == OWN_BACKWARD:
             self._own_backward(node)
+        elif name == "abele.for_loop":
+            self._for_loop(node)
+        elif name == "abele.branch":
+            self._branch(node)
         elif name == INCOMING or any(s in self.waiting for s in torch_export.iter_nodes(node)):
             sources = [self.waiting[s] for s in torch_export.iter_nodes(node) if s in self.waiting]
             call: Any = node.args[1] if name == INCOMING else max(sources)
@@ -151,6 +164,13 @@ class NodeReader:
         if not isinstance(node, torch.fx.Node):
             return node
         if node not in self.values:
+            if node not in self.known:
+                raise Error(
+                    f"{torch_export.op_name(node)} was made in the body of poptorch.for_loop or poptorch.cond, and is "
+                    "used outside of it",
+                    at=torch_export.origin(node).location or None,
+                    remedy="return it from the body; buffers are not changed in bodies",
+                )
             self.values[node] = self._constant(self.known[node])
         return self.values[node]
 
@@ -174,7 +194,9 @@ class NodeReader:
 
     def _reader(self, net: BlockBuilder, depth: int) -> NodeReader:
         """A reader into a region, which can read what was read so far."""
-        return NodeReader(net, dict(self.values), dict(self.known), missing=self.missing, depth=depth)
+        return NodeReader(
+            net, dict(self.values), dict(self.known), missing=self.missing, depth=depth, body_depth=self.body_depth
+        )
 
     # --- bodies -------------------------------------------------------------------------------------------------------
 
@@ -228,6 +250,54 @@ class NodeReader:
                 self.values[node] = value
             else:
                 self.values.setdefault(node, list(inner.values[node]))[place] = value
+
+    def _body(
+        self, number: int, region: BlockBuilder, parameters: Sequence[torch.fx.Node], given: Sequence[Any]
+    ) -> Any:
+        """A reader of a body into a region, which has read it.
+
+        Args:
+            number: The body's.
+            region: Where to append.
+            parameters: Nodes in the body that stand for ``given``.
+            given: Values of the region.
+        """
+        inner = self._reader(region, self.depth)
+        inner.body_depth = self.body_depth + 1
+        inner.values |= dict(zip(parameters, given, strict=True))
+        nodes = self.bodies.get(number, [])
+        entering = {n for p in parameters for n in p.all_input_nodes}
+        inner.read([n for n in nodes if n not in inner.values and n not in entering])
+        return inner
+
+    def _for_loop(self, node: torch.fx.Node) -> None:
+        args: Any = node.args
+        number, count, inputs, parameters, results = args
+        initial = [self.tensor(v) for v in inputs]
+
+        def trip(region: BlockBuilder, _: Value, *now: Value) -> list[Value]:
+            inner = self._body(number, region, parameters, now)
+            made = [inner.tensor(r) for r in results]
+            return [build.cast(region, v, start.dtype) for v, start in zip(made, initial, strict=True)]
+
+        with self.net.at(torch_export.origin(node)):
+            self.values[node] = list(build.loop(self.net, count, initial, trip))
+
+    def _branch(self, node: torch.fx.Node) -> None:
+        args: Any = node.args
+        numbers, condition, *results = args
+
+        def body(number: int, wanted: Sequence[torch.fx.Node]) -> Any:
+            def make(region: BlockBuilder) -> list[Value]:
+                inner = self._body(number, region, (), ())
+                return [inner.tensor(r) for r in wanted]
+
+            return make
+
+        with self.net.at(torch_export.origin(node)):
+            chooser = build.cast(self.net, self.tensor(condition), bool_)
+            cases = [body(number, wanted) for number, wanted in zip(numbers, results, strict=True)]
+            self.values[node] = list(build.cond(self.net, chooser, *cases))
 
     def _own_backward(self, node: torch.fx.Node) -> None:
         """The results of a user's function, whose backward pass is what waited for this call."""

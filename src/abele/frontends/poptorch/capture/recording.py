@@ -15,6 +15,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import torch
@@ -28,15 +29,27 @@ CHECKPOINT = "abele_checkpoint"
 """Under this name a node's notes have the checkpoints that it is in: their numbers, the outermost first."""
 
 
+_training: ContextVar[bool] = ContextVar("poptorch_training", default=False)
+
+
+def is_training() -> bool:
+    """True while a model is recorded of which gradients will be taken."""
+    return _training.get()
+
+
 @contextmanager
 def recording(*, training: bool) -> Iterator[None]:
     """Let functions and checkpoints leave marks inside, if gradients will be taken."""
-    with preserve_node_meta():
-        if not training:
-            yield
-            return
-        with _marked_functions(), _noted_checkpoints():
-            yield
+    token = _training.set(training)
+    try:
+        with preserve_node_meta():
+            if not training:
+                yield
+                return
+            with _marked_functions(), _noted_checkpoints():
+                yield
+    finally:
+        _training.reset(token)
 
 
 # --- checkpoints ------------------------------------------------------------------------------------------------------

@@ -26,6 +26,7 @@ from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 
 from abele.errors import AbeleError
 from abele.frontends.poptorch import structures
+from abele.frontends.poptorch.capture.host_words import BODY
 from abele.frontends.poptorch.capture.recording import CHECKPOINT, recording
 from abele.frontends.poptorch.capture.rewriting import rewrite
 from abele.frontends.poptorch.errors import Error
@@ -428,6 +429,11 @@ def is_random(node: torch.fx.Node) -> bool:
 def checkpoints_of(node: torch.fx.Node) -> tuple[int, ...]:
     """Numbers of the checkpoints that a call is in, the outermost first."""
     return tuple((node.meta.get("custom") or {}).get(CHECKPOINT, ()))
+
+
+def bodies_of(node: torch.fx.Node) -> tuple[int, ...]:
+    """Numbers of the bodies of loops and branches that a call is in, the outermost first."""
+    return tuple((node.meta.get("custom") or {}).get(BODY, ()))
 
 
 def attribute(node: torch.fx.Node) -> Any:
