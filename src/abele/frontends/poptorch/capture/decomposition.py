@@ -16,7 +16,6 @@ from typing import Any
 import torch
 import torch.fx
 import torch.utils._pytree as pytree
-from torch._library import simple_registry
 from torch._subclasses.functional_tensor import dispatch_functionalize
 from torch.fx.experimental.proxy_tensor import make_fx
 
@@ -24,7 +23,6 @@ from abele.frontends.poptorch.capture import torch_export
 
 _KEPT: OrderedDict[Any, torch.fx.GraphModule] = OrderedDict()
 _MOST_KEPT = 512
-_CHECKS = ("aten::_linalg_check_errors",)
 
 
 def decomposed(node: torch.fx.Node) -> torch.fx.GraphModule | None:
@@ -93,24 +91,10 @@ def _recording(leaves: list[Any]) -> Iterator[None]:
     mode = torch._guards.detect_fake_mode(leaves)
     with ExitStack() as stack:
         stack.enter_context(torch.no_grad())
-        stack.enter_context(_without_effects())
+        stack.enter_context(torch_export.without_reports_of_matrices())
         if mode is not None:
             stack.enter_context(mode)
         yield
-
-
-@contextmanager
-def _without_effects() -> Iterator[None]:
-    """Without the order that PyTorch keeps checks of matrices in; nothing is checked on the machine."""
-    effects = [simple_registry.singleton.find(name).effect for name in _CHECKS]
-    before = [effect._effect for effect in effects]
-    for effect in effects:
-        effect._effect = None
-    try:
-        yield
-    finally:
-        for effect, was in zip(effects, before, strict=True):
-            effect._effect = was
 
 
 def _key(node: torch.fx.Node, leaves: list[Any], structure: pytree.TreeSpec) -> Any:

@@ -12,7 +12,7 @@ import re
 import traceback
 import warnings
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +29,7 @@ from abele.frontends.poptorch import structures
 from abele.frontends.poptorch.capture.host_words import BODY
 from abele.frontends.poptorch.capture.recording import CHECKPOINT, recording
 from abele.frontends.poptorch.capture.rewriting import rewrite
+from abele.frontends.poptorch.capture.stand_ins import StandIns
 from abele.frontends.poptorch.errors import Error
 from abele.graph.debug import DebugRecord
 
@@ -170,7 +171,10 @@ def export(
     tensors = tuple(_blank(t) for t in structures.leaves((args, kwargs)) if isinstance(t, torch.Tensor))
     names = [name for name, leaf in _named_arguments(model, args, kwargs) if isinstance(leaf, torch.Tensor)]
     modes = torch.set_grad_enabled(training), recording(training=training)
-    with _quiet(), _without_fast_paths(), _without_checks_of_values(), modes[0], modes[1]:
+    contexts = _quiet(), _without_fast_paths(), _without_checks_of_values(), without_reports_of_matrices(), StandIns()
+    with ExitStack() as stack:
+        for context in (*contexts, *modes):
+            stack.enter_context(context)
         try:
             program = torch.export.export(recorded, tensors, strict=False)
             rewrite(program, {overload for name in losses for overload in _overloads(name)})
@@ -281,6 +285,20 @@ def _without_fast_paths() -> Iterator[None]:
         yield
     finally:
         torch.backends.mha.set_fastpath_enabled(was)
+
+
+@contextmanager
+def without_reports_of_matrices() -> Iterator[None]:
+    """Checks of what LAPACK reports are left out: nothing reports on the device, and PyTorch would keep their order."""
+    from torch._library.simple_registry import singleton
+
+    effect: Any = singleton.find("aten::_linalg_check_errors").effect
+    was = effect._effect
+    effect._effect = None
+    try:
+        yield
+    finally:
+        effect._effect = was
 
 
 @contextmanager

@@ -72,8 +72,10 @@ class EighRule(Composed):
             batch, n = w.shape
             product = times(net, transpose(net, v), by_v)
             across, down = reshape(net, w, (batch, 1, n)), reshape(net, w, (batch, n, 1))
-            ratio = select(arg(3), 0.0, arg(0) / (arg(1) - arg(2)))
-            part = mapped(net, ratio, product, across, down, net.constant(np.eye(n), bool_))
+            # Vectors stay orthogonal: of the product only the part that turns them counts.
+            ratio = select(arg(4), 0.0, (arg(0) - arg(1)) * 0.5 / (arg(2) - arg(3)))
+            diagonal = net.constant(np.eye(n), bool_)
+            part = mapped(net, ratio, *(product, transpose(net, product), across, down, diagonal))
             inner = part if inner is None else mapped(net, arg(0) + arg(1), inner, part)
         assert inner is not None
         return [times(net, v, inner, transpose(net, v))]

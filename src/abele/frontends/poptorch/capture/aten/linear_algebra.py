@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -12,7 +13,7 @@ from abele.kernels.nest.ir import apply
 from abele.numerics import f32, i32
 from abele.parallel import Value
 from abele.parallel.ops import build, matrices
-from abele.parallel.ops.matrices.composed import one_hot, stacked
+from abele.parallel.ops.matrices.composed import identity, one_hot, stacked
 
 Operand = Value | float
 
@@ -309,6 +310,40 @@ def log_determinant(call: OperatorCall, a: Value) -> tuple[Value, ...]:
     return made.back(sign), made.back(size), made.back(factors[0]), made.pivots(factors[2])
 
 
+@aten("aten.linalg_tensorinv")
+def tensor_inverse(call: OperatorCall, a: Value, ind: int = 2) -> Value:
+    """The inverse of the matrix whose rows are the first ``ind`` dimensions."""
+    rows = math.prod(a.shape[:ind])
+    made = _Matrices(call, build.reshape(call.net, a, (rows, rows)))
+    return build.reshape(call.net, matrices.inverse(call.net, made.a), call.shape)
+
+
+@aten("aten.linalg_tensorsolve")
+def tensor_solve(call: OperatorCall, a: Value, b: Value, dims: Sequence[int] | None = None) -> Value:
+    """X of the system whose unknowns are the last dimensions of A, or ``dims``."""
+    net = call.net
+    if dims is not None:
+        moved = [d % a.ndim for d in dims]
+        a = build.permute(net, a, [*(d for d in range(a.ndim) if d not in moved), *moved])
+    made = _Matrices(call, build.reshape(net, a, (b.size, b.size)))
+    sides = build.reshape(net, build.cast(net, b, f32), (1, b.size, 1))
+    return build.reshape(net, matrices.solve(net, made.a, sides), call.shape)
+
+
+@aten("aten.linalg_matrix_power", "aten.matrix_power")
+def matrix_power(call: OperatorCall, a: Value, n: int) -> Value:
+    """A whole power, of the inverse if it is negative, by squaring."""
+    net, made = call.net, _Matrices(call, a)
+    square = matrices.inverse(net, made.a) if n < 0 else made.a
+    power, left = None, abs(n)
+    while left:
+        if left % 2:
+            power = square if power is None else build.matmul(net, power, square)
+        left //= 2
+        square = build.matmul(net, square, square) if left else square
+    return made.back(identity(net, *made.a.shape[:2]) if power is None else power)
+
+
 # --- QR ---------------------------------------------------------------------------------------------------------------
 
 
@@ -353,19 +388,16 @@ def ormqr(
 @aten("aten._linalg_eigh")
 def eigh(call: OperatorCall, a: Value, UPLO: str = "L", compute_v: bool = True) -> tuple[Value, Value]:
     """Eigenvalues and vectors of symmetric matrices, of which one triangle is read."""
-    net, made = call.net, _Matrices(call, a)
-    lower = UPLO.upper() == "L"
-    read = matrices.triangle(net, made.a, lower=lower)
-    other = matrices.triangle(net, made.a, lower=lower, offset=-1 if lower else 1)
-    # Half of each of two equal elements, so that gradients are those of PyTorch, which takes the matrix as symmetric.
-    whole = build.map_(net, arg(0) + arg(1), [read, build.transpose(net, other)])
-    w, v = matrices.eigh(net, _like_symmetric(call, made.a, whole))
+    made = _Matrices(call, a)
+    w, v = matrices.eigh(call.net, _symmetric(call, made.a, lower=UPLO.upper() == "L"))
     return made.back(w), made.back(v)
 
 
-def _like_symmetric(call: OperatorCall, a: Value, whole: Value) -> Value:
-    """The value of ``whole`` with the gradient of ``a`` itself."""
+def _symmetric(call: OperatorCall, a: Value, *, lower: bool) -> Value:
+    """The symmetric matrix that has one triangle of ``a``, with the gradient of ``a`` itself, as PyTorch gives it."""
     net = call.net
+    other = matrices.triangle(net, a, lower=lower, offset=-1 if lower else 1)
+    whole = build.map_(net, arg(0) + arg(1), [matrices.triangle(net, a, lower=lower), build.transpose(net, other)])
     rest = build.detach(net, build.map_(net, arg(0) - arg(1), [whole, a]))
     return build.map_(net, arg(0) + arg(1), [a, rest])
 
@@ -400,7 +432,8 @@ def pseudo_inverse(
     if atol is not None and rtol is None:
         # A limit of its own stands for the default one, unless it is zero.
         relative = build.map_(net, apply("select", arg(0) > 0.0, 0.0, least), [absolute])
-    return made.back(matrices.pseudo_inverse(net, made.a, absolute, relative))
+    read = _symmetric(call, made.a, lower=True) if hermitian else made.a
+    return made.back(matrices.pseudo_inverse(net, read, absolute, relative))
 
 
 @aten("aten.linalg_matrix_exp")

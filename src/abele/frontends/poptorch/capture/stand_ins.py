@@ -1,0 +1,76 @@
+"""Functions of PyTorch that its export cannot record, in terms of others that it can."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+
+def least_squares(a: torch.Tensor, b: torch.Tensor, rcond: float | None = None, *, driver: str | None = None) -> Any:
+    """``torch.linalg.lstsq`` of matrices of full rank, by QR: the shapes of its results depend on values there."""
+    vector = b.ndim == 1 or (a.ndim - 1 == b.ndim and b.shape == a.shape[:-1])
+    sides = b.unsqueeze(-1) if vector else b
+    rows, columns = a.shape[-2:]
+    if rows >= columns:
+        q, r = torch.linalg.qr(a)
+        solution = torch.linalg.solve_triangular(r, q.mT @ sides, upper=True)
+    else:
+        q, r = torch.linalg.qr(a.mT)
+        solution = q @ torch.linalg.solve_triangular(r.mT, sides, upper=False)
+    # Which results are empty depends on the driver, as in LAPACK.
+    has_residuals = rows > columns and driver not in (None, "gelsy")
+    residuals = ((a @ solution - sides) ** 2).sum(-2) if has_residuals else a.new_empty(0)
+    shape = (0,) if driver == "gels" else a.shape[:-2]
+    rank = torch.full(shape, min(rows, columns), dtype=torch.int64)
+    results = (solution.squeeze(-1) if vector else solution, residuals, rank, a.new_empty(0))
+    return torch.return_types.linalg_lstsq(results)  # type: ignore[attr-defined]
+
+
+def _polygamma_in_place(value: torch.Tensor, order: int) -> torch.Tensor:
+    return value.copy_(torch.polygamma(order, value))
+
+
+def _random_in_place(value: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+    """``random_`` with bounds: recorded as it is, their names would be words of Python."""
+    low = kwargs.get("from", args[0] if args else 0)
+    high = kwargs.get("to", args[1] if len(args) > 1 else None)
+    if high is None:
+        low, high = (0, low) if args or "from" in kwargs else (0, None)
+    if high is None:
+        return torch.Tensor.random_(value)
+    return value.copy_(torch.randint(low, high, value.shape, dtype=torch.int64))
+
+
+_STAND_INS: dict[Any, Callable[..., Any]] = {
+    torch.linalg.lstsq: least_squares,
+    torch.Tensor.polygamma_: _polygamma_in_place,
+    torch.Tensor.random_: _random_in_place,
+}
+
+
+class StandIns(TorchFunctionMode):
+    """Calls what stands in for a function, while a model is recorded."""
+
+    def __torch_function__(
+        self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """The result of the function, or of what stands in for it."""
+        try:
+            stand_in = _STAND_INS.get(function, function)
+        except TypeError:  # Not everything that is called has a hash.
+            stand_in = function
+        given = dict(kwargs or {})
+        out = given.pop("out", None)
+        return _written(stand_in(*args, **given), out) if out is not None else stand_in(*args, **given)
+
+
+def _written(result: Any, out: Any) -> Any:
+    """``out`` with results copied into it: what writes into tensors has other decompositions than what makes them."""
+    if isinstance(out, torch.Tensor):
+        if out.shape != result.shape:
+            out.resize_(result.shape)
+        return out.copy_(result)
+    return type(out)(_written(r, o) for r, o in zip(result, out, strict=True))
