@@ -242,6 +242,11 @@ class Lowering:
             return self.graph.constant(value.dtype, (), number, name=name).broadcast_to(value.shape)
         return self.graph.constant(value.dtype, value.shape, contents_of(op), name=name).map_linear()
 
+    def number(self, value: Value) -> float | None:
+        """The number that ``value`` is at every element, if it is a constant of one."""
+        op = self._constants.get(value)
+        return None if op is None else Dense(contents_of(op)).number
+
     # --- blocks --------------------------------------------------------------------------------------------------
 
     def block(

@@ -10,7 +10,7 @@ from abele.parallel.ops.dropout import dropout
 from abele.parallel.ops.elementwise import cast, map_, total
 from abele.parallel.ops.host_call import host_call
 from abele.parallel.ops.linear import linear, matmul
-from abele.parallel.ops.lookup import add_rows, look_up, look_up_groups, update_rows
+from abele.parallel.ops.lookup import add_rows, look_up, look_up_groups, sum_rows, update_rows
 from abele.parallel.ops.nonlinearity import nonlinearity
 from abele.parallel.ops.norm import BATCH, norm
 from abele.parallel.ops.own_gradient import own_gradient
@@ -85,6 +85,7 @@ __all__ = [
     "slice_",
     "softmax",
     "sort",
+    "sum_rows",
     "sum_to",
     "switch",
     "taken_from",

@@ -20,7 +20,7 @@ from abele.parallel.ops.elementwise import cast, map_
 from abele.parallel.ops.views import concat, expand, reshape, reverse, slice_
 from abele.parallel.registry import Array, Gradients, OpRule, Types, only, require, rule
 from abele.poplibs import popops
-from abele.poplibs.popops.slicing import SlicePlan, embedding
+from abele.poplibs.popops.slicing import SlicePlan, embedding, is_stored_for, stored_parts
 
 if TYPE_CHECKING:
     from abele.parallel.lowering import Lowering
@@ -48,10 +48,17 @@ def look_up_groups(net: BlockBuilder, table: Value, index: Value) -> Value:
 def add_rows(net: BlockBuilder, rows: Value, index: Value, entries: int) -> Value:
     """A table [entries, width] of zeros, to which each of ``rows`` [n, width] is added at its number of index [n].
 
-    With groups in front, [groups, n, width] and [groups, n], each has a table of its own.
+    It is spread as weights are from which such rows are looked up. With groups in front, as rows [groups, n, width] and
+    index [groups, n] then have, each has a table of its own.
     """
     shape = (*index.shape[:-1], entries, rows.shape[-1])
     return net.emit("add_rows", [rows, index], shape, rows.dtype, entries=entries)
+
+
+def sum_rows(net: BlockBuilder, rows: Value, index: Value, entries: int) -> Value:
+    """As :func:`add_rows`, where the table is not of a weight."""
+    zeros = full(net, 0.0, (*index.shape[:-1], entries, rows.shape[-1]), rows.dtype)
+    return update_rows(net, zeros, rows, index, "add")
 
 
 def update_rows(net: BlockBuilder, table: Value, rows: Value, index: Value, operation: str = "set") -> Value:
@@ -64,8 +71,6 @@ def update_rows(net: BlockBuilder, table: Value, rows: Value, index: Value, oper
         index: Numbers of entries, i32; rows whose number is none of an entry change nothing.
         operation: ``set`` (the last row of a number counts), ``add``, ``mul``, ``max`` or ``min``.
     """
-    if operation == "add" and net.scalar(table) == 0:
-        return add_rows(net, rows, index, table.shape[-2])
     if operation == "min":
         # The maximum of what has the opposite order: of integers all bits turned, as the least has no negative.
         turned = -x if table.dtype.is_float else apply("not", x)
@@ -101,6 +106,10 @@ def _run(net: BlockBuilder, table: Value, first: int, step: int, count: int) -> 
     return rows if step > 0 else reverse(net, rows, [0])
 
 
+LARGEST_ROWS = 2**16
+"""Bytes of rows that every tile may receive when entries are set. Guessed: a tenth of a tile's memory."""
+
+
 def _plan(to: Lowering, table: Shape, rows: Value, **options: Any) -> SlicePlan:
     """How a table that ``rows`` are taken of, or joined with, is spread."""
     return embedding.plan(
@@ -112,6 +121,15 @@ def _plan(to: Lowering, table: Shape, rows: Value, **options: Any) -> SlicePlan:
         group_size=math.prod(table[:-2]),
         options=options,
     )
+
+
+def _plan_as_stored(to: Lowering, table: Shape, rows: Value, stored: Tensor, **options: Any) -> SlicePlan:
+    """A plan for a table that is not of a weight, in the parts of columns that ``stored`` has.
+
+    Other parts would be gathered piece by piece. Such tables live as long as they are used, so cycles count.
+    """
+    parts = {"unslicedDimSplit": stored_parts(_grouped(stored, 2))}
+    return _plan(to, table, rows, planConstraints=parts, planMinimisationTarget="cycles", **options)
 
 
 def _grouped(tensor: Tensor, rank: int) -> Tensor:
@@ -174,8 +192,9 @@ class LookUp(OpRule):
         table, index = op.inputs
         if not op.output.size:
             return to.graph.variable(op.output.dtype, op.output.shape, name="rows").map(0)
-        plan = _plan(to, table.shape, op.output)
-        tables, numbers = _grouped(to[table], 2), _grouped(to[index], 1)
+        plan, tables, numbers = _plan(to, table.shape, op.output), _grouped(to[table], 2), _grouped(to[index], 1)
+        if not is_stored_for(tables, plan):
+            plan = _plan_as_stored(to, table.shape, op.output, tables, usedForUpdate=False)
         rows = popops.grouped_multi_slice(to.graph, tables, numbers, [0], [1], to.prog, plan=plan, name="multi_slice")
         return rows.reshape(op.output.shape)
 
@@ -189,7 +208,9 @@ class LookUp(OpRule):
     def backward(self, net: BlockBuilder, op: NetworkOp, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
         """Rows of the gradient added up by their numbers."""
         table, index = op.inputs
-        return [add_rows(net, only(grads), index, table.shape[-2]), None]
+        if table in net.root.parameters:
+            return [add_rows(net, only(grads), index, table.shape[-2]), None]
+        return [sum_rows(net, only(grads), index, table.shape[-2]), None]
 
 
 @rule("add_rows")
@@ -215,7 +236,7 @@ class AddRows(OpRule):
         plan = _plan(to, op.output.shape, rows)
         table = _new_table(to, op.output.shape, rows.dtype, plan, "rows")
         popops.zero(to.graph, table, to.prog)
-        _update(to, table, rows, index=index, operation="add", plan=plan)
+        _update(to, table, _rows(to, rows), index=index, operation="add", plan=plan)
         return table
 
     def backward(self, net: BlockBuilder, op: NetworkOp, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
@@ -238,10 +259,23 @@ def _updated(table: Array, rows: Array, index: Array, join: np.ufunc | None) -> 
     return table
 
 
-def _update(to: Lowering, table: Tensor, rows: Value, index: Value, operation: Any, plan: SlicePlan) -> None:
+def _rows(to: Lowering, rows: Value) -> Tensor:
+    """The tensor of rows; one number that stands for all of them is written out where it is needed.
+
+    Regions of a repeated element have an interval for each time that it is shown.
+    """
+    number = to.number(rows)
+    if number is None:
+        return to[rows]
+    made = to.graph.variable(rows.dtype, rows.shape, name="rows").map_linear()
+    popops.fill(to.graph, made, to.prog, number)
+    return made
+
+
+def _update(to: Lowering, table: Tensor, rows: Tensor, index: Value, operation: Any, plan: SlicePlan) -> None:
     if not rows.size:
         return
-    given = _grouped(to[rows], 2)
+    given = _grouped(rows, 2)
     popops.grouped_multi_update(
         to.graph,
         _grouped(table, 2),
@@ -284,17 +318,46 @@ class UpdateRows(OpRule):
     def lower(self, to: Lowering, op: NetworkOp) -> Tensor:
         """A copy of the table as the plan for its updates spreads it, and one multi-update."""
         table, rows, index = op.inputs
+        if op.attrs["operation"] == "set" and rows.size * rows.dtype.bytes > LARGEST_ROWS * math.prod(rows.shape[:-2]):
+            return _set_by_number(to, table, rows, index)
         operation = {"set": "none"}.get(op.attrs["operation"], op.attrs["operation"])
-        plan = _plan(to, table.shape, rows, usedForSlice=False, operationForUpdate=operation)
-        made = _new_table(to, table.shape, table.dtype, plan, "table")
-        to.prog.add(Copy(to[table], made, name="table"))
-        _update(to, made, rows, index=index, operation=operation, plan=plan)
+        given = _rows(to, rows)
+        plan = _plan_as_stored(to, table.shape, rows, given, usedForSlice=False, operationForUpdate=operation)
+        made, number = _new_table(to, table.shape, table.dtype, plan, "table"), to.number(table)
+        if number is None:
+            to.prog.add(Copy(to[table], made, name="table"))
+        else:
+            popops.fill(to.graph, made, to.prog, number)
+        _update(to, made, given, index=index, operation=operation, plan=plan)
         return made
 
     def backward(self, net: BlockBuilder, op: NetworkOp, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
         """Of what is set: to the rows, and to entries that none replaces; of extrema: shared by equal ones."""
         of_table, of_rows = _BACKWARD[op.attrs["operation"]](net, op, only(grads))
         return [of_table, of_rows, None]
+
+
+def _set_by_number(to: Lowering, table: Value, rows: Value, index: Value) -> Tensor:
+    """A table with many entries set: for each entry the number of the last row for it, by which rows are looked up.
+
+    Of maxima of numbers tiles may take a share each, where an entry that is set needs all rows in their order.
+    """
+    graph, prog, count = to.graph, to.prog, rows.shape[-2]
+    shape = (*table.shape[:-1], 1)
+    numbers = Value((*index.shape, 1), i32)
+    plan = _plan(to, shape, numbers, usedForSlice=False, operationForUpdate="max", planMinimisationTarget="cycles")
+    last = _new_table(to, shape, i32, plan, "last")
+    popops.fill(graph, last, prog, -1)
+    places = graph.variable(i32, numbers.shape, name="numbers").map_linear()
+    order = graph.constant(i32, (count, 1), np.arange(count, dtype=np.int32)[:, None], name="order").map_linear()
+    prog.add(Copy(order.broadcast_to(numbers.shape), places, name="numbers"))
+    _update(to, last, places, index=index, operation="max", plan=plan)
+    stored = _grouped(_rows(to, rows), 2)
+    taken_by = _plan_as_stored(to, rows.shape, table, stored, usedForUpdate=False)
+    by = _grouped(last.reshape(shape[:-1]), 1)
+    taken = popops.grouped_multi_slice(graph, stored, by, [0], [1], prog, plan=taken_by, name="rows")
+    chosen = popops.expr.select(popops.expr.PlaceHolder(1), popops.expr.PlaceHolder(2), popops.expr.PlaceHolder(3) >= 0)
+    return popops.map(graph, chosen, [taken.reshape(table.shape), to[table], last.broadcast_to(table.shape)], prog)
 
 
 def _of_set(net: BlockBuilder, op: NetworkOp, grad: Value) -> tuple[Value, Value]:
@@ -313,7 +376,7 @@ def _of_maximum(net: BlockBuilder, op: NetworkOp, grad: Value) -> tuple[Value, V
     of_table = map_(net, hit, [table, op.output])
     of_rows = map_(net, hit, [rows, _rows_of(net, op.output, index)])
     # An entry that neither it nor a row reaches does not exist: its count is not zero.
-    count = map_(net, x + y, [of_table, add_rows(net, of_rows, index, table.shape[-2])])
+    count = map_(net, x + y, [of_table, sum_rows(net, of_rows, index, table.shape[-2])])
     shared = map_(net, share, [grad, count])
     return map_(net, x * y, [of_table, shared]), map_(net, x * y, [of_rows, _rows_of(net, shared, index)])
 
@@ -334,7 +397,7 @@ def _of_product(net: BlockBuilder, op: NetworkOp, grad: Value) -> tuple[Value, V
     filled = map_(net, select(x.eq(0.0), 1.0, x), [table])
     of_table = map_(net, x * y / z, [grad, product(filled, rows), filled])
     is_zero = map_(net, select(x.eq(0.0), 1.0, 0.0), [rows])
-    zeros = rows_of(add_rows(net, is_zero, index, table.shape[-2]))
+    zeros = rows_of(sum_rows(net, is_zero, index, table.shape[-2]))
     only_one = apply("and", x.eq(0.0), y.eq(1.0))
     others = rows_of(product(table, map_(net, select(only_one, 1.0, x), [rows, zeros])))
     divided = z / select(x.eq(0.0), 1.0, x)

@@ -15,7 +15,7 @@ from abele.parallel.network import BlockBuilder, NetworkOp, Value
 from abele.parallel.network.part import ValuePart
 from abele.parallel.ops.constant import full
 from abele.parallel.ops.elementwise import cast, map_
-from abele.parallel.ops.lookup import add_rows
+from abele.parallel.ops.lookup import sum_rows
 from abele.parallel.ops.views import concat, reshape, slice_, transpose
 from abele.parallel.registry import Array, Gradients, OpRule, Types, only, require, rule
 from abele.poplibs import popops
@@ -184,7 +184,7 @@ def add_along(net: BlockBuilder, value: Value, index: Value, dim: int, extent: i
     shape = rows.shape
     groups = (rows.size // shape[-1], shape[-1])
     flat = reshape(net, cast(net, numbers, i32), groups)
-    added = add_rows(net, reshape(net, rows, (*groups, 1)), flat, extent)
+    added = sum_rows(net, reshape(net, rows, (*groups, 1)), flat, extent)
     return transpose(net, reshape(net, added, (*shape[:-1], extent)), dim, -1)
 
 

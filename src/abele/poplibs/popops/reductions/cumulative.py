@@ -33,6 +33,11 @@ MIN_BLOCK = 32
 """Elements of a block at least, where a row has as many: shorter ones cost more to exchange than to sum."""
 
 
+MOST_AT_ONCE = 2 * MIN_BLOCK
+"""Blocks of a row above which their sums are a row to be cut into blocks themselves: one vertex that goes through all
+would take longer than the two supersteps that this adds."""
+
+
 def cum_sum(
     graph: Graph,
     tensor: Tensor,
@@ -280,12 +285,17 @@ def _scan_blocks(
     if blocks.parts == 1:
         return
     tiles = blocks.tile.reshape(blocks.rows, blocks.parts)
-    before = graph.variable(wide, totals.shape, name=f"{name}/before").map_rows(tiles[:, 0].tolist())
-    across = graph.compute_set(f"{name}/rows")
     # Exclusive: a block starts from the sum of all blocks before it, without its own.
-    codelet = scan_codelet(wide, wide, True, has_total=False, operation=operation)
-    across.vertices(codelet, tile=tiles[:, 0], x=totals, y=before)
-    body.add(Execute(across))
+    before = graph.variable(wide, totals.shape, name=f"{name}/before")
+    before.map_rows(tiles[:, 0].tolist())
+    if blocks.parts > MOST_AT_ONCE:
+        inner = _Blocks.of(graph, totals)
+        _scan_blocks(graph, body, totals, before, inner, operation=operation, exclusive=True, name=f"{name}/rows")
+    else:
+        across = graph.compute_set(f"{name}/rows")
+        codelet = scan_codelet(wide, wide, True, has_total=False, operation=operation)
+        across.vertices(codelet, tile=tiles[:, 0], x=totals, y=before)
+        body.add(Execute(across))
     add = graph.compute_set(f"{name}/add")
     add.vertices(
         join_codelet(rows.dtype, wide, operation),

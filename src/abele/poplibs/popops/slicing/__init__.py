@@ -21,6 +21,8 @@ from abele.poplibs.popops.slicing.multi_layout import (
     create_indices_tensor,
     create_slice_tensor,
     create_sliceable_tensor,
+    is_stored_for,
+    stored_parts,
 )
 from abele.poplibs.popops.slicing.multi_slice import grouped_multi_slice, multi_slice
 from abele.poplibs.popops.slicing.multi_update import (
@@ -58,6 +60,7 @@ __all__ = [
     "grouped_multi_update_add",
     "grouped_multi_update_max",
     "grouped_multi_update_mul",
+    "is_stored_for",
     "multi_slice",
     "multi_update",
     "multi_update_add",
@@ -66,6 +69,7 @@ __all__ = [
     "scatter",
     "select_scalar_from_rows",
     "sequence_slice",
+    "stored_parts",
     "update_scalar_in_rows",
     "validate_indices_by_default",
 ]

@@ -237,14 +237,34 @@ def plan_of_call(graph: Graph, table: Tensor, num: int, plan: SlicePlan | None, 
     """
     groups, entries, columns = table.shape
     layout = plan_for(graph, table.dtype, groups, entries=entries, columns=columns, plan=plan, name=name)
-    if plan is not None or layout.column_split == 1 or not table.size:
-        return layout
-    zero = np.zeros(1, np.int64)
-    corner = Parts(zero, zero, zero, zero, zero.astype(np.int32))
-    if row_regions(table, layout, corner, zero, zero + min(2, entries)).counts[0] == 1:
+    if plan is not None or is_stored_for(table, layout):
         return layout
     rows = SlicePlan(table.dtype, entries, columns, num, groups)
     return search(graph.system, rows, Wish(aim="cycles", splits=(("column_split", 1),)))
+
+
+def is_stored_for(table: Tensor, plan: SlicePlan) -> bool:
+    """True if what a part of ``plan`` has of ``table`` [groups, entries, columns] is one stretch of it.
+
+    Others would be gathered piece by piece: a plan without parts of columns goes through whole rows instead.
+    """
+    return plan.column_split == 1 or not table.size or _is_one_stretch(table, plan)
+
+
+def stored_parts(table: Tensor) -> int:
+    """Parts of columns in which ``table`` [groups, entries, columns] is stored; 1 where rows are whole, or in none."""
+    groups, entries, columns = table.shape
+    for split in column_splits(columns, table.dtype).tolist() if table.size else []:
+        if _is_one_stretch(table, SlicePlan(table.dtype, entries, columns, 1, groups, column_split=split)):
+            return int(split)
+    return 1
+
+
+def _is_one_stretch(table: Tensor, plan: SlicePlan) -> bool:
+    """True if the first two rows of the first part of the columns follow each other."""
+    zero = np.zeros(1, np.int64)
+    corner = Parts(zero, zero, zero, zero, zero.astype(np.int32))
+    return bool(row_regions(table, plan, corner, zero, zero + min(2, plan.num_entries)).counts[0] == 1)
 
 
 def blocked(view: Tensor, plan: SlicePlan) -> Tensor:

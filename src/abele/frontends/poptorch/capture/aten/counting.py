@@ -45,7 +45,7 @@ def histc(call: OperatorCall, value: Value, bins: int = 100, min: float = 0, max
     # The upper end belongs to the last part. What lies outside has a number that no part has.
     number = select(inside, apply("min", part, bins - 1.0), -1.0)
     numbers = build.cast(net, build.map_(net, number, [flat, low, high]), i32)
-    counts = build.add_rows(net, build.full(net, 1.0, (value.size, 1), f32), numbers, bins)
+    counts = build.sum_rows(net, build.full(net, 1.0, (value.size, 1), f32), numbers, bins)
     return build.cast(net, build.reshape(net, counts, (bins,)), call.dtype)
 
 
@@ -101,5 +101,5 @@ def repeat_interleave_by(
     times = build.expand(net, build.cast(net, build.reshape(net, repeats, (repeats.size,)), i32), (extent,))
     ends = build.scan(net, times, 0)
     ones = build.full(net, 1, (extent, 1), i32)
-    ended = build.reshape(net, build.add_rows(net, ones, ends, output_size), (output_size,))
+    ended = build.reshape(net, build.sum_rows(net, ones, ends, output_size), (output_size,))
     return take(net, value, build.scan(net, ended, 0), dim)

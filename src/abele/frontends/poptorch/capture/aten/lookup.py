@@ -48,7 +48,7 @@ def _frequencies(net: BlockBuilder, index: Value, weight: Value) -> Value:
     """How often each index is there, beside its row."""
     numbers = build.reshape(net, index, (index.size,))
     ones = build.full(net, 1.0, (index.size, 1), weight.dtype)
-    times = build.look_up(net, build.add_rows(net, ones, build.cast(net, numbers, i32), weight.shape[0]), numbers)
+    times = build.look_up(net, build.sum_rows(net, ones, build.cast(net, numbers, i32), weight.shape[0]), numbers)
     return build.reshape(net, times, (*index.shape, 1))
 
 
@@ -59,7 +59,7 @@ def embedding_renorm(call: OperatorCall, weight: Value, index: Value, max_norm: 
     net.bound(index, weight.shape[0], "index")
     numbers = build.cast(net, build.reshape(net, index, (index.size,)), i32)
     ones = build.full(net, 1.0, (index.size, 1), weight.dtype)
-    times = build.add_rows(net, ones, numbers, weight.shape[0])
+    times = build.sum_rows(net, ones, numbers, weight.shape[0])
     norms = norm(net, weight, [1], norm_type)
     # PyTorch's own guard against a division by zero.
     scaled = select(apply("and", y > 0.0, z > max_norm), x * (max_norm / (z + 1e-7)), x)

@@ -38,7 +38,7 @@ def bag_numbers(net: BlockBuilder, offsets: Value, count: int) -> Value:
         return net.constant(np.searchsorted(known, np.arange(count), side="right") - 1, i32)
     begins = build.cast(net, offsets, i32)
     ones = build.full(net, 1, (offsets.size, 1), i32)
-    starts = build.reshape(net, build.add_rows(net, ones, begins, count), (count,))
+    starts = build.reshape(net, build.sum_rows(net, ones, begins, count), (count,))
     return build.map_(net, x - 1, [build.scan(net, starts, 0)])
 
 
@@ -72,7 +72,7 @@ def reduce_bags(
 
 def counts(net: BlockBuilder, rows: Value, numbers: Value, bags: int) -> Value:
     """How many rows each bag has, [bags, 1], in the type of the rows."""
-    return build.add_rows(net, build.full(net, 1.0, (rows.shape[0], 1), rows.dtype), numbers, bags)
+    return build.sum_rows(net, build.full(net, 1.0, (rows.shape[0], 1), rows.dtype), numbers, bags)
 
 
 def _of_equal_bags(net: BlockBuilder, rows: Value, numbers: Value, bags: int, operation: str) -> Value | None:
