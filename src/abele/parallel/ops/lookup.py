@@ -154,7 +154,7 @@ def _check_rows(rows: Value, index: Value) -> None:
 
 @rule("look_up")
 class LookUp(OpRule):
-    """Rows of a table by number; the numbers have to be those of rows."""
+    """Rows of a table by number; a number that is none of a row gives zeros."""
 
     operands = 2
 
@@ -184,8 +184,11 @@ class LookUp(OpRule):
         return concat(net, [_run(net, table, *run) for run in runs], 0)
 
     def evaluate(self, op: NetworkOp, table: Array, index: Array) -> Array:
-        """NumPy's indexing."""
-        return np.asarray(table[index] if index.ndim == 1 else np.take_along_axis(table, index[..., None], 1))
+        """NumPy's indexing; zeros by numbers that are none of a row."""
+        inside = (index >= 0) & (index < table.shape[-2])
+        places = np.where(inside, index, 0)
+        rows = table[places] if index.ndim == 1 else np.take_along_axis(table, places[..., None], 1)
+        return np.where(inside[..., None], rows, np.zeros((), rows.dtype))
 
     def lower(self, to: Lowering, op: NetworkOp) -> Tensor:
         """One multi-slice."""

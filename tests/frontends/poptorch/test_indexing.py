@@ -1,0 +1,230 @@
+"""Indexing, scattering, orders and running operations: meaning and gradients beside PyTorch, and runs on the device."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+
+import pytest
+import torch
+import torch.nn.functional as functional
+from poptorch_kit import Apply, Lossy, check_against_torch
+from torch import nn
+
+from abele import poptorch
+from abele.errors import TensorIndexError, UnsupportedOpError
+
+INDEX = torch.tensor([[3, 0, 3, 5, 1], [1, 1, 6, 3, 0]])
+MASK = torch.tensor([True, False, True, True, False, False, True])
+TIMES = torch.tensor([1, 0, 2, 1, 0, 0, 3])
+X = torch.arange(49.0).reshape(7, 7).sin().double()
+
+DIFFERENTIATED: dict[str, Callable[..., torch.Tensor]] = {
+    "two_indices": lambda x, i: x[i[0], i[1] - 7],
+    "apart": lambda x, i: torch.stack([x, 2 * x])[i[0] % 2, :, i[1]],
+    "known_mask": lambda x, i: x[MASK] * 2,
+    "take": lambda x, i: torch.take(x, i - 20),
+    "take_along_dim": lambda x, i: torch.take_along_dim(x, i[:1] - 7, 1),
+    "gather": lambda x, i: x.gather(1, i),
+    "gather_repeated": lambda x, i: x.gather(0, i[0][:, None].expand(-1, 7)),
+    "scatter": lambda x, i: x.scatter(0, INDEX[:, [0, 1, 3, 4]], 2 * x[:2, :4]),
+    "scatter_number": lambda x, i: x.scatter(1, i, 3.0),
+    "scatter_add_smaller": lambda x, i: x.scatter_add(1, i, x[:2, :5]),
+    "scatter_mean": lambda x, i: x.scatter_reduce(0, i, x[:2, :5], "mean"),
+    "scatter_prod": lambda x, i: x.scatter_reduce(0, i, x[:2, :5], "prod", include_self=False),
+    "scatter_prod_with_zeros": lambda x, i: x.scatter_reduce(1, i, (x * (x > 0.2))[:2, :5], "prod"),
+    "scatter_amin": lambda x, i: x.scatter_reduce(1, i, 2 * x[:2, :5], "amin", include_self=False),
+    "scatter_amax_of_equals": lambda x, i: x.scatter_reduce(1, i, x.gather(1, i), "amax"),
+    "index_add": lambda x, i: x.index_add(1, i[0], x[:, :5], alpha=0.5),
+    "index_copy": lambda x, i: x.index_copy(0, torch.tensor([4, 0]), x[:2] * 2),
+    "index_fill": lambda x, i: x.index_fill(1, i[0], 2.0),
+    "index_reduce": lambda x, i: x.index_reduce(0, i[0], x[:5], "amax"),
+    "index_put": lambda x, i: x.index_put((i[0], i[1]), x[0, :5], accumulate=True),
+    "index_put_mask": lambda x, i: x.index_put((x.detach() > 0.3,), torch.tensor(0.5, dtype=x.dtype)),
+    "put": lambda x, i: x.put(i, x[:2, :5], accumulate=True),
+    "masked_scatter": lambda x, i: x.masked_scatter(x.detach() > 0.1, 2 * x),
+    "slice_with_steps": lambda x, i: torch.slice_scatter(x, x[:, :3], 1, 0, 7, 3),
+    "select": lambda x, i: torch.select_scatter(x, x[0], 1, -2),
+    "diagonal": lambda x, i: torch.diagonal_scatter(x, x[0, :5], -2),
+    "sort": lambda x, i: torch.sort(x, 0, descending=True).values,
+    "topk": lambda x, i: x.topk(3, 0, largest=False).values,
+    "kthvalue": lambda x, i: x.kthvalue(2, 1, keepdim=True).values,
+    "median": lambda x, i: x.median(0).values + x.median(),
+    "mode": lambda x, i: x.mode(1).values,
+    "quantile": lambda x, i: x.quantile(0.3, 1) + x.nanquantile(0.9),
+    "max_dim": lambda x, i: x.round().max(1).values + x.min(1, keepdim=True).values,
+    "cumsum": lambda x, i: x.cumsum(0).cumsum(1),
+    "cumprod_with_zeros": lambda x, i: (x * (x > -0.5)).cumprod(1),
+    "logcumsumexp": lambda x, i: (30 * x).logcumsumexp(1),
+    "cummax": lambda x, i: x.cummax(1).values + x.cummin(0).values,
+    "diff": lambda x, i: x.diff(n=2, dim=0, prepend=x[:1]),
+    "trapezoid": lambda x, i: torch.cumulative_trapezoid(x, x[0].detach(), dim=1),
+    "renorm": lambda x, i: x.renorm(2, 0, 1.5),
+    "repeats": lambda x, i: x.repeat_interleave(2, 1).repeat_interleave(TIMES, 0, output_size=7),
+    "repeats_of_the_device": lambda x, i: x[:, :5].repeat_interleave(i[0], 1, output_size=12),
+    "bags_mean": lambda x, i: functional.embedding_bag(i.flatten(), x, torch.tensor([0, 3, 3, 8])),
+    "bags_max": lambda x, i: functional.embedding_bag(i, x, mode="max", padding_idx=3),
+    "bags_weighted": lambda x, i: functional.embedding_bag(i, x, mode="sum", per_sample_weights=x[:2, :5]),
+    "by_frequency": lambda x, i: functional.embedding(i, x, scale_grad_by_freq=True),
+    "segments": lambda x, i: torch.segment_reduce(x, "mean", lengths=torch.tensor([2, 4, 1]), axis=0),
+    "segments_max": lambda x, i: torch.segment_reduce(x, "max", lengths=torch.tensor([2, 4, 1]), axis=0, initial=0.0),
+}  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore:index_reduce")
+@pytest.mark.parametrize("name", DIFFERENTIATED)
+def test_indexing__values_and_gradients__equal_pytorch(name: str) -> None:
+    check_against_torch(Lossy(Apply(DIFFERENTIATED[name], (7, 7))).double(), (X, INDEX), rtol=1e-5)
+
+
+def everything(x: torch.Tensor, i: torch.Tensor, b: torch.Tensor) -> list[torch.Tensor]:
+    """Results of all kinds of ops, integers and truth values among them."""
+    whole = (x * 10).int()
+    return [
+        *x.sort(1, descending=True),
+        *whole.sort(0),
+        *x.topk(4, 1),
+        *x.max(0),
+        x.argmin(1),
+        x.argmax(),
+        *x.cummin(1),
+        whole.cumsum(0),
+        b.cumsum(1),
+        whole.cumprod(1),
+        x.logcumsumexp(1),
+        torch.searchsorted(x.sort(1).values, x[:, :5].contiguous(), right=True),
+        torch.bucketize(x, torch.linspace(-1, 1, 9)),
+        torch.histc(x, 10, -1, 1),
+        torch.nonzero_static(x > 0.5, size=30),
+        functional.one_hot(i, 8),
+        whole.gather(1, i),
+        b[:, i[0]],
+        whole.index_put((i[0],), whole[:5]),
+        whole.scatter_reduce(0, i, whole[:2, :5], "amin"),
+        whole.scatter_reduce(0, i, whole[:2, :5], "mean", include_self=False),
+        b.index_fill(0, i[0], True),
+        x.half().index_add(0, i[0], x[:5].half()),
+        x.half().scatter_reduce(0, i, x[:2, :5].half(), "amax"),
+        x.nanmedian(0).values,
+        whole.mode(1).values,
+        torch.zeros(500, 40).index_put((i[0] * 70,), x[:5].repeat(1, 6)[:, :40]),
+        torch.zeros(700, 64).index_copy(0, torch.arange(700).flip(0), x.reshape(-1)[:1].expand(700, 64) * 2),
+    ]
+
+
+@pytest.fixture(scope="module")
+def data() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    x = torch.sin(torch.arange(77.0) * 3).reshape(7, 11)
+    return x, INDEX, x > 0.2
+
+
+class Calls(nn.Module):
+    def __init__(self, function: Callable[..., object]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, *args: torch.Tensor) -> object:
+        return self.function(*args)
+
+
+def test_indexing__on_the_device__equals_pytorch(data: tuple[torch.Tensor, ...]) -> None:
+    got = poptorch.inferenceModel(Calls(everything))(*data)
+    for number, (ours, theirs) in enumerate(zip(got, everything(*data), strict=True)):
+        wanted = theirs.to(ours.dtype) if theirs.dtype == torch.int64 else theirs
+        near = {"rtol": 4e-3, "atol": 1e-3} if wanted.dtype == torch.float16 else {}
+        torch.testing.assert_close(ours, wanted, **near, msg=lambda text, n=number: f"result {n}: {text}")
+
+
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [
+        (lambda x, i: x[i, i], r"index 9 of .*there are 7(.|\n)*-7 to 6"),
+        (lambda x, i: x.gather(0, i[:, None]), r"index 9 of .*there are 7(.|\n)*0 to 6"),
+        (lambda x, i: x.index_add(0, i, x[:2]), r"index 9 of "),
+        (lambda x, i: functional.one_hot(i, 4), r"class 9 of .*there are 4"),
+    ],
+)
+def test_indexing__index_of_an_input_out_of_range__is_refused_before_the_run(
+    function: Callable[..., object], said: str
+) -> None:
+    with pytest.raises(TensorIndexError, match=said):
+        poptorch.inferenceModel(Calls(function))(torch.randn(7, 7), torch.tensor([0, 9]))
+
+
+def test_indexing__known_index_out_of_range__is_refused_when_captured() -> None:
+    with pytest.raises(UnsupportedOpError, match=r"has an index 9 that is out of bounds: there are 7"):
+        poptorch.inferenceModel(Calls(lambda x: x.index_select(0, torch.tensor([0, 9]))))(torch.randn(7, 7))
+
+
+def test_indexing__mask_of_the_device__is_refused_with_a_remedy() -> None:
+    with pytest.raises(UnsupportedOpError, match=r"shape depends on values(.|\n)*torch.where\(mask, x, 0\)"):
+        poptorch.inferenceModel(Calls(lambda x: x[x > 0].sum()))(torch.randn(7, 7))
+
+
+def test_indexing__computed_out_of_range__gives_zeros_and_writes_nothing() -> None:
+    def beyond(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        place = x[0, :2].round().long() + 100
+        return x.index_select(0, place), x.index_add(0, place, x[:2])
+
+    x = torch.randn(7, 7)
+    taken, added = poptorch.inferenceModel(Calls(beyond))(x)
+    torch.testing.assert_close(taken, torch.zeros(2, 7))
+    torch.testing.assert_close(added, x)
+
+
+# --- message passing ----
+
+
+class GraphLayer(nn.Module):
+    """A layer of a graph network: GCN's norms, GIN's sums with an epsilon, or GAT's softmax over edges."""
+
+    def __init__(self, kind: str, width: int) -> None:
+        super().__init__()
+        self.kind = kind
+        self.linear = nn.Linear(width, width)
+        self.ends = nn.Parameter(torch.randn(2, width) / 3)
+
+    def forward(self, x: torch.Tensor, source: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        h, nodes = self.linear(x), x.shape[0]
+        if self.kind == "gin":
+            return self.linear(1.1 * x + torch.zeros_like(x).index_add(0, target, x.index_select(0, source)))
+        if self.kind == "gcn":
+            degree = torch.zeros(nodes).index_add(0, target, torch.ones(target.shape[0])) + 1
+            norm = degree.rsqrt()[source] * degree.rsqrt()[target]
+            return torch.zeros_like(h).index_add(0, target, h[source] * norm[:, None]) + h / degree[:, None]
+        logits = functional.leaky_relu((h @ self.ends[0])[source] + (h @ self.ends[1])[target], 0.2)
+        top = torch.full((nodes,), -1e9).scatter_reduce(0, target, logits.detach(), "amax")
+        share = (logits - top[target]).exp()
+        total = torch.zeros(nodes).scatter_add(0, target, share)
+        return torch.zeros_like(h).scatter_add(
+            0, target[:, None].expand(-1, h.shape[1]), h[source] * (share / (total[target] + 1e-9))[:, None]
+        )
+
+
+class GraphNetwork(nn.Module):
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList([GraphLayer(kind, 6), GraphLayer(kind, 6)])
+
+    def forward(self, x: torch.Tensor, edges: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        for layer in self.layers:
+            x = torch.tanh(layer(x, edges[0], edges[1]))
+        return x, functional.cross_entropy(x, y)
+
+
+@pytest.mark.parametrize("kind", ["gcn", "gin", "gat"])
+def test_message_passing__trained__keeps_step_with_pytorch(kind: str) -> None:
+    torch.manual_seed(0)
+    x, edges, y = torch.randn(20, 6), torch.randint(0, 20, (2, 70)), torch.randint(0, 6, (20,))
+    ours = GraphNetwork(kind)
+    theirs = copy.deepcopy(ours)
+    training = poptorch.trainingModel(ours, optimizer=torch.optim.SGD(ours.parameters(), lr=0.3))
+    optimizer = torch.optim.SGD(theirs.parameters(), lr=0.3)
+    for _ in range(3):
+        out, loss = training(x, edges, y)
+        optimizer.zero_grad()
+        wanted, wanted_loss = theirs(x, edges, y)
+        wanted_loss.backward()
+        optimizer.step()
+        torch.testing.assert_close(loss, wanted_loss.detach(), rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(out, wanted.detach(), rtol=1e-4, atol=1e-5)
