@@ -392,26 +392,8 @@ def _unplanned(graph: Graph, table: SlicePlan) -> SlicePlan:
     return search(graph.system, table, Wish(for_update=None))
 
 
-def note_plan(prog: Steps, plan: SlicePlan, host_body: Steps) -> None:
-    """Give the library call that ``prog`` ends with its plan, and what the host may run in place of its body."""
+def note_plan(prog: Steps, plan: SlicePlan) -> None:
+    """Give the library call that ``prog`` ends with its plan."""
     call = prog.steps[-1]
     assert isinstance(call, LibraryCall)
     call.attributes["plan"] = plan
-    call.host_body = host_body
-
-
-HOST_VERTICES = 32
-"""Vertices that the host shares out between its threads. Guessed: a few for each of up to eight threads."""
-
-
-def for_host(plan: SlicePlan, *, entries: bool) -> SlicePlan:
-    """``plan`` for a host, to which all memory is near: as few parts as keep its threads busy.
-
-    Args:
-        plan: The plan for the machine, whose columns decide how tables are stored.
-        entries: True if entries are what is split; otherwise indices.
-    """
-    parts = -(-HOST_VERTICES // (plan.num_groups * plan.column_split))
-    entry = -(-plan.num_entries // -(-plan.num_entries // parts)) if entries else 1
-    lookup = 1 if entries else parts
-    return replace(plan, group_split=1, entry_split=entry, lookup_split=lookup)

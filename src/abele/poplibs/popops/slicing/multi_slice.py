@@ -20,7 +20,6 @@ from abele.poplibs.popops.slicing.multi_layout import (
     checked_dims,
     create_blocked,
     entry_rows,
-    for_host,
     lookup_rows,
     map_blocked,
     note_plan,
@@ -138,9 +137,7 @@ def _slice(
         )
         with call as body:
             _emit(graph, body, layout, table, offsets, out)
-        # The host has the whole table at hand: one step, whatever the plan splits for the tiles.
-        host = for_host(layout, entries=False)
-        note_plan(prog, layout, Steps(_sliced(graph, host, table, offsets, out, None)))
+        note_plan(prog, layout)
     return as_slices(out, shape, found, (1,))
 
 

@@ -30,7 +30,6 @@ from abele.poplibs.popops.slicing.multi_layout import (
     as_table,
     checked_dims,
     entry_rows,
-    for_host,
     lookup_rows,
     map_blocked,
     note_plan,
@@ -124,8 +123,7 @@ class TableUpdate:
                 body.add(_in_place(graph, layout, table, given))
             else:
                 _emit_parted(graph, body, layout, table, given)
-        host = _in_place(graph, for_host(layout, entries=True), table, given)
-        note_plan(prog, layout, Steps(host))
+        note_plan(prog, layout)
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,12 @@ import math
 import numpy as np
 
 from abele.graph import Execute, Graph, Tensor
-from abele.poplibs.popops.slicing.multi_layout import HOST_VERTICES
 from abele.poplibs.popops.slicing.step_codelets import Remap, regions_codelet
 from abele.poplibs.poputil.order import StorageOrder, storage_order
 from abele.poplibs.poputil.regions import flat_regions
 
+HOST_VERTICES = 32
+"""Vertices that the host shares out between its threads. Guessed: a few for each of up to eight threads."""
 HOST_ELEMENTS = 4096
 """Elements of a slice below which a further vertex is not worth its while. Guessed."""
 
