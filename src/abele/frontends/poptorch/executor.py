@@ -63,7 +63,7 @@ class PoplarExecutor(Exporting):
         self._options = options.clone()
         if optimizer is not None:
             self._options.Training._follow_optimizer(optimizer)
-            warn_of_optimizer(optimizer)
+            self._warn_of(optimizer)
         self._options._freeze()
         self._model = model
         self._training = training
@@ -299,7 +299,7 @@ class PoplarExecutor(Exporting):
         if not self._training:
             raise Error("An inference model has no optimizer")
         check_parameters(optimizer, self._model)
-        warn_of_optimizer(optimizer)
+        self._warn_of(optimizer)
         if self._compiled is not None:
             self._replace_rules(self._compiled.session, optimizer)
         if self._optimizer is not optimizer and isinstance(self._optimizer, Optimizer):
@@ -307,6 +307,11 @@ class PoplarExecutor(Exporting):
         self._optimizer = optimizer
         if self._compiled is not None:
             self._share_state(self._compiled)
+
+    def _warn_of(self, optimizer: torch.optim.Optimizer) -> None:
+        """Warn of what the device does not take from an optimiser, unless options say not to."""
+        if not self._options.relax_optimizer_checks:
+            warn_of_optimizer(optimizer)
 
     def _share_state(self, compiled: CompiledModel) -> None:
         """Let the optimiser read and write its state on the device."""

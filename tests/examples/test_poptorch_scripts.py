@@ -1,0 +1,44 @@
+"""The scripts of ``examples/poptorch`` do what they say, with small settings."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+pytest.importorskip("torch", reason="needs PyTorch")
+pytest.importorskip("sklearn", reason="needs scikit-learn")
+
+SCRIPTS = Path(__file__).resolve().parents[2] / "examples" / "poptorch"
+
+
+def load(name: str) -> ModuleType:
+    """The module of a script."""
+    spec = importlib.util.spec_from_file_location(f"poptorch_{name}", SCRIPTS / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_digits__a_few_epochs__classifies_most_images() -> None:
+    assert load("digits").main(epochs=3, count=600) > 0.6
+
+
+@pytest.mark.parametrize(("masters", "automatic"), [(True, False), (False, True)])
+def test_mixed_precision__with_scaled_losses__learns(masters: bool, automatic: bool) -> None:
+    first, last = load("mixed_precision").main(masters=masters, automatic=automatic, runs=6)
+    assert last < 0.5 * first
+
+
+def test_data_loading__either_loader__trains() -> None:
+    assert load("data_loading").main(count=64, sample_ms=0.5, width=8) > 0
+
+
+def test_fine_tuning__frozen_body__stays_and_the_head_learns() -> None:
+    kept, losses = load("fine_tuning").main(runs=4)
+    assert kept
+    assert losses[-1] < losses[0]
