@@ -172,6 +172,67 @@ def test_indexing__computed_out_of_range__gives_zeros_and_writes_nothing() -> No
     torch.testing.assert_close(added, x)
 
 
+# --- places that are data ----
+
+
+class Sliced(nn.Module):
+    """Slices and updates of which only the run knows where they are."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.linspace(0.5, 1.5, 35).reshape(5, 7))
+
+    def forward(self, x: torch.Tensor, start: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        scaled = x * self.scale
+        part = poptorch.dynamic_slice(scaled, 1, start, 5, 2)
+        made = poptorch.dynamic_update(scaled, part.repeat(1, 1)[:2, :1].expand(2, 7) * 2, 0, start, 2)
+        out = made[start] + part.sum()
+        return out, poptorch.identity_loss((out * out).sum(), "sum")
+
+
+@pytest.mark.parametrize("start", [0, 3, 4])
+def test_dynamic_slice_and_update__wherever_they_begin__equal_pytorch(start: int) -> None:
+    x = torch.arange(35.0).reshape(5, 7).cos()
+    model = Sliced()
+    twin = copy.deepcopy(model)
+    training = poptorch.trainingModel(model, optimizer=torch.optim.SGD(model.parameters(), lr=0.1))
+    out, loss = training(x, torch.tensor(start))
+    wanted, wanted_loss = twin(x, torch.tensor(start))
+    wanted_loss.backward()
+    torch.testing.assert_close(out, wanted.detach())
+    torch.testing.assert_close(loss, wanted_loss.detach())
+    assert twin.scale.grad is not None
+    torch.testing.assert_close(model.scale.detach(), twin.scale.detach() - 0.1 * twin.scale.grad)
+
+
+def test_dynamic_slice__past_the_end__goes_on_at_the_begin() -> None:
+    def both(x: torch.Tensor, start: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return poptorch.dynamic_slice(x, 0, start, 3, 1), poptorch.dynamic_update(x, -x[:3], 0, start, 3)
+
+    x = torch.arange(5.0)
+    taken, updated = poptorch.inferenceModel(Calls(both))(x, torch.tensor([4]))
+    torch.testing.assert_close(taken, torch.tensor([4.0, 0.0, 1.0]))
+    torch.testing.assert_close(updated, torch.tensor([-1.0, -2.0, 2.0, 3.0, -0.0]))
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda x, i: poptorch.dynamic_slice(x, 0, 1, 2, 1), "start must be a tensor, not int"),
+        (lambda x, i: poptorch.dynamic_slice(x, 0, i.float(), 2, 1), r"one integer, not of \[\] and torch.float32"),
+        (lambda x, i: poptorch.dynamic_slice(x, 2, i, 2, 1), "2 dimensions has no dimension 2"),
+        (lambda x, i: poptorch.dynamic_slice(x, 0, i, 9, 1), "size 9 of a dimension of 5"),
+        (lambda x, i: poptorch.dynamic_slice(x, 0, i, 2, 0), "the step 0"),
+        (lambda x, i: poptorch.dynamic_update(x, x[:2].half(), 0, i, 2), "same dtype: input.dtype=torch.float32"),
+        (lambda x, i: poptorch.dynamic_update(x, x[0], 0, i, 1), r"src has shape \[7\], it must have \[1, 7\]"),
+    ],
+)
+def test_dynamic_slice__wrong_arguments__are_refused(call: Callable[..., object], said: str) -> None:
+    with pytest.raises(poptorch.Error, match=said) as caught:
+        call(torch.zeros(5, 7), torch.tensor(1))
+    assert isinstance(caught.value, ValueError)
+
+
 # --- message passing ----
 
 

@@ -75,6 +75,7 @@ from abele.frontends.poptorch.options import (
     TensorLocationSettings,
 )
 from abele.frontends.poptorch.recording import isRunningOnIpu, registerPostCompileHook, registerPreCompileHook
+from abele.frontends.poptorch.slices import dynamic_slice, dynamic_update
 from abele.frontends.poptorch.version import __version__
 from abele.frontends.poptorch.wrappers import inferenceModel, load, trainingModel
 
@@ -127,6 +128,8 @@ __all__ = [
     "createPoptorchError",
     "ctc_beam_search_decoder",
     "custom_op",
+    "dynamic_slice",
+    "dynamic_update",
     "enums",
     "for_loop",
     "fps",

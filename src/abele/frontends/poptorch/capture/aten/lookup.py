@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from abele.expr.derivative import arg
-from abele.frontends.poptorch.capture.aten.indexing import AdvancedIndex, take, take_along, wrapped
+from abele.frontends.poptorch.capture.aten.indexing import AdvancedIndex, put, take, take_along, wrapped
 from abele.frontends.poptorch.capture.aten.segments import bag_numbers, counts, reduce_bags
 from abele.frontends.poptorch.capture.registry import OperatorCall, aten
-from abele.kernels.nest.ir import apply, select
+from abele.kernels.nest.ir import Const, apply, select
 from abele.numerics import i32
 from abele.parallel import BlockBuilder, Value
 from abele.parallel.ops import build
@@ -166,3 +168,45 @@ def take_flat(call: OperatorCall, value: Value, index: Value) -> Value:
     flat = build.reshape(call.net, value, (value.size, 1))
     numbers = wrapped(call, index, value.size)
     return build.reshape(call.net, build.look_up(call.net, flat, numbers), index.shape)
+
+
+# --- places that are data -------------------------------------------------------------------------------------------
+
+
+@aten("aten.item.default", "aten._local_scalar_dense.default")
+def item(call: OperatorCall, value: Value) -> Value:
+    """The one number of a tensor, as an index that the device computes."""
+    return build.reshape(call.net, value, ())
+
+
+@aten("aten.select.int")
+def select_index(call: OperatorCall, value: Value, dim: int, index: int | Value) -> Value:
+    """One index of a dimension, which disappears; also one that the device computes."""
+    dim %= value.ndim
+    if isinstance(index, Value):
+        numbers = wrapped(call, build.reshape(call.net, index, (1,)), value.shape[dim])
+        return build.reshape(call.net, take(call.net, value, numbers, dim), call.shape)
+    index %= value.shape[dim]
+    return build.reshape(call.net, build.slice_(call.net, value, dim, index, index + 1), call.shape)
+
+
+@aten("abele.dynamic_slice")
+def dynamic_slice(call: OperatorCall, value: Value, dim: int, start: Value, size: int, step: int) -> Value:
+    """Indices of a dimension from one on that the device computes; after the last one comes the first."""
+    return take(call.net, value, _from(call.net, start, value.shape[dim], size, step), dim)
+
+
+@aten("abele.dynamic_update")
+def dynamic_update(call: OperatorCall, value: Value, source: Value, dim: int, start: Value, size: int) -> Value:
+    """The value with indices of a dimension replaced, from one on that the device computes."""
+    numbers = _from(call.net, start, value.shape[dim], size, 1)
+    return put(call.net, value, numbers, source, dim=dim, operation="set")
+
+
+def _from(net: BlockBuilder, start: Value, extent: int, size: int, step: int) -> Value:
+    """Places ``start``, ``start`` + ``step``, … of a dimension that goes round, i32."""
+    begin = build.reshape(net, build.cast(net, start, i32), (1,))
+    offsets = net.constant(np.arange(0, size, step), i32, "offsets")
+    # What is left of a division has the sign of what was divided.
+    left = apply("rem", x + y, Const(extent, i32))
+    return build.map_(net, select(left < 0, left + Const(extent, i32), left), [begin, offsets], i32)

@@ -96,13 +96,6 @@ def narrow(call: OperatorCall, value: Value, dim: int, start: int, length: int) 
     return build.slice_(call.net, value, dim, start, start + length)
 
 
-@aten("aten.select")
-def select(call: OperatorCall, value: Value, dim: int, index: int) -> Value:
-    """One index of a dimension, which disappears."""
-    index %= value.shape[dim]
-    return build.reshape(call.net, build.slice_(call.net, value, dim, index, index + 1), call.shape)
-
-
 @aten("aten.flip", "aten.fliplr", "aten.flipud")
 def flip(call: OperatorCall, value: Value, dims: Sequence[int] = ()) -> Value:
     """Dimensions backwards."""
