@@ -9,8 +9,8 @@ import pytest
 from poplibs_kit import Bench
 
 from abele import Graph
-from abele.errors import TensorError, TypeMismatchError
-from abele.graph import Sequence
+from abele.errors import InvalidOptionError, TensorError, TypeMismatchError
+from abele.graph import Execute, Sequence, walk
 from abele.poplibs import popops
 
 RNG = np.random.default_rng(3)
@@ -61,3 +61,71 @@ def test_cum_sum__wrong_operand__is_refused() -> None:
         popops.cum_sum(graph, x, 1, Sequence())
     with pytest.raises(TypeMismatchError, match="cannot be summed"):
         popops.cum_sum(graph, graph.variable("bool", (4,), map=0), 0, Sequence())
+
+
+_NUMPY = {"mul": np.multiply, "max": np.maximum, "min": np.minimum, "logaddexp": np.logaddexp}
+
+
+@pytest.mark.parametrize("operation", _NUMPY)
+@pytest.mark.parametrize(("shape", "dim", "dtype"), [((3, 257), 1, "f32"), ((300, 2), 0, "f16"), ((2, 5000), 1, "f32")])
+def test_scan__any_operation__equals_numpy(operation: str, shape: tuple[int, ...], dim: int, dtype: str) -> None:
+    data = RNG.uniform(0.9, 1.1, shape).astype(dtype.replace("f", "float"))
+    bench = Bench()
+    out = popops.scan(bench.graph, bench.tensor(data, dtype), dim, bench.prog, operation)
+    wanted = _NUMPY[operation].accumulate(data.astype(np.float64), dim)
+    np.testing.assert_allclose(bench.run_both(out)[0], wanted, rtol=1e-4 if dtype == "f32" else 2e-3)
+
+
+@pytest.mark.parametrize("operation", ["mul", "max", "min"])
+def test_scan__of_integers__equals_numpy(operation: str) -> None:
+    data = RNG.integers(-3, 4, (2, 300)).astype(np.int32)
+    bench = Bench()
+    out = popops.scan(bench.graph, bench.tensor(data, "i32"), 1, bench.prog, operation, reverse=True)
+    wanted = np.flip(_NUMPY[operation].accumulate(np.flip(data, 1), 1, dtype=np.int32), 1)
+    np.testing.assert_array_equal(bench.run_both(out)[0], wanted)
+
+
+def test_scan__infinite_logarithms__stay_what_they_are() -> None:
+    data = np.array([-np.inf, -np.inf, 1.0, np.inf, 2.0], np.float32)
+    bench = Bench()
+    out = popops.scan(bench.graph, bench.tensor(data), 0, bench.prog, "logaddexp")
+    np.testing.assert_allclose(bench.run_both(out)[0], [-np.inf, -np.inf, 1.0, np.inf, np.inf])
+
+
+def test_scan__very_long_row__sums_of_blocks_are_shared_too() -> None:
+    bench = Bench(1472)
+    x = bench.tensor(np.ones(100_000, np.float32))
+    out = popops.cum_sum(bench.graph, x, 0, bench.prog)
+    np.testing.assert_array_equal(bench.run(out, mode="native")[0], np.arange(1, 100_001))
+    sets = [s.compute_set for s in walk(bench.prog) if isinstance(s, Execute)]
+    assert (
+        max(int(np.asarray(g.edges["x"].regions.sizes).max()) for s in sets for g in s.groups if "x" in g.edges) < 100
+    )
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize(("shape", "dim"), [((1000,), 0), ((3, 257), 1), ((200, 5), 0), ((40, 3), 1)])
+def test_linear_recurrence__any_shape_and_way__equals_a_loop(shape: tuple[int, ...], dim: int, reverse: bool) -> None:
+    factor, addend = RNG.uniform(-1, 1, shape), RNG.uniform(-1, 1, shape)
+    bench = Bench()
+    given = (bench.tensor(a, "f32") for a in (factor, addend))
+    out = popops.linear_recurrence(bench.graph, *given, dim, bench.prog, reverse=reverse)
+    a, b = (np.moveaxis(np.flip(v, dim) if reverse else v, dim, 0) for v in (factor, addend))
+    wanted = np.array(b)
+    for i in range(1, len(wanted)):
+        wanted[i] += a[i] * wanted[i - 1]
+    wanted = np.moveaxis(wanted, 0, dim)
+    np.testing.assert_allclose(bench.run_both(out)[0], np.flip(wanted, dim) if reverse else wanted, atol=1e-5)
+
+
+def test_scan__wrong_operand__is_refused() -> None:
+    graph = Graph("bow")
+    x, i = graph.variable("f32", (4,), map=0), graph.variable("i32", (4,), map=0)
+    with pytest.raises(InvalidOptionError, match="scan: no operation 'div'"):
+        popops.scan(graph, x, 0, Sequence(), "div")
+    with pytest.raises(TypeMismatchError, match="logaddexp is of floats"):
+        popops.scan(graph, i, 0, Sequence(), "logaddexp")
+    with pytest.raises(TensorError, match="differ in shape"):
+        popops.linear_recurrence(graph, x, x[:2], 0, Sequence())
+    with pytest.raises(TypeMismatchError, match="floats of one type"):
+        popops.linear_recurrence(graph, i, i, 0, Sequence())

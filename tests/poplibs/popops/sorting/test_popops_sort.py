@@ -157,3 +157,44 @@ def test_top_k__more_than_there_are__is_refused() -> None:
     x = bench.tensor(np.zeros((4, 3)), "f32")
     with pytest.raises(InvalidOptionError, match=r"k is 4, rows of .* have 3 elements"):
         sorting.top_k(bench.graph, bench.prog, x, TopKParams(4))
+
+
+@given(
+    length=st.integers(1, 70),
+    largest=st.booleans(),
+    dtype=st.sampled_from(["f32", "f16", "i32", "u8"]),
+    num_tiles=st.sampled_from([1, 4, 37]),
+)
+@settings(max_examples=15)
+def test_sort_with_permutation__equal_keys__keep_their_order(
+    length: int, largest: bool, dtype: str, num_tiles: int
+) -> None:
+    bench = Bench(num_tiles)
+    x = bench.tensor(RNG.integers(0, 9, (2, length)), dtype)
+    made, places = sorting.sort_with_permutation(bench.graph, x, 1, bench.prog, largest_first=largest)
+    keys = bench.data[x].astype(np.float64)
+    order = np.argsort(-keys if largest else keys, axis=1, kind="stable")
+    got = bench.run_both(made, places)
+    np.testing.assert_array_equal(got[1], order)
+    np.testing.assert_array_equal(got[0], np.take_along_axis(keys, order, 1))
+
+
+@pytest.mark.parametrize("right", [False, True])
+@pytest.mark.parametrize(("rows", "length", "values"), [(1, 1, 5), (1, 30_000, 77), (3, 10, 200), (70, 9, 1)])
+def test_search_sorted__rows_of_any_length__is_numpy(rows: int, length: int, values: int, right: bool) -> None:
+    bench = Bench(64)
+    table = bench.tensor(np.sort(RNG.integers(0, 50, (rows, length)), axis=1), "i32")
+    wanted = bench.tensor(RNG.integers(-2, 53, (rows, values)), "i32")
+    out = sorting.search_sorted(bench.graph, table, wanted, bench.prog, right=right)
+    side = "right" if right else "left"
+    pairs = zip(bench.data[table], bench.data[wanted], strict=True)
+    np.testing.assert_array_equal(bench.run_both(out)[0], [np.searchsorted(r, v, side=side) for r, v in pairs])
+
+
+def test_search_sorted__rows_that_differ__are_refused() -> None:
+    bench = Bench(4)
+    x = bench.tensor(np.zeros((2, 3)), "f32")
+    with pytest.raises(TensorError, match=r"search: rows .* are not \[rows, n\] and \[rows, m\]"):
+        sorting.search_sorted(bench.graph, x, x[:1], bench.prog)
+    with pytest.raises(TypeMismatchError, match="numbers of one type"):
+        sorting.search_sorted(bench.graph, x, bench.tensor(np.zeros((2, 3)), "i32"), bench.prog)
