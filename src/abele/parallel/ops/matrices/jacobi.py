@@ -22,8 +22,10 @@ from abele.parallel.ops.views import concat, reverse, slice_, transpose
 
 _SWEEPS = 18
 """Most sweeps; six to ten are enough for matrices that a chip holds."""
-_ORTHOGONAL = 3e-7
-"""Cosine of two columns that counts as none: some units in the last place of an f32."""
+_ORTHOGONAL = 3e-8
+"""Cosine of two columns that counts as none: half a unit in the last place of an f32."""
+_LAST = 3e-6
+"""Largest cosine of two columns in a sweep that is the last: it leaves less than it found, mostly about the square."""
 _NEGLIGIBLE = 1e-14
 """Share of the largest squared column below which one is rounding errors alone, whose direction means nothing."""
 
@@ -64,7 +66,7 @@ def _swept(net: BlockBuilder, work: Value, m: int, even: int) -> Value:
     largest = _largest(net, work, m)
 
     def unfinished(body: BlockBuilder, turn: Value, cosine: Value, _: Value) -> Value:
-        return holds(body, apply("and", arg(0) > _ORTHOGONAL, arg(1) < float(_SWEEPS)), cosine, turn)
+        return holds(body, apply("and", arg(0) > _LAST, arg(1) < float(_SWEEPS)), cosine, turn)
 
     def sweep(body: BlockBuilder, trip: Value, turn: Value, cosine: Value, work: Value) -> list[Value]:
         def step(inner: BlockBuilder, number: Value, cosine: Value, work: Value) -> list[Value]:
@@ -94,7 +96,7 @@ def _round(net: BlockBuilder, work: Value, m: int, largest: Value, cosine: Value
     # tan of the angle that makes both orthogonal, the smaller of two.
     zeta = (arg(1) - arg(0)) / (2.0 * arg(2))
     tangent = select(zeta < 0.0, -1.0, 1.0) / (apply("abs", zeta) + apply("sqrt", 1.0 + zeta * zeta))
-    needed = arg(3) > _ORTHOGONAL * 0.1
+    needed = arg(3) > _ORTHOGONAL
     tangent_ = mapped(net, select(needed, tangent, 0.0), alpha, beta, gamma, angle)
     cosine_ = mapped(net, apply("rsqrt", 1.0 + arg(0) * arg(0)), tangent_)
     sine_ = mapped(net, arg(0) * arg(1), tangent_, cosine_)
