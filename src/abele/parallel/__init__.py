@@ -37,13 +37,14 @@ from abele.parallel.passes import (
     training_pipeline,
 )
 from abele.parallel.program import NetworkProgram, inference_program, lower_network, training_program
-from abele.parallel.schedule import MeanStrategy, OutputMode, Schedule
+from abele.parallel.schedule import Anchor, MeanStrategy, OutputMode, Schedule
 
 __all__ = [
     "Adadelta",
     "Adagrad",
     "Adam",
     "Adamax",
+    "Anchor",
     "BlockBuilder",
     "Group",
     "Lamb",

@@ -11,6 +11,7 @@ import numpy as np
 from abele.graph import Copy, Graph, Program, Repeat, Stream, Tensor, caller
 from abele.graph import Sequence as Steps
 from abele.numerics import f16, f32
+from abele.parallel.anchors import AnchorCollector
 from abele.parallel.gradient_scale import GradientScale
 from abele.parallel.lowering import Lowering
 from abele.parallel.modes import PLAIN, RunModes
@@ -45,6 +46,7 @@ class NetworkProgram:
         inputs: A stream per input; each copy is one micro-batch.
         outputs: A stream per output; each copy is one micro-batch of the result.
         changed: A stream for each input that the network changes; each copy is one micro-batch.
+        anchors: A stream for each anchor of the schedule; each copy is one micro-batch, or one update.
         weights: Parameters and buffers by name.
         groups: The device side of each optimiser.
         scale: What gradients are multiplied by, and the scale of the loss; None for inference.
@@ -60,6 +62,7 @@ class NetworkProgram:
     groups: list[GroupUpdate] = field(default_factory=list)
     seed: Tensor | None = None
     changed: list[Stream] = field(default_factory=list)
+    anchors: list[Stream] = field(default_factory=list)
     scale: GradientScale | None = None
 
 
@@ -226,11 +229,13 @@ class _ProgramBuilder:
         if not modes.synthetic_data:
             self.outputs.add([self._kept(v, micro_batch) for v in self.net.outputs], micro_batch)
             self.changed.add([self.to[v] for v in self.net.changed_inputs.values()], micro_batch)
+        anchors = AnchorCollector(self.graph, self.net, self.to, self.schedule)
+        anchors.add(micro_batch, updated=False)
         self._write_back(micro_batch)
         self._step(step, micro_batch, of_step)
-        program = Steps(
-            *modes.steps(), self.outputs.before, _repeat(self.schedule.device_iterations, step), self.outputs.after
-        )
+        anchors.add(step, updated=True)
+        before = [*modes.steps(), self.outputs.before, *anchors.before]
+        program = Steps(*before, _repeat(self.schedule.device_iterations, step), self.outputs.after, *anchors.after)
         weights = {v.name: self.to[v] for v in (*self.net.parameters, *self.net.buffers)}
         seed = self.to[self.net.seed] if self.net.seed is not None else None
         return NetworkProgram(
@@ -244,6 +249,7 @@ class _ProgramBuilder:
             scale=self.scale,
             seed=seed,
             changed=self.changed.streams,
+            anchors=anchors.streams,
         )
 
     def _input_stream(self, value: Value) -> tuple[Stream, Value]:

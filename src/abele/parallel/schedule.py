@@ -6,7 +6,7 @@ micro-batches and joins their results is :mod:`abele.session.batching`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from abele.errors import InvalidOptionError
@@ -33,6 +33,26 @@ class MeanStrategy(Enum):
 
 
 @dataclass(frozen=True)
+class Anchor:
+    """A tensor inside a network that the host gets.
+
+    Attributes:
+        tensor: Its name: that of an input, parameter or buffer; ``gradient/`` or ``updated/`` and the name of a
+            parameter, for its gradient or for its value after each update; or the name of a variable.
+        outputs: Which micro-batches come back; of an updated parameter, which updates.
+        period: For :attr:`OutputMode.EVERY_N`, every how many.
+    """
+
+    tensor: str
+    outputs: OutputMode = OutputMode.ALL
+    period: int = 1
+
+
+UPDATED, GRADIENT = "updated/", "gradient/"
+"""What stands before the name of a parameter in the name of an anchor."""
+
+
+@dataclass(frozen=True)
 class Schedule:
     """How one run goes over its micro-batches.
 
@@ -43,6 +63,7 @@ class Schedule:
         outputs: Which micro-batches the host gets.
         period: For :attr:`OutputMode.EVERY_N`, every how many.
         strategy: When the mean of gradients is taken.
+        anchors: Tensors inside that come back as well.
 
     Raises:
         InvalidOptionError: A count that is no positive whole number.
@@ -54,12 +75,18 @@ class Schedule:
     outputs: OutputMode = OutputMode.ALL
     period: int = 1
     strategy: MeanStrategy = MeanStrategy.POST
+    anchors: tuple[Anchor, ...] = ()
 
     def __post_init__(self) -> None:
         for name in ("device_iterations", "accumulation", "period"):
             count = getattr(self, name)
             if isinstance(count, bool) or not isinstance(count, int) or count < 1:
                 raise InvalidOptionError(f"a schedule's {name} is a positive whole number, not {count!r}")
+
+    def of_anchor(self, anchor: Anchor) -> Schedule:
+        """The schedule by which an anchor comes back."""
+        accumulation = 1 if anchor.tensor.startswith(UPDATED) else self.accumulation
+        return replace(self, accumulation=accumulation, outputs=anchor.outputs, period=anchor.period, anchors=())
 
     @property
     def micro_batches(self) -> int:

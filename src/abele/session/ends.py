@@ -46,6 +46,7 @@ class Ends:
         state: State of optimisers by name.
         numbers: For each optimiser, its hyper-parameters that may change from run to run.
         seed: The state of random ops, u32[2], if there are any.
+        anchors: A stream for each anchor.
     """
 
     inputs: tuple[End, ...]
@@ -55,6 +56,7 @@ class Ends:
     state: dict[str, End]
     numbers: tuple[dict[str, End], ...]
     seed: End | None
+    anchors: tuple[End, ...] = ()
 
 
 def expose(net: Network, program: NetworkProgram) -> Ends:
@@ -86,6 +88,7 @@ def expose(net: Network, program: NetworkProgram) -> Ends:
             for i, scalars in enumerate(hyper)
         ),
         seed=None if program.seed is None else _tensor(graph, "random", "state", program.seed),
+        anchors=tuple(_stream(a.tensor, s) for a, s in zip(program.schedule.anchors, program.anchors, strict=True)),
     )
 
 

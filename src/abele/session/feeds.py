@@ -31,10 +31,12 @@ class Results:
     Attributes:
         outputs: The network's outputs, as its schedule says.
         changed: Inputs that the network changed, as they are afterwards, by position.
+        anchors: Anchors of the schedule, in order.
     """
 
     outputs: tuple[Array, ...]
     changed: dict[int, Array] = field(default_factory=dict)
+    anchors: tuple[Array, ...] = ()
 
 
 # --- inputs ----------------------------------------------------------------------------------------------------------
@@ -192,11 +194,13 @@ class Pending:
         compiled: What runs.
         outputs: For each output, room for what comes back; empty with an outfeed.
         changed: The same for inputs that the network changes.
+        anchors: The same for anchors.
     """
 
     compiled: Compiled
     outputs: list[Array]
     changed: list[Array]
+    anchors: list[Array]
 
     def results(self) -> Results:
         """The results, once the run has ended."""
@@ -205,7 +209,11 @@ class Pending:
             position: array.reshape(host_shape(end.shape, schedule))
             for (position, end), array in zip(self.compiled.ends.changed, self.changed, strict=True)
         }
-        return Results(tuple(combine(a, schedule) for a in self.outputs), changed)
+        anchors = (
+            combine(array, schedule.of_anchor(anchor))
+            for array, anchor in zip(self.anchors, schedule.anchors, strict=True)
+        )
+        return Results(tuple(combine(a, schedule) for a in self.outputs), changed, tuple(anchors))
 
 
 def connect_outputs(engine: Engine, compiled: Compiled, outfeed: Outfeed | None) -> Pending:
@@ -213,6 +221,10 @@ def connect_outputs(engine: Engine, compiled: Compiled, outfeed: Outfeed | None)
     schedule, ends = compiled.schedule, compiled.ends
     changed = [np.empty((schedule.micro_batches, *end.shape), end.np) for _, end in ends.changed]
     for (_, end), array in zip(ends.changed, changed, strict=True):
+        engine.connect(end.handle, array)
+    returned = [schedule.of_anchor(anchor).returned for anchor in schedule.anchors]
+    anchors = [np.empty((n, *end.shape), end.np) for n, end in zip(returned, ends.anchors, strict=True)]
+    for end, array in zip(ends.anchors, anchors, strict=True):
         engine.connect(end.handle, array)
     outputs: list[Array] = []
     if outfeed is None:
@@ -223,7 +235,7 @@ def connect_outputs(engine: Engine, compiled: Compiled, outfeed: Outfeed | None)
         rows = _OutputRows(len(ends.outputs), outfeed)
         for position, end in enumerate(ends.outputs):
             engine.connect(end.handle, rows.take(position))
-    return Pending(compiled, outputs, changed)
+    return Pending(compiled, outputs, changed, anchors)
 
 
 class _OutputRows:

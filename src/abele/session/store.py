@@ -55,6 +55,7 @@ class _Document(msgspec.Struct):
     updated: list[str]
     memory_proportion: float | None
     seconds: float
+    anchors: list[_StoredEnd] = []
 
 
 KIND = container.Kind(
@@ -94,6 +95,7 @@ def save_compiled(compiled: Compiled, net: Network, path: str | Path) -> None:
         "updated": sorted(compiled.updated),
         "memory_proportion": compiled.settings.memory_proportion,
         "seconds": compiled.seconds,
+        "anchors": [_stored(end) for end in ends.anchors],
     }
     with tempfile.TemporaryDirectory() as folder:
         executable = Path(folder) / "executable"
@@ -165,6 +167,7 @@ def _ends(document: _Document) -> Ends:
         state={name: _end(end) for name, end in document.state.items()},
         numbers=tuple({name: _end(end) for name, end in numbers.items()} for numbers in document.numbers),
         seed=None if document.seed is None else _end(document.seed),
+        anchors=tuple(map(_end, document.anchors)),
     )
 
 
@@ -181,7 +184,7 @@ def _check_ends(executable: Executable, net: Network, ends: Ends) -> None:
     graph = executable.graph
     streams = {name: (stream.shape, stream.dtype) for name, stream in graph.streams.items()}
     handles = {name: (handle.tensor.shape, handle.tensor.dtype) for name, handle in graph.host_handles.items()}
-    for end in (*ends.inputs, *ends.outputs, *(end for _, end in ends.changed)):
+    for end in (*ends.inputs, *ends.outputs, *(end for _, end in ends.changed), *ends.anchors):
         if streams.get(end.handle) != (end.shape, end.dtype):
             raise ValueError(f"the executable has no stream {end.handle!r} of shape {list(end.shape)}")
     tensors = [*ends.weights.values(), *ends.state.values(), *(e for table in ends.numbers for e in table.values())]

@@ -45,9 +45,11 @@ from abele.frontends.poptorch.errors import (
     createPoptorchError,
 )
 from abele.frontends.poptorch.executor import PoplarExecutor
+from abele.frontends.poptorch.geometric import registerGeometricCustomArgParsers
 from abele.frontends.poptorch.hardware import ipuHardwareIsAvailable, ipuHardwareVersion
 from abele.frontends.poptorch.logs import set_up, setLogLevel
 from abele.frontends.poptorch.losses import identity_loss
+from abele.frontends.poptorch.metadata import accessAttributes, getIpuTensorId, importPoptorchMetadataFromFile
 from abele.frontends.poptorch.ops import (
     CPU,
     cond,
@@ -124,6 +126,7 @@ __all__ = [
     "__version__",
     "_impl",
     "_logging",
+    "accessAttributes",
     "cond",
     "createPoptorchError",
     "ctc_beam_search_decoder",
@@ -133,7 +136,9 @@ __all__ = [
     "enums",
     "for_loop",
     "fps",
+    "getIpuTensorId",
     "identity_loss",
+    "importPoptorchMetadataFromFile",
     "inferenceModel",
     "ipuHardwareIsAvailable",
     "ipuHardwareVersion",
@@ -150,6 +155,7 @@ __all__ = [
     "profiling",
     "recomputationCheckpoint",
     "registerCustomArgParser",
+    "registerGeometricCustomArgParsers",
     "registerPostCompileHook",
     "registerPreCompileHook",
     "register_op",

@@ -10,6 +10,7 @@ from abele.errors import BatchSizeError
 from abele.frontends.poptorch.enums import MeanReductionStrategy, OutputMode, ReductionType
 from abele.frontends.poptorch.errors import CheckError, Error
 from abele.frontends.poptorch.options import Options
+from abele.parallel import Anchor
 from abele.session import MeanStrategy, Schedule
 from abele.session import OutputMode as DeviceOutputMode
 from abele.session.batching import micro_batch_shape
@@ -27,6 +28,9 @@ _STRATEGIES = {
     # What else it divides is the loss that copies of a model add up, and there is one.
     MeanReductionStrategy.PostAndLoss: MeanStrategy.POST,
 }
+
+ANCHOR_NAMES = {"Gradient___": "gradient/", "UpdatedVar___": "updated/"}
+"""What stands before the name of a parameter, and what networks have for it."""
 
 INFERENCE_ACCUMULATION = (
     "You must set poptorch.Options().Training.gradientAccumulation to 1 or leave it as its default value (1) when "
@@ -68,7 +72,16 @@ class Batching:
             _MODES[self.output_mode],
             self.options.output_return_period,
             _STRATEGIES[self.options.Training.meanAccumulationAndReplicationReductionStrategy],
+            anchors=tuple(self._anchor(*entry) for entry in self.options.anchored_tensors.values()),
         )
+
+    @staticmethod
+    def _anchor(name: str, mode: OutputMode, period: int) -> Anchor:
+        """An anchor under the name that the network has for it."""
+        for theirs, ours in ANCHOR_NAMES.items():
+            if name.startswith(theirs):
+                name = ours + name.removeprefix(theirs)
+        return Anchor(name, _MODES[mode], period)
 
     @property
     def output_mode(self) -> OutputMode:

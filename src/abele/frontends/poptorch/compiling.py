@@ -39,11 +39,13 @@ class CompiledModel:
         captured: The network, and how its results are nested.
         session: The compiled network with the model's weights.
         seconds: Time that capturing and compiling took.
+        anchors: Anchored tensors of the last run.
     """
 
     captured: CapturedModel
     session: Session
     seconds: float
+    anchors: tuple[npt.NDArray[Any], ...] = ()
 
     def trained_names(self, optimiser: torch.optim.Optimizer) -> list[list[str]]:
         """Names of the trained parameters of each group of an optimiser."""
@@ -65,6 +67,7 @@ class CompiledModel:
             tensors[position].detach().copy_(from_array(array))
         outputs = list(self._zeros()) if synthetic else results.outputs
         rebuilt = self.captured.rebuild([from_array(a) for a in outputs])
+        self.anchors = results.anchors
         counters.times = (0.0, handed - begin, ended - begin, time.perf_counter() - begin)
         counters.inputs, counters.outputs = len(tensors), len(outputs)
         counters.iterations, counters.returned = self.session.schedule.micro_batches, self.session.schedule.returned

@@ -10,12 +10,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from abele.compiler import Executable
+from abele.frontends.poptorch.batching import ANCHOR_NAMES
 from abele.frontends.poptorch.compiling import CompiledModel
 from abele.frontends.poptorch.errors import CheckError, Error
 from abele.frontends.poptorch.options import Options
 from abele.frontends.poptorch.perf_counters import Latencies
 from abele.frontends.poptorch.profiling import tracepoints
+from abele.frontends.poptorch.tensors import from_array
 from abele.report import HostProfile, Report
 from abele.writing import writing
 
@@ -130,11 +134,34 @@ class Inspection(Latencies):
         return datetime.timedelta(seconds=self._compiled.seconds)
 
     def getTensorNames(self) -> list[str]:
-        """Names of the variables on the device.
+        """Names that tensors can be anchored by: inputs, weights, ``Gradient___`` and ``UpdatedVar___`` of what is
+        trained, and the variables on the device.
 
         Raises:
             CheckError: Nothing is compiled yet.
         """
         if self._compiled is None:
             raise CheckError("The model must be compiled before its tensors have names")
-        return self._compiled.session.variable_names
+        net, compiled = self._compiled.captured.net, self._compiled.session.compiled
+        trained = [p.name for p in net.parameters if compiled.training and p.name in compiled.updated]
+        own = [value.name for value in (*net.inputs, *net.parameters, *net.buffers)]
+        of_training = [prefix + name for prefix in ANCHOR_NAMES for name in trained]
+        return list(dict.fromkeys([*own, *of_training, *self._compiled.session.variable_names]))
+
+    def getAnchoredTensor(self, short_name: str) -> torch.Tensor:
+        """A tensor that ``Options.anchorTensor`` named, as the last call left it.
+
+        Args:
+            short_name: What the options call it.
+
+        Raises:
+            Error: Nothing is compiled or was run yet, or the options name no such tensor.
+        """
+        compiled, names = self._require(), list(self._options.anchored_tensors)
+        if short_name not in names:
+            raise Error(
+                f"No tensor is anchored as {short_name!r}", because=f"anchored are {', '.join(names) or 'none'}"
+            )
+        if not compiled.anchors:
+            raise Error("Please run the model at least once before obtaining anchored tensors.")
+        return from_array(compiled.anchors[names.index(short_name)])

@@ -24,7 +24,6 @@ from typing import Any
 import torch
 
 from abele.errors import FileFormatError
-from abele.frontends.poptorch.capture.torch_export import TensorNumber
 from abele.frontends.poptorch.errors import Error
 from abele.frontends.poptorch.optim import VariableAttributes
 from abele.frontends.poptorch.options.checked import Freezable
@@ -36,7 +35,7 @@ FORMAT = "abele-poptorch"
 _HEAD, _STATE, _COMPILED = "poptorch.json", "state.pt", "compiled.session"
 _MOST_HEAD_BYTES = 1 << 16
 _PLAIN = (list, tuple, set, frozenset, dict, defaultdict, OrderedDict, slice, complex, bytearray, range)
-_OWN = (Freezable, Stage, Phase, VariableAttributes, TensorSpec, LevelSpec, TensorNumber)
+_OWN = (Freezable, Stage, Phase, VariableAttributes, TensorSpec, LevelSpec)
 
 
 @dataclass

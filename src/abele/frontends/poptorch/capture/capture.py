@@ -43,7 +43,7 @@ class CapturedModel:
     Attributes:
         net: The network; its loss is set if the model has one.
         outputs: Tensors of the result, in order.
-        returned: The result, with numbers in place of its tensors.
+        returned: The result, with empty tensors in place of its own.
         weights: The host's tensor of every parameter and buffer, by name.
     """
 
@@ -54,11 +54,8 @@ class CapturedModel:
 
     def rebuild(self, tensors: list[torch.Tensor]) -> Any:
         """What the model returns, from the tensors of the network's outputs."""
-
-        def tensor(leaf: Any) -> Any:
-            return tensors[leaf.number] if isinstance(leaf, torch_export.TensorNumber) else leaf
-
-        return structures.map_leaves(tensor, self.returned)
+        entering = iter(tensors)
+        return structures.map_tensors(lambda _: next(entering), self.returned)
 
 
 def capture(

@@ -90,7 +90,7 @@ class Exported:
         entries: What enters, in order; user inputs in the order of the flattened arguments.
         nodes: The nodes between what enters and what leaves.
         results: What leaves: the tensors that the model returns, and new contents.
-        returned: What the model returned when it was recorded, its tensors replaced by their numbers.
+        returned: What the model returned when it was recorded, its tensors replaced by empty ones.
     """
 
     entries: list[GraphInput]
@@ -123,27 +123,9 @@ class _Recorded(torch.nn.Module):
         """The tensors among the model's results."""
         entering = iter(tensors)
         args, kwargs = structures.map_tensors(lambda _: next(entering), self.arguments)
-        found: list[torch.Tensor] = []
-
-        def numbered(leaf: Any) -> Any:
-            if not isinstance(leaf, torch.Tensor):
-                return leaf
-            found.append(leaf)
-            return TensorNumber(len(found) - 1)
-
-        self.kept.returned = structures.map_leaves(numbered, self.model(*args, **kwargs))
-        return found
-
-
-class TensorNumber:
-    """Stands for a tensor among results; it is no dataclass, which would be nested.
-
-    Args:
-        number: Which one.
-    """
-
-    def __init__(self, number: int) -> None:
-        self.number = number
+        returned = self.model(*args, **kwargs)
+        self.kept.returned = returned
+        return [leaf for leaf in structures.leaves(returned) if isinstance(leaf, torch.Tensor)]
 
 
 def export(
@@ -182,7 +164,7 @@ def export(
                 program = program.run_decompositions({})
         except Exception as error:
             raise _explained(error) from error
-    return _read(program, names, recorded.kept.returned)
+    return _read(program, names, structures.map_tensors(lambda _: torch.empty(0), recorded.kept.returned))
 
 
 def annotate(notes: dict[str, Any]) -> AbstractContextManager[Any]:

@@ -161,6 +161,8 @@ class Options(CheckedOptions):
         if output_mode is None:
             output_mode = OutputMode.All if self.defaultOutputMode() else OutputMode(self.output_mode)
             output_return_period = self.output_return_period
+        if output_mode == OutputMode.Default:
+            output_mode = OutputMode.All
         if output_mode == OutputMode.EveryN and (not output_return_period or output_return_period < 1):
             raise CheckError("EveryN output mode requires a positive output_return_period")
         entry = [long_name, OutputMode(output_mode), output_return_period or 1]

@@ -1,0 +1,72 @@
+"""Anchors: tensors inside a network that the host gets beside the outputs, by name."""
+
+from __future__ import annotations
+
+from abele.errors import UnknownArrayError, nearest
+from abele.graph import Graph, Program, Stream, Tensor
+from abele.graph import Sequence as Steps
+from abele.parallel.lowering import Lowering
+from abele.parallel.network import Network
+from abele.parallel.outputs import OutputCollector
+from abele.parallel.schedule import GRADIENT, UPDATED, Schedule
+
+
+class AnchorCollector:
+    """The steps that bring anchors to the host.
+
+    Args:
+        graph: The graph of a lowered network.
+        net: The network.
+        tensors: The tensor of each of its values.
+        schedule: Its anchors, and which micro-batches come back of each.
+    """
+
+    def __init__(self, graph: Graph, net: Network, tensors: Lowering, schedule: Schedule) -> None:
+        self._graph = graph
+        self._net = net
+        self._tensors = tensors
+        self._schedule = schedule
+        self._collectors = [
+            OutputCollector(graph, schedule.of_anchor(anchor), f"anchor/{number}")
+            for number, anchor in enumerate(schedule.anchors)
+        ]
+
+    def add(self, steps: Steps, *, updated: bool) -> None:
+        """Append what a micro-batch, or an update, does with its anchors.
+
+        Raises:
+            UnknownArrayError: There is no tensor of a name.
+        """
+        for anchor, collector in zip(self._schedule.anchors, self._collectors, strict=True):
+            if anchor.tensor.startswith(UPDATED) == updated:
+                collector.add([self._tensor(anchor.tensor)], steps)
+
+    @property
+    def streams(self) -> list[Stream]:
+        """The stream of each anchor."""
+        return [collector.streams[0] for collector in self._collectors]
+
+    @property
+    def before(self) -> list[Program]:
+        """Steps before the first micro-batch."""
+        return [collector.before for collector in self._collectors]
+
+    @property
+    def after(self) -> list[Program]:
+        """Steps after the last."""
+        return [collector.after for collector in self._collectors]
+
+    def _tensor(self, name: str) -> Tensor:
+        values = {value.name: value for value in (*self._net.inputs, *self._net.parameters, *self._net.buffers)}
+        for parameter, gradient in self._net.gradients.items():
+            values[GRADIENT + parameter.name] = gradient
+            values[UPDATED + parameter.name] = parameter
+        if name in values:
+            return self._tensors[values[name]]
+        for variable in self._graph.variables:
+            if variable.name == name:
+                return self._graph.whole(variable)
+        close = nearest(name, [*values, *(variable.name for variable in self._graph.variables)])
+        raise UnknownArrayError(
+            f"there is no tensor {name!r} to bring to the host", remedy=f"did you mean {close!r}?" if close else None
+        )
