@@ -30,6 +30,22 @@ def load(name: str) -> ModuleType:
     return module
 
 
+def test_custom_op__gated_unit_in_a_model__learns_a_product_as_pytorch_does() -> None:
+    torch = pytest.importorskip("torch")
+    module = load("poptorch_custom_op")
+    model, x, y = module.Network(), torch.randn(6, 8), torch.randn(6, 1)
+    twin = module.Network()
+    twin.load_state_dict(model.state_dict())
+    trained = module.poptorch.trainingModel(model, optimizer=torch.optim.SGD(model.parameters(), lr=0.1))
+    loss = trained(x, y)
+    a, b = twin.first(x).chunk(2, 1)
+    expected = torch.nn.functional.mse_loss(twin.last(torch.nn.functional.silu(a) * b), y)
+    expected.backward()
+    assert float(loss) == pytest.approx(expected.item(), rel=1e-5)
+    moved = twin.first.weight - 0.1 * twin.first.weight.grad
+    np.testing.assert_allclose(model.first.weight.detach(), moved.detach(), atol=1e-6)
+
+
 def test_heat__small_plate_on_four_ipus__is_numpys() -> None:
     heat = load("heat")
     with heat.heat(block=(2, 3), steps=6) as engine:

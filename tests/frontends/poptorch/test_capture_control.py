@@ -296,3 +296,36 @@ def test_forward__when_captured__runs_once() -> None:
 
     capture(Model(counted), (torch.rand(3, 4),), training=True)
     assert len(calls) == 1
+
+
+# --- gradients in the forward pass ------------------------------------------------------------------------------------
+
+
+def physics(m: Model, y: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    """A residual of first and second derivatives of a network by its input."""
+    place = x.detach().requires_grad_()
+    value = m.other(torch.tanh(m.fc(place)))
+    (slope,) = torch.autograd.grad(value.sum(), place, create_graph=True)
+    (curve,) = torch.autograd.grad(slope, place, torch.ones_like(slope), create_graph=True)
+    return y + curve + slope * value
+
+
+def test_autograd_grad__in_forward__is_differentiated_again() -> None:
+    check_against_torch(Model(physics), (torch.rand(3, 4),))
+
+
+def test_autograd_grad__by_a_value_of_the_model__leaves_the_graph_when_asked() -> None:
+    def penalised(m: Model, y: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        (slope,) = torch.autograd.grad(torch.sin(m.other(y)).sum(), y)
+        return y * slope
+
+    check_against_torch(Model(penalised), (torch.rand(3, 4),))
+
+
+def test_backward__in_forward__is_refused() -> None:
+    def backward(m: Model, y: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        y.sum().backward()
+        return y
+
+    with pytest.raises(Error, match=r"backward\(\) cannot be called while a model is recorded"):
+        capture(Model(backward), (torch.rand(3, 4),), training=True)

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from abele.expr import NONLINEARITIES, TABLE
+from abele.expr import NONLINEARITIES, TABLE, apply, derivative
 from abele.graph import Tensor
 from abele.parallel.network import BlockBuilder, NetworkOp, Value
+from abele.parallel.ops.elementwise import map_
 from abele.parallel.registry import Array, Gradients, RowWise, Types, only, require, rule
 from abele.poplibs import popnn
 
@@ -78,3 +79,12 @@ class NonlinearityGrad(RowWise):
         """One popnn gradient."""
         saved, grad = op.inputs
         return popnn.non_linearity_input_gradient(to.graph, op.attrs["function"], to[saved], to[grad], to.prog)
+
+    def backward(self, net: BlockBuilder, op: NetworkOp, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
+        """Gradients of the slope times the gradient, which is what derivatives of derivatives need."""
+        (saved, grad), after = op.inputs, only(grads)
+        gradient = apply(NONLINEARITIES[op.attrs["function"]].gradient, derivative.arg(0), derivative.arg(1))
+        bent = derivative.partial(gradient, 0) * derivative.arg(2)
+        by_saved = map_(net, bent, [saved, grad, after], saved.dtype) if wanted[0] else None
+        by_grad = net.emit_like("nonlinearity_grad", [saved, after], saved, function=op.attrs["function"])
+        return [by_saved, by_grad if wanted[1] else None]

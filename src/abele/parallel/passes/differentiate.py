@@ -118,6 +118,31 @@ def _start(net: BlockBuilder, loss: Value, scale: float, variable_scale: float |
     return build.expand(net, start, loss.shape) if loss.shape else start
 
 
+def gradients(
+    net: BlockBuilder, results: Sequence[Value], given: Sequence[Value], sources: Sequence[Value]
+) -> list[Value]:
+    """The gradients of sources from those of results, appended as ops of the forward pass.
+
+    What is appended is differentiated like any other op: derivatives of derivatives need nothing more.
+
+    Args:
+        net: What to extend; its ops make the results.
+        results: Values that depend on the sources.
+        given: The gradient of each result.
+        sources: Values that enter or that ops make; zeros for those that the results do not depend on.
+
+    Raises:
+        UnsupportedOpError: An op between them has no derivative.
+    """
+    pending: Pending = {}
+    for result, gradient in zip(results, given, strict=True):
+        pending.setdefault(result, []).append(gradient)
+    reverse = _Reverse(net, stage=Stage.FORWARD, kept=dict.fromkeys(sources))
+    reverse.run(needed(net.ops, results), differentiable(net.ops, sources), pending)
+    found = {v: _total(net, pending[v]) if v in pending else reverse.kept[v] for v in sources}
+    return [found[v] or _zeros(net, v) for v in sources]
+
+
 def _total(net: BlockBuilder, parts: list[Value]) -> Value:
     """The sum of gradients that reach one value along several paths, as one op."""
     return parts[0] if len(parts) == 1 else build.total(net, parts)
@@ -169,11 +194,15 @@ class _Reverse:
         net: Where gradients are appended; it can read the values of the ops.
         home: The builder that has the ops, for those that have to keep more than they did.
         functions: What functions were taken apart into, for the whole network.
+        stage: Of what is appended.
+        kept: Values whose gradients are asked for though ops make them; filled on the way.
     """
 
     net: BlockBuilder
     home: BlockBuilder | None = None
     functions: dict[_Wants, tuple[_Linear, NetworkFunction, NetworkFunction]] = field(default_factory=dict)
+    stage: Stage = Stage.BACKWARD
+    kept: dict[Value, Value | None] = field(default_factory=dict)
 
     def run(self, ops: Sequence[NetworkOp], reached: set[Value], pending: Pending) -> None:
         """Append the gradients of what ``ops`` read.
@@ -190,9 +219,10 @@ class _Reverse:
     def _op(self, op: NetworkOp, reached: set[Value], pending: Pending) -> None:
         net, wanted = self.net, [v in reached for v in op.inputs]
         name = f"{op.debug.name}/grad" if op.debug.name else ""
-        with net.at(op.debug.renamed(name), stage=Stage.BACKWARD, place=op.place):
+        with net.at(op.debug.renamed(name), stage=self.stage, place=op.place):
             # Every reader of these results comes later in the network, so it has been here: the sum is complete.
             grads = [_total(net, pending.pop(v)) if v in pending else None for v in op.outputs]
+            self.kept |= {v: g for v, g in zip(op.outputs, grads, strict=True) if v in self.kept}
             special = {
                 "call": self._call,
                 "loop": self._loop,

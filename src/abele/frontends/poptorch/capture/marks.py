@@ -3,6 +3,8 @@ of its own on the host.
 
 * ``abele::loss(x)``: x is what a loss of PyTorch gave.
 * ``abele::detached(x)``: x, as code that ran without gradients left it.
+* ``abele::gradients(results, given, sources, keep)``: what ``torch.autograd.grad`` gives in a forward pass; gradients
+  flow on through it where ``keep`` is true.
 * ``abele::incoming(like, number)``: the gradient that will reach a result of call ``number`` of a user's function.
 * ``abele::own_backward(number, results, sources, gradients)``: the results of that call, with the gradients that its
   backward pass makes of incoming ones for its sources.
@@ -46,6 +48,21 @@ def own_backward(
     return [t.clone() for t in results]
 
 
+@torch.library.custom_op("abele::gradients", mutates_args=())
+def gradients(
+    results: Sequence[torch.Tensor], given: Sequence[torch.Tensor], sources: Sequence[torch.Tensor], keep: bool
+) -> list[torch.Tensor]:
+    """Stand for gradients of sources."""
+    return [torch.zeros_like(t) for t in sources]
+
+
+@gradients.register_fake
+def _(
+    results: Sequence[torch.Tensor], given: Sequence[torch.Tensor], sources: Sequence[torch.Tensor], keep: bool
+) -> list[torch.Tensor]:
+    return [torch.empty_like(t) for t in sources]
+
+
 @loss.register_fake
 @detached.register_fake
 def _(value: torch.Tensor) -> torch.Tensor:
@@ -65,6 +82,7 @@ def _(
 
 
 LOSS, INCOMING, OWN_BACKWARD = "abele.loss", "abele.incoming", "abele.own_backward"
+GRADIENTS = "abele.gradients"
 
 has_side_effect(torch.ops.abele.identity_loss.default)
 has_side_effect(torch.ops.abele.loss.default)

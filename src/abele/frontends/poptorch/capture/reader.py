@@ -19,13 +19,15 @@ from abele.frontends.poptorch.capture import torch_export
 from abele.frontends.poptorch.capture.aten.losses import IDENTITY_LOSS
 from abele.frontends.poptorch.capture.control import CONTROL
 from abele.frontends.poptorch.capture.decomposition import decomposed, operands_of
-from abele.frontends.poptorch.capture.marks import INCOMING, LOSS, OWN_BACKWARD
+from abele.frontends.poptorch.capture.marks import GRADIENTS, INCOMING, LOSS, OWN_BACKWARD
 from abele.frontends.poptorch.capture.registry import convert, handler_of, no_handler
 from abele.frontends.poptorch.capture.types import element_type
 from abele.frontends.poptorch.errors import Error
 from abele.numerics import bool_, f32
 from abele.parallel import BlockBuilder, Value
+from abele.parallel.network import RegionBuilder
 from abele.parallel.ops import build
+from abele.parallel.passes.differentiate import gradients
 
 MARKED = frozenset({LOSS, IDENTITY_LOSS})
 """Calls that are losses."""
@@ -79,6 +81,8 @@ class NodeReader:
             self.known[node] = torch_export.attribute(node)
         elif name == OWN_BACKWARD:
             self._own_backward(node)
+        elif name == GRADIENTS:
+            self._gradients(node)
         elif name == "abele.for_loop":
             self._for_loop(node)
         elif name == "abele.branch":
@@ -250,6 +254,20 @@ class NodeReader:
                 self.values[node] = value
             else:
                 self.values.setdefault(node, list(inner.values[node]))[place] = value
+
+    def _gradients(self, node: torch.fx.Node) -> None:
+        args: Any = node.args
+        results, given, sources, keep = args
+        if isinstance(self.net, RegionBuilder):
+            raise Error(
+                "torch.autograd.grad inside of a checkpoint, a loop or a branch is not supported",
+                at=torch_export.origin(node).location or None,
+                remedy="call it outside of them",
+            )
+        with self.net.at(torch_export.origin(node)):
+            values = [[self.tensor(v) for v in part] for part in (results, given, sources)]
+            made = gradients(self.net, *values)
+            self.values[node] = made if keep else [build.detach(self.net, v) for v in made]
 
     def _body(
         self, number: int, region: BlockBuilder, parameters: Sequence[torch.fx.Node], given: Sequence[Any]

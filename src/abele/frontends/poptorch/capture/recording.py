@@ -12,15 +12,17 @@ lies below them.
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from typing import Any
 
 import torch
 import torch.utils.checkpoint as checkpoints
 from torch.autograd.function import _SingleLevelFunction
+from torch.fx import traceback
 from torch.fx.traceback import annotate, preserve_node_meta
 
 from abele.frontends.poptorch.errors import Error
@@ -42,7 +44,7 @@ def recording(*, training: bool) -> Iterator[None]:
     """Let functions and checkpoints leave marks inside, if gradients will be taken."""
     token = _training.set(training)
     try:
-        with preserve_node_meta():
+        with preserve_node_meta(), _own_notes(), _marked_gradients():
             if not training:
                 yield
                 return
@@ -50,6 +52,50 @@ def recording(*, training: bool) -> Iterator[None]:
                 yield
     finally:
         _training.reset(token)
+
+
+@contextmanager
+def _own_notes() -> Iterator[None]:
+    """Notes on nodes are those of users and ours: PyTorch's tracer notes its own inner workings too, and then refuses
+    programs whose notes disagree."""
+    module: Any = traceback
+    original = module.annotate
+
+    @functools.wraps(original)
+    def noted(notes: dict[str, Any]) -> AbstractContextManager[Any]:
+        return nullcontext() if "_torchdynamo_disable" in notes else original(notes)
+
+    module.annotate = noted
+    try:
+        yield
+    finally:
+        module.annotate = original
+
+
+# --- gradients in forward passes --------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _marked_gradients() -> Iterator[None]:
+    """Let ``torch.autograd.grad`` leave a mark; PyTorch's engine would run on tensors that have no values."""
+    module: Any = torch.autograd
+    engine = module._engine_run_backward
+
+    def run(outputs: Sequence[Any], given: Sequence[Any], *rest: Any, **options: Any) -> tuple[torch.Tensor, ...]:
+        _, keep, inputs = rest[:3] if len(rest) > 2 else (*rest[:2], ())
+        if options.get("accumulate_grad") or not inputs:
+            raise Error(
+                "backward() cannot be called while a model is recorded: the device runs the backward pass by itself",
+                remedy="return the loss, or use torch.autograd.grad for gradients that forward needs",
+            )
+        grads = [torch.ones_like(t) if g is None else g for t, g in zip(outputs, given, strict=True)]
+        return tuple(torch.ops.abele.gradients(list(outputs), grads, list(inputs), bool(keep)))
+
+    module._engine_run_backward = run
+    try:
+        yield
+    finally:
+        module._engine_run_backward = engine
 
 
 # --- checkpoints ------------------------------------------------------------------------------------------------------
