@@ -12,7 +12,17 @@ from abele.errors import InvalidOptionError
 from abele.expr.derivative import arg
 from abele.graph import Graph
 from abele.numerics import f16
-from abele.parallel import Group, MeanStrategy, NetworkBuilder, Optimiser, Schedule, Sgd, training_program
+from abele.parallel import (
+    Group,
+    MeanStrategy,
+    NetworkBuilder,
+    Optimiser,
+    Schedule,
+    Sgd,
+    parse,
+    training_pipeline,
+    training_program,
+)
 from abele.parallel.ops import build
 
 VARIABLE = frozenset({"lr", "loss_scaling"})
@@ -75,6 +85,18 @@ def test_max_grad_norm__over_micro_batches__is_that_of_their_mean() -> None:
 def test_max_grad_value__large_elements__are_cut() -> None:
     (w,), _ = trained([Sgd(lr=1.0, max_grad_value=1.5)], np.array([[1.0, -2.0, 4.0]]))
     np.testing.assert_array_equal(w, [-1, 1.5, -1.5])
+
+
+@pytest.mark.parametrize("rule", [Sgd(accumulation=f16, loss_scaling=4.0, variable=VARIABLE), Sgd(max_grad_norm=1.0)])
+@pytest.mark.parametrize("strategy", MeanStrategy)
+def test_scaled_network__written__reads_back_equal(rule: Optimiser, strategy: MeanStrategy) -> None:
+    net = NetworkBuilder()
+    x, w = net.input((3,), "f16", "x"), net.parameter((3,), "f16", "w")
+    net.loss = build.reduce(net, build.map_(net, arg(0) * arg(1), [x, w]), [0])
+    schedule = Schedule(accumulation=2, strategy=strategy)
+    made = training_pipeline(schedule, [Group(rule, (w,))], automatic_loss_scale=True).run(net.finish())
+    assert {"loss_scale", "count_magnitudes"} <= {op.kind for op in made.ops}
+    assert parse(str(made)) == made
 
 
 AUTOMATIC = {
