@@ -4,6 +4,7 @@ from abele.parallel.ops.checkpoint import checkpoint
 from abele.parallel.ops.constant import full
 from abele.parallel.ops.control import call, cond, loop, switch, while_
 from abele.parallel.ops.convolution import convolution, transposed_convolution
+from abele.parallel.ops.ctc import ctc_loss
 from abele.parallel.ops.ctc_decode import ctc_decode
 from abele.parallel.ops.draw import draw, exponential, integers, normal, uniform
 from abele.parallel.ops.dropout import dropout
@@ -42,6 +43,7 @@ __all__ = [
     "convolution",
     "count_magnitudes",
     "ctc_decode",
+    "ctc_loss",
     "detach",
     "draw",
     "dropout",

@@ -28,6 +28,7 @@ from abele.errors import AbeleError
 from abele.frontends.poptorch import structures
 from abele.frontends.poptorch.capture.host_words import BODY
 from abele.frontends.poptorch.capture.recording import CHECKPOINT, recording
+from abele.frontends.poptorch.capture.replaced import functions_replaced
 from abele.frontends.poptorch.capture.rewriting import rewrite
 from abele.frontends.poptorch.capture.stand_ins import StandIns
 from abele.frontends.poptorch.errors import Error
@@ -123,7 +124,8 @@ class _Recorded(torch.nn.Module):
         """The tensors among the model's results."""
         entering = iter(tensors)
         args, kwargs = structures.map_tensors(lambda _: next(entering), self.arguments)
-        returned = self.model(*args, **kwargs)
+        with functions_replaced():
+            returned = self.model(*args, **kwargs)
         self.kept.returned = returned
         return [leaf for leaf in structures.leaves(returned) if isinstance(leaf, torch.Tensor)]
 
@@ -191,7 +193,8 @@ def _named_arguments(
 
 def _overloads(name: str) -> list[Any]:
     """The overloads of an operator such as ``aten.mse_loss``."""
-    packet = getattr(torch.ops.aten, name.removeprefix("aten."))
+    space, operator = name.split(".")
+    packet = getattr(getattr(torch.ops, space), operator)
     return [getattr(packet, overload) for overload in packet.overloads()]
 
 

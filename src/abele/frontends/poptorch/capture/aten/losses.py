@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -40,9 +41,8 @@ LOSSES = frozenset(
         "triplet_margin_loss",
         "multi_margin_loss",
         "multilabel_margin_loss",
-        "ctc_loss",
     )
-)
+) | {"abele.ctc_loss"}
 """Operators that are a loss without being marked."""
 
 IDENTITY_LOSS = "abele.identity_loss"
@@ -180,6 +180,49 @@ def multilabel_margin_loss(call: OperatorCall, value: Value, target: Value, redu
     losses = build.map_(net, short, [score, row, counts, own])
     total = build.reduce(net, losses, [1, 2], scale=1 / classes)
     return build.reshape(net, reduced(net, total, reduction), call.shape)
+
+
+@aten("abele.ctc_loss")
+def ctc_loss(
+    call: OperatorCall,
+    logs: Value,
+    targets: Value,
+    steps: Value,
+    lengths: Value,
+    blank: int,
+    reduction: int,
+    zero_infinity: bool,
+) -> Value:
+    """−ln of the probability of each target over all alignments; a mean divides each by the length of its target."""
+    net = call.net
+    data = build.reshape(net, logs, (logs.shape[0], 1, logs.shape[1])) if logs.ndim == 2 else logs
+    batch = data.shape[1]
+    known = net.contents(lengths)
+    steps, lengths = (build.reshape(net, build.cast(net, v, i32), (batch,)) for v in (steps, lengths))
+    labels = build.cast(net, targets, i32)
+    if labels.ndim == 1:
+        labels = _rows_of_targets(call, labels, [labels.size] if known is None and batch == 1 else known)
+    losses = build.ctc_loss(net, data, labels, steps, lengths, blank=blank, zero_infinity=zero_infinity)
+    if reduction == _MEAN:
+        counts = build.cast(net, lengths, losses.dtype)
+        losses = build.map_(net, x / apply("max", y, 1.0), [losses, counts])
+    return build.reshape(net, reduced(net, losses, reduction), call.shape)
+
+
+def _rows_of_targets(call: OperatorCall, targets: Value, lengths: Iterable[int] | None) -> Value:
+    """Targets that follow each other as rows, with zeros after each."""
+    if lengths is None:
+        raise call.refuse(
+            "of targets in one row has no lowering where their lengths are known on the device only",
+            "give them as [batch, labels]",
+        )
+    counts = [int(n) for n in np.ravel(np.asarray(lengths))]
+    rows, at = [], 0
+    for count in counts:
+        row = build.slice_(call.net, targets, 0, at, at + count)
+        rows.append(build.reshape(call.net, build.pad(call.net, row, [0], [max(counts) - count]), (1, max(counts))))
+        at += count
+    return build.concat(call.net, rows, 0)
 
 
 @aten("aten.nll_loss", "aten.nll_loss_nd", "aten.nll_loss2d")

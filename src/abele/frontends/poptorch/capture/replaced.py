@@ -1,0 +1,156 @@
+"""PyTorch's functions that look at values, change what their schema does not say, or have no form without data.
+
+While a model is recorded, these stand in for them; they do the same out of what can be recorded.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+import torch.nn.functional as functional
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.overrides import TorchFunctionMode
+
+Tensor = torch.Tensor
+Lengths = Tensor | Sequence[int] | int
+_REDUCTIONS = {"none": 0, "mean": 1, "sum": 2}
+
+
+@contextmanager
+def functions_replaced() -> Iterator[None]:
+    """Inside, calls that are recorded call the functions of this module."""
+    forward = _BatchNorm.forward
+    _BatchNorm.forward = _averaging(forward)  # type: ignore[method-assign]
+    try:
+        with _Replaced():
+            yield
+    finally:
+        _BatchNorm.forward = forward  # type: ignore[method-assign]
+
+
+class _Replaced(TorchFunctionMode):
+    """Calls others in place of some functions."""
+
+    def __torch_function__(
+        self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """The function, or what stands in for it."""
+        return _FUNCTIONS.get(function, function)(*args, **(kwargs or {}))
+
+
+@torch.library.custom_op("abele::ctc_loss", mutates_args=())
+def _ctc_loss(
+    log_probs: Tensor,
+    targets: Tensor,
+    input_lengths: Tensor,
+    target_lengths: Tensor,
+    blank: int,
+    reduction: int,
+    zero_infinity: bool,
+) -> Tensor:
+    settings: dict[str, Any] = {"blank": blank, "reduction": reduction, "zero_infinity": zero_infinity}
+    return torch.ctc_loss(log_probs, targets, input_lengths, target_lengths, **settings)
+
+
+@_ctc_loss.register_fake
+def _(
+    log_probs: Tensor,
+    targets: Tensor,
+    input_lengths: Tensor,
+    target_lengths: Tensor,
+    blank: int,
+    reduction: int,
+    zero_infinity: bool,
+) -> Tensor:
+    return log_probs.new_empty(log_probs.shape[1:-1] if reduction == 0 else ())
+
+
+def ctc_loss(
+    log_probs: Tensor,
+    targets: Tensor,
+    input_lengths: Lengths,
+    target_lengths: Lengths,
+    blank: int = 0,
+    reduction: str | int = "mean",
+    zero_infinity: bool = False,
+) -> Tensor:
+    """One operator, which PyTorch has not: its own makes tensors whose size depends on values."""
+    lengths = [n if isinstance(n, Tensor) else torch.tensor(n) for n in (input_lengths, target_lengths)]
+    number = _REDUCTIONS[reduction] if isinstance(reduction, str) else reduction
+    settings: dict[str, Any] = {"blank": blank, "reduction": number, "zero_infinity": zero_infinity}
+    made: Tensor = _ctc_loss(log_probs, targets, lengths[0], lengths[1], **settings)
+    return made
+
+
+def gaussian_nll_loss(
+    input: Tensor,
+    target: Tensor,
+    var: Tensor | float,
+    full: bool = False,
+    eps: float = 1e-6,
+    reduction: str = "mean",
+) -> Tensor:
+    """The loss without a look at whether variances are negative."""
+    spread = var if isinstance(var, Tensor) else torch.full_like(input, var)
+    if spread.shape != input.shape and spread.shape == input.shape[:-1]:
+        spread = spread.unsqueeze(-1)
+    # What is raised to eps has the gradient of what is not.
+    spread = spread + (spread.clamp(min=eps) - spread).detach()
+    loss = 0.5 * (torch.log(spread) + (input - target) ** 2 / spread)
+    if full:
+        loss = loss + 0.5 * math.log(2 * math.pi)
+    return loss.mean() if reduction == "mean" else loss.sum() if reduction == "sum" else loss
+
+
+def instance_norm(
+    input: Tensor,
+    running_mean: Tensor | None = None,
+    running_var: Tensor | None = None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    use_input_stats: bool = True,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Tensor:
+    """The norm, whose changes of running statistics PyTorch does not tell the recorder."""
+    of_input = use_input_stats or running_mean is None
+    kept = (None, None) if of_input else (running_mean, running_var)
+    if use_input_stats and running_mean is not None and running_var is not None:
+        with torch.no_grad():
+            variance, mean = torch.var_mean(input, tuple(range(2, input.ndim)), correction=1)
+            running_mean.copy_(running_mean * (1 - momentum) + mean.mean(0) * momentum)
+            running_var.copy_(running_var * (1 - momentum) + variance.mean(0) * momentum)
+    return functional.instance_norm(input, *kept, weight, bias, of_input, momentum, eps)
+
+
+def _averaging(forward: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """Batch norm whose running statistics are plain averages of all batches so far, without momentum."""
+
+    def averaged(self: _BatchNorm, input: Tensor) -> Tensor:
+        mean, var, count = self.running_mean, self.running_var, self.num_batches_tracked
+        if self.momentum is not None or not self.training or mean is None or var is None or count is None:
+            return forward(self, input)
+        check: Callable[[Tensor], None] = self._check_input_dim
+        check(input)
+        with torch.no_grad():
+            count.add_(1)
+            share = 1 / count.to(mean.dtype)
+            dims = (0, *range(2, input.ndim))
+            own_var, own_mean = torch.var_mean(input.to(mean.dtype), dims, correction=1)
+            mean.copy_(mean + (own_mean - mean) * share)
+            var.copy_(var + (own_var - var) * share)
+        return functional.batch_norm(input, None, None, self.weight, self.bias, True, 0.0, self.eps)
+
+    return averaged
+
+
+_FUNCTIONS: dict[Any, Callable[..., Tensor]] = {
+    functional.ctc_loss: ctc_loss,
+    torch.ctc_loss: ctc_loss,
+    functional.gaussian_nll_loss: gaussian_nll_loss,
+    functional.instance_norm: instance_norm,
+}

@@ -1,0 +1,99 @@
+"""Functions of PyTorch that look at values, or change what they do not say: captured all the same."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as functional
+from poptorch_kit import Apply, Lossy, check_against_torch
+from torch import nn
+
+from abele import poptorch
+from abele.errors import UnsupportedOpError
+
+TARGETS = torch.tensor([[1, 2, 2, 3], [4, 1, 1, 0]])
+LOSSES: dict[str, Callable[..., torch.Tensor]] = {
+    "mean": lambda x: functional.ctc_loss(x, TARGETS, [9, 7], [4, 3]),
+    "each": lambda x: functional.ctc_loss(x, TARGETS, (9, 9), (4, 2), reduction="none"),
+    "in one row": lambda x: functional.ctc_loss(x, TARGETS.flatten()[:7], [9, 9], [4, 3], reduction="sum"),
+    "another blank": lambda x: functional.ctc_loss(x, TARGETS % 4, torch.tensor([9, 8]), torch.tensor([3, 4]), 4),
+    "impossible": lambda x: functional.ctc_loss(x, TARGETS, [9, 2], [4, 3], zero_infinity=True),
+    "one sequence": lambda x: functional.ctc_loss(x[:, 0], TARGETS[0], torch.tensor(9), torch.tensor(4)),
+}
+
+
+@pytest.mark.parametrize("loss", LOSSES.values(), ids=LOSSES)
+def test_ctc_loss__values_and_gradients__equal_pytorch(loss: Callable[..., torch.Tensor]) -> None:
+    model = Lossy(Apply(lambda x: loss(x.log_softmax(2)), (9, 2, 5))).double()
+    check_against_torch(model, (torch.randn(9, 2, 5, dtype=torch.float64),))
+
+
+def test_ctc_loss__unmarked__trains_in_step_with_pytorch() -> None:
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.scores, self.loss = nn.Linear(4, 5), nn.CTCLoss()
+
+        def forward(self, x: torch.Tensor, targets: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+            steps = torch.tensor([9, 9])
+            loss: torch.Tensor = self.loss(self.scores(x).log_softmax(2), targets, steps, lengths)
+            return loss
+
+    torch.manual_seed(0)
+    ours = Net()
+    theirs = copy.deepcopy(ours)
+    args = torch.randn(9, 2, 4), TARGETS, torch.tensor([4, 3])
+    training = poptorch.trainingModel(ours, optimizer=torch.optim.SGD(ours.parameters(), lr=0.1))
+    optimizer = torch.optim.SGD(theirs.parameters(), lr=0.1)
+    for _ in range(2):
+        loss = training(*args)
+        optimizer.zero_grad()
+        wanted = theirs(*args)
+        wanted.backward()
+        optimizer.step()
+        torch.testing.assert_close(loss.detach(), wanted.detach(), rtol=1e-4, atol=1e-5)
+
+
+def test_ctc_loss__targets_in_one_row_whose_lengths_only_the_device_knows__is_refused() -> None:
+    class Net(nn.Module):
+        def forward(self, x: torch.Tensor, targets: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+            return functional.ctc_loss(x, targets, torch.tensor([9, 9]), lengths)
+
+    args = torch.randn(9, 2, 5).log_softmax(2), TARGETS.flatten()[:7], torch.tensor([4, 3])
+    with pytest.raises(UnsupportedOpError, match="targets in one row") as caught:
+        poptorch.inferenceModel(Net())(*args)
+    assert "[batch, labels]" in str(caught.value)
+
+
+@pytest.mark.parametrize("reduction", ["mean", "none"])
+def test_gaussian_nll_loss__values_and_gradients__equal_pytorch(reduction: str) -> None:
+    def loss(x: torch.Tensor) -> torch.Tensor:
+        spread = x[2].abs() * 0.5 - 0.1 * x[2].abs().detach()
+        return functional.gaussian_nll_loss(x[0], x[1], spread, full=True, eps=0.05, reduction=reduction)
+
+    check_against_torch(Lossy(Apply(loss, (3, 4, 5))).double(), (torch.randn(3, 4, 5, dtype=torch.float64),))
+
+
+NORMS: dict[str, Any] = {
+    "instance norm": lambda: nn.InstanceNorm2d(3, affine=True, track_running_stats=True),
+    "plain averages": lambda: nn.BatchNorm2d(3, momentum=None),
+}
+
+
+@pytest.mark.parametrize("make", NORMS.values(), ids=NORMS)
+def test_norm__running_statistics__are_those_of_pytorch(make: Callable[[], nn.Module]) -> None:
+    torch.manual_seed(0)
+    ours = Lossy(make())
+    theirs = copy.deepcopy(ours)
+    training = poptorch.trainingModel(ours, optimizer=torch.optim.SGD(ours.parameters(), lr=0.0))
+    for number in range(3):
+        x = torch.randn(4, 3, 5, 4) * (number + 1) + number
+        outputs, _ = training(x)
+        torch.testing.assert_close(outputs, theirs(x)[0].detach(), rtol=1e-4, atol=1e-5)
+    training.copyWeightsToHost()
+    for name, buffer in theirs.named_buffers():
+        torch.testing.assert_close(dict(ours.named_buffers())[name].to(buffer.dtype), buffer, rtol=1e-4, atol=1e-5)
