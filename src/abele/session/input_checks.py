@@ -74,10 +74,10 @@ class InputChecks:
     def _check_micro_batch(self, inputs: Mapping[Value, Array]) -> None:
         values = {**self._net.constants, **inputs}
         for op in self._ops:
-            result = _evaluated(op, [values[v] for v in op.inputs])
-            values[op.output] = result
-            if op.output in self._arithmetic:
-                _check_width(result, f"a result of {op.debug.name}", str(op.debug.location) or None)
+            for value, result in zip(op.outputs, _evaluated(op, [values[v] for v in op.inputs]), strict=True):
+                values[value] = result
+                if value in self._arithmetic:
+                    _check_width(result, f"a result of {op.debug.name}", str(op.debug.location) or None)
         for bound in self._bounds:
             _check_bound(bound, values[bound.value])
 
@@ -89,11 +89,15 @@ def _cut(inputs: Mapping[Value, Array], micro_batches: int) -> Iterator[dict[Val
         yield {value: part[number] for value, part in parts.items()}
 
 
-def _evaluated(op: NetworkOp, inputs: Sequence[Array]) -> Array:
-    """The output of an op on integers, in 64 bits."""
+def _evaluated(op: NetworkOp, inputs: Sequence[Array]) -> list[Array]:
+    """The outputs of an op on integers, in 64 bits."""
     wide = [a if a.dtype == bool else a.astype(np.int64, copy=False) for a in inputs]
-    result = np.asarray(rule_of(op).evaluate(op, *wide))
-    return result.astype(bool if op.output.dtype == bool_ else np.int64, copy=False)
+    made = rule_of(op).evaluate(op, *wide)
+    results = made if len(op.outputs) > 1 else [made]
+    return [
+        np.asarray(result).astype(bool if value.dtype == bool_ else np.int64, copy=False)
+        for value, result in zip(op.outputs, results, strict=True)
+    ]
 
 
 def _check_width(array: Array, what: str, at: str | None) -> None:

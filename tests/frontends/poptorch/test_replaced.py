@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as functional
 from poptorch_kit import Apply, Lossy, check_against_torch
 from torch import nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from abele import poptorch
 from abele.errors import UnsupportedOpError
@@ -97,3 +98,30 @@ def test_norm__running_statistics__are_those_of_pytorch(make: Callable[[], nn.Mo
     training.copyWeightsToHost()
     for name, buffer in theirs.named_buffers():
         torch.testing.assert_close(dict(ours.named_buffers())[name].to(buffer.dtype), buffer, rtol=1e-4, atol=1e-5)
+
+
+class Packed(nn.Module):
+    """A recurrent layer over packed sequences of known lengths."""
+
+    def __init__(self, kind: type[nn.RNNBase], **options: Any) -> None:
+        super().__init__()
+        self.layer = kind(5, 6, batch_first=True, **options)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        packed = pack_padded_sequence(x, [2, 4, 3], batch_first=True, enforce_sorted=False)
+        outputs, states = self.layer(packed)
+        padded, _ = pad_packed_sequence(outputs, batch_first=True)
+        leaves = torch.utils._pytree.tree_leaves((padded, states))
+        return torch.cat([part.flatten() * (n + 1) for n, part in enumerate(leaves)])
+
+
+LAYERS: dict[str, Callable[[], nn.Module]] = {
+    "gru": lambda: Packed(nn.GRU),
+    "deep lstm both ways": lambda: Packed(nn.LSTM, num_layers=2, bidirectional=True),
+}
+
+
+@pytest.mark.parametrize("make", LAYERS.values(), ids=LAYERS)
+def test_packed_sequences__values_and_gradients__equal_pytorch(make: Callable[[], nn.Module]) -> None:
+    x = torch.randn(3, 4, 5, dtype=torch.float64)
+    check_against_torch(Lossy(make()).double(), (x,), rtol=1e-6)

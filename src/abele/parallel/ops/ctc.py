@@ -78,7 +78,8 @@ class CtcLoss(OpRule):
         logs, *numbers = (to[v] for v in op.inputs)
         time, batch, classes = logs.shape
         options = {"zeroInfinity": op.attrs["zero_infinity"]}
-        plan = ctc.plan(graph, logs.dtype, logs.dtype, batch, time, op.inputs[1].shape[1], classes, options=options)
+        sizes = {"batch_size": batch, "max_time": time, "num_classes": classes}
+        plan = ctc.plan(graph, logs.dtype, logs.dtype, max_label_length=op.inputs[1].shape[1], **sizes, options=options)
         counts = [popops.cast(graph, t, u32, prog) for t in numbers]
         call: dict[str, Any] = {
             "labels": counts[0],

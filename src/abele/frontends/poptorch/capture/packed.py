@@ -1,13 +1,13 @@
 """Packed sequences while a model is recorded: kept as they were before packing, [steps, batch, …], with their lengths.
 
 PyTorch packs sequences into rows whose number depends on the lengths. Here the sequences stay padded, so that shapes
-are known, and layers run over all steps: what a sequence's layer makes past its end is replaced by zeros, its states are
-those of its last step, and backwards in time means from its own last step. Lengths may be computed by the model.
+are known, and layers run over all steps: what a layer makes past the end of a sequence is replaced by zeros, the states
+are those of its last step, and backwards in time means from its own last step. Lengths may be inputs of the model.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -104,12 +104,13 @@ def _layers(
 
 
 def _one_layer(
-    layer: nn.RNNBase, x: Tensor, lengths: Tensor, before: tuple[Tensor, ...], weights: list[Tensor]
+    layer: nn.RNNBase, x: Tensor, lengths: Tensor, before: tuple[Tensor, ...], weights: Sequence[Tensor]
 ) -> tuple[Tensor, tuple[Tensor, ...]]:
     """Outputs, zero past the ends, and the states after each sequence's last step."""
     function: Any = getattr(torch._VF, layer.mode.lower())
     state: Any = before if layer.mode == "LSTM" else before[0]
-    outputs = function(x, state, weights, layer.bias, 1, 0.0, layer.training, False, False)[0]
+    settings = {"has_biases": layer.bias, "num_layers": 1, "dropout": 0.0, "train": layer.training}
+    outputs = function(x, state, weights, **settings, bidirectional=False, batch_first=False)[0]
     kept = [outputs]
     if layer.mode == "LSTM":
         kept.append(_cell_states(x, outputs, before, weights))
@@ -119,7 +120,7 @@ def _one_layer(
     return torch.where(_is_valid(x, lengths), outputs, 0.0), lasts
 
 
-def _cell_states(x: Tensor, outputs: Tensor, before: tuple[Tensor, ...], weights: list[Tensor]) -> Tensor:
+def _cell_states(x: Tensor, outputs: Tensor, before: tuple[Tensor, ...], weights: Sequence[Tensor]) -> Tensor:
     """The cell state after every step, which the layer does not give: from the gates of all steps at once."""
     previous = torch.cat([before[0], outputs[:-1]], 0)
     biases = weights[2:4] if len(weights) > 3 else [None, None]

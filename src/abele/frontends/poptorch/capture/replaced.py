@@ -15,6 +15,9 @@ import torch.nn.functional as functional
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.overrides import TorchFunctionMode
 
+from abele.frontends.poptorch.capture import packed
+from abele.frontends.poptorch.capture.packed import packed_layers
+
 Tensor = torch.Tensor
 Lengths = Tensor | Sequence[int] | int
 _REDUCTIONS = {"none": 0, "mean": 1, "sum": 2}
@@ -26,7 +29,7 @@ def functions_replaced() -> Iterator[None]:
     forward = _BatchNorm.forward
     _BatchNorm.forward = _averaging(forward)  # type: ignore[method-assign]
     try:
-        with _Replaced():
+        with packed_layers(), _Replaced():
             yield
     finally:
         _BatchNorm.forward = forward  # type: ignore[method-assign]
@@ -39,7 +42,8 @@ class _Replaced(TorchFunctionMode):
         self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         """The function, or what stands in for it."""
-        return _FUNCTIONS.get(function, function)(*args, **(kwargs or {}))
+        replacement = _FUNCTIONS.get(function) or _BUILT_IN.get(getattr(function, "__name__", ""), function)
+        return replacement(*args, **(kwargs or {}))
 
 
 @torch.library.custom_op("abele::ctc_loss", mutates_args=())
@@ -124,7 +128,7 @@ def instance_norm(
             variance, mean = torch.var_mean(input, tuple(range(2, input.ndim)), correction=1)
             running_mean.copy_(running_mean * (1 - momentum) + mean.mean(0) * momentum)
             running_var.copy_(running_var * (1 - momentum) + variance.mean(0) * momentum)
-    return functional.instance_norm(input, *kept, weight, bias, of_input, momentum, eps)
+    return functional.instance_norm(input, *kept, weight, bias, use_input_stats=of_input, momentum=momentum, eps=eps)
 
 
 def _averaging(forward: Callable[..., Tensor]) -> Callable[..., Tensor]:
@@ -143,11 +147,15 @@ def _averaging(forward: Callable[..., Tensor]) -> Callable[..., Tensor]:
             own_var, own_mean = torch.var_mean(input.to(mean.dtype), dims, correction=1)
             mean.copy_(mean + (own_mean - mean) * share)
             var.copy_(var + (own_var - var) * share)
-        return functional.batch_norm(input, None, None, self.weight, self.bias, True, 0.0, self.eps)
+        return functional.batch_norm(input, None, None, self.weight, self.bias, training=True, eps=self.eps)
 
     return averaged
 
 
+_BUILT_IN: dict[str, Callable[..., Any]] = {
+    "_pack_padded_sequence": packed.pack,
+    "_pad_packed_sequence": packed.pad,
+}
 _FUNCTIONS: dict[Any, Callable[..., Tensor]] = {
     functional.ctc_loss: ctc_loss,
     torch.ctc_loss: ctc_loss,

@@ -121,6 +121,12 @@ def lstm_cell(call: OperatorCall, x: Value, states: Sequence[Value], *weights: V
     return tuple(_one_step(call, _lstm, x, states, weights))
 
 
+@aten("abele.linear_recurrence")
+def linear_recurrence(call: OperatorCall, factor: Value, addend: Value) -> Value:
+    """h[t] = factor[t] · h[t − 1] + addend[t] over the first dimension, from zero."""
+    return build.recurrence(call.net, factor, addend, 0)
+
+
 def _lstm(
     net: BlockBuilder, x: Value, states: Sequence[Value], weights: Sequence[Value], *, trains: bool
 ) -> tuple[Value, list[Value]]:
