@@ -6,15 +6,18 @@ python tests/operators/check.py --entries 'index_*,gather' --dtype f32,f16
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+import torch
+
+from operators import page
 from operators.running import Limits, Row
 from operators.samples import DTYPES, entries
 from operators.workers import run_all
@@ -24,22 +27,42 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run; 1 if something failed."""
     asked = _parser().parse_args(arguments)
     limits = Limits(asked.samples, not asked.no_grad, asked.seconds)
+    kept = _kept(asked)
+    passed = {key for key, row in kept.items() if row["status"] == "pass"} if asked.again else set()
     tasks = [
         (entry, dtype)
         for entry in entries(asked.entries.split(","))
         for dtype in asked.dtype.split(",")
         if entry.takes(DTYPES[dtype]) and asked.kind in ("", entry.kind)
+        if (entry.kind, entry.name, dtype) not in passed
     ]
     start, rows = time.perf_counter(), []
     for row in run_all(tasks, limits, asked.jobs):
         rows.append(row)
+        if asked.json and len(rows) % 20 == 0:
+            write(asked, kept, rows)
         if not (asked.failures and row.status != "fail"):
             print(line(row, asked.all_failures), flush=True)
     print(totals(rows))
     print(f"{len(rows)} rows in {time.perf_counter() - start:.0f} s, {sum(r.seconds for r in rows):.0f} s of processor")
     if asked.json:
-        Path(asked.json).write_text(json.dumps({"rows": [row.as_json() for row in rows]}, indent=1))
+        write(asked, kept, rows)
+    if asked.page:
+        page.PAGE.write_text(page.page(page.read_results(Path(asked.json or page.RESULTS))))
     return int(any(row.status == "fail" for row in rows))
+
+
+def write(asked: argparse.Namespace, kept: dict[tuple[str, str, str], dict[str, Any]], rows: Sequence[Row]) -> None:
+    """Write the file: the rows so far, and those kept of an earlier run."""
+    made = {(row.kind, row.entry, row.dtype): row.as_json() for row in rows}
+    page.write_results(Path(asked.json), torch.__version__, asked.samples, {**kept, **made}.values())
+
+
+def _kept(asked: argparse.Namespace) -> dict[tuple[str, str, str], dict[str, Any]]:
+    """The rows of an earlier run that this one brings up to date."""
+    if not ((asked.update or asked.again) and asked.json and Path(asked.json).exists()):
+        return {}
+    return {(r["kind"], r["entry"], r["dtype"]): r for r in page.read_results(Path(asked.json))["rows"]}
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -52,6 +75,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--jobs", type=int, default=1, help="processes (default 1)")
     parser.add_argument("--seconds", type=float, default=20.0, help="most time for a case (default 20)")
     parser.add_argument("--json", metavar="FILE", help="write the rows here as well")
+    parser.add_argument("--update", action="store_true", help="keep the file's other rows")
+    parser.add_argument("--again", action="store_true", help="as --update, and run only what does not pass in the file")
+    parser.add_argument("--page", action="store_true", help="write docs/operators.md from the file")
     parser.add_argument("--failures", action="store_true", help="print only what fails")
     parser.add_argument("--all-failures", action="store_true", help="print every failing case, not only the first")
     return parser

@@ -18,6 +18,7 @@ SPARSE = "sparse: results are dense"
 NARROW = "f64 only: the machine has no float64"
 UNDEFINED = "no deterministic meaning: results are whatever memory holds, or random"
 EMPTY = "no elements: every sample has a tensor without elements"
+VALUE = "value: the result is a number of Python, which no recording knows"
 NOT_EXPORTED = "not exportable: torch.export itself refuses"
 
 
@@ -35,6 +36,8 @@ def entry_exclusion(entry: Entry, dtype: torch.dtype) -> str | None:
 
 def result_exclusion(result: Any) -> str | None:
     """Why a result of PyTorch cannot be one here; None if it can."""
+    if not any(isinstance(leaf, torch.Tensor) for leaf in pytree.tree_leaves(result)):
+        return VALUE
     for tensor in pytree.tree_leaves(result):
         if not isinstance(tensor, torch.Tensor):
             continue

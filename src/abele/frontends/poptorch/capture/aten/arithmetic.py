@@ -23,7 +23,7 @@ x, y, z = arg(0), arg(1), arg(2)
 def add(call: OperatorCall, a: Operand, b: Operand, alpha: float = 1) -> Value:
     """a + alpha · b; of bools, either."""
     if call.dtype == bool_:
-        return call.map(apply("or", x, y), a, b)
+        return call.map(apply("or", x, y) if alpha else x, a, b)
     return call.map(x + (y if alpha == 1 else y * alpha), a, b)
 
 
@@ -349,6 +349,9 @@ def clamp(call: OperatorCall, value: Value, low: Operand | None = None, high: Op
 def _limited(call: OperatorCall, value: Value, low: Operand | None, high: Operand | None) -> Value:
     """The value, at least ``low``, and that at most ``high``: where the bounds cross, ``high``."""
     bounds: list[Operand] = [bound for bound in (low, high) if bound is not None]
+    if call.dtype == bool_:
+        above = x if low is None else apply("or", x, y)
+        return call.map(above if high is None else apply("and", above, arg(len(bounds))), value, *bounds)
     # Comparisons, unlike max and min, pass the whole gradient at a bound, as PyTorch does.
     expression: Expr = x
     if low is not None:

@@ -42,7 +42,7 @@ def addbmm(call: OperatorCall, c: Value, a: Value, b: Value, *, beta: float = 1,
     left = build.reshape(net, build.permute(net, a, (1, 0, 2)), (rows, pairs * inner))
     right = build.reshape(net, b, (pairs * inner, b.shape[-1]))
     product = build.matmul(net, left, right) if call.dtype.is_float else _whole_product(call, left, right)
-    return call.map(_added(beta, alpha), c, product)
+    return call.map(_added(call, beta, alpha), c, product)
 
 
 @aten("aten.bilinear")
@@ -60,8 +60,10 @@ def bilinear(call: OperatorCall, a: Value, b: Value, weight: Value, bias: Value 
     return total if bias is None else call.map(arg(0) + arg(1), total, bias)
 
 
-def _added(beta: float, alpha: float) -> Expr:
+def _added(call: OperatorCall, beta: float, alpha: float) -> Expr:
     """beta · a + alpha · b; where beta is zero, a does not count even if it is no number."""
+    if not call.dtype.is_float:
+        beta, alpha = int(beta), int(alpha)
     scaled = arg(1) if alpha == 1 else arg(1) * alpha
     return scaled if beta == 0 else (arg(0) if beta == 1 else arg(0) * beta) + scaled
 
@@ -72,4 +74,4 @@ def addmm(call: OperatorCall, c: Value, a: Value, b: Value, *, beta: float = 1, 
     if alpha == beta == 1 and c.shape == b.shape[1:] and b.ndim == 2 and call.dtype.is_float:
         return build.linear(call.net, a, build.transpose(call.net, b), c)
     product = build.matmul(call.net, a, b) if call.dtype.is_float else _whole_product(call, a, b)
-    return call.map(_added(beta, alpha), c, product)
+    return call.map(_added(call, beta, alpha), c, product)

@@ -1,0 +1,91 @@
+"""PyTorch's own samples of its operators: a few in every run, all of them in the slow one, and the page of them."""
+
+from __future__ import annotations
+
+import warnings
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="needs PyTorch")
+pytest.importorskip("expecttest", reason="PyTorch's databases of samples need it")
+
+from operators import page
+from operators.compare import DifferenceError, difference
+from operators.running import Limits, run_entry
+from operators.samples import DTYPES, Entry, entries
+from operators.workers import run_all
+
+FEW = ("atan2", "copysign", "fmod", "logaddexp", "nan_to_num", "frexp", "diagonal", "isin", "prod", "aminmax")
+INTEGER = ("div:floor_rounding", "remainder", "bitwise_left_shift", "pow", "any", "all", "heaviside")
+
+
+def entry(name: str) -> Entry:
+    (found,) = [e for e in entries() if e.name == name and e.kind == "operator"]
+    return found
+
+
+def run(name: str, dtype: str) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        row = run_entry(entry(name), DTYPES[dtype], dtype, Limits(samples=1), lambda label: None)
+    assert row.status == "pass", row.failures
+    assert row.cases
+
+
+@pytest.mark.parametrize("name", FEW)
+def test_operator__samples_in_f32__equal_pytorch_with_gradient(name: str) -> None:
+    run(name, "f32")
+
+
+@pytest.mark.parametrize("name", INTEGER)
+def test_operator__samples_in_i32__equal_pytorch(name: str) -> None:
+    run(name, "i32")
+
+
+def test_difference__wrong_structure_type_or_value__is_said() -> None:
+    one = torch.ones(3)
+    assert difference(one, one.double()) == 0.0
+    assert difference([one, float("nan")], [one, float("nan")]) == 0.0
+    for wrong, said in (
+        ((one, one), "structure"),
+        (one.half(), "type torch.float16, not torch.float32"),
+        (torch.ones(3, 1), "shape"),
+        (torch.tensor([1.0, 1.0, 1.1]), "1 of 3 elements differ"),
+        (torch.tensor([1.0, 1.0, float("nan")]), "worst error inf"),
+    ):
+        with pytest.raises(DifferenceError, match=said):
+            difference(wrong, one)
+
+
+def test_rows__crash_of_a_process__is_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    import os
+
+    from operators import workers
+
+    monkeypatch.setattr(workers, "run_entry", lambda *args: os.abort())
+    (row,) = run_all([(entry("add"), "f32")], Limits(samples=1), 1)
+    assert (row.status, "SIGABRT" in row.reason) == ("fail", True)
+
+
+def test_page__committed__is_made_of_the_committed_results() -> None:
+    results = page.read_results()
+    assert page.PAGE.read_text() == page.page(results)
+    known = {(e.kind, e.name) for e in entries()}
+    assert {(row["kind"], row["entry"]) for row in results["rows"]} <= known
+
+
+def test_page__totals__reach_the_bars() -> None:
+    found = page.counts(page.read_results()["rows"])
+    assert page.share(found["f32", "operator"]) >= 98.0
+    assert page.share(found["f16", "operator"]) >= 95.0
+
+
+@pytest.mark.slow
+def test_operators__all_entries_and_types__still_pass() -> None:
+    tasks = [(e, name) for e in entries() for name, dtype in DTYPES.items() if e.takes(dtype)]
+    rows = list(run_all(tasks, Limits(samples=2), 2))
+    passed = {(r["kind"], r["entry"], r["dtype"]) for r in page.read_results()["rows"] if r["status"] == "pass"}
+    lost = [
+        f"{r.entry} {r.dtype}: {r.reason}" for r in rows if r.status == "fail" and (r.kind, r.entry, r.dtype) in passed
+    ]
+    assert not lost, "\n".join(lost)
