@@ -74,12 +74,6 @@ def test_page__committed__is_made_of_the_committed_results() -> None:
     assert {(row["kind"], row["entry"]) for row in results["rows"]} <= known
 
 
-def test_page__totals__reach_the_bars() -> None:
-    found = page.counts(page.read_results()["rows"])
-    assert page.share(found["f32", "operator"]) >= 98.0
-    assert page.share(found["f16", "operator"]) >= 95.0
-
-
 @pytest.mark.slow
 def test_operators__all_entries_and_types__still_pass() -> None:
     tasks = [(e, name) for e in entries() for name, dtype in DTYPES.items() if e.takes(dtype)]
@@ -89,3 +83,6 @@ def test_operators__all_entries_and_types__still_pass() -> None:
         f"{r.entry} {r.dtype}: {r.reason}" for r in rows if r.status == "fail" and (r.kind, r.entry, r.dtype) in passed
     ]
     assert not lost, "\n".join(lost)
+    found = page.counts([row.as_json() for row in rows])
+    assert page.share(found["f32", "operator"]) >= 98.0
+    assert page.share(found["f16", "operator"]) >= 95.0

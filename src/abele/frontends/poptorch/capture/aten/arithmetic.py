@@ -9,7 +9,7 @@ from abele.expr.derivative import arg
 from abele.expr.simplify import simplified
 from abele.frontends.poptorch.capture.registry import OperatorCall, aten
 from abele.frontends.poptorch.capture.types import element_type
-from abele.kernels.nest.ir import Const, Expr, apply, select
+from abele.kernels.nest.ir import Cast, Const, Expr, apply, select
 from abele.numerics import bool_, f32, i32
 from abele.parallel import Value
 from abele.parallel.ops import build
@@ -68,7 +68,8 @@ def _quotient(call: OperatorCall, a: Operand, b: Operand, rounding_mode: str | N
     down = rounding_mode == "floor"
     if not call.dtype.is_float:
         return _of_whole(call, apply("floordiv", x, y) if down else x / y, a, b)
-    return call.map(apply("floor" if down else "trunc", x / y), a, b)
+    # PyTorch rounds the quotient to the type of the result before it truncates, and not before it rounds down.
+    return call.map(apply("floor", x / y) if down else apply("trunc", Cast(call.dtype, x / y)), a, b)
 
 
 def _of_whole(call: OperatorCall, expression: Expr, *operands: Operand) -> Value:

@@ -18,7 +18,9 @@ _LARGE = 1e9
 
 
 def _log1p(value: Expr) -> Expr:
-    return apply("log1p", value)
+    """log(1 + x), at its pole and at infinity as well."""
+    plain = apply("log1p", value)
+    return select(value.eq(-1.0), -math.inf, select(value.eq(math.inf), math.inf, plain))
 
 
 def _arc_sinh() -> Expr:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from abele.expr.derivative import arg
 from abele.frontends.poptorch.capture.registry import OperatorCall, aten
 from abele.kernels.nest.ir import apply, select
-from abele.numerics import f32
+from abele.numerics import bool_, f32
 from abele.parallel import Value
 from abele.parallel.ops import build
 
@@ -18,6 +18,13 @@ def dims_of(value: Value, dim: int | Sequence[int] | None) -> list[int]:
     if not value.ndim or dim is None or (not isinstance(dim, int) and len(dim) == 0):
         return list(range(value.ndim))
     return [dim % value.ndim] if isinstance(dim, int) else [d % value.ndim for d in dim]
+
+
+def extremum(call: OperatorCall, value: Value, dims: Sequence[int], operation: str, keepdim: bool) -> Value:
+    """The maximum or minimum over dimensions; of bools whether some is, or all are, true."""
+    if value.dtype == bool_:
+        operation = {"max": "or", "min": "and"}[operation]
+    return build.reduce(call.net, value, dims, operation, keep=keepdim)
 
 
 @aten("aten.sum")
@@ -49,25 +56,25 @@ def mean(
 @aten("aten.amax")
 def amax(call: OperatorCall, value: Value, dim: Sequence[int] = (), keepdim: bool = False) -> Value:
     """The maximum over dimensions."""
-    return build.reduce(call.net, value, dims_of(value, dim), "max", keep=keepdim)
+    return extremum(call, value, dims_of(value, dim), "max", keepdim)
 
 
 @aten("aten.amin")
 def amin(call: OperatorCall, value: Value, dim: Sequence[int] = (), keepdim: bool = False) -> Value:
     """The minimum over dimensions."""
-    return build.reduce(call.net, value, dims_of(value, dim), "min", keep=keepdim)
+    return extremum(call, value, dims_of(value, dim), "min", keepdim)
 
 
 @aten("aten.max.default")
 def max_all(call: OperatorCall, value: Value) -> Value:
     """The maximum of all elements."""
-    return build.reduce(call.net, value, range(value.ndim), "max")
+    return extremum(call, value, range(value.ndim), "max", False)
 
 
 @aten("aten.min.default")
 def min_all(call: OperatorCall, value: Value) -> Value:
     """The minimum of all elements."""
-    return build.reduce(call.net, value, range(value.ndim), "min")
+    return extremum(call, value, range(value.ndim), "min", False)
 
 
 Correction = float | None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from abele.expr.derivative import arg
-from abele.frontends.poptorch.capture.aten.reductions import dims_of
+from abele.frontends.poptorch.capture.aten.reductions import dims_of, extremum
 from abele.frontends.poptorch.capture.registry import OperatorCall, aten
 from abele.kernels.nest.ir import apply, select
 from abele.numerics import bool_
@@ -61,13 +61,6 @@ def aminmax(call: OperatorCall, value: Value, *, dim: Dims = None, keepdim: bool
     """The minimum and the maximum over dimensions."""
     dims = dims_of(value, dim)
     return extremum(call, value, dims, "min", keepdim), extremum(call, value, dims, "max", keepdim)
-
-
-def extremum(call: OperatorCall, value: Value, dims: Sequence[int], operation: str, keepdim: bool) -> Value:
-    """The maximum or minimum over dimensions; of bools whether some is, or all are, true."""
-    if value.dtype == bool_:
-        operation = {"max": "or", "min": "and"}[operation]
-    return build.reduce(call.net, value, dims, operation, keep=keepdim)
 
 
 @aten("aten.isin")
