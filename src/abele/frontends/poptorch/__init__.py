@@ -76,6 +76,7 @@ from abele.frontends.poptorch.options import (
     Stage,
     TensorLocationSettings,
 )
+from abele.frontends.poptorch.planning_hints import MultiConv, set_available_memory
 from abele.frontends.poptorch.recording import isRunningOnIpu, registerPostCompileHook, registerPreCompileHook
 from abele.frontends.poptorch.slices import dynamic_slice, dynamic_update
 from abele.frontends.poptorch.version import __version__
@@ -104,6 +105,7 @@ __all__ = [
     "Liveness",
     "MatMulSerializationMode",
     "MeanReductionStrategy",
+    "MultiConv",
     "MultiConvPlanType",
     "NameScope",
     "Options",
@@ -162,6 +164,7 @@ __all__ = [
     "removeBlocks",
     "serializedMatMul",
     "setLogLevel",
+    "set_available_memory",
     "set_overlap_for_input",
     "set_overlap_for_output",
     "testing",
