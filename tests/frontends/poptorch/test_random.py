@@ -147,6 +147,21 @@ def test_random_numbers__of_micro_batches__differ() -> None:
     assert len(np.unique(out.numpy())) == 100
 
 
+def test_random_numbers__of_no_dimension__are_numbers() -> None:
+    for function in (torch.randn_like, functional.dropout, lambda x: x + torch.rand(())):
+        first, second = (compiled(function, seed)(torch.tensor(1.0)) for seed in (1, 9))
+        assert first.shape == second.shape == ()
+
+
+def test_random_numbers__written_into_a_tensor__are_those() -> None:
+    def written(x: torch.Tensor) -> torch.Tensor:
+        out = torch.empty(3, dtype=torch.int64)
+        torch.multinomial(x, 3, out=out)
+        return out
+
+    assert sorted(sample(written, torch.tensor([1.0, 2.0, 3.0]))) == [0, 1, 2]
+
+
 class Sampled(nn.Module):
     """A sample of a distribution, whose mean and deviation are learnt."""
 

@@ -57,6 +57,8 @@ def generate(
     cycles: CycleFormula,
 ) -> None:
     """Append the library call that writes a random expression to ``out``."""
+    if not out.ndim:  # Seeds have a dimension, and nothing has fewer than them.
+        inputs, out = [t.reshape((1,)) if not t.ndim else t for t in inputs], out.reshape((1,))
     fused = fuse([expression], tuple(t.dtype for t in inputs), [out.dtype])
     apply_fused(graph, fused, inputs, [out], prog, name, library=f"poprand.{name}", cycles=cycles)
 

@@ -44,7 +44,14 @@ def _random_in_place(value: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Te
     return value.copy_(torch.randint(low, high, value.shape, dtype=torch.int64))
 
 
+def _zeros(*args: Any, memory_format: Any = None, **kwargs: Any) -> torch.Tensor:
+    """What ``empty`` makes is not defined; memory's old contents would differ from one recording to the next."""
+    return torch.zeros(*args, **kwargs)
+
+
 _STAND_INS: dict[Any, Callable[..., Any]] = {
+    torch.empty: _zeros,
+    torch.empty_like: torch.zeros_like,
     torch.linalg.lstsq: least_squares,
     torch.Tensor.polygamma_: _polygamma_in_place,
     torch.Tensor.random_: _random_in_place,
