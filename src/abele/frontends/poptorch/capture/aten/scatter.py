@@ -137,16 +137,17 @@ def index_copy(call: OperatorCall, value: Value, dim: int, index: Value, source:
 
 @aten("aten.index_fill")
 def index_fill(call: OperatorCall, value: Value, dim: int, index: Value, fill: float | Value) -> Value:
-    """Entries of one dimension filled with a number."""
+    """Entries of one dimension filled with a number: a choice between both, by whether an entry is named."""
     net, value = call.net, _with_a_dimension(call.net, value)
     dim %= value.ndim
-    shape = (*value.shape[:dim], index.size, *value.shape[dim + 1 :])
-    numbers = wrapped(call, index, value.shape[dim])
-    if isinstance(fill, Value):
-        source = build.expand(net, build.cast(net, fill, value.dtype), shape)
-    else:
-        source = build.full(net, fill, shape, value.dtype)
-    return build.reshape(net, put(net, value, numbers, source, dim=dim, operation="set"), call.shape)
+    extent = value.shape[dim]
+    numbers = wrapped(call, index, extent)
+    none, ones = build.full(net, 0, (1, extent, 1), i32), build.full(net, 1, (1, index.size, 1), i32)
+    named = joined(net, none, ones, build.reshape(net, numbers, (1, index.size)), "max")
+    named = build.reshape(net, named, (extent, *(1,) * (value.ndim - dim - 1)))
+    number = build.cast(net, fill, value.dtype) if isinstance(fill, Value) else build.full(net, fill, (), value.dtype)
+    made = build.map_(net, select(x > 0, y, z), [named, build.reshape(net, number, ()), value], value.dtype)
+    return build.reshape(net, made, call.shape)
 
 
 def _indexed(call: OperatorCall, value: Value, dim: int, index: Value, *, source: Value, operation: str) -> Value:
