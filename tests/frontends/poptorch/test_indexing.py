@@ -289,3 +289,29 @@ def test_message_passing__trained__keeps_step_with_pytorch(kind: str) -> None:
         optimizer.step()
         torch.testing.assert_close(loss, wanted_loss.detach(), rtol=1e-5, atol=1e-5)
         torch.testing.assert_close(out, wanted.detach(), rtol=1e-4, atol=1e-5)
+
+
+# --- tiles ----
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, i: x.sort(1),
+        lambda x, i: x.topk(5, 1),
+        lambda x, i: x.max(1),
+        lambda x, i: x.flatten().cumsum(0),
+        lambda x, i: x.logcumsumexp(1),
+        lambda x, i: x.gather(1, i),
+        lambda x, i: x.index_add(0, i[:, 0], x),
+        lambda x, i: x.index_put((i[:, 0],), x),
+        lambda x, i: torch.bucketize(x, torch.linspace(-3, 3, 300)),
+        lambda x, i: torch.histc(x, 50, -3.0, 3.0),
+    ],
+)
+def test_indexing__at_a_real_size__is_work_for_all_tiles(function: Callable[..., object]) -> None:
+    model = poptorch.inferenceModel(Calls(function))
+    model.compile(torch.randn(800, 256), torch.randint(0, 256, (800, 64)))
+    report = model.report()
+    busy = report.compute_cycles_by_tile > 0.25 * report.compute_cycles_by_tile.max()
+    assert busy.mean() > 0.5
