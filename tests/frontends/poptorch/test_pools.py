@@ -64,3 +64,9 @@ def test_fractional_pool__three_dimensions__equals_pytorch() -> None:
 
     x, numbers = torch.randn(1, 2, 5, 6, 7, dtype=torch.float64), torch.rand(1, 2, 3, dtype=torch.float64)
     check_against_torch(Lossy(Apply(pooled, (1, 2, 5, 6, 7))).double(), (x, numbers))
+
+
+def test_fractional_pool__one_sample_with_numbers_of_more__takes_the_first() -> None:
+    numbers = torch.rand(2, 2, 3, dtype=torch.float64)
+    model = Apply(lambda x: functional.fractional_max_pool3d(x, 2, (2, 3, 4), _random_samples=numbers), (2, 5, 6, 7))
+    check_against_torch(Lossy(model).double(), (torch.randn(2, 5, 6, 7, dtype=torch.float64),))

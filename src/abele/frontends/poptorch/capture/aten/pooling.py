@@ -193,7 +193,8 @@ def fractional_max_pool(
     net, rank = call.net, _rank(call)
     field, size, window = x.shape[-rank:], call.shape[-rank:], per_dim(kernel, rank)
     planes = x.size // math.prod(field)
-    flat = build.reshape(net, samples, (planes, rank))
+    # There may be numbers of more samples than the one of an input without a batch dimension.
+    flat = build.slice_(net, build.reshape(net, samples, (samples.size // rank, rank)), 0, 0, planes)
     starts = []
     for dim in range(rank):
         # Two dimensions have their numbers in reverse.
