@@ -296,10 +296,22 @@ class _ProgramBuilder:
         return made[1], made[2]
 
     def _write_back(self, prog: Steps) -> None:
-        """Append the changes of buffers and of the random state; what changes in place is there already."""
-        for state, value in self.net.updates.items():
-            if state in self.net.buffers:
-                prog.add(Copy(self.to[value], self.to[state], name=f"write_back/{state.name}"))
+        """Append the changes that the model makes, and that of the random state; sums change in place."""
+        steps = {op.output: op for op in self.net.ops if op.kind == "update"}
+        changes = {s: steps[v].inputs[0] if v in steps else v for s, v in self.net.updates.items()}
+        changes = {s: v for s, v in changes.items() if v is not s and s not in self.net.accumulators}
+        # One state's new contents may be another's old ones: these are kept before any is written.
+        written = {variable for state in changes for variable in self.to[state].variables}
+        sources = {
+            state: self.to[value]
+            if written.isdisjoint(self.to[value].variables)
+            else duplicate(self.graph, self.to[value], prog, f"keep/{state.name}")
+            for state, value in changes.items()
+        }
+        for state, source in sources.items():
+            prog.add(Copy(source, self.to[state], name=f"write_back/{state.name}"))
+            if self.net.updates[state] in steps:  # The optimiser's step is taken in place, on what is written here.
+                self.to.bind(changes[state], self.to[state])
         if self.net.seed is not None:
             counter = self.to[self.net.seed][1:2]
             popops.map_in_place(self.graph, _1 + 1, [counter], prog, name="advance_random_state")

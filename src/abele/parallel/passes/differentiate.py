@@ -100,9 +100,18 @@ def differentiate(
     made, sources = NetworkBuilder.of(net), list(wanted)
     with made.at(stage=Stage.BACKWARD):
         pending: Pending = {net.loss: [_start(made, net.loss, scale, variable_scale)]}
+        # What the model makes of a parameter in place is that parameter still: its gradient counts as well, and goes no
+        # further, since such changes have no derivative.
+        changed = {v: net.updates[v] for v in sources if net.updates.get(v, v) is not v}
         # Gradients are made only for values between the loss and what is wanted.
-        reached = differentiable(net.ops, sources)
-        _Reverse(made).run(needed(net.ops, [net.loss]), reached, pending)
+        reached = differentiable(net.ops, [*sources, *changed.values()])
+        reverse = _Reverse(made, kept=dict.fromkeys(changed.values()), ends=frozenset(changed.values()))
+        reverse.run(needed(net.ops, [net.loss]), reached, pending)
+        for parameter, value in changed.items():
+            late = reverse.kept[value]
+            parts = [late] if late is not None else pending.pop(value, [])
+            if parts:
+                pending.setdefault(parameter, []).extend(parts)
         made.gradients = {v: _total(made, pending[v]) for v in sources if v in pending}
     made.loss = None
     return made.finish()
@@ -196,6 +205,7 @@ class _Reverse:
         functions: What functions were taken apart into, for the whole network.
         stage: Of what is appended.
         kept: Values whose gradients are asked for though ops make them; filled on the way.
+        ends: Values through which nothing is differentiated.
     """
 
     net: BlockBuilder
@@ -203,6 +213,7 @@ class _Reverse:
     functions: dict[_Wants, tuple[_Linear, NetworkFunction, NetworkFunction]] = field(default_factory=dict)
     stage: Stage = Stage.BACKWARD
     kept: dict[Value, Value | None] = field(default_factory=dict)
+    ends: frozenset[Value] = frozenset()
 
     def run(self, ops: Sequence[NetworkOp], reached: set[Value], pending: Pending) -> None:
         """Append the gradients of what ``ops`` read.
@@ -223,6 +234,8 @@ class _Reverse:
             # Every reader of these results comes later in the network, so it has been here: the sum is complete.
             grads = [_total(net, pending.pop(v)) if v in pending else None for v in op.outputs]
             self.kept |= {v: g for v, g in zip(op.outputs, grads, strict=True) if v in self.kept}
+            if self.ends.issuperset(op.outputs):
+                return
             special = {
                 "call": self._call,
                 "loop": self._loop,

@@ -80,7 +80,16 @@ def _copied(
                 if detach and _is_mutable(made):
                     made.args = (made.args[0], *(_detached(graph, made, a) for a in made.args[1:]))
         made_here = set(values.values()) - set(operands)
+        results = [_changed_in_place(v) for v in results]
         return [_detached(graph, place, v) if detach and v in made_here else v for v in results]
+
+
+def _changed_in_place(value: Any) -> Any:
+    """What enters the program, if a value is that after changes in place; other values as they are."""
+    root = value
+    while isinstance(root, torch.fx.Node) and _is_mutable(root) and _name(root).split(".")[0].endswith("_"):
+        root = root.args[0]
+    return root if isinstance(root, torch.fx.Node) and root.op == "placeholder" else value
 
 
 def _adopted(graph: torch.fx.Graph, inner: torch.fx.GraphModule, node: torch.fx.Node) -> torch.fx.Node:

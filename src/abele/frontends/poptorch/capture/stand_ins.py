@@ -49,10 +49,18 @@ def _zeros(*args: Any, memory_format: Any = None, **kwargs: Any) -> torch.Tensor
     return torch.zeros(*args, **kwargs)
 
 
+def _new_data(value: torch.Tensor, data: torch.Tensor) -> None:
+    """``value.data = data``: new contents, which no gradient knows of."""
+    with torch.no_grad():
+        value.copy_(data)
+
+
 _STAND_INS: dict[Any, Callable[..., Any]] = {
     torch.empty: _zeros,
     torch.empty_like: torch.zeros_like,
     torch.linalg.lstsq: least_squares,
+    torch.Tensor.data.__get__: torch.Tensor.detach,  # type: ignore[attr-defined]
+    torch.Tensor.data.__set__: _new_data,  # type: ignore[attr-defined]
     torch.Tensor.polygamma_: _polygamma_in_place,
     torch.Tensor.random_: _random_in_place,
 }

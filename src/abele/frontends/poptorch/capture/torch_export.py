@@ -31,6 +31,7 @@ from abele.frontends.poptorch.capture.recording import CHECKPOINT, recording
 from abele.frontends.poptorch.capture.replaced import functions_replaced
 from abele.frontends.poptorch.capture.rewriting import rewrite
 from abele.frontends.poptorch.capture.stand_ins import StandIns
+from abele.frontends.poptorch.capture.state_kept import check_buffers, state_kept
 from abele.frontends.poptorch.errors import Error
 from abele.graph.debug import DebugRecord
 
@@ -124,7 +125,7 @@ class _Recorded(torch.nn.Module):
         """The tensors among the model's results."""
         entering = iter(tensors)
         args, kwargs = structures.map_tensors(lambda _: next(entering), self.arguments)
-        with functions_replaced():
+        with state_kept(self.model), functions_replaced():
             returned = self.model(*args, **kwargs)
         self.kept.returned = returned
         return [leaf for leaf in structures.leaves(returned) if isinstance(leaf, torch.Tensor)]
@@ -150,6 +151,7 @@ def export(
     Raises:
         Error: The model's Python code depends on values of tensors, or PyTorch cannot record it.
     """
+    check_buffers(model)
     recorded = _Recorded(model, (args, kwargs))
     # Tensors of their own: what the caller's share, or which of them are views, is no part of a program.
     tensors = tuple(_blank(t) for t in structures.leaves((args, kwargs)) if isinstance(t, torch.Tensor))
@@ -325,7 +327,7 @@ def _explained(error: Exception) -> Exception:
     text = str(error)
     if "data-dependent" in text.lower() or "GuardOnDataDependent" in type(error).__name__:
         lines = [line.strip() for line in text.splitlines() if line.strip()]
-        where = user_frame(text)
+        where = user_frame("".join(traceback.format_tb(error.__traceback__)))
         return Error(
             "the model's Python code depends on the value of a tensor, so it cannot be compiled ahead of time",
             at=f"{where[0]}:{where[1]}" if where[0] else None,

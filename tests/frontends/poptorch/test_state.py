@@ -1,0 +1,146 @@
+"""What models make of their parameters and buffers while they run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from abele import poptorch
+
+
+class Stateful(nn.Module):
+    """A layer and a buffer, and what ``change`` does with them."""
+
+    def __init__(self, change: Any) -> None:
+        super().__init__()
+        self.change = change
+        self.register_buffer("seen", torch.tensor([1.0, 2.0]))
+        self.register_buffer("other", torch.tensor([5.0, 6.0]))
+        self.layer = nn.Linear(2, 2)
+        with torch.no_grad():
+            self.layer.weight.copy_(torch.tensor([[0.5, -0.25], [1.0, 0.75]]))
+            self.layer.bias.fill_(0.5)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.change(self, x)
+        y = self.layer(x)
+        if getattr(self, "seen", None) is not None:
+            y = y + self.seen
+        return poptorch.identity_loss((y**2).mean(), reduction="none")
+
+
+def reassigned_buffer(model: Any, x: torch.Tensor) -> None:
+    model.seen = model.seen + x[0]
+
+
+def reassigned_parameter(model: Any, x: torch.Tensor) -> None:
+    model.layer.weight = nn.Parameter(torch.ones(2, 2))
+
+
+def deleted_buffer(model: Any, x: torch.Tensor) -> None:
+    del model.seen
+
+
+def emptied_buffer(model: Any, x: torch.Tensor) -> None:
+    model.seen = None
+
+
+def without_bias(model: Any, x: torch.Tensor) -> None:
+    model.layer.bias = None
+
+
+@pytest.mark.parametrize(("change", "what"), [(reassigned_buffer, "Buffer seen"), (reassigned_parameter, "Parameter")])
+def test_state__assigned_anew__is_refused_with_a_remedy(change: Any, what: str) -> None:
+    with pytest.raises(poptorch.Error) as caught:
+        poptorch.inferenceModel(Stateful(change))(torch.ones(1, 2))
+    name = "seen" if what.startswith("Buffer") else "layer.weight"
+    text = "is reassigned within the model when calling the forward method. This is not supported. "
+    text += f"Consider using self.{name}.copy_(src)"
+    assert what in str(caught.value)
+    assert text in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [(deleted_buffer, "Buffer seen"), (emptied_buffer, "Buffer seen"), (without_bias, "Parameter layer.bias")],
+)
+def test_state__removed__is_refused(change: Any, what: str) -> None:
+    with pytest.raises(poptorch.Error, match=f"{what} is removed from the model when calling the forward method."):
+        poptorch.inferenceModel(Stateful(change))(torch.ones(1, 2))
+
+
+def test_state__buffer_that_is_no_tensor__is_refused() -> None:
+    model = Stateful(lambda *_: None)
+    model._buffers["seen"] = 5  # type: ignore[assignment]
+    with pytest.raises(poptorch.Error, match=r"All buffers must be an instance of torch.Tensor \(Got <class 'int'>\)"):
+        poptorch.inferenceModel(model)(torch.ones(1, 2))
+
+
+def doubled(model: Any, x: torch.Tensor) -> None:
+    with torch.no_grad():
+        model.layer.weight.mul_(1.25)
+
+
+def clipped(model: Any, x: torch.Tensor) -> None:
+    model.layer.weight.data.clamp_(-0.5, 0.5)
+
+
+def new_data(model: Any, x: torch.Tensor) -> None:
+    model.layer.bias.data = model.layer.bias.data * 0.5
+    model.seen.data[1] += 1
+
+
+def averaged(model: Any, x: torch.Tensor) -> None:
+    model.seen.mul_(0.5).add_(model.layer.weight.data[0] * 0.5)
+    with torch.no_grad():
+        model.layer.bias.copy_(model.layer.weight[0])
+
+
+def exchanged(model: Any, x: torch.Tensor) -> None:
+    kept = model.seen.clone()
+    model.seen.copy_(model.other)
+    model.other.copy_(kept)
+
+
+def turned(model: Any, x: torch.Tensor) -> None:
+    model.seen.copy_(model.seen.flip(0))
+
+
+CHANGES = [doubled, clipped, new_data, averaged, exchanged, turned]
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("accumulation", [1, 2])
+def test_state__changed_in_place__trains_as_on_the_host(change: Any, accumulation: int) -> None:
+    """Changes last, come before the optimiser's step, and have no derivative."""
+    model, reference = Stateful(change), Stateful(change)
+    x = torch.randn(4, 2, generator=torch.Generator().manual_seed(1))
+    options = poptorch.Options()
+    options.Training.gradientAccumulation(accumulation)
+    host = torch.optim.SGD(reference.parameters(), lr=0.01, momentum=0.5)
+    device = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.5)
+    trained = poptorch.trainingModel(model, options, device)
+    for _ in range(2):
+        trained(x)
+        host.zero_grad()
+        for part in x.chunk(accumulation):
+            (reference(part) / accumulation).backward()
+        host.step()
+    trained.copyWeightsToHost()
+    for name, tensor in reference.state_dict().items():
+        torch.testing.assert_close(model.state_dict()[name], tensor, msg=lambda m, name=name: f"{name}: {m}")
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_state__changed_in_place_by_inference__lasts(change: Any) -> None:
+    model, reference = Stateful(change), Stateful(change)
+    run = poptorch.inferenceModel(model)
+    x = torch.tensor([[1.0, -2.0]])
+    for _ in range(3):
+        torch.testing.assert_close(run(x), reference(x).detach())
+    run.copyWeightsToHost()
+    for name, tensor in reference.state_dict().items():
+        torch.testing.assert_close(model.state_dict()[name], tensor)
