@@ -149,7 +149,8 @@ def measure(entry: ModelEntry, arguments: argparse.Namespace) -> dict[str, Any]:
                 row["noise"] = noise(entry, start, theirs, lr)
             row["works"] = row["error"] < max(arguments.tolerance, 3 * (row["noise"] or 0))
             report = training.report()
-            row["modelled"] = round(report.samples_per_second) if report.memory.fits else None
+            rows = entry.batches(1)[0][0].shape[0]  # what the report takes to be samples: nodes, of a graph
+            row["modelled"] = round(report.samples_per_second / rows * entry.batch) if report.memory.fits else None
             ready["abele"] = run
         except Exception as error:
             row["why"] = f"{type(error).__name__}: {error}"
