@@ -1,0 +1,18 @@
+"""All five programs of this folder, one after the other: python examples/poptorch."""
+
+import custom_op
+import data_loading
+import digits
+import fine_tuning
+import mixed_precision
+
+
+def main() -> None:
+    """Run each with its own settings; each prints what it found."""
+    for program in (digits, mixed_precision, data_loading, fine_tuning, custom_op):
+        print(f"== {program.__name__}: {(program.__doc__ or '').splitlines()[0]}")
+        program.main()
+
+
+if __name__ == "__main__":
+    main()
