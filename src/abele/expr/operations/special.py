@@ -25,7 +25,7 @@ def _special(name: str, algorithm: Callable[..., Any], *slopes: Slope, arity: in
         slopes=slopes or None,
         code=Code(emitter(algorithm)),
         in_vertex=InVertex("function", name),
-        slots=Slots(aux=slots, source="operations of the algorithm, counted"),
+        slots=Slots(aux=slots, source="§1.2 G: a slot for each operation of the algorithm, as if in f32"),
         cost=loop_cost((slots, 1), (slots, 1)),
     )
 
