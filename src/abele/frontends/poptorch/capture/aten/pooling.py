@@ -152,11 +152,14 @@ def avg_pool(
     if divisor_override is not None:
         return build.map_(call.net, arg(0) * Const(1 / divisor_override), [total])
     # Padding counts, but not what is beyond it, where the number of windows is rounded up.
-    shares = np.ones(())
+    counts = np.ones((), np.int64)
     for n, extent, k, s, p in zip(call.shape[-rank:], x.shape[-rank:], window, steps, around, strict=True):
         begins = np.arange(n) * s - p
-        shares = shares[..., None] / (np.minimum(begins + k, extent + p) - begins)
-    return build.map_(call.net, arg(0) * arg(1), [total, call.net.constant(shares, x.dtype, "shares")])
+        counts = counts[..., None] * (np.minimum(begins + k, extent + p) - begins)
+    if (counts == counts.flat[0]).all():
+        return build.map_(call.net, arg(0) * Const(1 / int(counts.flat[0])), [total])
+    # Counts are exact in the type of the elements, their reciprocals are not.
+    return build.map_(call.net, arg(0) / arg(1), [total, call.net.constant(counts, x.dtype, "counts")])
 
 
 @aten(
