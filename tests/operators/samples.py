@@ -17,6 +17,8 @@ from torch.testing._internal.common_modules import module_db
 from torch.testing._internal.opinfo.core import OpInfo, SampleInput
 from torch.utils import _pytree as pytree
 
+from operators import choices
+
 DTYPES = {"f32": torch.float32, "f16": torch.float16, "i32": torch.int32, "bool": torch.bool}
 
 _LOOKED_AT = 300
@@ -80,6 +82,7 @@ class Case:
         module: The module under test, for modules.
         finish: What is done to a result before its gradient is taken.
         changes_input: True if the first argument is changed in place.
+        determined: What of a result is determined, where that is a choice among equals; None where all of it is.
     """
 
     label: str
@@ -90,6 +93,7 @@ class Case:
     module: nn.Module | None = None
     finish: Callable[[Any], Any] = field(default=lambda result: result)
     changes_input: bool = False
+    determined: Callable[[Any], Any] | None = None
 
     def tensors(self) -> list[torch.Tensor]:
         """The tensors among the arguments."""
@@ -113,6 +117,7 @@ def _operator_cases(info: OpInfo, dtype: torch.dtype, count: int, trains: bool) 
         yield Case(
             f"sample {number}", info.op, (sample.input, *sample.args), dict(sample.kwargs),
             trains=trains and _differentiable(sample), finish=sample.output_process_fn_grad,
+            determined=choices.determined(info.name, sample),
         )  # fmt: skip
     if dtype != torch.float32:
         return  # The other forms differ in nothing but where the result goes.
@@ -126,7 +131,10 @@ def _operator_cases(info: OpInfo, dtype: torch.dtype, count: int, trains: bool) 
         )  # fmt: skip
     if info.supports_out and chosen:
         number, sample = chosen[0]
-        yield Case(f"out=, sample {number}", _Out(info.op), (sample.input, *sample.args), dict(sample.kwargs))
+        yield Case(
+            f"out=, sample {number}", _Out(info.op), (sample.input, *sample.args), dict(sample.kwargs),
+            finish=sample.output_process_fn_grad, determined=choices.determined(info.name, sample),
+        )  # fmt: skip
 
 
 class _Out:

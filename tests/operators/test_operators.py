@@ -9,7 +9,10 @@ import pytest
 torch = pytest.importorskip("torch", reason="needs PyTorch")
 pytest.importorskip("expecttest", reason="PyTorch's databases of samples need it")
 
+from torch.testing._internal.opinfo.core import SampleInput
+
 from operators import page
+from operators.choices import determined
 from operators.compare import DifferenceError, difference
 from operators.running import Limits, run_entry
 from operators.samples import DTYPES, Entry, entries
@@ -55,6 +58,19 @@ def test_difference__wrong_structure_type_or_value__is_said() -> None:
     ):
         with pytest.raises(DifferenceError, match=said):
             difference(wrong, one)
+
+
+def test_difference__another_choice_among_equals__is_none() -> None:
+    x = torch.tensor([[3, 1, 3, 2], [0, 0, 5, 5]], dtype=torch.int32)
+    said = determined("topk", SampleInput(x, 2, dim=-1))
+    assert said is not None
+    values, places = x.topk(2)
+    assert difference(said((values, places.flip(1))), said((values, places))) == 0.0
+    for wrong in ([[0, 0], [2, 3]], [[0, 3], [2, 3]]):
+        with pytest.raises(DifferenceError):
+            difference(said((values, torch.tensor(wrong))), said((values, places)))
+    assert determined("sort", SampleInput(x, kwargs={"stable": True})) is None
+    assert determined("add", SampleInput(x)) is None
 
 
 def test_rows__crash_of_a_process__is_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
