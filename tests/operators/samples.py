@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import fnmatch
+import functools
 import itertools
 import warnings
 from collections.abc import Callable, Iterable, Iterator
@@ -82,6 +83,9 @@ class Case:
         module: The module under test, for modules.
         finish: What is done to a result before its gradient is taken.
         changes_input: True if the first argument is changed in place.
+        trained: What is called where gradients are checked, if not ``function``: only of some of the input's elements,
+            such as those of a triangle, the gradient has a meaning.
+        is_wide: True if all of it is in float64.
         determined: What of a result is determined, where that is a choice among equals; None where all of it is.
     """
 
@@ -93,6 +97,8 @@ class Case:
     module: nn.Module | None = None
     finish: Callable[[Any], Any] = field(default=lambda result: result)
     changes_input: bool = False
+    trained: Callable[..., Any] | None = None
+    is_wide: bool = False
     determined: Callable[[Any], Any] | None = None
 
     def tensors(self) -> list[torch.Tensor]:
@@ -117,6 +123,7 @@ def _operator_cases(info: OpInfo, dtype: torch.dtype, count: int, trains: bool) 
         yield Case(
             f"sample {number}", info.op, (sample.input, *sample.args), dict(sample.kwargs),
             trains=trains and _differentiable(sample), finish=sample.output_process_fn_grad,
+            trained=functools.partial(info.gradcheck_wrapper, info.op),
             determined=choices.determined(info.name, sample),
         )  # fmt: skip
     if dtype != torch.float32:
@@ -255,7 +262,10 @@ class Model(nn.Module):
         return result, self._loss(result)
 
     def _function(self) -> Callable[..., Any]:
-        return self._case[0].function if self.module is None else self.module
+        if self.module is not None:
+            return self.module
+        case = self._case[0]
+        return case.trained if self._training and case.trained is not None else case.function
 
     def _leaf(self, leaf: tuple[str, Any], tensors: tuple[torch.Tensor, ...]) -> Any:
         role, value = leaf
@@ -270,5 +280,6 @@ class Model(nn.Module):
         for tensor in pytree.tree_leaves(result):
             if isinstance(tensor, torch.Tensor) and tensor.is_floating_point() and tensor.requires_grad:
                 weights = torch.sin(torch.arange(tensor.numel(), dtype=torch.float32)).reshape(tensor.shape)
-                total = total + (tensor.float() * (weights + 0.3)).sum()
+                terms = tensor if self._case[0].is_wide else tensor.float()
+                total = total + (terms * (weights + 0.3)).sum()
         return poptorch.identity_loss(total, "none")

@@ -2,23 +2,41 @@
 
 from __future__ import annotations
 
+import functools
+import math
 import warnings
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 torch = pytest.importorskip("torch", reason="needs PyTorch")
 pytest.importorskip("expecttest", reason="PyTorch's databases of samples need it")
 
+from torch import nn
 from torch.testing._internal.opinfo.core import SampleInput
 
-from operators import page
+from operators import page, running
 from operators.choices import determined
 from operators.compare import DifferenceError, difference
 from operators.running import Limits, run_entry
-from operators.samples import DTYPES, Entry, entries
+from operators.samples import DTYPES, Case, Entry, entries
 from operators.workers import run_all
 
 FEW = ("atan2", "copysign", "fmod", "logaddexp", "nan_to_num", "frexp", "diagonal", "isin", "prod", "aminmax")
+CORNERS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
+    "wraps_of_what_is_left": (nn.functional.pad, (torch.arange(16.0).reshape(1, 1, 4, 4), (-1, 1, -2, 1), "circular")),
+    "margins_of_one_score": (nn.functional.multilabel_margin_loss, (torch.tensor(2.0), torch.tensor(0))),
+    "windows_before_the_first": (
+        functools.partial(nn.functional.fractional_max_pool2d, output_size=4, return_indices=True,
+                          _random_samples=torch.tensor([[[1.5, -0.7]]])),
+        (torch.arange(81.0).reshape(1, 1, 9, 9), 2),
+    ),
+    "averages_of_cut_windows": (nn.functional.avg_pool1d, (torch.arange(6.0).reshape(1, 1, 6), 4, 3, 2, True)),
+    "rows_of_infinities": (
+        torch.ops.aten._safe_softmax.default, (torch.tensor([[1.0, -math.inf], [-math.inf, -math.inf]]), 1)
+    ),
+}  # fmt: skip
 INTEGER = ("div:floor_rounding", "remainder", "bitwise_left_shift", "pow", "any", "all", "heaviside")
 
 
@@ -43,6 +61,20 @@ def test_operator__samples_in_f32__equal_pytorch_with_gradient(name: str) -> Non
 @pytest.mark.parametrize("name", INTEGER)
 def test_operator__samples_in_i32__equal_pytorch(name: str) -> None:
     run(name, "i32")
+
+
+@pytest.mark.parametrize("name", CORNERS)
+def test_operator__corner_of_its_arguments__equals_pytorch(name: str) -> None:
+    function, args = CORNERS[name]
+    case = Case("corner", function, args, {})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert running._check_forward(case, running._eager(case)) < 1e-6
+
+
+@pytest.mark.parametrize("name", ["native_layer_norm", "_native_batch_norm_legit", "as_strided_scatter"])
+def test_operator__gradient_that_pytorch_has_none_or_a_wrong_one_of__is_that_of_the_result(name: str) -> None:
+    run(name, "f32")
 
 
 def test_difference__wrong_structure_type_or_value__is_said() -> None:

@@ -87,6 +87,19 @@ def softmax(call: OperatorCall, value: Value, dim: int, dtype: object = None) ->
     return build.softmax(call.net, call.operand(value, call.dtype), dim)
 
 
+@aten("aten._safe_softmax")
+def safe_softmax(call: OperatorCall, value: Value, dim: int, dtype: object = None) -> Value:
+    """Exponentials over their sum along ``dim``; zeros where all are of minus infinity."""
+    net, scores = call.net, call.operand(value, call.dtype)
+    if not scores.ndim:
+        return call.map(select(x.eq(-math.inf), 0.0, 1.0 + (x - x)), scores)
+    largest = build.reduce(net, build.detach(net, scores), [dim % scores.ndim], "max", keep=True)
+    # The choice before is for the gradient: that of a row of infinities alone would be no number.
+    nothing = arg(1).eq(-math.inf)
+    shares = build.softmax(net, build.map_(net, select(nothing, 0.0, x), [scores, largest]), dim)
+    return build.map_(net, select(nothing, 0.0, x), [shares, largest])
+
+
 @aten("aten.log_softmax", "aten._log_softmax")
 def log_softmax(call: OperatorCall, value: Value, dim: int, dtype: object = None) -> Value:
     """The logarithm of softmax along ``dim``."""

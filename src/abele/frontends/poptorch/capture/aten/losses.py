@@ -162,7 +162,7 @@ def multilabel_margin_loss(call: OperatorCall, value: Value, target: Value, redu
 
     A row's classes are the numbers of its target before the first that is negative.
     """
-    net, classes = call.net, value.shape[-1]
+    net, classes = call.net, value.shape[-1] if value.ndim else 1
     scores = build.reshape(net, value, (-1, classes))
     labels = build.reshape(net, build.cast(net, target, i32), scores.shape)
     ended = build.map_(net, select(x < 0, 1.0, 0.0), [labels], f32)

@@ -6,7 +6,9 @@ import math
 from collections.abc import Sequence
 
 from abele.expr.derivative import arg
+from abele.frontends.poptorch.capture import torch_export
 from abele.frontends.poptorch.capture.registry import OperatorCall, aten
+from abele.frontends.poptorch.capture.types import element_type
 from abele.kernels.nest.ir import apply
 from abele.numerics import f32
 from abele.parallel import Value
@@ -24,18 +26,36 @@ def layer_norm(
     cudnn_enable: bool = True,
 ) -> Value:
     """Normalisation over the last dimensions."""
+    return _over_last(call, value, shape, gain, shift, eps)[0]
+
+
+def _over_last(
+    call: OperatorCall, value: Value, shape: Sequence[int], gain: Value | None, shift: Value | None, eps: float
+) -> tuple[Value, Value, Value]:
+    """The normalised value, and a mean and an inverse deviation of each row."""
     net, width = call.net, math.prod(shape)
     rows = build.reshape(net, value, (value.size // max(width, 1), width))
     sides = (None if v is None else build.reshape(net, v, (width,)) for v in (gain, shift))
-    return build.reshape(net, build.norm(net, rows, 1, eps, *sides)[0], value.shape)
+    made, mean, inverse = build.norm(net, rows, 1, eps, *sides)
+    return build.reshape(net, made, value.shape), mean, inverse
 
 
 @aten("aten.native_layer_norm")
 def native_layer_norm(
     call: OperatorCall, value: Value, shape: Sequence[int], gain: Value | None, shift: Value | None, eps: float
-) -> tuple[Value]:
-    """Normalisation over the last dimensions."""
-    return (layer_norm(call, value, shape, gain, shift, eps),)
+) -> tuple[Value, Value, Value]:
+    """Normalisation over the last dimensions, with means and inverse deviations, which have no gradients."""
+    made, *statistics = _over_last(call, value, shape, gain, shift, eps)
+    kept = (*value.shape[: value.ndim - len(shape)], *(1,) * len(shape))
+    mean, inverse = _shown(call, *statistics)
+    return made, build.reshape(call.net, mean, kept), build.reshape(call.net, inverse, kept)
+
+
+def _shown(call: OperatorCall, mean: Value, inverse: Value) -> tuple[Value, Value]:
+    """Statistics as second and third result: in the types that these have, without gradients."""
+    types = (element_type(part.dtype) for part in torch_export.fake(call.node)[1:3])
+    mean, inverse = (build.cast(call.net, build.detach(call.net, v), next(types)) for v in (mean, inverse))
+    return mean, inverse
 
 
 @aten("aten.group_norm")
@@ -72,10 +92,10 @@ def batch_norm_training(
     # Rounding may leave a little less than no variance at all.
     variance = apply("max", 1.0 / (arg(1) * arg(1)) - float(eps), 0.0)
     keep = arg(0) * (1.0 - momentum)
-    statistics = (build.detach(net, v) for v in (mean, inverse))
-    new_mean = build.map_(net, keep + arg(1) * float(momentum), [running_mean, next(statistics)])
-    new_var = build.map_(net, keep + variance * float(unbiased), [running_var, next(statistics)])
-    return result, None, None, new_mean, new_var
+    mean, inverse = (build.detach(net, v) for v in (mean, inverse))
+    new_mean = build.map_(net, keep + arg(1) * float(momentum), [running_mean, mean])
+    new_var = build.map_(net, keep + variance * float(unbiased), [running_var, inverse])
+    return result, *_shown(call, mean, inverse), new_mean, new_var
 
 
 @aten("aten._native_batch_norm_legit.no_stats")
@@ -87,9 +107,10 @@ def batch_norm_without_statistics(
     training: bool,
     momentum: float,
     eps: float,
-) -> tuple[Value, None, None]:
+) -> tuple[Value, Value, Value]:
     """Normalisation by the batch's own statistics, where none are kept."""
-    return build.norm(call.net, value, build.BATCH, eps, gain, shift)[0], None, None
+    made, mean, inverse = build.norm(call.net, value, build.BATCH, eps, gain, shift)
+    return made, *_shown(call, mean, inverse)
 
 
 @aten("aten._native_batch_norm_legit_no_training")

@@ -152,12 +152,12 @@ def avg_pool(
     if divisor_override is not None:
         return build.map_(call.net, arg(0) * Const(1 / divisor_override), [total])
     # Padding counts, but not what is beyond it, where the number of windows is rounded up.
-    counts = np.ones((), np.int64)
+    counts = np.ones(())
     for n, extent, k, s, p in zip(call.shape[-rank:], x.shape[-rank:], window, steps, around, strict=True):
         begins = np.arange(n) * s - p
         counts = counts[..., None] * (np.minimum(begins + k, extent + p) - begins)
     if (counts == counts.flat[0]).all():
-        return build.map_(call.net, arg(0) * Const(1 / int(counts.flat[0])), [total])
+        return build.map_(call.net, arg(0) * Const(1 / float(counts.flat[0])), [total])
     # Counts are exact in the type of the elements, their reciprocals are not.
     return build.map_(call.net, arg(0) / arg(1), [total, call.net.constant(counts, x.dtype, "counts")])
 
@@ -237,7 +237,7 @@ def _random_starts(net: BlockBuilder, share: Value, extent: int, outputs: int, w
         return net.constant(np.full((share.shape[0], 1), extent - window), i32)
     apart = (extent - window) / (outputs - 1)
     number, random = arg(1), arg(0)
-    begin = apply("floor", (number + random) * apart) - apply("floor", random * apart)
+    begin = apply("trunc", (number + random) * apart) - apply("trunc", random * apart)
     # The last window ends where the field does.
     begin = select(number.eq(float(outputs - 1)), float(extent - window), begin)
     numbers = net.constant(np.arange(outputs).reshape(1, outputs), f32, "windows")
