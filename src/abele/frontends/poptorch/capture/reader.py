@@ -101,6 +101,7 @@ class NodeReader:
             self.values[node] = torch_export.run_on_host(node, args, kwargs)
         elif self._is_known(node, name):
             self.known[node] = torch_export.run_on_host(node, *torch_export.map_args(self.known.__getitem__, node))
+            torch_export.settle_sizes(node, self.known[node])
         else:
             if name in MARKED:
                 self.losses.append(node)
@@ -120,6 +121,7 @@ class NodeReader:
     def _convert(self, node: torch.fx.Node) -> None:
         try:
             self.values[node] = convert(self.net, node, *torch_export.map_args(self.value, node))
+            torch_export.settle_sizes(node, self.values[node])
         except UnsupportedOpError as error:
             self._miss(node, error)
 

@@ -27,6 +27,7 @@ from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 from abele.errors import AbeleError
 from abele.frontends.poptorch import structures
 from abele.frontends.poptorch.capture.host_words import BODY
+from abele.frontends.poptorch.capture.known_values import values_kept
 from abele.frontends.poptorch.capture.recording import CHECKPOINT, recording
 from abele.frontends.poptorch.capture.replaced import functions_replaced
 from abele.frontends.poptorch.capture.rewriting import rewrite
@@ -125,7 +126,7 @@ class _Recorded(torch.nn.Module):
         """The tensors among the model's results."""
         entering = iter(tensors)
         args, kwargs = structures.map_tensors(lambda _: next(entering), self.arguments)
-        with state_kept(self.model), functions_replaced():
+        with state_kept(self.model), values_kept(), functions_replaced():
             returned = self.model(*args, **kwargs)
         self.kept.returned = returned
         return [leaf for leaf in structures.leaves(returned) if isinstance(leaf, torch.Tensor)]
@@ -384,6 +385,15 @@ def is_mutable(node: torch.fx.Node) -> bool:
 def fake(node: torch.fx.Node) -> Any:
     """The result of a call as tensors without data: shape and type of each."""
     return node.meta.get("val")
+
+
+def settle_sizes(node: torch.fx.Node, made: Any) -> None:
+    """Let sizes that PyTorch did not know in the result of a call be those of what was made of it; others follow."""
+    before = fake(node)
+    if isinstance(before, torch.Tensor) and hasattr(made, "shape"):
+        for size, number in zip(before.shape, made.shape, strict=True):
+            if isinstance(size, torch.SymInt):
+                torch._check(size == number)
 
 
 @dataclass(frozen=True)
