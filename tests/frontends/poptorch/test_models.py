@@ -22,7 +22,7 @@ sys.path.remove(BENCHMARKS)
 
 from abele.frontends.poptorch.capture import capture
 
-pytestmark = pytest.mark.torch
+pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel")]
 
 PACKAGED = [entry for entry in MODELS if entry.needs]
 OWN = [entry for entry in MODELS if not entry.needs]
