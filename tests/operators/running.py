@@ -270,7 +270,7 @@ def _check_gradient(case: Case) -> tuple[int, float]:
         loss.backward()
     except Exception as error:
         raise _UnusableError(f"PyTorch itself fails: {described(error)}") from None
-    exact = _exact_parameters(case)
+    exact_result, exact = _exact_step(case)
     optimizer = torch.optim.SGD(ours.parameters(), lr=1.0)
     executor = poptorch.trainingModel(ours, _options(), optimizer)
     try:
@@ -279,7 +279,7 @@ def _check_gradient(case: Case) -> tuple[int, float]:
     finally:
         executor.destroy()
     try:
-        worst = difference(got, result)
+        worst = difference(got, result, exact_result)
     except DifferenceError:
         if case.determined is None:
             raise
@@ -302,14 +302,14 @@ def _check_gradient(case: Case) -> tuple[int, float]:
     return 1, worst
 
 
-def _exact_parameters(case: Case) -> list[torch.Tensor] | None:
-    """The parameters after a step in float64; None where PyTorch cannot."""
+def _exact_step(case: Case) -> tuple[Any, list[torch.Tensor] | None]:
+    """The result and the parameters after a step in float64; None where PyTorch cannot."""
     with contextlib.suppress(Exception):
         wide = Model(_widened(case), training=True)
-        _, loss = wide(*wide.inputs)
+        result, loss = wide(*wide.inputs)
         loss.backward()
-        return [p.detach() - p.grad if p.grad is not None else p.detach() for p in wide.parameters()]
-    return None
+        return result, [p.detach() - p.grad if p.grad is not None else p.detach() for p in wide.parameters()]
+    return None, None
 
 
 def _is_derivative(case: Case, number: int, gradient: torch.Tensor) -> bool:

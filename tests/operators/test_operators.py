@@ -33,11 +33,36 @@ CORNERS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
         (torch.arange(81.0).reshape(1, 1, 9, 9), 2),
     ),
     "averages_of_cut_windows": (nn.functional.avg_pool1d, (torch.arange(6.0).reshape(1, 1, 6), 4, 3, 2, True)),
+    "neighbours_in_f16": (
+        torch.nextafter,
+        (torch.tensor([0.0, 6e-5, 6.1035e-5, 1.0, 65504.0, 5.96e-8, -2.0, math.nan], dtype=torch.float16),
+         torch.tensor([1.0, 1.0, 0.0, 0.0, math.inf, -1.0, 0.0, 1.0], dtype=torch.float16)),
+    ),
+    "transposed_number": (torch.transpose, (torch.tensor(2.0), 0, 0)),
+    "divisors_of_extremes": (
+        torch.gcd, (torch.tensor([0, 7, 0, -12, 1836311903]), torch.tensor([[0, 0, -5, 18, 1134903170], [1] * 5]))
+    ),
+    "bools_added_under_a_mask": (
+        lambda x, m: x.index_put((m,), torch.tensor(True), accumulate=True),
+        (torch.tensor([True, False, False]), torch.tensor([False, True, False])),
+    ),
     "rows_of_infinities": (
         torch.ops.aten._safe_softmax.default, (torch.tensor([[1.0, -math.inf], [-math.inf, -math.inf]]), 1)
     ),
 }  # fmt: skip
-INTEGER = ("div:floor_rounding", "remainder", "bitwise_left_shift", "pow", "any", "all", "heaviside")
+INTEGER = (
+    "div:floor_rounding",
+    "remainder",
+    "bitwise_left_shift",
+    "pow",
+    "any",
+    "all",
+    "heaviside",
+    "gcd",
+    "lcm",
+    "nn.functional.linear",
+    "nn.functional.bilinear",
+)
 
 
 def entry(name: str) -> Entry:
@@ -61,6 +86,11 @@ def test_operator__samples_in_f32__equal_pytorch_with_gradient(name: str) -> Non
 @pytest.mark.parametrize("name", INTEGER)
 def test_operator__samples_in_i32__equal_pytorch(name: str) -> None:
     run(name, "i32")
+
+
+@pytest.mark.parametrize("name", ["nextafter", "matrix_exp", "nn.functional.soft_margin_loss"])
+def test_operator__samples_in_f16__equal_pytorch(name: str) -> None:
+    run(name, "f16")
 
 
 @pytest.mark.parametrize("name", CORNERS)

@@ -11,7 +11,7 @@ from abele.frontends.poptorch.capture.registry import OperatorCall, aten
 from abele.frontends.poptorch.capture.types import element_type
 from abele.kernels.nest.ir import Cast, Const, Expr, apply, select
 from abele.numerics import bool_, f32, i32
-from abele.parallel import Value
+from abele.parallel import BlockBuilder, Value
 from abele.parallel.ops import build
 
 Operand = Value | float
@@ -252,11 +252,43 @@ def next_after(call: OperatorCall, a: Operand, b: Operand) -> Value:
     Source: Rump, Zimmermann, Boldo, Melquiond, Computing predecessor and successor in rounding to nearest: adding a
     little more than half of the last place rounds to the neighbour.
     """
-    if call.dtype != f32:
-        raise call.refuse(f"of {call.dtype} has no lowering", "convert the operands to float32")
-    step = apply("abs", x) * (2.0**-24 * (1.0 + 2.0**-22)) + 2.0**-149
+    if call.dtype == f32:
+        step = apply("abs", x) * (2.0**-24 * (1.0 + 2.0**-22)) + 2.0**-149
+    else:
+        # Computed in f32 and rounded once: more than half and less than three halves of the smallest step.
+        step = apply("max", apply("abs", x) * (2.0**-11 * (1.0 + 2.0**-9)), 0.75 * 2.0**-24)
     beside = select(y > x, x + step, x - step)
-    return call.map(select(x.eq(y), y, select(x.ne(x), x, select(y.ne(y), y, beside))), a, b)
+    return call.map(select(x.eq(y), y, select(x.ne(x), x, select(y.ne(y), y, beside))), a, b, common=f32)
+
+
+@aten("aten.gcd")
+def greatest_common_divisor(call: OperatorCall, a: Value, b: Value) -> Value:
+    """The largest integer that divides both: Euclid's steps for as long as an element has something left."""
+    net = call.net
+    both = [build.expand(net, call.map(apply("abs", x), v), call.shape) for v in (a, b)]
+
+    def unfinished(inner: BlockBuilder, _: Value, left: Value) -> Value:
+        rest = build.map_(inner, select(x.ne(0), 1, 0), [left], i32)
+        most = build.reduce(inner, rest, list(range(left.ndim)), "max") if left.ndim else rest
+        return build.map_(inner, x > 0, [most], bool_)
+
+    def step(inner: BlockBuilder, _: Value, first: Value, left: Value) -> list[Value]:
+        done = y.eq(0)
+        rest = apply("rem", x, select(done, 1, y))
+        return [
+            build.map_(inner, select(done, x, y), [first, left], call.dtype),
+            build.map_(inner, select(done, 0, rest), [first, left], call.dtype),
+        ]
+
+    return build.while_(net, both, unfinished, step)[0]
+
+
+@aten("aten.lcm")
+def least_common_multiple(call: OperatorCall, a: Value, b: Value) -> Value:
+    """The smallest integer that both divide."""
+    divisor = greatest_common_divisor(call, a, b)
+    share = apply("div", x, select(arg(2).eq(0), 1, arg(2)))
+    return call.map(apply("abs", share * y), a, b, divisor)
 
 
 @aten("aten.ldexp")

@@ -12,6 +12,9 @@ from abele.parallel.ops import build
 @aten("aten.linear")
 def linear(call: OperatorCall, x: Value, weight: Value, bias: Value | None = None) -> Value:
     """x · weightᵀ + bias."""
+    if not call.dtype.is_float:
+        product = _whole_product(call, x, weight if weight.ndim == 1 else build.transpose(call.net, weight))
+        return product if bias is None else call.map(arg(0) + arg(1), product, bias)
     return build.linear(call.net, x, weight, bias)
 
 
@@ -25,13 +28,18 @@ def matmul(call: OperatorCall, a: Value, b: Value) -> Value:
 
 def _whole_product(call: OperatorCall, a: Value, b: Value) -> Value:
     """The matrix product of integers, which matrix units do not have: products, and their sums."""
+    return build.reshape(call.net, _whole_rows(call, a, b), call.shape)
+
+
+def _whole_rows(call: OperatorCall, a: Value, b: Value) -> Value:
+    """The product of integers, in which vectors are matrices of one row or column."""
     net = call.net
     rows = build.reshape(net, a, (1, *a.shape)) if a.ndim == 1 else a
     columns = build.reshape(net, b, (*b.shape, 1)) if b.ndim == 1 else b
     left = build.reshape(net, rows, (*rows.shape, 1))
     right = build.reshape(net, columns, (*columns.shape[:-2], 1, *columns.shape[-2:]))
     products = build.map_(net, arg(0) * arg(1), [left, right], call.dtype)
-    return build.reshape(net, build.reduce(net, products, [products.ndim - 2]), call.shape)
+    return build.reduce(net, products, [products.ndim - 2])
 
 
 @aten("aten.addbmm")
@@ -53,7 +61,8 @@ def bilinear(call: OperatorCall, a: Value, b: Value, weight: Value, bias: Value 
     outer = a.shape[:-1]
     by_first = build.reshape(net, build.permute(net, weight, (1, 0, 2)), (first, outputs * second))
     rows = build.reshape(net, a, (a.size // first, first))
-    half = build.reshape(net, build.matmul(net, rows, by_first), (rows.shape[0], outputs, second))
+    product = build.matmul(net, rows, by_first) if call.dtype.is_float else _whole_rows(call, rows, by_first)
+    half = build.reshape(net, product, (rows.shape[0], outputs, second))
     other = build.reshape(net, b, (rows.shape[0], 1, second))
     total = build.reduce(net, build.map_(net, arg(0) * arg(1), [half, other]), [2])
     total = build.reshape(net, total, (*outer, outputs))

@@ -440,4 +440,4 @@ def pseudo_inverse(
 def matrix_exponential(call: OperatorCall, a: Value) -> Value:
     """Exponentials of matrices."""
     made = _Matrices(call, a)
-    return made.back(matrices.matrix_exponential(call.net, made.a))
+    return build.cast(call.net, made.back(matrices.matrix_exponential(call.net, made.a)), call.dtype)

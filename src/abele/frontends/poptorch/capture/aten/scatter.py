@@ -197,7 +197,8 @@ def _under_a_mask(
     kept = source.shape[max(0, source.ndim - after) :]
     places = build.reshape(net, build.cast(net, mask, bool_), (*mask.shape, *(1,) * after))
     brought = build.reshape(net, source, kept)
-    return build.map_(net, select(x, y + z if accumulate else y, z), [places, brought, value], value.dtype)
+    total = apply("or", y, z) if value.dtype == bool_ else y + z
+    return build.map_(net, select(x, total if accumulate else y, z), [places, brought, value], value.dtype)
 
 
 @aten("aten.put")

@@ -39,7 +39,7 @@ def permute(call: OperatorCall, value: Value, dims: Sequence[int]) -> Value:
 @aten("aten.transpose", "aten.swapaxes")
 def transpose(call: OperatorCall, value: Value, dim0: int, dim1: int) -> Value:
     """Two dimensions swapped."""
-    return build.transpose(call.net, value, dim0, dim1)
+    return build.transpose(call.net, value, dim0, dim1) if value.ndim else value
 
 
 @aten("aten.t", "aten.mT")
