@@ -23,7 +23,19 @@ from operators.running import Limits, run_entry
 from operators.samples import DTYPES, Case, Entry, entries
 from operators.workers import run_all
 
-FEW = ("atan2", "copysign", "fmod", "logaddexp", "nan_to_num", "frexp", "diagonal", "isin", "prod", "aminmax")
+FEW = (
+    "atan2",
+    "copysign",
+    "fmod",
+    "logaddexp",
+    "nan_to_num",
+    "frexp",
+    "diagonal",
+    "isin",
+    "prod",
+    "aminmax",
+    "histogram",
+)
 CORNERS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "wraps_of_what_is_left": (nn.functional.pad, (torch.arange(16.0).reshape(1, 1, 4, 4), (-1, 1, -2, 1), "circular")),
     "margins_of_one_score": (nn.functional.multilabel_margin_loss, (torch.tensor(2.0), torch.tensor(0))),
@@ -45,6 +57,13 @@ CORNERS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "bools_added_under_a_mask": (
         lambda x, m: x.index_put((m,), torch.tensor(True), accumulate=True),
         (torch.tensor([True, False, False]), torch.tensor([False, True, False])),
+    ),
+    "histogram_of_a_range_of_nothing": (
+        functools.partial(torch.histogram, bins=4, density=True), (torch.full((5,), 2.0),)
+    ),
+    "histogram_of_weights_between_numbers": (
+        lambda x, edges, w: torch.histogram(x, edges, weight=w, density=True),
+        (torch.tensor([0.0, 1.0, 3.0, 2.5, -1.0, 5.0]), torch.tensor([0.0, 1.0, 2.5, 3.0]), torch.arange(6.0)),
     ),
     "rows_of_infinities": (
         torch.ops.aten._safe_softmax.default, (torch.tensor([[1.0, -math.inf], [-math.inf, -math.inf]]), 1)

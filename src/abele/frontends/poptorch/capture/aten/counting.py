@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from abele.expr.derivative import arg
@@ -9,7 +11,7 @@ from abele.frontends.poptorch.capture.aten.indexing import take
 from abele.frontends.poptorch.capture.registry import OperatorCall, aten
 from abele.kernels.nest.ir import Const, apply, select
 from abele.numerics import f32, i32
-from abele.parallel import Value
+from abele.parallel import BlockBuilder, Value
 from abele.parallel.ops import build
 
 x, y, z = arg(0), arg(1), arg(2)
@@ -31,7 +33,7 @@ def histc(call: OperatorCall, value: Value, bins: int = 100, min: float = 0, max
     net = call.net
     flat = build.detach(net, call.operand(build.reshape(net, value, (value.size,)), f32))
     if min == max:
-        ends = [build.reduce(net, flat, [0], way) for way in ("min", "max")]
+        ends = _extremes(net, flat)
         # A range of nothing is widened by one to either side.
         same = x.eq(y)
         low = build.map_(net, select(same, x - 1.0, x), ends)
@@ -47,6 +49,71 @@ def histc(call: OperatorCall, value: Value, bins: int = 100, min: float = 0, max
     numbers = build.cast(net, build.map_(net, number, [flat, low, high]), i32)
     counts = build.sum_rows(net, build.full(net, 1.0, (value.size, 1), f32), numbers, bins)
     return build.cast(net, build.reshape(net, counts, (bins,)), call.dtype)
+
+
+@aten("aten.histogram.bin_ct")
+def histogram(
+    call: OperatorCall,
+    value: Value,
+    bins: int = 100,
+    *,
+    range: Sequence[float] | None = None,
+    weight: Value | None = None,
+    density: bool = False,
+) -> tuple[Value, Value]:
+    """Counts, or sums of weights, in equal parts of a range, by default that of the elements; and the parts' ends."""
+    net = call.net
+    given = None if range is None else [build.full(net, float(v), (), f32) for v in range]
+    low, high = _ends(net, given or _extremes(net, _flat(net, value)))
+    # From both ends, as PyTorch counts, so that each is met exactly.
+    number = net.constant(np.arange(bins + 1), f32, "ends")
+    step = (y - x) * (1.0 / bins)
+    edges = build.map_(net, select(z < 0.5 * (bins + 1), x + step * z, y - step * (bins - z)), [low, high, number])
+    return _counted(call, value, edges, weight, density=density)
+
+
+@aten("aten.histogram.bins_tensor")
+def histogram_of_parts(
+    call: OperatorCall, value: Value, bins: Value, *, weight: Value | None = None, density: bool = False
+) -> tuple[Value, Value]:
+    """Counts, or sums of weights, between ordered numbers; and these."""
+    return _counted(call, value, build.cast(call.net, bins, f32), weight, density=density)
+
+
+def _flat(net: BlockBuilder, value: Value) -> Value:
+    return build.detach(net, build.cast(net, build.reshape(net, value, (value.size,)), f32))
+
+
+def _extremes(net: BlockBuilder, flat: Value) -> list[Value]:
+    return [build.reduce(net, flat, [0], way) for way in ("min", "max")]
+
+
+def _ends(net: BlockBuilder, ends: Sequence[Value]) -> tuple[Value, Value]:
+    """A range; where it is nothing, half of one to either side."""
+    same = x.eq(y)
+    return build.map_(net, select(same, x - 0.5, x), ends), build.map_(net, select(same, y + 0.5, y), ends)
+
+
+def _counted(
+    call: OperatorCall, value: Value, edges: Value, weight: Value | None, *, density: bool
+) -> tuple[Value, Value]:
+    net, bins = call.net, edges.size - 1
+    flat, row = _flat(net, value), build.reshape(net, edges, (1, edges.size))
+    above = build.search(net, row, build.reshape(net, flat, (1, flat.size)), right=True)
+    places = build.reshape(net, above, (flat.size,))
+    low, high = build.slice_(net, edges, 0, 0, 1), build.slice_(net, edges, 0, bins, bins + 1)
+    inside = apply("and", x >= z, x <= arg(3))
+    # The upper end belongs to the last part. What lies outside has a number that no part has.
+    numbers = build.map_(net, select(inside, apply("min", y - 1, bins - 1), -1), [flat, places, low, high], i32)
+    shares = build.full(net, 1.0, (flat.size, 1), f32)
+    if weight is not None:
+        shares = build.reshape(net, _flat(net, weight), shares.shape)
+    counts = build.reshape(net, build.sum_rows(net, shares, numbers, bins), (bins,))
+    if density:
+        total = build.reduce(net, counts, [0])
+        widths = [build.slice_(net, edges, 0, 1, bins + 1), build.slice_(net, edges, 0, 0, bins)]
+        counts = build.map_(net, x / (y * (z - arg(3))), [counts, total, *widths])
+    return build.cast(net, counts, call.dtype), build.cast(net, edges, call.dtype)
 
 
 @aten("aten.nonzero_static")
