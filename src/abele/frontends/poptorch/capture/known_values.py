@@ -72,11 +72,17 @@ class _Known(TorchFunctionMode):
                 if isinstance(value, FakeTensor) and value.constant is not None:
                     value.fake_mode.fake_tensor_converter.invalidate_constant_aliases(value.constant)
         made = function(*args, **given)
-        if function in _FACTORIES and isinstance(made, FakeTensor) and made.numel() <= _MOST_ELEMENTS:
+        if function in _FACTORIES and _is_plain(made):
             with no_dispatch():
                 made.constant = function(*args, **given)
             made.fake_mode.fake_tensor_converter.add_constant_storage_mapping(made)
         return made
+
+
+def _is_plain(made: Any) -> bool:
+    """True for a tensor to keep the values of; inside of ``torch.func.vmap`` and its kin real tensors are wrapped."""
+    is_small = isinstance(made, FakeTensor) and made.numel() <= _MOST_ELEMENTS
+    return is_small and torch._C._functorch.peek_interpreter_stack() is None
 
 
 def _is_foreign(function: Any) -> bool:

@@ -82,6 +82,11 @@ def _marked_gradients() -> Iterator[None]:
     engine = module._engine_run_backward
 
     def run(outputs: Sequence[Any], given: Sequence[Any], *rest: Any, **options: Any) -> tuple[torch.Tensor, ...]:
+        if any(torch._C._functorch.is_gradtrackingtensor(t) for t in outputs):
+            raise Error(
+                "torch.func.grad, vjp, jacrev and hessian cannot be recorded",
+                remedy="use torch.autograd.grad for gradients that forward needs; torch.func.vmap and jvp work",
+            )
         _, keep, inputs = rest[:3] if len(rest) > 2 else (*rest[:2], ())
         if options.get("accumulate_grad") or not inputs:
             raise Error(
