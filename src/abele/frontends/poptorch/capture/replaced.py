@@ -131,6 +131,32 @@ def instance_norm(
     return functional.instance_norm(input, *kept, weight, bias, use_input_stats=of_input, momentum=momentum, eps=eps)
 
 
+def native_batch_norm(
+    input: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    training: bool,
+    momentum: float,
+    eps: float,
+    *,
+    out: tuple[Tensor, ...] | None = None,
+) -> tuple[Tensor, ...]:
+    """The norm, whose schema does not say that it changes running statistics, as the operators whose schema does."""
+    legit = torch.ops.aten._native_batch_norm_legit
+    if running_mean is None or running_var is None:
+        made = legit.no_stats(input, weight, bias, training, momentum, eps)
+    else:
+        made = legit(input, weight, bias, running_mean, running_var, training, momentum, eps)
+    return made if out is None else tuple(given.copy_(result) for given, result in zip(out, made, strict=True))
+
+
+def linear_cross_entropy(*args: Any, options: Any = None, **settings: Any) -> Tensor:
+    """The loss without the chunks by which PyTorch saves memory on other devices."""
+    return functional.linear_cross_entropy(*args, **settings)
+
+
 def _averaging(forward: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """Batch norm whose running statistics are plain averages of all batches so far, without momentum."""
 
@@ -156,9 +182,11 @@ _BUILT_IN: dict[str, Callable[..., Any]] = {
     "_pack_padded_sequence": packed.pack,
     "_pad_packed_sequence": packed.pad,
 }
-_FUNCTIONS: dict[Any, Callable[..., Tensor]] = {
+_FUNCTIONS: dict[Any, Callable[..., Any]] = {
     functional.ctc_loss: ctc_loss,
     torch.ctc_loss: ctc_loss,
     functional.gaussian_nll_loss: gaussian_nll_loss,
     functional.instance_norm: instance_norm,
+    functional.linear_cross_entropy: linear_cross_entropy,
+    torch.native_batch_norm: native_batch_norm,
 }
