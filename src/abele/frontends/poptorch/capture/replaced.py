@@ -146,9 +146,10 @@ def native_batch_norm(
     """The norm, whose schema does not say that it changes running statistics, as the operators whose schema does."""
     legit = torch.ops.aten._native_batch_norm_legit
     if running_mean is None or running_var is None:
-        made = legit.no_stats(input, weight, bias, training, momentum, eps)
+        made = legit.no_stats(input, weight, bias, training=training, momentum=momentum, eps=eps)
     else:
-        made = legit(input, weight, bias, running_mean, running_var, training, momentum, eps)
+        statistics = running_mean, running_var
+        made = legit(input, weight, bias, *statistics, training=training, momentum=momentum, eps=eps)
     return made if out is None else tuple(given.copy_(result) for given, result in zip(out, made, strict=True))
 
 
