@@ -87,6 +87,10 @@ def in_a_loop(x: Tensor) -> Tensor:
     return poptorch.for_loop(2, lambda t, y: [t + 1, y + x], [table, torch.zeros(3, 4)])[1] + row
 
 
+def selected(x: Tensor) -> Tensor:
+    return x.masked_select(torch.arange(4) > 1).view(3, 2) + torch.masked_select(x, lower()).view(3, 2)
+
+
 def by_length(x: Tensor) -> Tensor:
     return x[:, : int(lower().sum()) - 4]
 
@@ -104,6 +108,7 @@ MODELS: list[Callable[[Tensor], Tensor]] = [
     joined_beside_changes,
     unknown_written,
     in_a_loop,
+    selected,
     by_length,
 ]
 

@@ -55,12 +55,21 @@ def _new_data(value: torch.Tensor, data: torch.Tensor) -> None:
         value.copy_(data)
 
 
+def _masked_select(value: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    """Elements where a mask, which has to be known, is true."""
+    known: Any = torch
+    shape = known.broadcast_shapes(value.shape, mask.shape)
+    return value.expand(shape)[mask.expand(shape)]
+
+
 _STAND_INS: dict[Any, Callable[..., Any]] = {
     torch.empty: _zeros,
     torch.empty_like: torch.zeros_like,
     torch.linalg.lstsq: least_squares,
     torch.Tensor.data.__get__: torch.Tensor.detach,  # type: ignore[attr-defined]
     torch.Tensor.data.__set__: _new_data,  # type: ignore[attr-defined]
+    torch.masked_select: _masked_select,
+    torch.Tensor.masked_select: _masked_select,
     torch.Tensor.polygamma_: _polygamma_in_place,
     torch.Tensor.random_: _random_in_place,
 }
