@@ -72,7 +72,8 @@ class _Known(TorchFunctionMode):
                 if isinstance(value, FakeTensor) and value.constant is not None:
                     value.fake_mode.fake_tensor_converter.invalidate_constant_aliases(value.constant)
         made = function(*args, **given)
-        if function in _FACTORIES and _is_plain(made):
+        reads = any(isinstance(value, torch.Tensor) for value in pytree.tree_leaves((args, given)))
+        if function in _FACTORIES and not reads and _is_plain(made):
             with no_dispatch():
                 made.constant = function(*args, **given)
             made.fake_mode.fake_tensor_converter.add_constant_storage_mapping(made)
