@@ -46,7 +46,7 @@ NETWORKS = ("resnet18-32", "encoder-256")
 """Of ``workloads``."""
 WORKLOADS = (*DEMOS, *NETWORKS, f"equal {SETS}", f"different {SETS}")
 PHASES = {
-    "capture": "abele.frontends.poptorch.compiling.capture",
+    "capture": "abele.frontends.poptorch.models.compiling.capture",
     "lower to libraries": "abele.session.compiling._build",
     "plan products": "abele.poplibs.poplin.planner.search.best_plans",
     "analyse the program": "abele.session.compiling.compile_program",

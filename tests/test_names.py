@@ -17,8 +17,14 @@ _FRONT_ENDS = ("poplar/",)
 """Rooms whose classes bear the names that users of another product know, over a class of ours with the same name."""
 
 _SAME_NAME = {
-    "Adam": ({"frontends/poptorch/optim.py", "parallel/optimisers/moments.py"}, "PyTorch's name, over our optimiser"),
-    "Block": ({"frontends/poptorch/blocks.py", "graph/control.py"}, "PopTorch's part of a model; ours is Poplar's"),
+    "Adam": (
+        {"frontends/poptorch/training/optim.py", "parallel/optimisers/moments.py"},
+        "PyTorch's name, over our optimiser",
+    ),
+    "Block": (
+        {"frontends/poptorch/program/blocks.py", "graph/control.py"},
+        "PopTorch's part of a model; ours is Poplar's",
+    ),
     "Cast": ({"poplibs/popops/expr.py", "expr/nodes.py"}, "PopLibs' name, over a node of the expression language"),
     "CommGroupType": ({"frontends/poptorch/enums.py", "poplibs/gcl/groups.py"}, "PopTorch's and GCL's own enumeration"),
     "Const": ({"poplibs/popops/expr.py", "expr/nodes.py"}, "PopLibs' name, over a node of the expression language"),
@@ -27,7 +33,7 @@ _SAME_NAME = {
         {"frontends/poptorch/enums.py", "compiler/liveness.py"},
         "PopTorch's enumeration of where tensors stay",
     ),
-    "NameScope": ({"frontends/poptorch/annotations.py", "codelet/scope.py"}, "PopTorch's context of names"),
+    "NameScope": ({"frontends/poptorch/functions/annotations.py", "codelet/scope.py"}, "PopTorch's context of names"),
     "Operation": (
         {"poplibs/popops/expressions/op_types.py", "expr/operation.py"},
         "PopLibs' enumeration of reductions; ours is what users define operations with",

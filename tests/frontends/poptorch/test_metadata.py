@@ -12,7 +12,7 @@ import torch
 from test_executor import X, classifier, options
 
 from abele import poptorch
-from abele.frontends.poptorch.geometric import GraphDataParser
+from abele.frontends.poptorch.values.geometric import GraphDataParser
 
 
 def test_metadata__of_a_file__tells_what_it_holds(tmp_path: Path) -> None:

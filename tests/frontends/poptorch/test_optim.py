@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from abele import poptorch
-from abele.frontends.poptorch.optimizer_checks import KNOWN
-from abele.frontends.poptorch.rules import read_optimiser, read_rules
+from abele.frontends.poptorch.training.optimizer_checks import KNOWN
+from abele.frontends.poptorch.training.rules import read_optimiser, read_rules
 from abele.parallel import Adam, NetworkBuilder, Sgd
 
 

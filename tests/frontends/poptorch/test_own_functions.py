@@ -11,7 +11,7 @@ from torch import nn
 
 from abele import poptorch
 from abele.frontends.poptorch.capture import capture
-from abele.frontends.poptorch.recording import recording
+from abele.frontends.poptorch.program.recording import recording
 
 
 def run(function: Callable[..., Any], *inputs: torch.Tensor) -> Any:

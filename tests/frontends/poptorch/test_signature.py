@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from abele.frontends.poptorch.errors import CheckError, Error
-from abele.frontends.poptorch.signature import ForwardSignature
+from abele.frontends.poptorch.values.signature import ForwardSignature
 
 
 def forward(x: torch.Tensor, y: Any = None, *, scale: float = 1.0) -> torch.Tensor:

@@ -14,7 +14,7 @@ from test_executor import LABELS, X, classifier, options
 from torch import nn
 
 from abele.frontends import poptorch
-from abele.frontends.poptorch.watch import ModelWatch
+from abele.frontends.poptorch.models.watch import ModelWatch
 
 CHANGES: dict[str, tuple[Callable[[nn.Module], object], str]] = {
     "layer": (lambda m: setattr(m, "last", nn.Linear(16, 4)), "the module 'last' is another one"),

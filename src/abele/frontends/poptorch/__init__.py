@@ -13,14 +13,7 @@ if importlib.util.find_spec("torch") is None:
         remedy="pip install 'abele[torch]', or torch itself",
     )
 
-from abele.frontends.poptorch import _impl, _logging, enums, optim, options, poptorch_core, profiling, testing
-from abele.frontends.poptorch.accessor import AsynchronousDataAccessor
-from abele.frontends.poptorch.annotations import Attribute, NameScope
-from abele.frontends.poptorch.arguments import ICustomArgParser, registerCustomArgParser
-from abele.frontends.poptorch.blocks import BeginBlock, Block, BlockFunction, module_repr, removeBlocks
-from abele.frontends.poptorch.blocks import print_with_blocks as print
-from abele.frontends.poptorch.custom_ops import CustomOp, custom_op, register_op
-from abele.frontends.poptorch.data import DataLoader
+from abele.frontends.poptorch import _impl, _logging, enums, options, poptorch_core, testing
 from abele.frontends.poptorch.enums import (
     AutoStage,
     CommGroupType,
@@ -44,13 +37,9 @@ from abele.frontends.poptorch.errors import (
     UnrecoverableError,
     createPoptorchError,
 )
-from abele.frontends.poptorch.executor import PoplarExecutor
-from abele.frontends.poptorch.geometric import registerGeometricCustomArgParsers
-from abele.frontends.poptorch.hardware import ipuHardwareIsAvailable, ipuHardwareVersion
-from abele.frontends.poptorch.logs import set_up, setLogLevel
-from abele.frontends.poptorch.losses import identity_loss
-from abele.frontends.poptorch.metadata import accessAttributes, getIpuTensorId, importPoptorchMetadataFromFile
-from abele.frontends.poptorch.ops import (
+from abele.frontends.poptorch.functions.annotations import Attribute, NameScope
+from abele.frontends.poptorch.functions.custom_ops import CustomOp, custom_op, register_op
+from abele.frontends.poptorch.functions.ops import (
     CPU,
     cond,
     ctc_beam_search_decoder,
@@ -64,6 +53,14 @@ from abele.frontends.poptorch.ops import (
     set_overlap_for_input,
     set_overlap_for_output,
 )
+from abele.frontends.poptorch.functions.planning_hints import MultiConv, set_available_memory
+from abele.frontends.poptorch.functions.slices import dynamic_slice, dynamic_update
+from abele.frontends.poptorch.loading.accessor import AsynchronousDataAccessor
+from abele.frontends.poptorch.loading.data import DataLoader
+from abele.frontends.poptorch.logs import set_up, setLogLevel
+from abele.frontends.poptorch.models.executor import PoplarExecutor
+from abele.frontends.poptorch.models.metadata import accessAttributes, getIpuTensorId, importPoptorchMetadataFromFile
+from abele.frontends.poptorch.models.wrappers import inferenceModel, load, trainingModel
 from abele.frontends.poptorch.options import (
     BlockId,
     ConfigFileError,
@@ -76,11 +73,16 @@ from abele.frontends.poptorch.options import (
     Stage,
     TensorLocationSettings,
 )
-from abele.frontends.poptorch.planning_hints import MultiConv, set_available_memory
-from abele.frontends.poptorch.recording import isRunningOnIpu, registerPostCompileHook, registerPreCompileHook
-from abele.frontends.poptorch.slices import dynamic_slice, dynamic_update
+from abele.frontends.poptorch.program import profiling
+from abele.frontends.poptorch.program.blocks import BeginBlock, Block, BlockFunction, module_repr, removeBlocks
+from abele.frontends.poptorch.program.blocks import print_with_blocks as print
+from abele.frontends.poptorch.program.hardware import ipuHardwareIsAvailable, ipuHardwareVersion
+from abele.frontends.poptorch.program.losses import identity_loss
+from abele.frontends.poptorch.program.recording import isRunningOnIpu, registerPostCompileHook, registerPreCompileHook
+from abele.frontends.poptorch.training import optim
+from abele.frontends.poptorch.values.arguments import ICustomArgParser, registerCustomArgParser
+from abele.frontends.poptorch.values.geometric import registerGeometricCustomArgParsers
 from abele.frontends.poptorch.version import __version__
-from abele.frontends.poptorch.wrappers import inferenceModel, load, trainingModel
 
 set_up()
 

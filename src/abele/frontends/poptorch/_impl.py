@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from abele.frontends.poptorch import recording, user_models
+from abele.frontends.poptorch.models import user_models
+from abele.frontends.poptorch.program import recording
 
 __all__ = ["_restoreWrapperIfNecessary", "isDispatchTracing"]
 

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from enum import IntEnum
 from typing import Any
 
-from abele.frontends.poptorch import recording
 from abele.frontends.poptorch.errors import Error, RecoverableError, UnrecoverableError
 from abele.frontends.poptorch.options.options import Options
 from abele.frontends.poptorch.options.popart import validate_options
+from abele.frontends.poptorch.program import recording
 
 __all__ = [
     "Error",

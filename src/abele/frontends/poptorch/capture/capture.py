@@ -9,7 +9,6 @@ from typing import Any
 import torch
 import torch.fx
 
-from abele.frontends.poptorch import structures
 from abele.frontends.poptorch.capture import aten as _handlers
 from abele.frontends.poptorch.capture import torch_export
 from abele.frontends.poptorch.capture.aten.losses import IDENTITY_LOSS, LOSSES
@@ -17,6 +16,7 @@ from abele.frontends.poptorch.capture.reader import NodeReader
 from abele.frontends.poptorch.capture.registry import all_missing
 from abele.frontends.poptorch.capture.types import element_type, host_dtype
 from abele.frontends.poptorch.errors import Error
+from abele.frontends.poptorch.values import structures
 from abele.parallel import Network, NetworkBuilder, Value, verify
 from abele.parallel.ops import build
 

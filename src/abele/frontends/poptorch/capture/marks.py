@@ -17,7 +17,7 @@ from collections.abc import Sequence
 import torch
 from torch.fx.node import has_side_effect
 
-from abele.frontends.poptorch import losses
+from abele.frontends.poptorch.program import losses
 
 assert losses, "importing it registers its operator"
 

@@ -25,7 +25,6 @@ import torch.utils._pytree as pytree
 from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 
 from abele.errors import AbeleError
-from abele.frontends.poptorch import structures
 from abele.frontends.poptorch.capture.host_words import BODY
 from abele.frontends.poptorch.capture.known_values import values_kept
 from abele.frontends.poptorch.capture.recording import CHECKPOINT, recording
@@ -34,6 +33,7 @@ from abele.frontends.poptorch.capture.rewriting import rewrite
 from abele.frontends.poptorch.capture.stand_ins import StandIns
 from abele.frontends.poptorch.capture.state_kept import check_buffers, state_kept
 from abele.frontends.poptorch.errors import Error
+from abele.frontends.poptorch.values import structures
 from abele.graph.debug import DebugRecord
 
 _PACKAGES = (str(Path(torch.__file__).resolve().parent), str(Path(__file__).resolve().parents[1]))

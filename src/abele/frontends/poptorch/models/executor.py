@@ -10,28 +10,29 @@ from typing import Any
 import torch
 
 from abele.errors import InvalidOptionError
-from abele.frontends.poptorch import logs, structures
-from abele.frontends.poptorch.batching import Batching
-from abele.frontends.poptorch.blocks import BlockRecord
+from abele.frontends.poptorch import logs
 from abele.frontends.poptorch.capture.capture import check_initialised, own_tensors
 from abele.frontends.poptorch.capture.torch_export import origins
-from abele.frontends.poptorch.compiling import CompiledModel, compile_model
 from abele.frontends.poptorch.enums import ConnectionType
 from abele.frontends.poptorch.errors import CheckError, Error, as_poptorch_errors
-from abele.frontends.poptorch.exporting import Exporting
-from abele.frontends.poptorch.optim import Optimizer
-from abele.frontends.poptorch.optimizer_checks import warn_of_optimizer
-from abele.frontends.poptorch.optimizer_state import SessionState
+from abele.frontends.poptorch.models.batching import Batching
+from abele.frontends.poptorch.models.compiling import CompiledModel, compile_model
+from abele.frontends.poptorch.models.exporting import Exporting
+from abele.frontends.poptorch.models.perf_counters import PerfCounters
+from abele.frontends.poptorch.models.results import mark_results
+from abele.frontends.poptorch.models.user_models import as_plain, disown, own, plain_class
+from abele.frontends.poptorch.models.watch import ModelWatch
 from abele.frontends.poptorch.options import Options
 from abele.frontends.poptorch.options.popart import validate_options
 from abele.frontends.poptorch.options.strategies import PipelinedExecution, check_pipeline
-from abele.frontends.poptorch.perf_counters import PerfCounters
-from abele.frontends.poptorch.recording import COMPILING, isRunningOnIpu, recording
-from abele.frontends.poptorch.results import mark_results
-from abele.frontends.poptorch.rules import check_parameters, parameter_groups, read_rules
-from abele.frontends.poptorch.signature import ForwardSignature
-from abele.frontends.poptorch.user_models import as_plain, disown, own, plain_class
-from abele.frontends.poptorch.watch import ModelWatch
+from abele.frontends.poptorch.program.blocks import BlockRecord
+from abele.frontends.poptorch.program.recording import COMPILING, isRunningOnIpu, recording
+from abele.frontends.poptorch.training.optim import Optimizer
+from abele.frontends.poptorch.training.optimizer_checks import warn_of_optimizer
+from abele.frontends.poptorch.training.optimizer_state import SessionState
+from abele.frontends.poptorch.training.rules import check_parameters, parameter_groups, read_rules
+from abele.frontends.poptorch.values import structures
+from abele.frontends.poptorch.values.signature import ForwardSignature
 from abele.session import Session
 from abele.session.locks import ForkLock
 
@@ -368,7 +369,7 @@ class PoplarExecutor(Exporting):
     def __reduce__(self) -> Any:
         """Pickled, and copied, as model, options and optimiser: the copy compiles on its first call, and its
         optimiser starts anew."""
-        from abele.frontends.poptorch import wrappers
+        from abele.frontends.poptorch.models import wrappers
 
         if self._training:
             return wrappers.trainingModel, (self._model, self._options, self._optimizer)

@@ -9,7 +9,7 @@ from typing import Any
 
 from torch.utils.hooks import RemovableHandle
 
-from abele.frontends.poptorch.blocks import BlockRecord, recording_blocks
+from abele.frontends.poptorch.program.blocks import BlockRecord, recording_blocks
 from abele.session.locks import ForkLock
 
 _state = {"recording": False}

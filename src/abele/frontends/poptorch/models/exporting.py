@@ -8,20 +8,21 @@ from typing import Any
 
 import torch
 
-from abele.frontends.poptorch import logs, saving
-from abele.frontends.poptorch.batching import Batching
+from abele.frontends.poptorch import logs
 from abele.frontends.poptorch.capture.capture import CapturedModel, OutputLeaf, own_tensors
-from abele.frontends.poptorch.compiling import CompiledModel
 from abele.frontends.poptorch.errors import Error, as_poptorch_errors
-from abele.frontends.poptorch.inspection import Inspection
+from abele.frontends.poptorch.models import saving
+from abele.frontends.poptorch.models.batching import Batching
+from abele.frontends.poptorch.models.compiling import CompiledModel
+from abele.frontends.poptorch.models.inspection import Inspection
+from abele.frontends.poptorch.models.saving import SavedModel
+from abele.frontends.poptorch.models.user_models import as_plain, plain_class
+from abele.frontends.poptorch.models.watch import ModelWatch
+from abele.frontends.poptorch.models.weights import cell_of, plain
 from abele.frontends.poptorch.options import Options
-from abele.frontends.poptorch.rules import read_rules
-from abele.frontends.poptorch.saving import SavedModel
-from abele.frontends.poptorch.signature import ForwardSignature
-from abele.frontends.poptorch.user_models import as_plain, plain_class
+from abele.frontends.poptorch.training.rules import read_rules
+from abele.frontends.poptorch.values.signature import ForwardSignature
 from abele.frontends.poptorch.version import VERSION
-from abele.frontends.poptorch.watch import ModelWatch
-from abele.frontends.poptorch.weights import cell_of, plain
 from abele.session import Session, SharedArrays
 from abele.session.store import load_compiled, save_compiled
 

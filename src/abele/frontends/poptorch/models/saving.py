@@ -25,10 +25,10 @@ import torch
 
 from abele.errors import FileFormatError
 from abele.frontends.poptorch.errors import Error
-from abele.frontends.poptorch.optim import VariableAttributes
 from abele.frontends.poptorch.options.checked import Freezable
 from abele.frontends.poptorch.options.strategies import Phase, Stage
-from abele.frontends.poptorch.signature import LevelSpec, TensorSpec
+from abele.frontends.poptorch.training.optim import VariableAttributes
+from abele.frontends.poptorch.values.signature import LevelSpec, TensorSpec
 from abele.writing import writing
 
 FORMAT = "abele-poptorch"

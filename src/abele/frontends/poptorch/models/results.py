@@ -6,8 +6,8 @@ from typing import Any
 
 import torch
 
-from abele.frontends.poptorch import structures
 from abele.frontends.poptorch.errors import Error
+from abele.frontends.poptorch.values import structures
 
 BACKWARD = (
     "backward() cannot be called explicitly on outputs of a PopTorch model. If you're using a trainingModel, the "

@@ -15,9 +15,9 @@ from typing import Any, Self
 
 import torch.utils.data
 
-from abele.frontends.poptorch.accessor_worker import mapped, with_tensors, work
 from abele.frontends.poptorch.enums import SharingStrategy
 from abele.frontends.poptorch.errors import Error
+from abele.frontends.poptorch.loading.accessor_worker import mapped, with_tensors, work
 
 _SHARED_FOLDER = "/dev/shm"
 _PATIENCE_S = 2.0

@@ -8,9 +8,10 @@ from typing import Any
 
 import torch
 
-from abele.frontends.poptorch import recording, saving
 from abele.frontends.poptorch.errors import Error, OptionValueError
-from abele.frontends.poptorch.saving import SavedModel
+from abele.frontends.poptorch.models import saving
+from abele.frontends.poptorch.models.saving import SavedModel
+from abele.frontends.poptorch.program import recording
 from abele.frontends.poptorch.version import VERSION
 
 

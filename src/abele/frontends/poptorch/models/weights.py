@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from abele.frontends.poptorch.tensors import Array, from_array, to_array
+from abele.frontends.poptorch.values.tensors import Array, from_array, to_array
 from abele.session.arrays import Holder, SharedArray
 
 

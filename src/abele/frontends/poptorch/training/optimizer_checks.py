@@ -7,7 +7,8 @@ from typing import Any
 
 import torch
 
-from abele.frontends.poptorch import logs, optim
+from abele.frontends.poptorch import logs
+from abele.frontends.poptorch.training import optim
 
 _PLAIN = ("SGD", "Adam", "AdamW", "RMSprop", "Adagrad", "Adadelta", "Adamax", "NAdam", "RAdam")
 KNOWN: tuple[type, ...] = (

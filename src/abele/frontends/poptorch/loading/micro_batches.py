@@ -9,7 +9,7 @@ from typing import Any
 import torch
 import torch.utils.data
 
-from abele.frontends.poptorch.structures import level_of
+from abele.frontends.poptorch.values.structures import level_of
 
 
 @dataclass(frozen=True)

@@ -13,13 +13,13 @@ from typing import Any
 import torch
 
 from abele.compiler import Executable
-from abele.frontends.poptorch.batching import ANCHOR_NAMES
-from abele.frontends.poptorch.compiling import CompiledModel
 from abele.frontends.poptorch.errors import CheckError, Error
+from abele.frontends.poptorch.models.batching import ANCHOR_NAMES
+from abele.frontends.poptorch.models.compiling import CompiledModel
+from abele.frontends.poptorch.models.perf_counters import Latencies
 from abele.frontends.poptorch.options import Options
-from abele.frontends.poptorch.perf_counters import Latencies
-from abele.frontends.poptorch.profiling import tracepoints
-from abele.frontends.poptorch.tensors import from_array
+from abele.frontends.poptorch.program.profiling import tracepoints
+from abele.frontends.poptorch.values.tensors import from_array
 from abele.report import HostProfile, Report
 from abele.writing import writing
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from abele.frontends.poptorch.errors import ArgumentError, Error
-from abele.frontends.poptorch.optim import LAMB, VariableAttributes, check_amsgrad
+from abele.frontends.poptorch.training.optim import LAMB, VariableAttributes, check_amsgrad
 from abele.numerics import f16
 from abele.parallel import (
     Adadelta,

@@ -9,10 +9,10 @@ import torch.utils.data
 from torch.utils.data import IterableDataset
 
 from abele.frontends.poptorch import logs
-from abele.frontends.poptorch.accessor import AsynchronousDataAccessor
 from abele.frontends.poptorch.enums import DataLoaderMode
 from abele.frontends.poptorch.errors import CheckError, Error
-from abele.frontends.poptorch.micro_batches import JoinedSampler, MicroBatchCollate, PartSampler
+from abele.frontends.poptorch.loading.accessor import AsynchronousDataAccessor
+from abele.frontends.poptorch.loading.micro_batches import JoinedSampler, MicroBatchCollate, PartSampler
 from abele.frontends.poptorch.options import Options
 
 

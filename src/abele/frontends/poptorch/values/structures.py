@@ -15,7 +15,7 @@ from typing import Any
 import torch
 import torch.utils._pytree as pytree
 
-from abele.frontends.poptorch.arguments import parser_of
+from abele.frontends.poptorch.values.arguments import parser_of
 
 
 @dataclass(frozen=True)

@@ -14,16 +14,16 @@ import numpy.typing as npt
 import torch
 
 from abele.compiler.collector import collector_paused
-from abele.frontends.poptorch import structures
-from abele.frontends.poptorch.advice import words
-from abele.frontends.poptorch.batching import Batching
 from abele.frontends.poptorch.capture import CapturedModel, capture
 from abele.frontends.poptorch.errors import Error
-from abele.frontends.poptorch.perf_counters import PerfCounters
-from abele.frontends.poptorch.rules import read_optimiser
-from abele.frontends.poptorch.tensors import from_array, to_array
-from abele.frontends.poptorch.user_models import plain_class
-from abele.frontends.poptorch.weights import cell_of, plain
+from abele.frontends.poptorch.models.advice import words
+from abele.frontends.poptorch.models.batching import Batching
+from abele.frontends.poptorch.models.perf_counters import PerfCounters
+from abele.frontends.poptorch.models.user_models import plain_class
+from abele.frontends.poptorch.models.weights import cell_of, plain
+from abele.frontends.poptorch.training.rules import read_optimiser
+from abele.frontends.poptorch.values import structures
+from abele.frontends.poptorch.values.tensors import from_array, to_array
 from abele.parallel import Group
 from abele.session import Schedule, Session, SharedArrays, compile_network
 from abele.session.batching import combine

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from abele.frontends.poptorch import logs, structures
+from abele.frontends.poptorch import logs
 from abele.frontends.poptorch.errors import ArgumentError, CheckError, Error
+from abele.frontends.poptorch.values import structures
 
 MISMATCH = (
     "This error occurred because the inputs passed at runtime don't match the inputs used to compile the model. "

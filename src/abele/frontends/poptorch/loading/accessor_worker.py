@@ -20,8 +20,8 @@ from typing import Any
 
 import torch
 
-from abele.frontends.poptorch.micro_batches import joined
-from abele.frontends.poptorch.structures import map_tensors
+from abele.frontends.poptorch.loading.micro_batches import joined
+from abele.frontends.poptorch.values.structures import map_tensors
 
 ALIGNMENT = 64
 """Bytes to a multiple of which tensors are put, so that they begin on a line of the cache."""

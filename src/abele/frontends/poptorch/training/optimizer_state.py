@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from abele.frontends.poptorch.rules import read_rules
-from abele.frontends.poptorch.tensors import from_array, to_array
+from abele.frontends.poptorch.training.rules import read_rules
+from abele.frontends.poptorch.values.tensors import from_array, to_array
 from abele.parallel import Optimiser, Sgd
 from abele.session import Session
 

@@ -1,0 +1,1 @@
+"""Loaders of batches, and the process that loads ahead."""

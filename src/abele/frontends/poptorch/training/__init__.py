@@ -1,0 +1,1 @@
+"""Optimisers, read as rules of the session."""

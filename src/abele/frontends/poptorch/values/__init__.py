@@ -1,0 +1,1 @@
+"""Arguments and results: their trees, their types, what may differ between calls."""
