@@ -8,7 +8,8 @@ from abele.graph import Sequence as Steps
 from abele.parallel.lowering import Lowering
 from abele.parallel.network import Network
 from abele.parallel.outputs import OutputCollector
-from abele.parallel.schedule import GRADIENT, UPDATED, Schedule
+from abele.parallel.schedule import GRADIENT, UPDATED, Anchor, OutputMode, Schedule
+from abele.poplibs.poputil.layout import duplicate
 
 
 class AnchorCollector:
@@ -39,7 +40,7 @@ class AnchorCollector:
         """
         for anchor, collector in zip(self._schedule.anchors, self._collectors, strict=True):
             if anchor.tensor.startswith(UPDATED) == updated:
-                collector.add([self._tensor(anchor.tensor)], steps)
+                collector.add([self._kept(anchor, steps)], steps)
 
     @property
     def streams(self) -> list[Stream]:
@@ -55,6 +56,14 @@ class AnchorCollector:
     def after(self) -> list[Program]:
         """Steps after the last."""
         return [collector.after for collector in self._collectors]
+
+    def _kept(self, anchor: Anchor, steps: Steps) -> Tensor:
+        """The tensor of an anchor; a copy of gradients that replicas sum before the host reads them."""
+        tensor = self._tensor(anchor.tensor)
+        is_late = anchor.outputs == OutputMode.FINAL and anchor.tensor.startswith(GRADIENT)
+        if is_late and self._schedule.replicas > 1:
+            return duplicate(self._graph, tensor, steps, "keep_gradient")
+        return tensor
 
     def _tensor(self, name: str) -> Tensor:
         values = {value.name: value for value in (*self._net.inputs, *self._net.parameters, *self._net.buffers)}

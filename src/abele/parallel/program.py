@@ -22,7 +22,7 @@ from abele.parallel.passes import Pipeline, Watch, inference_pipeline, training_
 from abele.parallel.passes.count_magnitudes import COUNTS
 from abele.parallel.schedule import MeanStrategy, OutputMode, Schedule
 from abele.parallel.update import GroupUpdate, group_update
-from abele.poplibs import popops
+from abele.poplibs import gcl, popops
 from abele.poplibs.popops.elementwise.map import map_with_outputs
 from abele.poplibs.popops.expr import _1
 from abele.poplibs.poputil.layout import clone, duplicate
@@ -281,11 +281,14 @@ class _ProgramBuilder:
                 self.to.bind(total, clone(self.graph, self.to[parameters[op.output]], total.name, total.dtype))
 
     def _share(self, group: Group) -> float:
-        """What an update multiplies gradients by: to climb where others descend, and to make a mean of float16 sums."""
+        """What an update multiplies gradients by: to climb where others descend, and to make a mean of sums: of those
+        over replicas, and of float16 ones over micro-batches."""
         sign = -1.0 if group.optimiser.maximises and not climbs(self.groups) else 1.0
-        schedule, sums = self.schedule, group.optimiser.accumulation == f16
-        divides = sums and schedule.mean and schedule.strategy == MeanStrategy.POST
-        return sign / schedule.accumulation if divides else sign
+        schedule = self.schedule
+        if not schedule.mean or schedule.strategy != MeanStrategy.POST:
+            return sign
+        summed = schedule.accumulation if group.optimiser.accumulation == f16 else 1
+        return sign / (summed * schedule.replicas)
 
     def _running_shares(self, step: Steps, micro_batch: Steps) -> tuple[Tensor, Tensor]:
         """Append what makes the shares of a running mean: of the mean so far, and of this micro-batch's gradient."""
@@ -316,21 +319,26 @@ class _ProgramBuilder:
             counter = self.to[self.net.seed][1:2]
             popops.map_in_place(self.graph, _1 + 1, [counter], prog, name="advance_random_state")
 
-    def _step(self, step: Steps, micro_batch: Steps, updates: Sequence[NetworkOp]) -> None:
+    def _step(self, step: Steps, micro_batch: Steps, ops: Sequence[NetworkOp]) -> None:
+        updates = [op for op in ops if op.kind == "update"]
         self.scale.begin(step)
         for total in self.net.accumulators:
             popops.zero(self.graph, self.to[total], step)
         step.add(_repeat(self.schedule.accumulation, micro_batch))
+        with self.to.into(step):
+            self.to.run(op for op in ops if op.kind == "all_reduce")
         groups = {op.attrs["group"] for op in updates}
         shares = {abs(self.to.updates[number].share) for number in groups} or {1.0}
         self.scale.before_updates([self.to[op.inputs[1]] for op in updates], shares.pop(), step)
         with self.to.into(step):
             for number, group in self.to.updates.items():
                 group.begin(step)
-                self.to.run(op for op in updates if op.attrs.get("group") == number)
+                self.to.run(op for op in updates if op.attrs["group"] == number)
                 group.end(step)
-        counts = [v for v in self.net.accumulators if v.name == COUNTS]
-        self.scale.end(self.to[counts[0]] if counts else None, step)
+        counts = next((self.to[v] for v in self.net.accumulators if v.name == COUNTS), None)
+        if counts is not None and self.schedule.replicas > 1:
+            gcl.all_reduce_cross_replica_in_place(self.graph, counts, "add", step, name="counts_of_replicas")
+        self.scale.end(counts, step)
 
 
 def _gradients(net: Network) -> dict[Value, Value]:

@@ -7,9 +7,13 @@ micro-batches and joins their results is :mod:`abele.session.batching`.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from enum import Enum
+from enum import Enum, StrEnum
+from functools import cached_property
+
+import numpy as np
 
 from abele.errors import InvalidOptionError
+from abele.poplibs.gcl import CommGroup
 
 
 class OutputMode(Enum):
@@ -21,7 +25,7 @@ class OutputMode(Enum):
     SUM = "sum"
 
 
-class MeanStrategy(Enum):
+class MeanStrategy(StrEnum):
     """When the mean of gradients is taken over the micro-batches of an update.
 
     ``POST`` divides sums by their number: float32 sums are made of shares, which comes to the same, and float16 sums
@@ -52,21 +56,32 @@ UPDATED, GRADIENT = "updated/", "gradient/"
 """What stands before the name of a parameter in the name of an anchor."""
 
 
+EACH_ITS_OWN = CommGroup.none()
+"""Groups of one replica each."""
+
+
 @dataclass(frozen=True)
 class Schedule:
-    """How one run goes over its micro-batches.
+    """How one run goes over its micro-batches, on one replica of the network or on several side by side.
+
+    Every replica goes through the same loops with micro-batches of its own. Gradients are reduced over all replicas
+    before an update, so that all keep the same parameters.
 
     Attributes:
         device_iterations: Weight updates (or inference batches) per run.
-        accumulation: Micro-batches whose gradients make one update.
-        mean: True if the update uses their mean; otherwise their sum.
+        accumulation: Micro-batches on each replica whose gradients make one update.
+        mean: True if the update uses the mean over them and over replicas; otherwise the sum.
         outputs: Which micro-batches the host gets.
         period: For :attr:`OutputMode.EVERY_N`, every how many.
         strategy: When the mean of gradients is taken.
         anchors: Tensors inside that come back as well.
+        replicas: Copies of the network that run side by side.
+        input_groups: Replicas that are given the same inputs; by default each has its own.
+        own_values: Parameters and buffers, by name, of which each group of replicas has values of its own.
 
     Raises:
         InvalidOptionError: A count that is no positive whole number.
+        GraphReplicationError: Groups into which the replicas do not divide.
     """
 
     device_iterations: int = 1
@@ -76,12 +91,17 @@ class Schedule:
     period: int = 1
     strategy: MeanStrategy = MeanStrategy.POST
     anchors: tuple[Anchor, ...] = ()
+    replicas: int = 1
+    input_groups: CommGroup = EACH_ITS_OWN
+    own_values: tuple[tuple[str, CommGroup], ...] = ()
 
     def __post_init__(self) -> None:
-        for name in ("device_iterations", "accumulation", "period"):
+        for name in ("device_iterations", "accumulation", "period", "replicas"):
             count = getattr(self, name)
             if isinstance(count, bool) or not isinstance(count, int) or count < 1:
                 raise InvalidOptionError(f"a schedule's {name} is a positive whole number, not {count!r}")
+        for group in (self.input_groups, *(group for _, group in self.own_values)):
+            group.members(self.replicas)
 
     def of_anchor(self, anchor: Anchor) -> Schedule:
         """The schedule by which an anchor comes back."""
@@ -89,12 +109,35 @@ class Schedule:
         return replace(self, accumulation=accumulation, outputs=anchor.outputs, period=anchor.period, anchors=())
 
     @property
-    def micro_batches(self) -> int:
-        """Micro-batches of one run."""
+    def rounds(self) -> int:
+        """Micro-batches of one run on each replica."""
         return self.device_iterations * self.accumulation
+
+    @cached_property
+    def micro_batches(self) -> int:
+        """Micro-batches that the host sends for one run."""
+        return self.rounds * len(self.input_groups.members(self.replicas))
 
     @property
     def returned(self) -> int:
-        """Micro-batches of which the host gets outputs."""
-        counts = {OutputMode.ALL: self.micro_batches, OutputMode.EVERY_N: self.micro_batches // self.period}
-        return counts.get(self.outputs, 1)
+        """Micro-batches of which the host gets outputs, those of all replicas."""
+        counts = {OutputMode.ALL: self.rounds, OutputMode.EVERY_N: self.rounds // self.period}
+        return counts.get(self.outputs, 1) * self.replicas
+
+    @property
+    def shares_inputs(self) -> bool:
+        """True if some replicas are given the same inputs."""
+        return self.micro_batches < self.rounds * self.replicas
+
+    @cached_property
+    def input_of(self) -> tuple[int, ...]:
+        """For each replica, which of the micro-batches of a round it is given."""
+        members = self.input_groups.members(self.replicas)
+        return tuple(np.argsort(members.ravel()) // members.shape[1])
+
+    def group_of(self, name: str) -> CommGroup | None:
+        """The groups of replicas that have values of their own of a parameter or buffer; None where all have the same.
+
+        What belongs to a parameter, such as ``name/momentum``, is grouped as it is.
+        """
+        return next((group for owner, group in self.own_values if name == owner or name.startswith(f"{owner}/")), None)

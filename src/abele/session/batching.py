@@ -1,7 +1,8 @@
 """The batch rule: what the host hands over for one run, and what it gets back.
 
 The device sees micro-batches. The host sends those of one run together, one after the other along the first dimension:
-device iterations outermost, accumulation within. A tensor without dimensions counts as a batch of one.
+device iterations outermost, accumulation within, replicas innermost. A tensor without dimensions counts as a batch of
+one.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ def micro_batch_shape(shape: Shape, schedule: Schedule) -> Shape:
     if size % parts:
         raise BatchSizeError(
             f"a batch of {size} does not divide into the {parts} micro-batches of a run",
-            because=f"{schedule.device_iterations} device iterations, {schedule.accumulation} micro-batches each",
+            because=f"{schedule.device_iterations} device iterations, {schedule.accumulation} micro-batches each"
+            + (f", on {schedule.replicas} replicas" if schedule.replicas > 1 else ""),
             remedy=f"batches of a multiple of {parts}",
         )
     return (size // parts, *shape[1:]) if shape else ()
@@ -50,12 +52,28 @@ def split(array: Array, schedule: Schedule, shape: Shape) -> Array:
     return array.reshape(schedule.micro_batches, *shape)
 
 
+def dealt(array: Array, schedule: Schedule, shape: Shape) -> Array:
+    """A host batch as the replicas take it, one micro-batch after the other; those that share one take it each."""
+    if not schedule.shares_inputs:
+        return array
+    return array.reshape(schedule.rounds, -1, *shape).take(schedule.input_of, axis=1)
+
+
+def gathered(array: Array, schedule: Schedule, shape: Shape) -> Array:
+    """The inverse of :func:`dealt`, as a host batch: of replicas that share inputs, what the first of them has."""
+    if schedule.shares_inputs:
+        first = schedule.input_groups.members(schedule.replicas)[:, 0]
+        array = array.reshape(schedule.rounds, schedule.replicas, *shape).take(first, axis=1)
+    return array.reshape(host_shape(shape, schedule))
+
+
 def combine(stacked: Array, schedule: Schedule) -> Array:
     """What the host gets of results [returned, *shape of one micro-batch].
 
     One micro-batch comes as it is; several are joined along their first dimension, and scalars become a vector.
     """
-    if schedule.outputs in (OutputMode.SUM, OutputMode.FINAL) or schedule.micro_batches == 1:
+    is_one = schedule.outputs in (OutputMode.SUM, OutputMode.FINAL) or schedule.rounds == 1
+    if is_one and schedule.replicas == 1:
         single: Array = stacked[0]
         return single
     return stacked.reshape(-1, *stacked.shape[2:]) if stacked.ndim > 1 else stacked

@@ -132,7 +132,8 @@ def _reporting(progress: Progress | None, settings: Settings) -> Iterator[Progre
 
 def _build(case: NetworkCase) -> NetworkProgram:
     net, schedule, groups, settings = case.net, case.schedule, case.groups, case.settings
-    graph, planning, modes = Graph(settings.target()), settings.planning, settings.modes
+    graph = Graph(settings.target(schedule.replicas), replicas=schedule.replicas)
+    planning, modes = settings.planning, settings.modes
     watch = _watch(settings, training=groups is not None)
     if groups is None:
         return inference_program(net, graph, schedule, planning=planning, modes=modes, watch=watch)
@@ -177,6 +178,7 @@ def _described(net: Network, schedule: Schedule, settings: Settings, *, training
         "options": {
             "device_iterations": schedule.device_iterations,
             "gradient_accumulation": schedule.accumulation,
+            **({} if schedule.replicas == 1 else {"replicas": schedule.replicas}),
             "engine_mode": settings.mode,
             **({} if settings.memory_proportion is None else {"memory_proportion": settings.memory_proportion}),
             **({} if settings.partials == "f32" else {"partials": settings.partials}),

@@ -10,6 +10,7 @@ import numpy as np
 from abele.graph import Graph, Stream, Tensor
 from abele.numerics import ElementType
 from abele.parallel import Network, NetworkProgram
+from abele.poplibs.gcl import CommGroup
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,12 +22,18 @@ class End:
         handle: What an engine calls it.
         shape: Dimensions; of a stream, those of one micro-batch.
         dtype: Element type on the device.
+        group: Groups of replicas that each have values of their own; None if all have the same.
     """
 
     name: str
     handle: str
     shape: tuple[int, ...]
     dtype: ElementType
+    group: CommGroup | None = None
+
+    def host_shape(self, replicas: int) -> tuple[int, ...]:
+        """Dimensions of the host's array of a tensor: one for all replicas, or for each group of them."""
+        return self.shape if self.group is None else (len(self.group.members(replicas)), *self.shape)
 
     @property
     def np(self) -> np.dtype[Any]:
@@ -64,7 +71,7 @@ def expose(net: Network, program: NetworkProgram) -> Ends:
 
     A program that makes its own data has neither inputs nor outputs.
     """
-    graph = program.graph
+    graph, group_of = program.graph, program.schedule.group_of
     outputs = [f"output{i}" for i in range(len(program.outputs))]
     positions = [net.inputs.index(v) for v in net.changed_inputs]
     inputs = net.inputs if program.inputs else ()
@@ -81,8 +88,8 @@ def expose(net: Network, program: NetworkProgram) -> Ends:
         inputs=tuple(_stream(v.name, s) for v, s in zip(inputs, program.inputs, strict=True)),
         outputs=tuple(_stream(n, s) for n, s in zip(outputs, program.outputs, strict=True)),
         changed=tuple(zip(positions, changed, strict=True)),
-        weights={name: _tensor(graph, "weight", name, t) for name, t in program.weights.items()},
-        state={name: _tensor(graph, "state", name, t) for name, t in state.items()},
+        weights={name: _tensor(graph, "weight", name, t, group_of(name)) for name, t in program.weights.items()},
+        state={name: _tensor(graph, "state", name, t, group_of(name)) for name, t in state.items()},
         numbers=tuple(
             {name: _tensor(graph, f"optimiser{i}", name, t) for name, t in scalars.items()}
             for i, scalars in enumerate(hyper)
@@ -96,5 +103,5 @@ def _stream(name: str, stream: Stream) -> End:
     return End(name, stream.name, stream.shape, stream.dtype)
 
 
-def _tensor(graph: Graph, kind: str, name: str, tensor: Tensor) -> End:
-    return End(name, graph.expose(tensor, f"{kind}/{name}").name, tensor.shape, tensor.dtype)
+def _tensor(graph: Graph, kind: str, name: str, tensor: Tensor, group: CommGroup | None = None) -> End:
+    return End(name, graph.expose(tensor, f"{kind}/{name}").name, tensor.shape, tensor.dtype, group)

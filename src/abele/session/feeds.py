@@ -14,8 +14,9 @@ import numpy.typing as npt
 
 from abele.errors import ElementRangeError, SignatureError, nearest
 from abele.numerics import ElementType
+from abele.parallel import Schedule
 from abele.runtime import Engine
-from abele.session.batching import combine, host_shape
+from abele.session.batching import combine, dealt, gathered, host_shape
 from abele.session.compiled import Compiled
 from abele.session.ends import End
 
@@ -137,11 +138,12 @@ def connect_inputs(engine: Engine, compiled: Compiled, inputs: Sequence[Any]) ->
     if all(isinstance(given, np.ndarray) for given in inputs):
         checks.check(inputs, compiled.schedule.micro_batches)
         for end, array in zip(ends, inputs, strict=True):
-            engine.connect(end.handle, np.asarray(array, end.np, order="C"))
+            given = dealt(np.asarray(array, end.np, order="C"), compiled.schedule, end.shape)
+            engine.connect(end.handle, given)
         return
     # Whole batches beside iterables are cut too, so that the checks see each micro-batch with all of its inputs.
     parts = [_micro_batches(compiled, end, given) for end, given in zip(ends, inputs, strict=True)]
-    columns = _Columns(_checked_rows(compiled, parts), len(ends))
+    columns = _Columns(_dealt_rows(_checked_rows(compiled, parts), compiled.schedule), len(ends))
     for position, end in enumerate(ends):
         engine.connect(end.handle, columns.of(position, end))
 
@@ -159,6 +161,15 @@ def _checked_rows(compiled: Compiled, parts: Sequence[Iterator[Array]]) -> Itera
     for row in zip(*parts, strict=False):
         compiled.checks.check(row, 1)
         yield row
+
+
+def _dealt_rows(rows: Iterator[tuple[Array, ...]], schedule: Schedule) -> Iterator[tuple[Array, ...]]:
+    """The rows of micro-batches in the order in which replicas take them; see :func:`~abele.session.batching.dealt`."""
+    size = schedule.micro_batches // schedule.rounds
+    while taken := list(itertools.islice(rows, size)):
+        for number in schedule.input_of:
+            if number < len(taken):
+                yield taken[number]
 
 
 class _Columns:
@@ -206,7 +217,7 @@ class Pending:
         """The results, once the run has ended."""
         schedule = self.compiled.schedule
         changed = {
-            position: array.reshape(host_shape(end.shape, schedule))
+            position: gathered(array, schedule, end.shape)
             for (position, end), array in zip(self.compiled.ends.changed, self.changed, strict=True)
         }
         anchors = (
@@ -219,7 +230,8 @@ class Pending:
 def connect_outputs(engine: Engine, compiled: Compiled, outfeed: Outfeed | None) -> Pending:
     """Make room for the outputs of a run, or let ``outfeed`` have them."""
     schedule, ends = compiled.schedule, compiled.ends
-    changed = [np.empty((schedule.micro_batches, *end.shape), end.np) for _, end in ends.changed]
+    each = schedule.rounds * schedule.replicas
+    changed = [np.empty((each, *end.shape), end.np) for _, end in ends.changed]
     for (_, end), array in zip(ends.changed, changed, strict=True):
         engine.connect(end.handle, array)
     returned = [schedule.of_anchor(anchor).returned for anchor in schedule.anchors]

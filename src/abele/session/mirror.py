@@ -15,8 +15,8 @@ from collections.abc import Collection, Iterator, Mapping
 
 import numpy as np
 
-from abele.runtime import Engine
 from abele.session.arrays import CHANGES, SharedArray, SharedArrays
+from abele.session.device_arrays import DeviceArrays
 from abele.session.ends import End
 from abele.session.locks import ForkLock
 
@@ -50,7 +50,7 @@ class Mirror:
         self._arrays = arrays
         self._lock = lock
         self._follow_host = follow_host
-        self._engine: Engine | None = None
+        self._device: DeviceArrays | None = None
         self._seen: dict[str, int] = {}
         self._settled: object = None
         self.changed = False
@@ -64,13 +64,13 @@ class Mirror:
         """The device has run: what it changes is newer there."""
         self.changed = bool(self._changing)
 
-    def attach(self, engine: Engine) -> None:
-        """Use an engine."""
-        self._engine = engine
+    def attach(self, device: DeviceArrays) -> None:
+        """Use a device."""
+        self._device = device
 
     def detach(self) -> None:
-        """Use no engine any longer, and hold no cell."""
-        self._engine = self._settled = None
+        """Use no device any longer, and hold no cell."""
+        self._device = self._settled = None
         for _, _, cell in self._cells(self._ends):
             cell.release(self)
 
@@ -114,8 +114,8 @@ class Mirror:
         ) and (not self._follow_host or all(cell.notes_writes for _, _, cell in self._cells(self._ends)))
 
     def _write(self, name: str, end: End, cell: SharedArray) -> None:
-        if self._engine is not None:
-            self._engine.write(end.handle, np.asarray(cell.values(), end.np, order="C"))
+        if self._device is not None:
+            self._device.write(end, np.asarray(cell.values(), end.np, order="C"))
             self._seen[name] = cell.version
 
     def download(self) -> None:
@@ -132,8 +132,8 @@ class Mirror:
             self.changed = False
 
     def _read(self, name: str, end: End, cell: SharedArray) -> None:
-        if self._engine is not None:
-            cell.assign(self._engine.read(end.handle))
+        if self._device is not None:
+            cell.assign(self._device.read(end))
             self._seen[name] = cell.version
 
     def bring_to_host(self) -> bool:

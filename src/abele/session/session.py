@@ -22,6 +22,7 @@ from abele.session import feeds
 from abele.session.arrays import SharedArray, SharedArrays
 from abele.session.compiled import Compiled
 from abele.session.compiling import compile_network
+from abele.session.device_arrays import DeviceArrays
 from abele.session.locks import ForkLock
 from abele.session.mirror import Mirror
 from abele.session.optimisers import check_optimisers
@@ -159,7 +160,7 @@ class Session:
             self._check_arrays()
             first, engine = self._engine is None, self._loaded("be attached")
             # No run has changed it yet, so the state that nobody gave is what the program starts with.
-            self._adopt_state(engine)
+            self._adopt_state()
             self._weights.upload()
             if first:
                 self.random_state = [self._seed & 0xFFFFFFFF, 0]
@@ -172,12 +173,12 @@ class Session:
 
     def _check_arrays(self) -> None:
         """Raise unless every weight has values of its shape."""
-        ends = self.compiled.ends
+        ends, replicas = self.compiled.ends, self.schedule.replicas
         for name, end in ends.weights.items():
-            self.weights.check(name, end.shape)
+            self.weights.check(name, end.host_shape(replicas))
         for name, end in ends.state.items():
             if name in self.state:
-                self.state.check(name, end.shape)
+                self.state.check(name, end.host_shape(replicas))
 
     def detach(self) -> None:
         """Bring the weights to the host and let another session use the device; the state of optimisers stays.
@@ -226,8 +227,16 @@ class Session:
                 if body is not None:
                     self._engine.connect_function(name, body)
             for mirror in (self._weights, self._state):
-                mirror.attach(self._engine)
+                mirror.attach(DeviceArrays(self._engine, self.schedule))
         return self._engine
+
+    def _arrays(self, what: str) -> DeviceArrays:
+        """The tensors of the engine, as the host has them.
+
+        Raises:
+            SessionError: The session is closed.
+        """
+        return DeviceArrays(self._loaded(what), self.schedule)
 
     # --- weights and state ---------------------------------------------------------------------------------------
 
@@ -262,11 +271,12 @@ class Session:
             mirror.refresh()
             mirror.hold()
 
-    def _adopt_state(self, engine: Engine) -> None:
+    def _adopt_state(self) -> None:
         """Add the state of optimisers that nobody gave, as the program starts it."""
+        arrays = self._arrays("be attached")
         for name, end in self.compiled.ends.state.items():
             if name not in self.state:
-                self.state[name] = engine.read(end.handle)
+                self.state[name] = arrays.read(end)
 
     def replace_optimisers(self, optimisers: Sequence[Optimiser]) -> None:
         """Take over the numbers of other optimisers, such as a new learning rate; the next run uses them.
@@ -298,16 +308,18 @@ class Session:
 
     @property
     def random_state(self) -> list[int]:
-        """The state of random ops, the seed first; empty without any. It can be set."""
+        """The state of random ops, the seed first; empty without any. It can be set.
+
+        It is that of the first replica; the others follow from it.
+        """
         end = self.compiled.ends.seed
-        return [] if end is None else [int(v) for v in self._loaded("tell its random state").read(end.handle)]
+        return [] if end is None else self._arrays("tell its random state").read_random(end)
 
     @random_state.setter
     def random_state(self, state: Sequence[int]) -> None:
         end = self.compiled.ends.seed
         if end is not None:
-            engine = self._loaded("take a random state")
-            engine.write(end.handle, np.array(state, np.int64).astype(np.uint32))
+            self._arrays("take a random state").write_random(end, state)
 
     # --- what is known -------------------------------------------------------------------------------------------
 

@@ -25,7 +25,7 @@ SETTINGS = OptionTable(
         "system": Option(
             None,
             System | str | None,
-            doc=f"the machine to model: a preset's name, a file, or a System, of whose IPUs one is used; "
+            doc=f"the machine to model: a preset's name, a file, or a System, of whose IPUs each replica uses one; "
             f"{DEFAULT_SYSTEM} unless `{SYSTEM_VARIABLE}` says another",
         ),
         "mode": Option("native", Literal[MODES], doc="host kernels, which are fast, or every vertex as placed"),
@@ -93,13 +93,13 @@ class Settings:
             if given != option.default:
                 object.__setattr__(self, name, SETTINGS.parse(name, given))
 
-    def target(self) -> System:
-        """One IPU of the system that is modelled.
+    def target(self, num_ipus: int = 1) -> System:
+        """The system that is modelled, with as many IPUs in use.
 
         Raises:
             MachineError: There is no such system.
         """
-        return systems.resolve(self.system or os.environ.get(SYSTEM_VARIABLE) or DEFAULT_SYSTEM).with_ipus(1)
+        return systems.resolve(self.system or os.environ.get(SYSTEM_VARIABLE) or DEFAULT_SYSTEM).with_ipus(num_ipus)
 
     @property
     def modes(self) -> RunModes:

@@ -12,7 +12,7 @@ import logging
 import os
 import tempfile
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import astuple, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,8 @@ from abele.compiler import Executable
 from abele.errors import AbeleError
 from abele.numerics import as_element_type
 from abele.parallel import Group, Network, Optimiser, Schedule, parse
+from abele.poplibs.gcl import CommGroup
+from abele.poplibs.gcl.groups import Kind
 from abele.report import archive as container
 from abele.session.compiled import Compiled
 from abele.session.ends import End, Ends
@@ -40,6 +42,7 @@ class _StoredEnd(msgspec.Struct):
     handle: str
     shape: list[int]
     dtype: str
+    group: tuple[Kind, int, int] | None = None
 
 
 class _Document(msgspec.Struct):
@@ -111,7 +114,14 @@ def save_compiled(compiled: Compiled, net: Network, path: str | Path) -> None:
 
 
 def _stored(end: End) -> dict[str, Any]:
-    return {"name": end.name, "handle": end.handle, "shape": list(end.shape), "dtype": end.dtype.name}
+    group = None if end.group is None else astuple(end.group)
+    return {
+        "name": end.name,
+        "handle": end.handle,
+        "shape": list(end.shape),
+        "dtype": end.dtype.name,
+        **({} if group is None else {"group": group}),
+    }
 
 
 def load_compiled(
@@ -172,7 +182,8 @@ def _ends(document: _Document) -> Ends:
 
 
 def _end(stored: _StoredEnd) -> End:
-    return End(stored.name, stored.handle, tuple(stored.shape), as_element_type(stored.dtype))
+    group = None if stored.group is None else CommGroup(*stored.group)
+    return End(stored.name, stored.handle, tuple(stored.shape), as_element_type(stored.dtype), group)
 
 
 def _check_ends(executable: Executable, net: Network, ends: Ends) -> None:

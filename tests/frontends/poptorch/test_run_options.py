@@ -167,13 +167,6 @@ def test_source_locations__that_are_excluded__are_not_shown() -> None:
     assert not lines(options().appendToLocationExcludes("poptorch_kit"))
 
 
-def test_replicas__more_than_one__are_refused_when_compiling() -> None:
-    opts = options().replicationFactor(2)
-    assert opts.replication_factor == 2
-    with pytest.raises(poptorch.Error, match=r"replicationFactor\(2\): models run on one replica here"):
-        poptorch.inferenceModel(lambda x: x + 1, opts)(X)
-
-
 GROUPS = {
     "all": (1, poptorch.CommGroupType.All, "CommGroupType.All is not supported"),
     "large": (8, poptorch.CommGroupType.Consecutive, r"\(8\) must not be larger than the replication factor \(4\)"),

@@ -27,7 +27,7 @@ from abele.parallel.ops.scan import add_along, positions, recurrence, scan, shif
 from abele.parallel.ops.search import search
 from abele.parallel.ops.softmax import softmax
 from abele.parallel.ops.sorting import sort, top_k
-from abele.parallel.ops.training import accumulate, count_magnitudes, loss_scale, running_mean, update
+from abele.parallel.ops.training import accumulate, all_reduce, count_magnitudes, loss_scale, running_mean, update
 from abele.parallel.ops.views import concat, detach, expand, pad, permute, reshape, reverse, slice_, transpose
 
 __all__ = [
@@ -35,6 +35,7 @@ __all__ = [
     "accumulate",
     "add_along",
     "add_rows",
+    "all_reduce",
     "call",
     "cast",
     "checkpoint",

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from abele.graph import Tensor
+from abele.graph import Tensor, concat
 from abele.numerics import ElementType, f32
 from abele.parallel.network import BlockBuilder, NetworkOp, Value
 from abele.parallel.optimisers import Optimiser
 from abele.parallel.registry import Array, OpRule, Types, require, rule
-from abele.poplibs import popops
+from abele.poplibs import gcl, popops
+from abele.poplibs.gcl import CommGroup
 from abele.poplibs.popops.expr import Cast, Expr, _1, _2, _3, _4
 
 if TYPE_CHECKING:
@@ -37,6 +38,32 @@ def count_magnitudes(net: BlockBuilder, counts: Value, gradients: Sequence[Value
 def loss_scale(net: BlockBuilder, initial: float, dtype: ElementType) -> Value:
     """What the loss is multiplied by: a number on the device that may change from step to step."""
     return net.emit("loss_scale", [], (), dtype, initial=initial)
+
+
+def all_reduce(
+    net: BlockBuilder, values: Sequence[Value], group: CommGroup, size: int, *, scale: float, in_place: bool
+) -> tuple[Value, ...]:
+    """``values``, each multiplied by ``scale`` and summed over the replicas of a group, of which there are ``size``.
+
+    Args:
+        net: What to extend.
+        values: Floats of one type.
+        group: Which replicas sum.
+        size: Replicas of each group.
+        scale: What each replica's values are multiplied by before they are sent.
+        in_place: True if nothing else reads the values, so that the sums may take their place.
+    """
+    types = [(v.shape, v.dtype) for v in values]
+    return net.emit_many(
+        "all_reduce",
+        values,
+        types,
+        group=str(group.kind),
+        size=size,
+        stride=group.stride,
+        scale=scale,
+        in_place=in_place,
+    )
 
 
 def update(net: BlockBuilder, parameter: Value, gradient: Value, optimiser: Optimiser, group: int) -> Value:
@@ -169,6 +196,63 @@ class LossScale(OpRule):
         if op.output.dtype == f32:
             return to.loss_scale
         return popops.cast(to.graph, to.loss_scale, op.output.dtype, to.prog, name="loss_scale")
+
+
+@rule("all_reduce")
+class AllReduceRule(OpRule):
+    """Sums over the replicas of a group, which all of them have."""
+
+    operands = (1, None)
+    attributes: ClassVar = {"group": str, "size": int, "stride": int, "scale": (float, int), "in_place": bool}
+    folds = False
+    repeats = False
+    depends_on_operands_alone = False
+
+    def types(self, op: NetworkOp) -> Types:
+        """Those of the operands."""
+        require(all(v.dtype.is_float for v in op.inputs), "floats are summed over replicas")
+        return [v.type for v in op.inputs]
+
+    def evaluate(self, op: NetworkOp, *values: Array) -> tuple[Array, ...] | Array:
+        """What replicas come to that all have the same values."""
+        sums = tuple(np.asarray(v * (op.attrs["scale"] * op.attrs["size"]), v.dtype) for v in values)
+        return sums if len(sums) > 1 else sums[0]
+
+    def lower(self, to: Lowering, op: NetworkOp) -> tuple[Tensor, ...]:
+        """Collectives of several tensors each, on rings; see :func:`_buckets`."""
+        given = [to[v] for v in op.inputs]
+        alone, group = op.attrs["size"] == 1, CommGroup(op.attrs["group"], op.attrs["size"], op.attrs["stride"])
+        sums = given if op.attrs["in_place"] or alone else [to.variable_like(t, "sum_of_replicas") for t in given]
+        if op.attrs["scale"] != 1.0:
+            for tensor, into in zip(given, sums, strict=True):
+                popops.map_with_output(to.graph, _1 * op.attrs["scale"], [tensor], into, to.prog, name="scale")
+            given = sums
+        for bucket in _buckets(given, to.graph.system.num_tiles) if group.size > 1 else ():
+            source, into = (concat([tensors[n].flatten() for n in bucket]) for tensors in (given, sums))
+            gcl.all_reduce_cross_replica_to_destination(to.graph, source, into, "add", to.prog, group)
+        return tuple(sums)
+
+
+def _buckets(tensors: Sequence[Tensor], num_tiles: int) -> list[list[int]]:
+    """Tensors by number that are reduced together.
+
+    Many small ones in one collective cost its steps once. What a ring holds besides is a few times what it reduces, so
+    a collective takes no more than :data:`_MOST_BYTES` of a tile, unless one tensor has more.
+    """
+    buckets: list[list[int]] = []
+    held = 0
+    for number, tensor in enumerate(tensors):
+        size = tensor.size * tensor.dtype.bytes
+        if not buckets or held + size > _MOST_BYTES * num_tiles:
+            buckets.append([])
+            held = 0
+        buckets[-1].append(number)
+        held += size
+    return buckets
+
+
+_MOST_BYTES = gcl.COLLECTIVE_OPTIONS["maxBytesPerTile"].default
+"""Bytes of a tile that one collective reduces. Source: GCL's option ``maxBytesPerTile``."""
 
 
 @rule("update")

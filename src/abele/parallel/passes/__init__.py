@@ -1,6 +1,7 @@
 """Passes: named, small steps from network to network, and the pipelines that they form."""
 
 from abele.parallel.passes.accumulate import Accumulate
+from abele.parallel.passes.all_reduce import AllReduce
 from abele.parallel.passes.base import BlockPass, Pass, Watch
 from abele.parallel.passes.canonicalise import Canonicalise
 from abele.parallel.passes.common_subexpressions import CommonSubexpressions
@@ -23,6 +24,7 @@ from abele.parallel.passes.recompute import Recompute
 
 __all__ = [
     "Accumulate",
+    "AllReduce",
     "AssignPlaces",
     "BlockPass",
     "Canonicalise",

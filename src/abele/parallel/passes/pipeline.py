@@ -14,6 +14,7 @@ from abele.parallel.gradient_scale import EDGE, loss_scale_of, sign_of
 from abele.parallel.network import Network, network_text, verify
 from abele.parallel.optimisers import Group
 from abele.parallel.passes.accumulate import Accumulate
+from abele.parallel.passes.all_reduce import AllReduce
 from abele.parallel.passes.base import Pass, Watch
 from abele.parallel.passes.canonicalise import Canonicalise
 from abele.parallel.passes.common_subexpressions import CommonSubexpressions
@@ -167,6 +168,7 @@ def training_pipeline(
             *((CountMagnitudes(EDGE),) if automatic_loss_scale else ()),
             Accumulate(schedule.accumulation, schedule.mean, schedule.strategy, halves),
             Optimise(named),
+            *((AllReduce.of(schedule),) if schedule.replicas > 1 else ()),
             AssignPlaces(),
             Recompute(tuple(sorted(CHEAP)) if recompute else ()),
         )

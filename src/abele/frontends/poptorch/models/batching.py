@@ -7,10 +7,11 @@ from dataclasses import dataclass
 import torch
 
 from abele.errors import BatchSizeError
-from abele.frontends.poptorch.enums import MeanReductionStrategy, OutputMode, ReductionType
+from abele.frontends.poptorch.enums import CommGroupType, MeanReductionStrategy, OutputMode, ReductionType
 from abele.frontends.poptorch.errors import CheckError, Error
 from abele.frontends.poptorch.options import Options
 from abele.parallel import Anchor
+from abele.poplibs.gcl import CommGroup
 from abele.session import MeanStrategy, Schedule
 from abele.session import OutputMode as DeviceOutputMode
 from abele.session.batching import micro_batch_shape
@@ -28,6 +29,19 @@ _STRATEGIES = {
     # What else it divides is the loss that copies of a model add up, and there is one.
     MeanReductionStrategy.PostAndLoss: MeanStrategy.POST,
 }
+
+_GROUPS = {
+    CommGroupType.All: CommGroup.all(),
+    CommGroupType.NoGrouping: CommGroup.none(),
+}
+
+
+def groups_of_replicas(kind: CommGroupType, size: int) -> CommGroup:
+    """Groups of ``size`` replicas, which matters where it is not all of them, or one."""
+    if kind in _GROUPS:
+        return _GROUPS[kind]
+    return CommGroup.consecutive(size) if kind == CommGroupType.Consecutive else CommGroup.orthogonal(size)
+
 
 ANCHOR_NAMES = {"Gradient___": "gradient/", "UpdatedVar___": "updated/"}
 """What stands before the name of a parameter, and what networks have for it."""
@@ -58,11 +72,6 @@ class Batching:
             Error: Gradient accumulation for inference.
         """
         accumulation = self.options.Training.gradient_accumulation
-        if self.options.replication_factor > 1:
-            raise Error(
-                f"replicationFactor({self.options.replication_factor}): models run on one replica here",
-                remedy="gradientAccumulation or deviceIterations for the same batch",
-            )
         if not self.training and accumulation != 1:
             raise Error(INFERENCE_ACCUMULATION)
         return Schedule(
@@ -73,6 +82,8 @@ class Batching:
             self.options.output_return_period,
             _STRATEGIES[self.options.Training.meanAccumulationAndReplicationReductionStrategy],
             anchors=tuple(self._anchor(*entry) for entry in self.options.anchored_tensors.values()),
+            replicas=self.options.replication_factor,
+            input_groups=groups_of_replicas(self.options.input_cgt, self.options.input_group_size),
         )
 
     @staticmethod
@@ -109,8 +120,9 @@ class Batching:
         return (
             f"Invalid batch dimension: In the input {tensor.shape}, the batch dimension "
             f"({tensor.shape[0] if tensor.dim() else 1}) must be a multiple of "
-            f"Options.deviceIterations({schedule.device_iterations}) * (Options.replicationFactor(1) / "
-            "Options.inputReplicaGrouping.input_group_size(1)) * "
+            f"Options.deviceIterations({schedule.device_iterations}) * "
+            f"(Options.replicationFactor({schedule.replicas}) / "
+            f"Options.inputReplicaGrouping.input_group_size({self.options.input_group_size})) * "
             f"Options.Training.gradientAccumulation({schedule.accumulation}) = {schedule.micro_batches} because it is "
             "used to calculate the batch size which will be executed on the device in any given iteration."
         )

@@ -1,0 +1,79 @@
+"""``all-reduce``: updates use the gradients of all replicas."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass
+from typing import Any, ClassVar
+
+from abele.numerics import ElementType
+from abele.parallel.network import Network, NetworkBuilder, NetworkOp, Stage, Value
+from abele.parallel.ops import build
+from abele.parallel.passes.base import Pass, reading
+from abele.parallel.schedule import MeanStrategy, Schedule
+from abele.poplibs.gcl import CommGroup
+
+
+@dataclass(frozen=True)
+class AllReduce(Pass):
+    """Sum the gradients that updates read over the replicas; all then take the same step, and keep the same weights.
+
+    A parameter of which groups of replicas have values of their own is summed over each group alone. The mean over
+    all replicas is part of what updates multiply gradients by. A running mean is divided before it is sent, so that no
+    sum has to fit in its type; and groups smaller than all replicas make up for what updates divide too much.
+
+    Attributes:
+        replicas: How many there are.
+        mean: True if updates use the mean over replicas; otherwise the sum.
+        strategy: When a mean is taken.
+        own_values: Kind, size and stride of the groups that have values of their own, by name of the parameter.
+    """
+
+    name: ClassVar[str] = "all-reduce"
+    replicas: int
+    mean: bool = True
+    strategy: MeanStrategy = MeanStrategy.POST
+    own_values: tuple[tuple[str, tuple[Any, ...]], ...] = ()
+
+    @classmethod
+    def of(cls, schedule: Schedule) -> AllReduce:
+        """The pass that a schedule asks for."""
+        groups = tuple((name, astuple(group)) for name, group in schedule.own_values)
+        return cls(schedule.replicas, schedule.mean, schedule.strategy, groups)
+
+    def run(self, net: Network) -> Network:
+        """The network with sums over replicas."""
+        updates = [op for op in net.ops if op.kind == "update"]
+        if not updates:
+            return net
+        made = NetworkBuilder.of(net, ops=False)
+        for op in net.ops:
+            if op.kind != "update":
+                made.append(op)
+        values = {v: v for op in updates for v in (*op.inputs, *op.outputs)}
+        sums = frozenset(net.updates[total] for total in net.accumulators)
+        with made.at(made.origin.renamed("all_reduce"), stage=Stage.UPDATE):
+            for (group, _), gradients in self._together(net, updates).items():
+                size, in_place = group.members(self.replicas).shape[1], sums.issuperset(gradients)
+                reduced = build.all_reduce(made, gradients, group, size, scale=self._scale(size), in_place=in_place)
+                values |= zip(gradients, reduced, strict=True)
+        for op in updates:
+            made.append(reading(op, values))
+        return made.finish()
+
+    def _together(self, net: Network, updates: Sequence[NetworkOp]) -> dict[tuple[CommGroup, ElementType], list[Value]]:
+        """The gradients of updates by the replicas that share them and their type, each once."""
+        names = {value: state.name for state, value in net.updates.items()}
+        groups = {name: CommGroup(*group) for name, group in self.own_values}
+        found: dict[tuple[CommGroup, ElementType], dict[Value, None]] = {}
+        for op in updates:
+            gradient = op.inputs[1]
+            group = groups.get(names[op.output], CommGroup.all())
+            found.setdefault((group, gradient.dtype), {})[gradient] = None
+        return {key: list(gradients) for key, gradients in found.items()}
+
+    def _scale(self, size: int) -> float:
+        """What gradients are multiplied by before they are sent."""
+        if not self.mean:
+            return 1.0
+        return 1.0 / size if self.strategy == MeanStrategy.RUNNING else self.replicas / size
