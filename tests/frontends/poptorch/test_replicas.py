@@ -195,3 +195,111 @@ def test_saved_executable__of_replicas__goes_on_where_it_was(tmp_path: Any) -> N
     loaded = poptorch.load(str(tmp_path / "model"))
     torch.testing.assert_close(loaded(x, y)[1], expected, rtol=0, atol=0)
     torch.testing.assert_close(loaded.second.weight.detach(), model.second.weight.detach(), rtol=0, atol=0)
+
+
+class Scaled(torch.nn.Module):
+    """A scale and an offset, of which replicas may have rows of their own."""
+
+    def __init__(self, rows: int, buffer_rows: int | None = None) -> None:
+        super().__init__()
+        self.scale = torch.nn.Parameter(torch.arange(1.0, 1 + 2 * rows).reshape(rows, 2))
+        offsets = torch.zeros(2) if buffer_rows is None else torch.arange(2.0 * buffer_rows).reshape(buffer_rows, 2)
+        self.register_buffer("offset", offsets)
+        self.offset: torch.Tensor
+
+    def forward(self, x: torch.Tensor) -> Any:
+        y = x * self.scale + self.offset
+        self.offset += 1.0
+        return y, poptorch.identity_loss(y, "sum")
+
+
+GROUPINGS = {
+    "consecutive": (poptorch.CommGroupType.Consecutive, 2, [0, 0, 1, 1]),
+    "orthogonal": (poptorch.CommGroupType.Orthogonal, 2, [0, 1, 0, 1]),
+    "each": (poptorch.CommGroupType.NoGrouping, 1, [0, 1, 2, 3]),
+}
+
+
+@pytest.mark.parametrize("mean", [True, False])
+@pytest.mark.parametrize("name", GROUPINGS)
+def test_grouped_parameter__of_four_replicas__is_trained_by_each_group_alone(name: str, mean: bool) -> None:
+    kind, shards, row_of = GROUPINGS[name]
+    model = Scaled(max(row_of) + 1)
+    scale = model.scale.detach().clone()
+    opts = options(4).outputMode(poptorch.OutputMode.All)
+    reduction = poptorch.ReductionType.Mean if mean else poptorch.ReductionType.Sum
+    opts.Training.accumulationAndReplicationReductionType(reduction)
+    wrapped = poptorch.trainingModel(model, opts, torch.optim.SGD(model.parameters(), lr=1.0, momentum=0.5))
+    wrapped.scale.replicaGrouping(kind, shards, poptorch.VariableRetrievalMode.OnePerGroup)
+    momentum = torch.zeros_like(scale)
+    for seed in (1, 2):
+        x = torch.randn(4, 2, generator=torch.Generator().manual_seed(seed))
+        y, _ = wrapped(x)
+        torch.testing.assert_close(y, x * scale[row_of] + (seed - 1))
+        for row in range(len(scale)):
+            gradient = x[[r for r in range(4) if row_of[r] == row]]
+            momentum[row] = 0.5 * momentum[row] + (gradient.mean(0) if mean else gradient.sum(0))
+        scale -= momentum
+    torch.testing.assert_close(model.scale.detach(), scale)
+
+
+def test_grouped_parameter__saved_and_loaded__is_grouped_still(tmp_path: Any) -> None:
+    model, x = Scaled(2), torch.ones(4, 2)
+    opts = options(4).outputMode(poptorch.OutputMode.All)
+    wrapped = poptorch.trainingModel(model, opts, torch.optim.SGD(model.parameters(), lr=0.1))
+    wrapped.scale.replicaGrouping(poptorch.CommGroupType.Consecutive, 2, poptorch.VariableRetrievalMode.OnePerGroup)
+    wrapped(x)
+    wrapped.save(str(tmp_path / "grouped"))
+    loaded = poptorch.load(str(tmp_path / "grouped"))
+    expected = wrapped(x)[0]
+    torch.testing.assert_close(loaded(x)[0], expected, rtol=0, atol=0)
+    loaded.destroy()
+    assert loaded(x)[0].shape == expected.shape
+
+
+def test_buffers__not_broadcast__are_rows_of_each_replica() -> None:
+    model = Scaled(1, buffer_rows=4)
+    offset = model.offset.clone()
+    opts = options(4, 2).outputMode(poptorch.OutputMode.All).broadcastBuffers(False)
+    wrapped = poptorch.inferenceModel(model, opts)
+    x = torch.zeros(8, 2)
+    y, _ = wrapped(x)
+    torch.testing.assert_close(y, torch.cat([offset, offset + 1]))
+    wrapped.copyWeightsToHost()
+    torch.testing.assert_close(model.offset.detach(), offset + 2)
+
+
+@pytest.mark.parametrize(
+    ("kind", "shards", "mode", "text"),
+    [
+        (1, 1, 0, r"'scale' has shape \[2, 2\], and no row for each of the 4 groups of replicas"),
+        (1, 2, 2, r"replicaGrouping of 'scale': VariableRetrievalMode\.AllReplicas needs groups of one replica"),
+        (1, 3, 0, r"CONSECUTIVE groups of 3 replicas, stride 1: 4 replicas do not divide so"),
+        (7, 1, 0, r"replicaGrouping: 7 is not a valid CommGroupType"),
+        (1, 0, 0, r"replicaGrouping: shards must be a positive whole number, not 0"),
+    ],
+)
+def test_grouping__that_does_not_fit__is_refused(kind: int, shards: int, mode: int, text: str) -> None:
+    model = Scaled(2)
+    wrapped = poptorch.inferenceModel(model, options(4))
+
+    def grouped() -> None:
+        wrapped.scale.replicaGrouping(kind, shards, mode)
+        wrapped(torch.zeros(4, 2))
+
+    with pytest.raises((poptorch.Error, ValueError), match=text):
+        grouped()
+
+
+def test_grouping__of_a_compiled_model__is_too_late_until_it_is_destroyed() -> None:
+    model = Scaled(1)
+    wrapped = poptorch.inferenceModel(model, options(2))
+    wrapped(torch.zeros(2, 2))
+    with pytest.raises(poptorch.Error, match="replicaGrouping has to be called before the model is compiled"):
+        wrapped.scale.replicaGrouping(poptorch.CommGroupType.All, 1, poptorch.VariableRetrievalMode.OnePerGroup)
+
+
+def test_buffers__not_broadcast_and_without_rows__are_refused() -> None:
+    wrapped = poptorch.inferenceModel(Classifier(torch.nn.BatchNorm1d(8)), options(2).broadcastBuffers(False))
+    with pytest.raises(poptorch.Error, match=r"'between\.running_mean' has shape \[8\], and no row for each of the 2"):
+        wrapped(torch.zeros(8, 5))

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import torch
 
 from abele.errors import BatchSizeError
-from abele.frontends.poptorch.enums import CommGroupType, MeanReductionStrategy, OutputMode, ReductionType
+from abele.frontends.poptorch.enums import MeanReductionStrategy, OutputMode, ReductionType
 from abele.frontends.poptorch.errors import CheckError, Error
+from abele.frontends.poptorch.models.grouping import groups_of_replicas
 from abele.frontends.poptorch.options import Options
 from abele.parallel import Anchor
-from abele.poplibs.gcl import CommGroup
 from abele.session import MeanStrategy, Schedule
 from abele.session import OutputMode as DeviceOutputMode
 from abele.session.batching import micro_batch_shape
@@ -29,19 +29,6 @@ _STRATEGIES = {
     # What else it divides is the loss that copies of a model add up, and there is one.
     MeanReductionStrategy.PostAndLoss: MeanStrategy.POST,
 }
-
-_GROUPS = {
-    CommGroupType.All: CommGroup.all(),
-    CommGroupType.NoGrouping: CommGroup.none(),
-}
-
-
-def groups_of_replicas(kind: CommGroupType, size: int) -> CommGroup:
-    """Groups of ``size`` replicas, which matters where it is not all of them, or one."""
-    if kind in _GROUPS:
-        return _GROUPS[kind]
-    return CommGroup.consecutive(size) if kind == CommGroupType.Consecutive else CommGroup.orthogonal(size)
-
 
 ANCHOR_NAMES = {"Gradient___": "gradient/", "UpdatedVar___": "updated/"}
 """What stands before the name of a parameter, and what networks have for it."""

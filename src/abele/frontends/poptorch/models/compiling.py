@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,6 +18,7 @@ from abele.frontends.poptorch.capture import CapturedModel, capture
 from abele.frontends.poptorch.errors import Error
 from abele.frontends.poptorch.models.advice import words
 from abele.frontends.poptorch.models.batching import Batching
+from abele.frontends.poptorch.models.grouping import one_row_each, own_groups
 from abele.frontends.poptorch.models.perf_counters import PerfCounters
 from abele.frontends.poptorch.models.user_models import plain_class
 from abele.frontends.poptorch.models.weights import cell_of, plain
@@ -106,31 +107,35 @@ def compile_model(
     settings = batching.options.settings(plain_class(model).__name__)
     with collector_paused(), compilation_progress(settings.progress) as progress:
         progress("capture", 0.0)
-        with plain(weights):
-            captured = capture(model, args, kwargs, training=batching.training)
+        grouped = own_groups(model, batching.options)
+
+        def record(given: Callable[[], torch.nn.Module], arguments: tuple[Any, dict[str, Any]]) -> CapturedModel:
+            with plain(weights), one_row_each(model, grouped) as whole:
+                found = capture(given(), *arguments, training=batching.training)
+            return replace(found, weights={name: whole.get(id(t), t) for name, t in found.weights.items()})
+
+        captured = record(lambda: model, (args, kwargs))
+        own_values = tuple((name, grouped[name]) for name in captured.weights if name in grouped)
+        schedule = replace(batching.schedule(), own_values=own_values)
 
         def smaller(parts: int) -> NetworkCase | None:
             cut = _cut((args, kwargs), parts)
             if cut is None:
                 return None
-            with plain(weights):
-                again = capture(model, *cut, training=batching.training)
+            again = record(lambda: model, cut)
             groups = None if optimiser is None else tuple(_groups(again, optimiser))
-            return NetworkCase(again.net, _with_more(batching.schedule(), parts, batching.training), groups, settings)
+            return NetworkCase(again.net, _with_more(schedule, parts, batching.training), groups, settings)
 
         def halved() -> NetworkCase:
-            with plain(weights):
-                again = capture(
-                    _half(model), *structures.map_tensors(_half_tensor, (args, kwargs)), training=batching.training
-                )
+            again = record(lambda: _half(model), structures.map_tensors(_half_tensor, (args, kwargs)))
             # The copy's parameters stand for those that the optimiser holds.
             twin = replace(again, weights=captured.weights)
             groups = None if optimiser is None else tuple(_groups(twin, optimiser))
-            return NetworkCase(again.net, batching.schedule(), groups, settings)
+            return NetworkCase(again.net, schedule, groups, settings)
 
         compiled = compile_network(
             captured.net,
-            batching.schedule(),
+            schedule,
             groups=None if optimiser is None else _groups(captured, optimiser),
             settings=settings,
             words=functools.partial(words, training=batching.training),

@@ -18,6 +18,7 @@ from abele.frontends.poptorch.errors import CheckError, Error, as_poptorch_error
 from abele.frontends.poptorch.models.batching import Batching
 from abele.frontends.poptorch.models.compiling import CompiledModel, compile_model
 from abele.frontends.poptorch.models.exporting import Exporting
+from abele.frontends.poptorch.models.grouping import offer
 from abele.frontends.poptorch.models.perf_counters import PerfCounters
 from abele.frontends.poptorch.models.results import mark_results
 from abele.frontends.poptorch.models.user_models import as_plain, disown, own, plain_class
@@ -364,7 +365,9 @@ class PoplarExecutor(Exporting):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
-        return getattr(self._model, name)
+        value = getattr(self._model, name)
+        offer(value, compiled=self.isCompiled())
+        return value
 
     def __reduce__(self) -> Any:
         """Pickled, and copied, as model, options and optimiser: the copy compiles on its first call, and its

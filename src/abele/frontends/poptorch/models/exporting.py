@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from dataclasses import astuple, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from abele.frontends.poptorch.errors import Error, as_poptorch_errors
 from abele.frontends.poptorch.models import saving
 from abele.frontends.poptorch.models.batching import Batching
 from abele.frontends.poptorch.models.compiling import CompiledModel
+from abele.frontends.poptorch.models.grouping import restore, without_choices
 from abele.frontends.poptorch.models.inspection import Inspection
 from abele.frontends.poptorch.models.saving import SavedModel
 from abele.frontends.poptorch.models.user_models import as_plain, plain_class
@@ -23,6 +25,7 @@ from abele.frontends.poptorch.options import Options
 from abele.frontends.poptorch.training.rules import read_rules
 from abele.frontends.poptorch.values.signature import ForwardSignature
 from abele.frontends.poptorch.version import VERSION
+from abele.poplibs.gcl import CommGroup
 from abele.session import Session, SharedArrays
 from abele.session.store import load_compiled, save_compiled
 
@@ -81,6 +84,7 @@ class Exporting(Inspection):
             "outputs": [(leaf.position, leaf.dtype) for leaf in captured.outputs],
             "returned": captured.returned,
             "schedule": repr(self._batching.schedule()),
+            "own_values": [(name, *astuple(group)) for name, group in session.schedule.own_values],
         }
         if export_model:
             state |= {"model": self._model, "optimizer": self._optimizer, "options": self._options}
@@ -89,7 +93,7 @@ class Exporting(Inspection):
             save_compiled(session.compiled, captured.net, part)
             content = part.read_bytes()
         weights = list(own_tensors(self._model).values())
-        with as_plain(self._model), plain(weights):
+        with as_plain(self._model), plain(weights), without_choices(self._model):
             saving.write(path, VERSION, SavedModel(self._training, export_model, state, content))
 
     def loadExecutable(self, filename: str | Path) -> None:
@@ -125,6 +129,9 @@ class Exporting(Inspection):
                 because=f"{state['schedule']}, and not {schedule!r}",
                 remedy="change nothing that is compiled in, or compile the model again",
             )
+        grouped = {name: CommGroup(*group) for name, *group in state.get("own_values", ())}
+        schedule = replace(schedule, own_values=tuple(grouped.items()))
+        restore(self._model, grouped)
         settings = self._options.settings(plain_class(self._model).__name__)
         rules = None if self._optimizer is None else read_rules(self._optimizer)
         with tempfile.TemporaryDirectory() as folder:
@@ -134,9 +141,9 @@ class Exporting(Inspection):
         tensors = {**state["weights"], **own_tensors(self._model)}
         weights = {name: tensors[name] for name in compiled.ends.weights if name in tensors}
         for name, end in compiled.ends.weights.items():
-            found = tuple(weights[name].shape) if name in weights else None
-            if found != end.shape:
-                raise Error(f"{path}: is of a model with {name!r} of shape {list(end.shape)}; this one has {found}")
+            found, shape = tuple(weights[name].shape) if name in weights else None, end.host_shape(schedule.replicas)
+            if found != shape:
+                raise Error(f"{path}: is of a model with {name!r} of shape {list(shape)}; this one has {found}")
         outputs = [OutputLeaf(*leaf) for leaf in state["outputs"]]
         captured = CapturedModel(net, outputs, state["returned"], weights)
         cells = SharedArrays({name: cell_of(tensor) for name, tensor in weights.items()})

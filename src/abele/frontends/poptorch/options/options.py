@@ -47,7 +47,7 @@ class Options(CheckedOptions):
             "replication_factor": integer(1, 1, doc="data-parallel copies"),
             "input_group_size": integer(1, 1, doc="replicas that share an input"),
             "input_cgt": Option(CommGroupType.NoGrouping, CommGroupType, doc="which replicas share an input"),
-            "broadcast_buffers": flag(True, honoured=False, doc="replicas start from the same buffers in any case"),
+            "broadcast_buffers": flag(True, doc="all replicas start from the same buffers, or each from its row"),
             "device_iterations": integer(1, 1, doc="weight updates, or batches of inference, that one call makes"),
             "log_dir": text(".", doc="folder of what is written where no other one is named, such as reports"),
             "max_repeat_logs": Option(4, int | None, doc="times that one message is logged; None for every time"),
@@ -185,7 +185,7 @@ class Options(CheckedOptions):
         return self.set(synthetic_data=enabled)
 
     def broadcastBuffers(self, broadcast_buffers: bool = True) -> Self:
-        """Stored; replicas start from the same buffers in any case."""
+        """Start all replicas from the same buffers; otherwise each has a row of every buffer for itself."""
         return self.set(broadcast_buffers=broadcast_buffers)
 
     def updatableNamedBuffers(self, buffers: list[str]) -> Self:

@@ -1,0 +1,171 @@
+"""Values of their own on groups of replicas: parameters that a program groups, and buffers that are not broadcast.
+
+Such a tensor has a row for each group along its first dimension; the model sees one row. A wrapped model offers
+``replicaGrouping`` on each of its parameters, and what is chosen is kept on the parameter itself until the model is
+compiled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from abele.frontends.poptorch.capture.capture import own_tensors
+from abele.frontends.poptorch.enums import CommGroupType, VariableRetrievalMode
+from abele.frontends.poptorch.errors import Error, OptionValueError
+from abele.frontends.poptorch.options import Options
+from abele.poplibs.gcl import CommGroup
+
+_METHOD = "replicaGrouping"
+
+
+def groups_of_replicas(kind: CommGroupType, size: int) -> CommGroup:
+    """Groups of ``size`` replicas, which matters where it is not all of them, or one."""
+    match kind:
+        case CommGroupType.Consecutive:
+            return CommGroup.consecutive(size)
+        case CommGroupType.Orthogonal:
+            return CommGroup.orthogonal(size)
+        case CommGroupType.NoGrouping:
+            return CommGroup.none()
+        case _:
+            return CommGroup.all()
+
+
+@dataclass
+class ReplicaGrouping:
+    """The method that groups a parameter, and what was chosen with it.
+
+    Attributes:
+        compiled: True if the model is compiled, and it is too late.
+        kind: How replicas are grouped; None where nothing was chosen.
+        shards: Replicas of a group.
+        mode: Which values come back.
+    """
+
+    compiled: bool = False
+    kind: CommGroupType | None = None
+    shards: int = 1
+    mode: VariableRetrievalMode = VariableRetrievalMode.OnePerGroup
+
+    def __call__(
+        self, comm_group_type: CommGroupType, shards: int, variable_retrieval_mode: VariableRetrievalMode
+    ) -> None:
+        """Let each group of replicas have values of its own.
+
+        Args:
+            comm_group_type: How replicas are grouped.
+            shards: Replicas of a group, where they are consecutive or orthogonal.
+            variable_retrieval_mode: Values of one replica of each group, or of all.
+
+        Raises:
+            OptionValueError: An argument of another type, or too few replicas.
+            Error: The model is compiled already.
+        """
+        if self.compiled:
+            raise Error(
+                "replicaGrouping has to be called before the model is compiled",
+                remedy="call destroy() first, and compile again with the next call",
+            )
+        try:
+            kind, mode = CommGroupType(comm_group_type), VariableRetrievalMode(variable_retrieval_mode)
+        except ValueError as error:
+            raise OptionValueError(f"replicaGrouping: {error}") from error
+        if isinstance(shards, bool) or not isinstance(shards, int) or shards < 1:
+            raise OptionValueError(f"replicaGrouping: shards must be a positive whole number, not {shards!r}")
+        self.kind, self.shards, self.mode = kind, shards, mode
+
+
+def offer(value: Any, *, compiled: bool) -> None:
+    """Put the method on a parameter, or on those of a module; a tensor that has it keeps what was chosen."""
+    parameters = value.parameters() if isinstance(value, torch.nn.Module) else [value]
+    for parameter in parameters:
+        if isinstance(parameter, torch.nn.Parameter):
+            choice = parameter.__dict__.setdefault(_METHOD, ReplicaGrouping())
+            choice.compiled = compiled
+
+
+def own_groups(model: torch.nn.Module, options: Options) -> dict[str, CommGroup]:
+    """The groups that have values of their own, by name of the parameter or buffer.
+
+    Raises:
+        Error: A tensor without a row for each group, or one that has no room for what is to come back.
+        GraphReplicationError: Replicas that do not divide into groups.
+    """
+    replicas, found = options.replication_factor, dict[str, CommGroup]()
+    for name, tensor in own_tensors(model).items():
+        choice = tensor.__dict__.get(_METHOD)
+        if isinstance(choice, ReplicaGrouping) and choice.kind is not None:
+            group = groups_of_replicas(choice.kind, choice.shards)
+            members = group.members(replicas)
+            if choice.mode == VariableRetrievalMode.AllReplicas and members.shape[1] > 1:
+                raise Error(
+                    f"replicaGrouping of {name!r}: VariableRetrievalMode.AllReplicas needs groups of one replica",
+                    because=f"it has a row for each of {len(members)} groups, and no room for {replicas} replicas",
+                    remedy="VariableRetrievalMode.OnePerGroup: the replicas of a group keep the same values",
+                )
+        elif not options.broadcast_buffers and not isinstance(tensor, torch.nn.Parameter):
+            group = CommGroup.none()
+        else:
+            continue
+        _check_rows(name, tensor, len(group.members(replicas)))
+        found[name] = group
+    return {name: group for name, group in found.items() if len(group.members(replicas)) > 1}
+
+
+def _check_rows(name: str, tensor: torch.Tensor, groups: int) -> None:
+    """Raise unless a tensor has a row for each group; one group needs no rows."""
+    if groups > 1 and (not tensor.dim() or tensor.shape[0] != groups):
+        raise Error(
+            f"{name!r} has shape {list(tensor.shape)}, and no row for each of the {groups} groups of replicas that are "
+            "to have values of their own",
+            remedy=f"a first dimension of {groups}; the model sees one row",
+        )
+
+
+@contextmanager
+def one_row_each(model: torch.nn.Module, grouped: Mapping[str, CommGroup]) -> Iterator[dict[int, torch.Tensor]]:
+    """``model`` with the first row of grouped tensors in their place, inside; the whole ones by ``id`` of their row."""
+    tensors = own_tensors(model)
+    rows = {id(tensors[name]): _row(tensors[name]) for name in grouped}
+    tables: list[dict[str, Any]] = [
+        table for module in model.modules() for table in (module._parameters, module._buffers)
+    ]
+    replaced = [(table, key, tensor) for table in tables for key, tensor in table.items() if id(tensor) in rows]
+    for table, key, tensor in replaced:
+        table[key] = rows[id(tensor)]
+    try:
+        yield {id(rows[id(tensor)]): tensor for _, _, tensor in replaced}
+    finally:
+        for table, key, tensor in replaced:
+            table[key] = tensor
+
+
+def _row(tensor: torch.Tensor) -> torch.Tensor:
+    row = tensor.detach()[0].clone()
+    return torch.nn.Parameter(row, tensor.requires_grad) if isinstance(tensor, torch.nn.Parameter) else row
+
+
+@contextmanager
+def without_choices(model: torch.nn.Module) -> Iterator[None]:
+    """``model`` without the method on its parameters inside, for files, which say otherwise what was chosen."""
+    held = {id(t): (t, t.__dict__.pop(_METHOD)) for t in own_tensors(model).values() if _METHOD in t.__dict__}
+    try:
+        yield
+    finally:
+        for tensor, choice in held.values():
+            tensor.__dict__[_METHOD] = choice
+
+
+def restore(model: torch.nn.Module, grouped: Mapping[str, CommGroup]) -> None:
+    """Let the parameters of a model that was read from a file be grouped as they were."""
+    kinds = {"CONSECUTIVE": CommGroupType.Consecutive, "ORTHOGONAL": CommGroupType.Orthogonal}
+    for name, tensor in own_tensors(model).items():
+        if name in grouped and isinstance(tensor, torch.nn.Parameter):
+            group = grouped[name]
+            kind = kinds.get(group.kind, CommGroupType.NoGrouping)
+            tensor.__dict__[_METHOD] = ReplicaGrouping(kind=kind, shards=max(group.size, 1))
