@@ -86,11 +86,15 @@ class Lowering:
         outside = self._leaves_as.get(value)
         return self._outer.like(outside) if self._outer is not None and outside is not None else None
 
-    def planned(self, dtype: ElementType) -> dict[str, Any]:
-        """The options of a product of operands of ``dtype``: f32 operands have f32 partials, whatever others have."""
+    def planned(self, op: NetworkOp, dtype: ElementType) -> dict[str, Any]:
+        """The options of an op's products of operands of ``dtype``: those of all, but for what it has of its own.
+
+        Operands of f32 have f32 partials, whatever others have.
+        """
+        options = self.planning if op.hint is None else {**self.planning, **op.hint.options}
         if dtype == f16:
-            return self.planning
-        return {name: value for name, value in self.planning.items() if name != "partials_type"}
+            return options
+        return {name: value for name, value in options.items() if name != "partials_type"}
 
     @contextmanager
     def into(self, prog: Steps) -> Iterator[Steps]:

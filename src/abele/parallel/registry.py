@@ -42,6 +42,8 @@ class OpRule:
         wants_one_piece: True if matrices that several variables show together are copied into one before the op reads
             them.
         laid_together: Operands that :meth:`layout_together` makes as views of one variable, where all of them are new.
+        planned: True if libraries plan it: it may have an attribute ``hint``, a
+            :class:`~abele.parallel.network.hints.PlanHint`, besides the others.
         depends_on_operands_alone: True if lowering depends on nothing but attributes, operands and what results are to
             be laid out like, and changes nothing but the graph and the program. False also where
             it costs less than looking for what was lowered before.
@@ -55,6 +57,7 @@ class OpRule:
     reads_eagerly: ClassVar[bool] = True
     wants_one_piece: ClassVar[bool] = False
     laid_together: ClassVar[tuple[int, ...]] = ()
+    planned: ClassVar[bool] = False
     depends_on_operands_alone: ClassVar[bool] = True
 
     def types(self, op: NetworkOp) -> Types:

@@ -2,6 +2,7 @@
 
 from abele.parallel.network.builder import BlockBuilder, NetworkBuilder, RegionBuilder
 from abele.parallel.network.frozen import Dense, FrozenDict
+from abele.parallel.network.hints import ConvGroup, PlanHint
 from abele.parallel.network.network import AllowedRange, Network, differentiable, needed
 from abele.parallel.network.op import NetworkFunction, NetworkOp, OpBlock
 from abele.parallel.network.parser import parse
@@ -13,6 +14,7 @@ __all__ = [
     "HERE",
     "AllowedRange",
     "BlockBuilder",
+    "ConvGroup",
     "Dense",
     "FrozenDict",
     "Network",
@@ -21,6 +23,7 @@ __all__ = [
     "NetworkOp",
     "OpBlock",
     "Place",
+    "PlanHint",
     "RegionBuilder",
     "Shape",
     "Stage",

@@ -18,6 +18,7 @@ from abele.errors import ElementRangeError
 from abele.graph.debug import DebugRecord
 from abele.numerics import as_element_type, i32, u32
 from abele.parallel.network.frozen import Array, Dense, FrozenDict
+from abele.parallel.network.hints import PlanHint
 from abele.parallel.network.network import AllowedRange, Network, contents_of
 from abele.parallel.network.op import NetworkOp, OpBlock
 from abele.parallel.network.value import HERE, Place, Shape, Stage, Value
@@ -42,6 +43,7 @@ class BlockBuilder:
         self._origin = DebugRecord("")
         self._stage = Stage.FORWARD
         self._place = HERE
+        self._hint: PlanHint | None = None
 
     # --- the network around -------------------------------------------------------------------------------------------
 
@@ -125,17 +127,26 @@ class BlockBuilder:
 
     @contextmanager
     def at(
-        self, origin: DebugRecord | None = None, *, stage: Stage | None = None, place: Place | None = None
+        self,
+        origin: DebugRecord | None = None,
+        *,
+        stage: Stage | None = None,
+        place: Place | None = None,
+        hint: PlanHint | None = None,
     ) -> Iterator[None]:
-        """Give the ops made inside the name and source line of ``origin``, a stage and a place."""
-        before = self._origin, self._stage, self._place
+        """Give the ops made inside the name and source line of ``origin``, a stage and a place.
+
+        Those whose kinds are planned get ``hint`` as well.
+        """
+        before = self._origin, self._stage, self._place, self._hint
         self._origin = origin or self._origin
         self._stage = stage or self._stage
         self._place = place or self._place
+        self._hint = hint or self._hint
         try:
             yield
         finally:
-            self._origin, self._stage, self._place = before
+            self._origin, self._stage, self._place, self._hint = before
 
     def emit(self, kind: str, inputs: Iterable[Value], shape: Sequence[int], dtype: Any, **attrs: Any) -> Value:
         """Append an op with one output, or take what it simplifies to; returns the output."""
@@ -157,6 +168,8 @@ class BlockBuilder:
         """Append an op with any number of outputs, given as (shape, type), or what it simplifies to; returns them."""
         made = tuple(self.value(shape, dtype) for shape, dtype in outputs)
         read = tuple(map(self.read, inputs))
+        if self._hint is not None and _is_planned(kind):
+            attrs.setdefault("hint", self._hint)
         return self.simplified(NetworkOp(kind, read, made, FrozenDict(attrs), self._origin, regions))
 
     def simplified(self, op: NetworkOp) -> tuple[Value, ...]:
@@ -215,6 +228,12 @@ class BlockBuilder:
             with self.at(op.debug):
                 values |= zip(op.outputs, self.copy(op, values), strict=True)
         return tuple(values[v] for v in block.results)
+
+
+def _is_planned(kind: str) -> bool:
+    from abele.parallel.registry import RULES
+
+    return kind in RULES and RULES[kind].planned
 
 
 class NetworkBuilder(BlockBuilder):

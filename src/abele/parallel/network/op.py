@@ -8,6 +8,7 @@ from typing import Any
 
 from abele.graph.debug import DebugRecord
 from abele.parallel.network.frozen import FrozenDict
+from abele.parallel.network.hints import PlanHint
 from abele.parallel.network.value import Place, Stage, Value
 
 
@@ -45,6 +46,12 @@ class NetworkOp:
     def place(self) -> Place | None:
         """The place of what it makes, if it makes something."""
         return self.outputs[0].place if self.outputs else None
+
+    @property
+    def hint(self) -> PlanHint | None:
+        """What the model's author says about how it is planned."""
+        said = self.attrs.get("hint")
+        return said if isinstance(said, PlanHint) else None
 
     @property
     def function(self) -> NetworkFunction | None:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from abele.errors import AbeleError, NetworkError, nearest
 from abele.numerics import u32
+from abele.parallel.network.hints import PlanHint
 from abele.parallel.network.network import Network
 from abele.parallel.network.op import NetworkOp, OpBlock
 from abele.parallel.network.value import Stage, Value, type_text
@@ -96,7 +97,8 @@ def check_op(op: NetworkOp) -> None:
     if not low <= len(op.inputs) <= (len(op.inputs) if high is None else high):
         wanted = counted(low, "operand") if low == high else f"{low} to {'any' if high is None else high} operands"
         raise _illegal(op, f"it takes {wanted}, not {len(op.inputs)}")
-    _check_attributes(op, rule.attributes)
+    hints = {"hint": PlanHint} if rule.planned and "hint" in op.attrs else {}
+    _check_attributes(op, {**rule.attributes, **hints})
     if len({v.stage for v in op.outputs}) > 1:
         raise _illegal(op, "its results belong to several stages")
     for block in op.regions:

@@ -9,6 +9,7 @@ from abele.parallel.ops.ctc_decode import ctc_decode
 from abele.parallel.ops.draw import draw, exponential, integers, normal, uniform
 from abele.parallel.ops.dropout import dropout
 from abele.parallel.ops.elementwise import cast, map_, total
+from abele.parallel.ops.hinted import plan_with
 from abele.parallel.ops.host_call import host_call
 from abele.parallel.ops.linear import linear, matmul
 from abele.parallel.ops.lookup import add_rows, look_up, look_up_groups, sum_rows, update_rows
@@ -72,6 +73,7 @@ __all__ = [
     "pad",
     "permute",
     "plain_rnn",
+    "plan_with",
     "pool",
     "positions",
     "print_value",

@@ -129,12 +129,46 @@ def _fit(op: NetworkOp, shapes: Sequence[Shape]) -> None:
         require(value.shape == shape, f"operand {number} is {list(value.shape)}, its parameters say {list(shape)}")
 
 
-@rule("convolution")
-class Convolution(OpRule):
-    """A cross-correlation, with a bias per channel."""
+class Convolving(OpRule):
+    """What a convolution and the gradient by its input, which is one too, have in common: derivatives and a bias.
+
+    Attributes:
+        by_input: Kind of the gradient by the input.
+        turned: True if the gradient by the weights takes the input for the gradient, and the gradient for the input.
+    """
 
     operands = (2, 3)
     attributes: ClassVar = {"params": ConvParams}
+    planned = True
+    by_input: ClassVar[str]
+    turned: ClassVar[bool]
+
+    def backward(self, net: BlockBuilder, op: NetworkOp, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
+        """A convolution by the input, one by weights, and the sum of the gradient for the bias."""
+        grad = only(grads)
+        x, weight = op.inputs[:2]
+        params = op.attrs["params"]
+        pair = self.weight_operands(grad, x)
+        by_x = net.emit_like(self.by_input, [grad, weight], x, params=params) if wanted[0] else None
+        by_w = net.emit_like("convolution_grad_weight", pair, weight, params=params) if wanted[1] else None
+        return [by_x, by_w, *(bias_gradient(net, grad) if w else None for w in wanted[2:])]
+
+    def weight_operands(self, grad: Value, x: Value) -> tuple[Value, Value]:
+        """What the gradient by weights is made of."""
+        return (x, grad) if self.turned else (grad, x)
+
+
+def bias_gradient(net: BlockBuilder, grad: Value) -> Value:
+    """The gradient of a bias per channel."""
+    return reduce(net, grad, [0, *range(2, grad.ndim)])
+
+
+@rule("convolution")
+class Convolution(Convolving):
+    """A cross-correlation, with a bias per channel."""
+
+    by_input = "convolution_grad_data"
+    turned = False
 
     def types(self, op: NetworkOp) -> Types:
         """Output of the parameters, which the operands fit."""
@@ -182,7 +216,7 @@ class Convolution(OpRule):
     def lower(self, to: Lowering, op: NetworkOp) -> Tensor:
         """One convolution, then the bias added in place."""
         x, weight = to[op.inputs[0]], to[op.inputs[1]]
-        result = poplin.convolution(to.graph, x, weight, op.attrs["params"], to.prog, **to.planned(x.dtype))
+        result = poplin.convolution(to.graph, x, weight, op.attrs["params"], to.prog, **to.planned(op, x.dtype))
         if len(op.inputs) == 3:
             poplin.add_bias(to.graph, result, to[op.inputs[2]], to.prog)
         return result
@@ -191,27 +225,16 @@ class Convolution(OpRule):
         """Input and weights as the convolution's planner wants them."""
         value = op.inputs[operand]
         create = (poplin.create_input, poplin.create_weights)[operand] if operand < 2 else None
-        options = to.planned(value.dtype)
+        options = to.planned(op, value.dtype)
         return create(to.graph, op.attrs["params"], value.dtype, value.name, **options) if create else None
-
-    def backward(self, net: BlockBuilder, op: NetworkOp, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
-        """A convolution by data, one by weights, and the sum of the gradient for the bias."""
-        grad = only(grads)
-        x, weight = op.inputs[:2]
-        params = op.attrs["params"]
-        by_x = net.emit_like("convolution_grad_data", [grad, weight], x, params=params) if wanted[0] else None
-        by_w = net.emit_like("convolution_grad_weight", [grad, x], weight, params=params) if wanted[1] else None
-        if len(op.inputs) == 2:
-            return [by_x, by_w]
-        return [by_x, by_w, reduce(net, grad, [0, *range(2, grad.ndim)]) if wanted[2] else None]
 
 
 @rule("convolution_grad_data")
-class ConvolutionGradData(OpRule):
+class ConvolutionGradData(Convolving):
     """The gradient of a convolution by its input, which is a transposed convolution; that may have a bias."""
 
-    operands = (2, 3)
-    attributes: ClassVar = {"params": ConvParams}
+    by_input = "convolution"
+    turned = True
 
     def types(self, op: NetworkOp) -> Types:
         """Input of the convolution."""
@@ -240,7 +263,7 @@ class ConvolutionGradData(OpRule):
     def lower(self, to: Lowering, op: NetworkOp) -> Tensor:
         """One convolution by the gradient's parameters, then the bias added in place."""
         grad, weight = to[op.inputs[0]], to[op.inputs[1]]
-        options = to.planned(grad.dtype)
+        options = to.planned(op, grad.dtype)
         result = poplin.convolution_backward_data(to.graph, grad, weight, op.attrs["params"], to.prog, **options)
         if len(op.inputs) == 3:
             poplin.add_bias(to.graph, result, to[op.inputs[2]], to.prog)
@@ -251,25 +274,18 @@ class ConvolutionGradData(OpRule):
         if operand > 1:
             return None
         value, params = op.inputs[operand], op.attrs["params"]
-        run, options = params.gradient_params(), to.planned(value.dtype)
+        run, options = params.gradient_params(), to.planned(op, value.dtype)
         if operand == 0:
             return poplin.create_input(to.graph, run, value.dtype, value.name, **options)
-        made = poplin.create_weights(to.graph, run, value.dtype, value.name, **options)
-        # The convolution that is run has these weights with their channels exchanged within each group.
-        of, into = params.out_channels // params.groups, params.in_channels // params.groups
-        turned = made.reshape((params.groups, into, of, -1)).transpose((0, 2, 1, 3))
-        return turned.reshape(params.weights_shape)
+        return turned_weights(poplin.create_weights(to.graph, run, value.dtype, value.name, **options), params)
 
-    def backward(self, net: BlockBuilder, op: NetworkOp, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
-        """A convolution of the gradient, its gradient by weights, and the sum of the gradient for the bias."""
-        grad = only(grads)
-        x, weight = op.inputs[:2]
-        params = op.attrs["params"]
-        by_x = net.emit_like("convolution", [grad, weight], x, params=params) if wanted[0] else None
-        by_w = net.emit_like("convolution_grad_weight", [x, grad], weight, params=params) if wanted[1] else None
-        if len(op.inputs) == 2:
-            return [by_x, by_w]
-        return [by_x, by_w, reduce(net, grad, [0, *range(2, grad.ndim)]) if wanted[2] else None]
+
+def turned_weights(made: Tensor, params: ConvParams) -> Tensor:
+    """Weights of the convolution that is run for a gradient, with their channels as the convolution itself has them."""
+    # They are exchanged within each group.
+    of, into = params.out_channels // params.groups, params.in_channels // params.groups
+    turned = made.reshape((params.groups, into, of, -1)).transpose((0, 2, 1, 3))
+    return turned.reshape(params.weights_shape)
 
 
 @rule("convolution_grad_weight")
@@ -278,6 +294,7 @@ class ConvolutionGradWeight(OpRule):
 
     operands = 2
     attributes: ClassVar = {"params": ConvParams}
+    planned = True
 
     def types(self, op: NetworkOp) -> Types:
         """Weights of the convolution."""
@@ -298,5 +315,5 @@ class ConvolutionGradWeight(OpRule):
         """One calculation of weight deltas."""
         grad, x = to[op.inputs[0]], to[op.inputs[1]]
         return poplin.calculate_weight_deltas(
-            to.graph, grad, x, op.attrs["params"], to.prog, like=to.like(op.output), **to.planned(x.dtype)
+            to.graph, grad, x, op.attrs["params"], to.prog, like=to.like(op.output), **to.planned(op, x.dtype)
         )

@@ -58,6 +58,7 @@ class Linear(OpRule):
 
     operands = (2, 3)
     wants_one_piece = True
+    planned = True
 
     def types(self, op: NetworkOp) -> Types:
         """[rows, out]."""
@@ -79,7 +80,7 @@ class Linear(OpRule):
     def lower(self, to: Lowering, op: NetworkOp) -> Tensor:
         """One matmul, then the bias added in place."""
         x, weight = to[op.inputs[0]], to[op.inputs[1]]
-        product = poplin.matmul(to.graph, x, weight.T, to.prog, **to.planned(x.dtype))
+        product = poplin.matmul(to.graph, x, weight.T, to.prog, **to.planned(op, x.dtype))
         if len(op.inputs) == 3:
             poplin.add_bias(to.graph, product, to[op.inputs[2]], to.prog)
         return product
@@ -90,7 +91,7 @@ class Linear(OpRule):
         if operand != 1:
             return None
         shapes = x.shape, weight.shape[::-1]
-        options = to.planned(weight.dtype)
+        options = to.planned(op, weight.dtype)
         return poplin.create_matmul_input_rhs(to.graph, weight.dtype, *shapes, name=weight.name, **options).T
 
     def backward(self, net: BlockBuilder, op: NetworkOp, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
@@ -110,6 +111,7 @@ class MatMul(OpRule):
 
     operands = 2
     wants_one_piece = True
+    planned = True
 
     def types(self, op: NetworkOp) -> Types:
         """[m, n], or [g, m, n]."""
@@ -132,7 +134,7 @@ class MatMul(OpRule):
         """One matmul, grouped for three dimensions."""
         a, b = (to[v] for v in op.inputs)
         product = poplin.matmul if op.output.ndim == 2 else poplin.matmul_grouped
-        return product(to.graph, a, b, to.prog, like=to.like(op.output), **to.planned(a.dtype))
+        return product(to.graph, a, b, to.prog, like=to.like(op.output), **to.planned(op, a.dtype))
 
     def backward(self, net: BlockBuilder, op: NetworkOp, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
         """Each side: the gradient times the other side transposed."""

@@ -75,6 +75,7 @@ class _Layer(OpRule):
     gates: ClassVar[int]
     slots: ClassVar[int]
     laid_together = (2, 3)
+    planned = True
 
     @classmethod
     def made(cls, operands: Sequence[Value], *, keeps: bool) -> list[tuple[Shape, ElementType]]:
@@ -239,7 +240,7 @@ class Gru(_Layer):
     def layout_together(self, to: Lowering, op: NetworkOp) -> tuple[Tensor, ...]:
         """The weights of input and output as popnn makes them."""
         params, name = self.params(op), op.inputs[2].name or "weights"
-        of_input, of_output = gru_layers.create_weights_kernel(to.graph, params, name, to.planned(params.dtype))
+        of_input, of_output = gru_layers.create_weights_kernel(to.graph, params, name, to.planned(op, params.dtype))
         assert of_input is not None
         return as_matrix(of_input), as_matrix(of_output)
 
@@ -248,7 +249,7 @@ class Gru(_Layer):
         x, output, *weights = (to[v] for v in op.inputs)
         params = self.params(op)
         x = laid_out(to, x, lambda: new_input(to.graph, params, "input"))
-        options = {"inferenceOnly": not op.attrs["keeps"], **to.planned(x.dtype)}
+        options = {"inferenceOnly": not op.attrs["keeps"], **to.planned(op, x.dtype)}
         made = gru_layers.gru_fwd(
             to.graph, params, output, x, weights=self.weights(weights), prog=to.prog, options=options
         )
@@ -289,7 +290,7 @@ class GruGrad(_LayerGrad):
             input=x,
             output_gradient=grad,
             prog=to.prog,
-            options=to.planned(x.dtype),
+            options=to.planned(op, x.dtype),
         )
         assert made.weights is not None
         return made.input, made.state, made.weights
@@ -331,7 +332,7 @@ class PlainRnn(_Layer):
     def layout_together(self, to: Lowering, op: NetworkOp) -> tuple[Tensor, ...]:
         """The weights of input and output as popnn makes them."""
         params, name = self.params(op), op.inputs[2].name or "weights"
-        made = rnn_layers.create_weights(to.graph, params, name, to.planned(params.dtype))
+        made = rnn_layers.create_weights(to.graph, params, name, to.planned(op, params.dtype))
         assert made.input is not None
         return as_matrix(made.input), as_matrix(made.output)
 
@@ -340,7 +341,7 @@ class PlainRnn(_Layer):
         x, output, *weights = (to[v] for v in op.inputs)
         params = self.params(op)
         x = laid_out(to, x, lambda: new_input(to.graph, params, "input"))
-        options = {"inferenceOnly": not op.attrs["keeps"], **to.planned(x.dtype)}
+        options = {"inferenceOnly": not op.attrs["keeps"], **to.planned(op, x.dtype)}
         made = rnn_layers.rnn_fwd_sequence(
             to.graph, params, output, x, weights=self.weights(weights), prog=to.prog, options=options
         )
@@ -375,7 +376,7 @@ class PlainRnnGrad(_LayerGrad):
             input=x,
             output_gradient=grad,
             prog=to.prog,
-            options=to.planned(x.dtype),
+            options=to.planned(op, x.dtype),
         )
         assert made.weights is not None
         return made.input, made.states[0], made.weights

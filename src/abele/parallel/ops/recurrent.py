@@ -113,6 +113,7 @@ class Lstm(OpRule):
 
     operands = 6
     attributes: ClassVar = {"keeps": bool}
+    planned = True
     laid_together = (3, 4)
 
     def types(self, op: NetworkOp) -> Types:
@@ -155,7 +156,7 @@ class Lstm(OpRule):
     def layout_together(self, to: Lowering, op: NetworkOp) -> tuple[Tensor, ...]:
         """The weights of input and output as popnn makes them: the rows of one matrix, as a step multiplies them."""
         params, name = _params(op), op.inputs[3].name or "weights"
-        of_input, of_output = layers.create_weights_kernel(to.graph, params, name, to.planned(params.dtype))
+        of_input, of_output = layers.create_weights_kernel(to.graph, params, name, to.planned(op, params.dtype))
         assert of_input is not None
         return as_matrix(of_input), as_matrix(of_output)
 
@@ -171,7 +172,7 @@ class Lstm(OpRule):
             x,
             _weights(weights),
             to.prog,
-            options={"inferenceOnly": not op.attrs["keeps"], **to.planned(x.dtype)},
+            options={"inferenceOnly": not op.attrs["keeps"], **to.planned(op, x.dtype)},
         )
         kept = () if made.intermediates is None else (made.intermediates,)
         return (made.output, made.cell_state, *kept)
@@ -197,6 +198,7 @@ class LstmGrad(OpRule):
 
     operands = 9
     attributes: ClassVar = {"input": bool}
+    planned = True
 
     def types(self, op: NetworkOp) -> Types:
         """Those of the operands of the layer; the input's only where ``input`` asks for it."""
@@ -248,7 +250,7 @@ class LstmGrad(OpRule):
             output_gradient=by_output,
             prog=to.prog,
             cell_state_gradient=by_cell,
-            options=to.planned(x.dtype),
+            options=to.planned(op, x.dtype),
         )
         made, states = found.weights, found.state
         assert made is not None

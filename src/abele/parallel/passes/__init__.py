@@ -8,6 +8,7 @@ from abele.parallel.passes.common_subexpressions import CommonSubexpressions
 from abele.parallel.passes.dead_code import DeadCode
 from abele.parallel.passes.differentiate import Differentiate, differentiate
 from abele.parallel.passes.fold_constants import FoldConstants
+from abele.parallel.passes.group_convolutions import GroupConvolutions
 from abele.parallel.passes.narrow import Narrow
 from abele.parallel.passes.optimise import Optimise
 from abele.parallel.passes.outline import Outline
@@ -32,6 +33,7 @@ __all__ = [
     "DeadCode",
     "Differentiate",
     "FoldConstants",
+    "GroupConvolutions",
     "Narrow",
     "Optimise",
     "Outline",

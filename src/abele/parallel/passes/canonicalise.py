@@ -24,5 +24,5 @@ class Canonicalise(BlockPass):
     ) -> None:
         """Append each op anew, and let the builder simplify it."""
         for op in ops:
-            with into.at(op.debug, stage=op.stage, place=op.place):
+            with into.at(op.debug, stage=op.stage, place=op.place, hint=op.hint):
                 values |= zip(op.outputs, into.simplified(reading(op, values)), strict=True)

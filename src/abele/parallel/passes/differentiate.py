@@ -230,7 +230,7 @@ class _Reverse:
     def _op(self, op: NetworkOp, reached: set[Value], pending: Pending) -> None:
         net, wanted = self.net, [v in reached for v in op.inputs]
         name = f"{op.debug.name}/grad" if op.debug.name else ""
-        with net.at(op.debug.renamed(name), stage=self.stage, place=op.place):
+        with net.at(op.debug.renamed(name), stage=self.stage, place=op.place, hint=op.hint):
             # Every reader of these results comes later in the network, so it has been here: the sum is complete.
             grads = [_total(net, pending.pop(v)) if v in pending else None for v in op.outputs]
             self.kept |= {v: g for v, g in zip(op.outputs, grads, strict=True) if v in self.kept}

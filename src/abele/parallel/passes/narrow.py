@@ -55,7 +55,7 @@ class Narrow(BlockPass):
                 values |= zip(op.outputs, op.outputs, strict=True)
                 continue
             part, wanted = plan[op]
-            with into.at(op.debug, stage=op.stage, place=op.place):
+            with into.at(op.debug, stage=op.stage, place=op.place, hint=op.hint):
                 read = [
                     take(into, values[v], p.inside(there.get(v) or ValuePart.whole(v.shape)))
                     for v, p in zip(op.inputs, wanted, strict=True)

@@ -22,6 +22,7 @@ from abele.parallel.passes.count_magnitudes import CountMagnitudes
 from abele.parallel.passes.dead_code import DeadCode
 from abele.parallel.passes.differentiate import Differentiate
 from abele.parallel.passes.fold_constants import FoldConstants
+from abele.parallel.passes.group_convolutions import GroupConvolutions
 from abele.parallel.passes.narrow import Narrow
 from abele.parallel.passes.optimise import Optimise
 from abele.parallel.passes.outline import Outline
@@ -130,7 +131,7 @@ def _verify_after(step: Pass, net: Network) -> None:
 
 
 def _simplifying() -> tuple[Pass, ...]:
-    return (Canonicalise(), FoldConstants(), CommonSubexpressions(), DeadCode(), Narrow())
+    return (Canonicalise(), FoldConstants(), CommonSubexpressions(), DeadCode(), Narrow(), GroupConvolutions())
 
 
 def inference_pipeline() -> Pipeline:

@@ -99,6 +99,17 @@ def print_tensor(value: torch.Tensor, title: str, gradient: bool, layout: str) -
     return value.clone()
 
 
+@torch.library.custom_op("abele::plan_with", mutates_args=())
+def plan_with(value: torch.Tensor, proportion: float) -> torch.Tensor:
+    """A value whose product plans with a share of a tile's memory."""
+    return value.clone()
+
+
+@plan_with.register_fake
+def _(value: torch.Tensor, proportion: float) -> torch.Tensor:
+    return torch.empty_like(value)
+
+
 @keep.register_fake
 def _(value: torch.Tensor) -> torch.Tensor:
     return torch.empty_like(value)

@@ -1,23 +1,29 @@
-"""Hints to planners from within a model: checked, and kept beside what is recorded. Results do not depend on them.
-
-Plans are made with the share of memory and the type of partial sums that the options say, and convolutions of a group
-run one after the other.
-"""
+"""Hints to planners from within a model. Results do not depend on them, but for the rounding of partial sums."""
 
 from __future__ import annotations
 
+import itertools
 from types import TracebackType
 from typing import Any, Self
 
 import torch
 
+from abele.frontends.poptorch.capture import host_words
+from abele.frontends.poptorch.capture.conv_groups import MULTI_CONV, NUMBER
 from abele.frontends.poptorch.capture.torch_export import annotate
 from abele.frontends.poptorch.enums import MultiConvPlanType
 from abele.frontends.poptorch.errors import OptionValueError
+from abele.frontends.poptorch.program.recording import isRunningOnIpu
+
+assert host_words, "importing it registers its operators"
+_numbers = itertools.count(1)
 
 
 def set_available_memory(tensor: torch.Tensor, available_memory_proportion: float) -> torch.Tensor:
-    """The result of a product or a convolution as it is, with the share of a tile's memory that it should plan with.
+    """The result of a product, a convolution or a recurrent layer as it is, which plans with a share of memory.
+
+    What computes the tensor, and its gradients, plan with this share of a tile's memory in place of the one that
+    ``Options.setAvailableMemoryProportion`` gives to all. A tensor that nothing planned gives causes a warning.
 
     Raises:
         OptionValueError: The share is no number above 0, at most 1; or it is given for something else than a tensor.
@@ -25,7 +31,10 @@ def set_available_memory(tensor: torch.Tensor, available_memory_proportion: floa
     if not isinstance(tensor, torch.Tensor):
         raise OptionValueError(f"set_available_memory takes the tensor that a product gives, got {tensor!r}")
     _check_share(available_memory_proportion)
-    return tensor
+    if not isRunningOnIpu():
+        return tensor
+    planned: torch.Tensor = torch.ops.abele.plan_with(tensor, float(available_memory_proportion))
+    return planned
 
 
 def _check_share(share: object) -> None:
@@ -34,7 +43,11 @@ def _check_share(share: object) -> None:
 
 
 class MultiConv:
-    """Convolutions inside are one group: ``with poptorch.MultiConv().planType(...): ...``."""
+    """Convolutions inside are one group: ``with poptorch.MultiConv().planType(...): ...``.
+
+    They run at the same time, each on tiles of its own, in the supersteps of one; so do their gradients by inputs, and
+    those by weights. None may read what another one gives.
+    """
 
     def __init__(self) -> None:
         self._hints: dict[str, Any] = {}
@@ -53,14 +66,14 @@ class MultiConv:
         return self._with("partialsTypes", value)
 
     def enableConvDithering(self, value: bool | list[bool] | tuple[bool, ...]) -> Self:
-        """True to place convolutions apart: for all, or for each."""
+        """True for convolutions to begin at tiles of their own: for all, or for each."""
         for flag in value if isinstance(value, (list, tuple)) else [value]:
             if not isinstance(flag, bool):
                 raise OptionValueError(f"dithering is true or false, got {flag!r}")
         return self._with("enableConvDithering", value)
 
     def planType(self, value: MultiConvPlanType) -> Self:
-        """Whether they run beside each other or one after the other."""
+        """Whether they run beside each other, as they do by default, or one after the other on all tiles."""
         if not isinstance(value, MultiConvPlanType):
             raise OptionValueError(f"planType takes a poptorch.MultiConvPlanType, got {value!r}")
         return self._with("planType", value)
@@ -72,9 +85,9 @@ class MultiConv:
         return self._with("perConvReservedTiles", value)
 
     def cycleBackOff(self, value: float) -> Self:
-        """How much slower than alone the slowest may be."""
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or value < 0:
-            raise OptionValueError(f"cycleBackOff takes a number from 0 on, got {value!r}")
+        """How much longer the longest may take than the shortest, as a proportion, before tiles are shared anew."""
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1:
+            raise OptionValueError(f"cycleBackOff takes a number from 0 to 1, got {value!r}")
         return self._with("cycleBackOff", value)
 
     def _with(self, name: str, value: Any) -> Self:
@@ -82,7 +95,7 @@ class MultiConv:
         return self
 
     def __enter__(self) -> None:
-        self._annotation = annotate({"abele_multi_conv": self._hints})
+        self._annotation = annotate({MULTI_CONV: {**self._hints, NUMBER: next(_numbers)}})
         self._annotation.__enter__()
 
     def __exit__(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from abele.frontends.poptorch.capture.conv_groups import group_hint
 from abele.frontends.poptorch.capture.registry import OperatorCall, aten
 from abele.parallel import Value
 from abele.parallel.ops import build
@@ -113,7 +114,9 @@ def either_convolution(
 def _of_samples(call: OperatorCall, x: Value, weight: Value, convolve: Callable[[Value], Value]) -> Value:
     """What ``convolve`` makes of the samples, in the shape of the result."""
     samples = x if x.ndim == weight.ndim else build.reshape(call.net, x, (1, *x.shape))
-    return build.reshape(call.net, convolve(samples), call.shape)
+    with call.net.at(hint=group_hint(call.node)):
+        made = convolve(samples)
+    return build.reshape(call.net, made, call.shape)
 
 
 def _named_padding(name: str, weight: Value, dilation: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from abele.frontends.poptorch import logs
 from abele.frontends.poptorch.capture import torch_export
 from abele.frontends.poptorch.capture.registry import OperatorCall, aten
 from abele.frontends.poptorch.capture.types import element_type
@@ -19,6 +20,19 @@ from abele.parallel.ops import build
 def keep(call: OperatorCall, value: Value) -> Value:
     """The value, which is kept."""
     return build.keep(call.net, value)
+
+
+@aten("abele.plan_with")
+def plan_with(call: OperatorCall, value: Value, proportion: float) -> Value:
+    """The value, whose product plans with a share of a tile's memory."""
+    if not build.plan_with(call.net, value, proportion):
+        origin = torch_export.origin(call.node)
+        where = f" ({origin.location})" if origin.location else ""
+        logs.warn(
+            f"set_available_memory{where} has no effect: the tensor is not what a matrix product, a convolution or a "
+            "recurrent layer gives"
+        )
+    return value
 
 
 @aten("abele.print_tensor")

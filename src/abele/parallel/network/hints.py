@@ -1,0 +1,56 @@
+"""Hints: what a model's author says about how single products and convolutions are planned."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class ConvGroup:
+    """Convolutions that are planned together.
+
+    Attributes:
+        number: Which of the network's groups; 0 where its members are one op already.
+        plan_type: ``parallel``: at the same time, each on tiles of its own; ``serial``: one after the other on all.
+        reserved_tiles: Tiles that each has at least.
+        back_off: How much longer the longest may take than the shortest, as a proportion.
+    """
+
+    number: int = 0
+    plan_type: str = "parallel"
+    reserved_tiles: int = 50
+    back_off: float = 0.1
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """PopLibs' options of multi-convolutions."""
+        return {
+            "planType": self.plan_type,
+            "perConvReservedTiles": self.reserved_tiles,
+            "cycleBackOff": self.back_off,
+        }
+
+
+@dataclass(frozen=True)
+class PlanHint:
+    """How one op is planned, where that differs from the others. Results do not depend on it but for their rounding.
+
+    Attributes:
+        proportion: Share of a tile's memory that it plans with; None for that of the others.
+        partials: Type of partial sums of f16 operands; None for that of the others.
+        dithered: True to begin at a tile of its own.
+        group: Convolutions that it is planned together with.
+    """
+
+    proportion: float | None = None
+    partials: str | None = None
+    dithered: bool = False
+    group: ConvGroup | None = None
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What it says, as the libraries name it."""
+        said = {"available_memory_proportion": self.proportion, "partials_type": self.partials}
+        given = {name: value for name, value in said.items() if value is not None}
+        return given | ({"enable_conv_dithering": True} if self.dithered else {})
