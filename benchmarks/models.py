@@ -5,15 +5,15 @@ by Abele, by eager PyTorch and by ``torch.compile``, then timed turns of the sam
 printed, {"rows": [...]}; a row has
 
 - ``error``: the difference of all weights from eager's after the first three steps, over the length of eager's own way;
-- ``noise``: where that is large, the same of eager in float32 from float64: deep networks with random weights amplify
-  rounding, and there no two programs agree;
+- ``noise``: where that is large, the same of eager from float64: deep networks with random weights amplify rounding, and
+  there no two programs agree;
 - ``works``: the error is below the tolerance, or below three times the noise;
 - ``compile_s``, ``peak_gb``: what the first call of Abele takes, in processor seconds, and in memory over that of the
   process before;
 - ``abele``, ``eager``, ``compile``: samples/s here, and ``modelled``: on one IPU of a Bow-2000, null where the model
   does not fit on it.
 
-    python benchmarks/models.py [--model NAME ...] [--only abele eager] [--rounds 3] [--cpu --threads 1] [--json]
+    python benchmarks/models.py [--model NAME ...] [--only abele eager] [--rounds 3] [--cpu --threads 1] [--half] [--json]
 
 Packages beside PyTorch (extra ``models``): torchvision, timm, transformers, torch_geometric; none downloads anything.
 """
@@ -62,9 +62,10 @@ class Marked(torch.nn.Module):
         return output, poptorch.identity_loss(loss, reduction="none")
 
 
-def stacked(entry: ModelEntry) -> tuple[torch.Tensor, ...]:
-    """The inputs of all steps, one after the other along the first dimension, as a call of Abele takes them."""
-    return tuple(torch.cat(parts) for parts in zip(*entry.batches(STEPS), strict=True))
+def batches_for(entry: ModelEntry, model: torch.nn.Module, count: int) -> list[tuple[torch.Tensor, ...]]:
+    """Batches whose real numbers have the type of the model's weights."""
+    kind = next(model.parameters()).dtype
+    return [tuple(t.to(kind) if t.is_floating_point() else t for t in batch) for batch in entry.batches(count)]
 
 
 def abele_contestant(entry: ModelEntry, model: torch.nn.Module, lr: float, threads: int) -> tuple[Contestant, Any]:
@@ -75,15 +76,14 @@ def abele_contestant(entry: ModelEntry, model: torch.nn.Module, lr: float, threa
     options.Abele.threads(threads)
     options.Abele.allowOutOfMemory()  # the host is measured, whether or not the modelled chip has room
     training = poptorch.trainingModel(Marked(model), options, torch.optim.SGD(model.parameters(), lr, momentum=0.9))
-    inputs = stacked(entry)
+    inputs = [torch.cat(parts) for parts in zip(*batches_for(entry, model, STEPS), strict=True)]
     return lambda: training(*inputs), training
 
 
 def loop_contestant(entry: ModelEntry, model: torch.nn.Module, lr: float, *, compiled: bool = False) -> Contestant:
     """The usual loop of PyTorch, compiled or not."""
     optimizer = torch.optim.SGD(model.parameters(), lr, momentum=0.9)
-    kind = next(model.parameters()).dtype
-    batches = [tuple(t.to(kind) if t.is_floating_point() else t for t in b) for b in entry.batches(STEPS)]
+    batches = batches_for(entry, model, STEPS)
     forward = torch.compile(model, dynamic=False) if compiled else model
     update = torch.compile(optimizer.step, dynamic=False) if compiled else optimizer.step
 
@@ -98,7 +98,7 @@ def loop_contestant(entry: ModelEntry, model: torch.nn.Module, lr: float, *, com
 
 def learning_rate(entry: ModelEntry, model: torch.nn.Module) -> float:
     """The rate with which the first step moves the weights by ``STRIDE``."""
-    twin = copy.deepcopy(model)
+    twin = copy.deepcopy(model).float()
     twin(*entry.batches(1)[0])[-1].backward()
     squares = sum(float(p.grad.double().square().sum()) for p in twin.parameters() if p.grad is not None)
     return STRIDE / squares**0.5
@@ -131,7 +131,7 @@ def measure(entry: ModelEntry, arguments: argparse.Namespace) -> dict[str, Any]:
     """One row, in this process."""
     row: dict[str, Any] = {"model": entry.name, "works": False, "error": None, "noise": None, "abele": None}
     row |= dict.fromkeys(("eager", "compile", "compile_s", "peak_gb", "modelled", "why"))
-    start = entry.model()
+    start = entry.model().half() if arguments.half else entry.model()
     lr = learning_rate(entry, start)
     theirs, ours = copy.deepcopy(start), copy.deepcopy(start)
     eager = loop_contestant(entry, theirs, lr)
@@ -260,6 +260,7 @@ def main() -> None:
     parser.add_argument("--tolerance", type=float, default=1e-2, help="greatest error of a model that works")
     parser.add_argument("--limit", type=int, default=900, help="seconds that one model may take")
     parser.add_argument("--cpu", action="store_true", help="processor time instead of wall time")
+    parser.add_argument("--half", action="store_true", help="weights, inputs and arithmetic in float16, on both sides")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--inside", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
