@@ -5,15 +5,15 @@ by Abele, by eager PyTorch and by ``torch.compile``, then timed turns of the sam
 printed, {"rows": [...]}; a row has
 
 - ``error``: the difference of all weights from eager's after the first three steps, over the length of eager's own way;
-- ``noise``: where that is large, the same of eager from float64: deep networks with random weights amplify rounding, and
-  there no two programs agree;
+- ``noise``: where that is large, the same of eager from float64: deep networks with random weights amplify rounding,
+  and there no two programs agree;
 - ``works``: the error is below the tolerance, or below three times the noise;
 - ``compile_s``, ``peak_gb``: what the first call of Abele takes, in processor seconds, and in memory over that of the
   process before;
 - ``abele``, ``eager``, ``compile``: samples/s here, and ``modelled``: on one IPU of a Bow-2000, null where the model
   does not fit on it.
 
-    python benchmarks/models.py [--model NAME ...] [--only abele eager] [--rounds 3] [--cpu --threads 1] [--half] [--json]
+    python benchmarks/models.py [--model NAME ...] [--only abele eager] [--cpu --threads 1] [--half] [--json]
 
 Packages beside PyTorch (extra ``models``): torchvision, timm, transformers, torch_geometric; none downloads anything.
 """

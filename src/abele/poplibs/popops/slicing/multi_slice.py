@@ -158,7 +158,8 @@ def _sliced(
     parts = plan.parts
     low, num = lookup_rows(plan, parts, offsets.shape[1])
     first, rows = entry_rows(plan, parts)
-    base = row_regions(table, plan, parts, first, rows)
+    of_table, table_part = parts.alike("group", "entry", "column")
+    base = row_regions(table, plan, parts.where(of_table), first[of_table], rows[of_table])
     if partials is None:
         sub = row_regions(out, plan, parts, low, num)
     else:
@@ -171,7 +172,7 @@ def _sliced(
         slice_codelet(table.dtype, offsets.dtype, short(plan.width), fills=partials is None),
         tile=parts.tile[used] % graph.num_tiles,
         offsets=(offset_regions(offsets, parts.group, low, num), used),
-        base=(base, used),
+        base=(base, table_part[used]),
         sub=(sub, used),
         first=first[used],
         entries=rows[used],

@@ -277,13 +277,14 @@ def _in_place(graph: Graph, plan: SlicePlan, table: Tensor, given: _UpdateRows) 
     parts, first, rows = plan.parts.where(rows > 0), first[rows > 0], rows[rows > 0]
     low, num = np.zeros_like(first), np.full_like(first, given.offsets.shape[1])
     codelet, fields = _codelet(plan, table.dtype, given)
+    of_slices, slices_part = parts.alike("group", "column")
     step = graph.compute_set("update")
     step.vertices(
         codelet,
         tile=parts.tile % graph.num_tiles,
         offsets=offset_regions(given.offsets, parts.group, low, num),
         base=row_regions(table, plan, parts, first, rows),
-        sub=row_regions(given.slices, plan, parts, low, num),
+        sub=(row_regions(given.slices, plan, parts.where(of_slices), low[of_slices], num[of_slices]), slices_part),
         first=first,
         entries=rows,
         width=plan.width,
@@ -317,13 +318,15 @@ def _parted(graph: Graph, plan: SlicePlan, partials: Tensor, where: Parts, given
     used = np.flatnonzero(num)
     view = partials.transpose((0, 2, 1, 3)).reshape((partials.shape[0], plan.num_entries, plan.output_size))
     codelet, fields = _codelet(plan, partials.dtype, given)
+    of_slices, slices_part = parts.alike("group", "column", "lookup")
+    sub = row_regions(given.slices, plan, parts.where(of_slices), low[of_slices], num[of_slices])
     step = graph.compute_set("update")
     step.vertices(
         codelet,
         tile=parts.tile[used],
         offsets=(offset_regions(given.offsets, parts.group, low, num), used),
         base=(row_regions(view, plan, where, first, rows), used),
-        sub=(row_regions(given.slices, plan, parts, low, num), used),
+        sub=(sub, slices_part[used]),
         first=first[used],
         entries=rows[used],
         width=plan.width,

@@ -37,9 +37,21 @@ class Parts:
     def __len__(self) -> int:
         return len(self.tile)
 
-    def where(self, keep: npt.NDArray[np.bool_]) -> Parts:
+    def where(self, keep: npt.NDArray[np.bool_] | Int64) -> Parts:
         """Some of the combinations."""
         return Parts(self.group[keep], self.entry[keep], self.column[keep], self.lookup[keep], self.tile[keep])
+
+    def alike(self, *names: str) -> tuple[Int64, Int64]:
+        """The first combination of each set that agrees in some parts, and the set of each combination.
+
+        What a set has in common is one region: the exchange then sweeps its pieces once, however many tiles want it.
+        """
+        key = np.zeros(len(self), np.int64)
+        for name in names:
+            part = getattr(self, name)
+            key = key * (int(part.max(initial=0)) + 1) + part
+        _, first, which = np.unique(key, return_index=True, return_inverse=True)
+        return first, which
 
 
 class _MadeOrNone(type):
