@@ -8,7 +8,7 @@ from abele.graph import Copy, Graph, Tensor
 from abele.graph import Sequence as Steps
 from abele.numerics import ElementType, f32
 from abele.parallel.gradient_scale import GradientScale
-from abele.parallel.optimisers import GRADIENT, PARAMETER, Lamb, Optimiser, Sgd, Terms
+from abele.parallel.optimisers import GRADIENT, PARAMETER, Lamb, Optimiser, Sgd, StateSlot, Terms
 from abele.parallel.optimisers.terms import SCALE
 from abele.parallel.repeats import Repeats
 from abele.poplibs import popnn, popops
@@ -47,7 +47,7 @@ class GroupUpdate:
         numbers = optimiser.numbers
         mine = (optimiser.variable & numbers.keys()) - {"loss_scaling"}
         self.hyper = {key: self._scalar(key, numbers[key]) for key in sorted(mine)}
-        self.scalars = {key: self._kept(key, slot.initial, slot.dtype) for key, slot in optimiser.scalars().items()}
+        self.scalars = {key: self._kept(key, slot) for key, slot in optimiser.scalars().items()}
 
     def begin(self, prog: Steps) -> None:
         """Append what comes once before the updates of a step: scalars advance."""
@@ -122,9 +122,11 @@ class GroupUpdate:
     def _scalar(self, name: str, initial: float, dtype: ElementType = f32) -> Tensor:
         return self.graph.variable(dtype, (), name=f"{self.name}/{name}", initial=initial).map(0)
 
-    def _kept(self, name: str, initial: float, dtype: ElementType) -> Tensor:
-        """A scalar that persists."""
-        made = self.state[f"{self.name}/{name}"] = self._scalar(name, initial, dtype)
+    def _kept(self, name: str, slot: StateSlot) -> Tensor:
+        """A scalar of the optimiser, which persists where it is lasting."""
+        made = self._scalar(name, slot.initial, slot.dtype)
+        if slot.lasting:
+            self.state[f"{self.name}/{name}"] = made
         return made
 
     def _slot(self, parameter: Tensor, name: str, initial: float, dtype: ElementType) -> Tensor:

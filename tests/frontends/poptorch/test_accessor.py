@@ -142,6 +142,20 @@ def test_loader__rebatched__loses_nothing_in_workers() -> None:
     assert len(values) == len(set(values)) == 12
 
 
+@pytest.mark.parametrize("mode", [DataLoaderMode.Async, DataLoaderMode.AsyncRebatched])
+def test_loader__rebatched_to_one_sample__needs_no_rebatching(mode: DataLoaderMode) -> None:
+    made = poptorch.DataLoader(options(1), Numbers(3), drop_last=False, mode=mode, async_options=FORK)
+    with made:
+        assert labels(made) == [[0], [1], [2]]
+
+
+def test_accessor__as_a_context__ends_its_process() -> None:
+    with poptorch.AsynchronousDataAccessor(Numbers(3), **FORK) as accessor:
+        assert len(list(accessor)) == 3
+    with pytest.raises(poptorch.Error, match="An error occurred in the data fetcher"):
+        next(iter(accessor))
+
+
 def test_loader__that_trains__takes_the_steps_of_a_synchronous_one() -> None:
     class Sum(torch.nn.Module):
         def __init__(self) -> None:
@@ -204,6 +218,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
         lambda: poptorch.DataLoader(options(), Numbers(2), async_options={"buffer_size": 2}),
         "async_options have a meaning in the asynchronous modes only",
     ),
+    "strategy": (lambda: accessor(Numbers(2), sharing_strategy="fork"), "takes a poptorch.SharingStrategy, got .fork."),
     "worker_size": (lambda: loader(Numbers(2), rebatched_worker_size=2), "in DataLoaderMode.AsyncRebatched only"),
 }
 

@@ -11,6 +11,7 @@ from poptorch_kit import check_against_torch
 from torch import nn
 
 from abele.frontends.poptorch import identity_loss
+from abele.frontends.poptorch.capture import capture
 
 SHAPES = {
     "one_sample": (4,),
@@ -97,3 +98,26 @@ def test_cross_entropy__every_label_ignored__has_no_gradient_as_in_pytorch() -> 
     model = Loss((2, 4), {})
     captured = check_against_torch(model, (torch.randn(2, 4), torch.tensor([-100, -100])))
     assert captured.net.loss is not None
+
+
+COMPOSED: dict[str, tuple[torch.Tensor, ...]] = {
+    "GaussianNLLLoss": (torch.rand(4, 3), torch.rand(4, 3) + 0.5),
+    "MultiLabelSoftMarginLoss": (torch.eye(4, 3),),
+    "TripletMarginWithDistanceLoss": (torch.rand(4, 3), torch.rand(4, 3)),
+}
+
+
+@pytest.mark.parametrize("kind", COMPOSED)
+@pytest.mark.parametrize("reduction", REDUCTIONS)
+def test_loss__that_pytorch_computes_of_other_operators__is_found_as_the_loss(kind: str, reduction: str) -> None:
+    class Scaled(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.scale = nn.Parameter(torch.tensor([0.5, 1.0, 2.0]))
+            self.loss = getattr(nn, kind)(reduction=reduction)
+
+        def forward(self, x: torch.Tensor, *rest: torch.Tensor) -> Any:
+            return self.loss(x * self.scale, *rest)
+
+    captured = capture(Scaled(), (torch.rand(4, 3), *COMPOSED[kind]), training=True)
+    assert captured.net.loss is captured.net.outputs[0]

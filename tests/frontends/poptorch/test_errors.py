@@ -71,8 +71,8 @@ def test_validate_options__known_ones__are_logged(caplog: pytest.LogCaptureFixtu
     finally:
         poptorch.setLogLevel("WARN")
     lines = [record.getMessage() for record in caplog.records]
-    assert "poptorch.Options set device_iterations to 3" in lines
-    assert "poptorch.Options set enableOutlining to false" in lines
+    assert "poptorch.Options set device_iterations to value 3" in lines
+    assert "poptorch.Options set enableOutlining to value false" in lines
     assert "poptorch.Options added Final to dotChecks" in lines
     assert "poptorch.Options set engineOptions[debug.checks] to true" in lines
 

@@ -416,6 +416,14 @@ def test_rng_state__set_and_read__replays_dropout() -> None:
     assert torch.equal(first, again)
 
 
+def test_rng_state__without_random_ops__is_the_seed_or_what_it_was_set_to() -> None:
+    inference = poptorch.inferenceModel(classifier(), options().randomSeed(42))
+    inference(X)
+    assert inference.rng_state == [42, 0]
+    inference.rng_state = [7, 3]
+    assert inference.rng_state == [7, 3]
+
+
 def test_wrapper__other_attributes__are_the_models() -> None:
     model = classifier()
     wrapped = poptorch.inferenceModel(model, options())

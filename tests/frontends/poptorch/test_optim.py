@@ -202,9 +202,11 @@ def test_set_optimizer__by_a_scheduler__changes_the_rate_of_the_next_run() -> No
     assert_same_weights(model, twin)
 
 
-def test_one_cycle__of_pytorch_s_optimiser__moves_the_momentum_too() -> None:
+@pytest.mark.parametrize("kind", ["SGD", "Adam"])
+def test_one_cycle__of_pytorch_s_optimiser__moves_the_momentum_too(kind: str) -> None:
+    own: dict[str, Any] = {"momentum": 0.9} if kind == "SGD" else {"eps": 0.1}
     model, twin = seeded(), seeded()
-    mine, theirs = (torch.optim.SGD(each.parameters(), lr=0.1, momentum=0.9) for each in (model, twin))
+    mine, theirs = (getattr(torch.optim, kind)(each.parameters(), lr=0.1, **own) for each in (model, twin))
     schedulers = [torch.optim.lr_scheduler.OneCycleLR(each, 0.5, total_steps=6) for each in (mine, theirs)]
     training = on_device(model, mine)
     for _ in range(4):
@@ -215,8 +217,9 @@ def test_one_cycle__of_pytorch_s_optimiser__moves_the_momentum_too() -> None:
             for scheduler in schedulers:
                 scheduler.step()
             training.setOptimizer(mine)
-    assert mine.param_groups[0]["momentum"] != 0.9
-    assert_same_weights(model, twin)
+    group = mine.param_groups[0]
+    assert (group["momentum"] if kind == "SGD" else group["betas"][0]) != 0.9
+    assert_same_weights(model, twin, 1e-5)
 
 
 def test_max_grad_norm__of_poptorch__clips_as_pytorch() -> None:
@@ -304,6 +307,15 @@ def test_state_dict__of_plain_sgd__says_the_numbers_that_popart_uses() -> None:
 
 
 # --- loss scaling -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["Adam", "AdamW", "LAMB"])
+def test_state_dict__of_rules_with_moments__has_three_entries_for_each_parameter(kind: str) -> None:
+    model = seeded()
+    optimiser = getattr(poptorch.optim, kind)(model.parameters(), lr=0.1)
+    on_device(model, optimiser).compile(*batch())
+    expected = {f"{slot}___{name}" for slot in ("Accl1", "Accl2", "Step") for name, _ in model.named_parameters()}
+    assert set(optimiser.state_dict()["ipu_state"]) == expected
 
 
 def test_automatic_loss_scaling__of_a_half_model__can_be_looked_at() -> None:

@@ -30,10 +30,12 @@ class StateSlot:
     Attributes:
         dtype: Element type that it is stored in; rules compute in f32.
         initial: What it holds before the first step.
+        lasting: False for a scalar that each step computes anew, of which nothing needs to be saved.
     """
 
     dtype: ElementType = f32
     initial: float = 0.0
+    lasting: bool = True
 
 
 @dataclass(frozen=True)

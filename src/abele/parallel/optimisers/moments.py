@@ -1,7 +1,8 @@
 """Rules with running means of the gradient and of its square, corrected for their start at 0: Adam and its kin.
 
-1 − βᵗ, by which a mean of t steps is divided, advances by the recurrence c ← β·c + (1 − β), which keeps its relative
-precision where 1 − βᵗ would lose it.
+1 − βᵗ, by which a mean of t steps is divided, is −expm1(t·ln β), which keeps its relative precision where 1 − βᵗ would
+lose it. A β that lives on the device has its logarithm from β − 1, which is exact. It depends on t and today's β alone,
+as usual: where a schedule moves β, a product or a recurrence over the steps would be another number.
 """
 
 from __future__ import annotations
@@ -51,23 +52,16 @@ class MomentRule(Optimiser):
 
     def scalars(self) -> dict[str, StateSlot]:
         """The number of steps, and 1 − βᵗ of either β."""
-        return (
-            {"step": StateSlot(i32), "correction1": StateSlot(), "correction2": StateSlot()}
-            if self.bias_correction
-            else {}
-        )
+        corrections = {"correction1": StateSlot(lasting=False), "correction2": StateSlot(lasting=False)}
+        return {"step": StateSlot(i32), **corrections} if self.bias_correction else {}
 
     def advance(self, t: Terms) -> dict[str, Expr]:
         """Count a step."""
         if not self.bias_correction:
             return {}
-        step, first, second = t["step"], t["correction1"], t["correction2"]
-        b1, b2 = t.number("beta1"), t.number("beta2")
-        return {
-            "step": step + 1,
-            "correction1": b1 * first + (1.0 - b1),
-            "correction2": b2 * second + (1.0 - b2),
-        }
+        step = t["step"] + 1
+        first, second = (_correction(t.number(name), step) for name in ("beta1", "beta2"))
+        return {"step": step, "correction1": first, "correction2": second}
 
     def start(self, t: Terms) -> tuple[Expr, Expr, Expr, Expr]:
         """The parameter, shrunk where decay is decoupled, both new means, and the learning rate."""
@@ -85,6 +79,17 @@ class MomentRule(Optimiser):
     def first_correction(self, t: Terms) -> Expr:
         """What the mean of gradients is divided by."""
         return t["correction1"] if self.bias_correction else Const(1.0)
+
+
+def _correction(beta: Expr, step: Expr) -> Expr:
+    """1 − βᵗ after t steps."""
+    if not isinstance(beta, Const):
+        rate: Expr = Op("log1p", beta - 1.0)
+    elif beta.value == 0:
+        return Const(1.0)
+    else:
+        rate = Const(math.log(beta.value))
+    return 0.0 - Op("expm1", Cast(step, f32) * rate)
 
 
 @dataclass(frozen=True)
@@ -168,8 +173,8 @@ class NAdam(MomentRule):
         return {
             **super().scalars(),
             "product": StateSlot(initial=1.0),
-            "gradient_rate": StateSlot(),
-            "moment_rate": StateSlot(),
+            "gradient_rate": StateSlot(lasting=False),
+            "moment_rate": StateSlot(lasting=False),
         }
 
     def advance(self, t: Terms) -> dict[str, Expr]:
@@ -211,7 +216,8 @@ class RAdam(MomentRule):
 
     def scalars(self) -> dict[str, StateSlot]:
         """Those of the means, and the factor of the step: of the mean alone, or of its quotient by the root."""
-        return {**super().scalars(), "rectified": StateSlot(), "plain": StateSlot(initial=1.0)}
+        factors = {"rectified": StateSlot(lasting=False), "plain": StateSlot(initial=1.0, lasting=False)}
+        return {**super().scalars(), **factors}
 
     def advance(self, t: Terms) -> dict[str, Expr]:
         """The factors for this step; one of them is 0."""

@@ -15,7 +15,7 @@ import torch.nn.functional as functional
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.overrides import TorchFunctionMode
 
-from abele.frontends.poptorch.capture import packed
+from abele.frontends.poptorch.capture import marks, packed
 from abele.frontends.poptorch.capture.packed import packed_layers
 
 Tensor = torch.Tensor
@@ -107,7 +107,17 @@ def gaussian_nll_loss(
     loss = 0.5 * (torch.log(spread) + (input - target) ** 2 / spread)
     if full:
         loss = loss + 0.5 * math.log(2 * math.pi)
-    return loss.mean() if reduction == "mean" else loss.sum() if reduction == "sum" else loss
+    return _as_loss(loss.mean() if reduction == "mean" else loss.sum() if reduction == "sum" else loss)
+
+
+def _marked(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """A loss that PyTorch computes without an operator of its own, marked as the loss that it is."""
+    return lambda *args, **settings: _as_loss(function(*args, **settings))
+
+
+def _as_loss(value: Tensor) -> Tensor:
+    marked: Tensor = marks.loss(value)
+    return marked
 
 
 def instance_norm(
@@ -189,5 +199,7 @@ _FUNCTIONS: dict[Any, Callable[..., Any]] = {
     functional.gaussian_nll_loss: gaussian_nll_loss,
     functional.instance_norm: instance_norm,
     functional.linear_cross_entropy: linear_cross_entropy,
+    functional.multilabel_soft_margin_loss: _marked(functional.multilabel_soft_margin_loss),
+    functional.triplet_margin_with_distance_loss: _marked(functional.triplet_margin_with_distance_loss),
     torch.native_batch_norm: native_batch_norm,
 }

@@ -58,6 +58,8 @@ class AsynchronousDataAccessor:
             raise Error("rebatched_size must be None or greater than 1")
         if buffer_size < 1:
             raise Error(f"buffer_size is a positive number of batches, not {buffer_size}")
+        if not isinstance(sharing_strategy, SharingStrategy):
+            raise Error(f"sharing_strategy takes a poptorch.SharingStrategy, got {sharing_strategy!r}")
         if getattr(dataset, "_accessor", None) is not None:
             raise Error(
                 "The DataLoader is already asynchronous: it has an AsynchronousDataAccessor of its own",
@@ -89,6 +91,12 @@ class AsynchronousDataAccessor:
     def terminate(self) -> None:
         """End the process; batches can no longer be had."""
         self._finalizer()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.terminate()
 
     def __len__(self) -> int:
         dataset, size = self._dataset, self._rebatched

@@ -66,6 +66,8 @@ class DataLoader(torch.utils.data.DataLoader[Any]):
         persistent = num_workers > 0 if persistent_workers is None else persistent_workers
         common = {"num_workers": num_workers, "persistent_workers": persistent, **kwargs}
         rebatches = mode == DataLoaderMode.AsyncRebatched or (mode == DataLoaderMode.Async and not drop_last)
+        # Of batches of one sample nothing is ever left over.
+        rebatches = rebatches and self._combined != 1
         if batch_sampler is not None:
             if batch_size != 1 or shuffle:
                 raise Error("batch_sampler excludes batch_size and shuffle", remedy="let the sampler do both")

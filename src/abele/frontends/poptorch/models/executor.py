@@ -355,12 +355,13 @@ class PoplarExecutor(Exporting):
 
     @property
     def rng_state(self) -> list[int]:
-        """State of random ops, the seed first; can be set."""
-        return self._require().session.random_state
+        """State of random ops, the seed first; can be set. Of a model without any it is what it was set to."""
+        return self._require().session.random_state or self._rng_state or [self._first_seed(), 0]
 
     @rng_state.setter
     def rng_state(self, state: list[int]) -> None:
         self._require().session.random_state = state
+        self._rng_state = list(state)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):

@@ -163,7 +163,7 @@ def _log(name: str, value: object) -> None:
         for part in value:
             LOGGER.debug("poptorch.Options added %s to %s", _shown(part), name)
     else:
-        LOGGER.debug("poptorch.Options set %s to %s", name, _shown(value))
+        LOGGER.debug("poptorch.Options set %s to value %s", name, _shown(value))
 
 
 def _shown(value: object) -> str:

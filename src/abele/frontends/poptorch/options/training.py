@@ -45,7 +45,9 @@ class TrainingOptions(CheckedOptions):
             )
         return self.set(accumulation_and_replication_reduction_type=reduction_type)
 
-    def setMeanAccumulationAndReplicationReductionStrategy(self, strategy: MeanReductionStrategy) -> Self:
+    def setMeanAccumulationAndReplicationReductionStrategy(
+        self, mean_reduction_strategy: MeanReductionStrategy
+    ) -> Self:
         """When the mean of accumulated gradients is taken.
 
         ``Running`` keeps the mean of the micro-batches so far, which float16 holds where it would not hold their sum;
@@ -53,7 +55,7 @@ class TrainingOptions(CheckedOptions):
         """
         self._check_writable()
         object.__setattr__(self, "_strategy_chosen", True)
-        return self.set(meanAccumulationAndReplicationReductionStrategy=strategy)
+        return self.set(meanAccumulationAndReplicationReductionStrategy=mean_reduction_strategy)
 
     def setAutomaticLossScaling(self, enabled: bool) -> Self:
         """Multiply the loss by a scale that follows the magnitudes of float16 gradients from step to step."""

@@ -74,7 +74,7 @@ class SessionState:
                 shown = _SLOTS.get(type(rule).__name__, {}).get(slot, slot)
                 shown = "Accl" if shown == "Accl1" and self.combined else shown
                 yield from ((f"{shown}___{name}", f"{name}/{slot}") for name in names)
-            for scalar in rule.scalars():
+            for scalar in (name for name, slot in rule.scalars().items() if slot.lasting):
                 inner = f"optimiser{number}/{scalar}"
                 if scalar == "step":
                     yield from ((f"Step___{name}", inner) for name in names)
