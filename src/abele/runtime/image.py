@@ -170,7 +170,11 @@ def build_image(
     supersteps = checking.supersteps(placed, callbacks, options.debug)
     behaviour, clock = Behaviour((step for p in programs for step in walk(p)), options.behaviour), Clock.of(executable)
     may_place = bool(behaviour.possible)
-    storage = Storage(programs, effects, arena, options.keep, may_place=may_place) if options.native else None
+    storage = None
+    if options.native:
+        watched = options.checks.any or options.debug
+        storage = Storage(programs, effects, arena, options.keep, may_place=may_place, watched=watched)
+        arena.store_in(storage.orders)
     native = HostKernels(arena, effects, storage, memory) if storage is not None else None
     seeds = Seeds((graph.num_tiles, graph.system.ipu.num_workers), graph.replicas)
     context = LoweringContext(

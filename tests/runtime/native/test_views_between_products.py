@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 import pytest
@@ -82,7 +82,9 @@ VIEWS: dict[str, View] = {
 
 
 class _AllStored:
-    """Storage of programs of which everything is to be read."""
+    """Storage of programs of which everything is to be read, in the order of its variable."""
+
+    orders: Mapping[Variable, tuple[int, ...]] = {}
 
     def is_stored(self, variable: Variable) -> bool:
         return True
@@ -113,7 +115,7 @@ def functions_of(program: Program) -> Iterator[TaskFunction]:
     """The functions that host kernels of a program become."""
     for run in split_runs(list(steps_of(program))):
         if isinstance(run, tuple):
-            binder = Binder(_AllStored())  # type: ignore[arg-type]
+            binder = Binder(_AllStored(), run)  # type: ignore[arg-type]
             calls = [call for number, step in enumerate(run) for call in binder.calls(number, step)]
             form = run_passes(bound_calls(binder.buffers, calls, HostTarget(16)), after="choose_schedules", check=True)
             yield from (f for leaf in form.leaves for f in leaf.functions)

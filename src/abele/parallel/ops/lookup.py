@@ -98,12 +98,13 @@ def _runs(numbers: Sequence[int]) -> Iterator[tuple[int, int, int]]:
 
 
 def _run(net: BlockBuilder, table: Value, first: int, step: int, count: int) -> Value:
-    """The rows of one run."""
+    """The rows of one run, of each group if there are such."""
+    dim = table.ndim - 2
     if step == 0 or count == 1:
-        return expand(net, slice_(net, table, 0, first, first + 1), (count, *table.shape[1:]))
+        return expand(net, slice_(net, table, dim, first, first + 1), (*table.shape[:dim], count, table.shape[-1]))
     low = min(first, first + step * (count - 1))
-    rows = slice_(net, table, 0, low, low + abs(step) * (count - 1) + 1, abs(step))
-    return rows if step > 0 else reverse(net, rows, [0])
+    rows = slice_(net, table, dim, low, low + abs(step) * (count - 1) + 1, abs(step))
+    return rows if step > 0 else reverse(net, rows, [dim])
 
 
 LARGEST_ROWS = 2**16
@@ -128,7 +129,7 @@ def _plan_as_stored(to: Lowering, table: Shape, rows: Value, stored: Tensor, **o
 
     Other parts would be gathered piece by piece. Such tables live as long as they are used, so cycles count.
     """
-    parts = {"unslicedDimSplit": stored_parts(_grouped(stored, 2))}
+    parts = {"unslicedDimSplit": stored_parts(_grouped(stored, 2), to.graph.num_tiles)}
     return _plan(to, table, rows, planConstraints=parts, planMinimisationTarget="cycles", **options)
 
 
@@ -176,12 +177,14 @@ class LookUp(OpRule):
         """Views of the table put together, where the numbers are known and follow each other in a few runs."""
         table, index = op.inputs
         known = net.contents(index)
-        if table.ndim > 2 or known is None or not known.size or known.min() < 0 or known.max() >= table.shape[0]:
+        if known is None or not known.size or known.min() < 0 or known.max() >= table.shape[-2]:
             return None
-        runs = list(islice(_runs(known.tolist()), MOST_RUNS + 1))
+        if known.ndim > 1 and (known != known[:1]).any():
+            return None  # groups that have numbers of their own
+        runs = list(islice(_runs(known.reshape(-1, index.shape[-1])[0].tolist()), MOST_RUNS + 1))
         if len(runs) > MOST_RUNS:
             return None
-        return concat(net, [_run(net, table, *run) for run in runs], 0)
+        return concat(net, [_run(net, table, *run) for run in runs], table.ndim - 2)
 
     def evaluate(self, op: NetworkOp, table: Array, index: Array) -> Array:
         """NumPy's indexing; zeros by numbers that are none of a row."""

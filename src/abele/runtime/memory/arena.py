@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,7 +46,7 @@ class MemoryPieces:
 
 
 class Arena:
-    """Storage of all variables of a graph, each row-major and aligned to 64 bytes; once per replica.
+    """Storage of all variables of a graph, each row-major (but see :meth:`store_in`), aligned to 64 bytes; per replica.
 
     Between them lie 64 bytes or more that belong to nothing, so that eight bytes may be read from any element on, and
     so that overruns can be seen (``zones``). Untouched memory costs nothing: pages are given by the operating system
@@ -76,6 +76,11 @@ class Arena:
         self._end = np.array([variables[i].base + variables[i].size for i in held], dtype=np.int64)
         self._width = np.array([variables[i].dtype.bytes for i in held], dtype=np.int64)
         self._start = start + self._offset[held]
+        self._orders: dict[Variable, tuple[int, ...]] = {}
+
+    def store_in(self, orders: Mapping[Variable, tuple[int, ...]]) -> None:
+        """Store variables with their dims in another order; whoever asks for pieces or addresses of them knows it."""
+        self._orders.update(orders)
 
     @property
     def bytes(self) -> int:
@@ -101,7 +106,7 @@ class Arena:
         stored = self._block.reshape(self.replicas, self.stride)[:, begin : begin + variable.bytes]
         if not variable.size:
             return np.empty((self.replicas, *variable.shape), dtype=variable.dtype.np)
-        steps = np.empty(variable.shape, dtype=variable.dtype.np).strides
+        steps = self._in_shape(np.empty(variable.shape, dtype=variable.dtype.np), variable).strides
         elements = stored.view(variable.dtype.np)
         return np.lib.stride_tricks.as_strided(elements, (self.replicas, *variable.shape), (self.stride, *steps))
 
@@ -109,7 +114,15 @@ class Arena:
         """The variable's storage in one replica itself, in its shape."""
         begin = int(self._offset[variable.id]) + replica * self.stride
         stored = self._block[begin : begin + variable.bytes]
-        return stored.view(variable.dtype.np).reshape(variable.shape)
+        return self._in_shape(stored.view(variable.dtype.np), variable)
+
+    def _in_shape(self, elements: npt.NDArray[Any], variable: Variable) -> npt.NDArray[Any]:
+        """What is stored of a variable, in its shape."""
+        order = self._orders.get(variable)
+        if order is None:
+            return elements.reshape(variable.shape)
+        stored = elements.reshape([variable.shape[d] for d in order])
+        return stored.transpose([order.index(d) for d in range(len(order))])
 
     def address(self, variable: Variable, replica: int = 0) -> int:
         """Address of the variable's first byte in one replica."""
@@ -206,12 +219,16 @@ class Arena:
         given = np.broadcast_to(to_device(values, tensor.dtype), tensor.shape)
         strided = tensor.strided()
         if strided is not None:
-            stored = strided.of(self._flat(strided.variable, tensor, replica))
-            stored[...] = given.reshape(stored.shape)
+            elements = self._flat(strided.variable, tensor, replica)
+            shown = strided.of(elements)
+            shown[...] = given.reshape(shown.shape)
+            self._put_back(strided.variable, elements, replica)
             return
         flat = given.reshape(-1)
-        for variable, elements, positions in self._selections(tensor):
-            self._flat(variable, tensor, replica)[elements] = flat[positions]
+        for variable, places, positions in self._selections(tensor):
+            elements = self._flat(variable, tensor, replica)
+            elements[places] = flat[positions]
+            self._put_back(variable, elements, replica)
 
     def read_all(self, tensor: Tensor) -> npt.NDArray[Any]:
         """What a view shows: of its shape, or [replicas, *shape] where there are several."""
@@ -227,7 +244,13 @@ class Arena:
             self.write(tensor, given[replica] if own else given, replica)
 
     def _flat(self, variable: Variable, tensor: Tensor, replica: int) -> npt.NDArray[Any]:
+        """The elements of a variable in row-major order; a copy where they are stored in another."""
         return self.array(variable, replica).reshape(-1).view(tensor.dtype.np)
+
+    def _put_back(self, variable: Variable, elements: npt.NDArray[Any], replica: int) -> None:
+        """Store what :meth:`_flat` gave, where that was a copy."""
+        if variable in self._orders:
+            self.array(variable, replica)[...] = elements.view(variable.dtype.np).reshape(variable.shape)
 
     @staticmethod
     def _selections(tensor: Tensor) -> list[tuple[Variable, Any, Any]]:

@@ -36,6 +36,7 @@ from abele.graph import (
 from abele.graph import Sequence as Steps
 from abele.runtime.memory.arena import Arena
 from abele.runtime.memory.effects import EffectsOf
+from abele.runtime.native.stored_order import Order, stored_orders
 from abele.runtime.native.strided_again import regrouped
 
 Run = tuple[Program, ...]
@@ -168,6 +169,10 @@ class Storage:
         arena: Tells the variables of a set of elements.
         keep: Variables that the host wants to read.
         may_place: True if the floating-point behaviour may ask for vertices in place of host kernels.
+        watched: True if something looks at memory while programs run.
+
+    Attributes:
+        orders: Variables that are stored with their dims in another order, as rows are taken of them.
     """
 
     def __init__(
@@ -178,6 +183,7 @@ class Storage:
         keep: Iterable[Variable],
         *,
         may_place: bool = False,
+        watched: bool = False,
     ) -> None:
         self._effects = effects
         self._arena = arena
@@ -190,8 +196,14 @@ class Storage:
         self._seen_elsewhere = set(self._stored)
         self._user: dict[Variable, Run] = {}
         self._functions: set[Function] = set()
+        # Steps of runs, and variables that something else touches.
+        self._in_runs: dict[Program, None] = {}
+        self._fixed: set[Variable] = set()
+        self._exposed: set[Variable] = set()
         for program in programs:
             self._visit(program)
+        may_order = not (may_place or watched)
+        self.orders: dict[Variable, Order] = self._found_orders() if may_order else {}
 
     def is_stored(self, variable: Variable) -> bool:
         """True if a variable has storage of its own, valid before and after each run."""
@@ -217,6 +229,10 @@ class Storage:
         seen = variable in self._seen_elsewhere or variable.is_constant or variable.initial is not None
         return variable in self._all_ordered and not seen
 
+    def _found_orders(self) -> dict[Variable, Order]:
+        known = {v for v in self._exposed if v.is_constant or v.initial is not None}
+        return stored_orders(self._in_runs, self._fixed | self._all_ordered | known, self._exposed)
+
     def _visit(self, step: Program) -> None:
         match step:
             case Steps(host_body=Steps() as host_body):
@@ -237,6 +253,8 @@ class Storage:
                 # Vertices by hand look into memory, wherever their compute set runs.
                 self._touch_outside(step)
             case _:
+                if isinstance(step, HostLoop):
+                    self._fixed.update(step.strides)
                 self._use((v for t in (*step.reads(), *step.writes()) for v in t.variables), _OUTSIDE)
                 self._visit_all(step.children())
 
@@ -258,6 +276,7 @@ class Storage:
             if isinstance(part, tuple):
                 self._visit_run(part)
             elif isinstance(part, LibraryCall):
+                self._fixed.update(_variables_of((*part.inputs, *part.outputs)))
                 self._visit(part.body)
             else:
                 self._visit(part)
@@ -269,13 +288,18 @@ class Storage:
         for variable in variables:
             if variable not in self._ordered:
                 self._seen_elsewhere.add(variable)
+            if run is _OUTSIDE:
+                self._fixed.add(variable)
             # Runs are compared by identity: equal steps elsewhere are another run.
             if self._user.setdefault(variable, run) is not run:
                 self._user[variable] = _OUTSIDE  # a second user, of whatever kind
 
     def _visit_run(self, run: Run) -> None:
         # Exposed: read before they are written, so that the value comes from before the run.
-        self._stored.update(self._arena.variables_in(self._effects.sequence(run).exposed))
+        exposed = self._arena.variables_in(self._effects.sequence(run).exposed)
+        self._stored.update(exposed)
+        self._exposed.update(exposed)
+        self._in_runs.update(dict.fromkeys(run))
         read_later: set[Variable] = set()  # backwards: what some step after this one reads
         for step in reversed(run):
             inputs, outputs = (_variables_of(side) for side in operands(step))

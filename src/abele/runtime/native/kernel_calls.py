@@ -11,7 +11,8 @@ from abele.graph.block import StridedBlock, row_major
 from abele.kernels import BoundKernel, Buffer, OperandBinding, bind, copy_kernel
 from abele.numerics import ElementType
 from abele.runtime.control.leaf import StreamUse
-from abele.runtime.native.fusion import MOST_PARTS, Storage, matched
+from abele.runtime.native.fusion import MOST_PARTS, Run, Storage, matched
+from abele.runtime.native.stored_order import Factors, Strides, stored_shape, unmoved_tables, variables_of
 from abele.runtime.native.strided_again import regrouped
 
 Owner = Variable | StreamUse | None
@@ -21,15 +22,22 @@ class Binder:
     """Numbers the buffers of one run and binds its steps to them.
 
     An operand that is no single strided block (a concatenation, a reshape across factors) goes through a buffer of its
-    own, which the planner fills part by part, or does away with.
+    own, which the planner fills part by part, or does away with. A table that comes from a stream, and that nothing but
+    the run looks at, is not copied: rows are taken of it where the host has it.
+
+    Args:
+        storage: Which variables are stored, and in what order.
+        run: The steps.
 
     Attributes:
         buffers: By number.
         owners: The variable or stream copy behind each buffer; None for one that only the kernels know.
     """
 
-    def __init__(self, storage: Storage) -> None:
+    def __init__(self, storage: Storage, run: Run) -> None:
         self._storage = storage
+        self._orders = dict(storage.orders)
+        self._unmoved = unmoved_tables(run, (*storage.orders, *filter(storage.is_stored, variables_of(run))))
         self._numbers: dict[Variable, int] = {}
         self.buffers: list[Buffer] = []
         self.owners: list[Owner] = []
@@ -51,6 +59,11 @@ class Binder:
         match step.source, step.destination:
             case Tensor(), Tensor():
                 return self._copies(name, *matched(step))
+            case Stream() as source, Tensor() as destination if step in self._unmoved:
+                variable, order = self._unmoved[step]
+                self._orders[variable] = order
+                self._numbers[variable] = self._stream(source, destination)
+                return []
             case Stream() as source, Tensor() as destination:
                 return self._part_copies(name, destination, self._stream(source, destination), into_view=True)
             case Tensor() as source, Stream() as destination:
@@ -101,7 +114,7 @@ class Binder:
         found = regrouped(tensor)
         assert found is not None
         everything = _box_binding(number, found.shape, tuple(slice(0, n) for n in found.shape))
-        yield found.shape, everything, OperandBinding(self._number(found.variable), found.factors, found.offset)
+        yield found.shape, everything, self._at(found.variable, found.factors, found.offset)
 
     def _copies(self, name: str, source: Tensor, destination: Tensor) -> list[BoundKernel]:
         """A copy between views, part by part; through a buffer where the parts of a view lie among each other."""
@@ -118,16 +131,26 @@ class Binder:
     def _binding(self, tensor: Tensor) -> OperandBinding:
         strided = tensor.strided()
         assert strided is not None
-        return OperandBinding(self._number(strided.variable), strided.factors, strided.offset)
+        return self._at(strided.variable, strided.factors, strided.offset)
 
     def _block_source(self, block: StridedBlock) -> OperandBinding:
         """The view of a block in its variable."""
         factors = tuple(((n, stride),) for along in block.factors for n, _, stride in along)
-        return OperandBinding(self._number(block.variable), factors, block.offset)
+        return self._at(block.variable, factors, block.offset)
+
+    def _at(self, variable: Variable, factors: Factors, offset: int) -> OperandBinding:
+        """A view of a variable, in the order in which it is stored."""
+        number, order = self._number(variable), self._orders.get(variable)
+        if order is None:
+            return OperandBinding(number, factors, offset)
+        view = Strides.of(variable.shape, order).view(factors, offset)
+        assert view is not None, "a variable with views that have no form in another order is stored as it is"
+        return OperandBinding(number, *view)
 
     def _number(self, variable: Variable) -> int:
         if variable not in self._numbers:
-            self._numbers[variable] = self._add(variable, variable.shape, variable.dtype, variable.name)
+            shape = stored_shape(variable, self._orders)
+            self._numbers[variable] = self._add(variable, shape, variable.dtype, variable.name)
         return self._numbers[variable]
 
     def _stream(self, stream: Stream, tensor: Tensor) -> int:

@@ -70,7 +70,7 @@ class HostKernels:
         return "\n\n".join(fused.listing for fused in self._fused.values())
 
     def _plan(self, run: Run, strides: Mapping[Variable, int]) -> FusedRun:
-        binder = Binder(self._storage)
+        binder = Binder(self._storage, run)
         calls = [call for number, step in enumerate(run) for call in binder.calls(number, step)]
         plan = plan_native(binder.buffers, calls)
         self._memory.cover(plan.arena_bytes, plan.scratch_bytes)

@@ -251,10 +251,14 @@ def is_stored_for(table: Tensor, plan: SlicePlan) -> bool:
     return plan.column_split == 1 or not table.size or _is_one_stretch(table, plan)
 
 
-def stored_parts(table: Tensor) -> int:
-    """Parts of columns in which ``table`` [groups, entries, columns] is stored; 1 where rows are whole, or in none."""
+def stored_parts(table: Tensor, num_tiles: int) -> int:
+    """Parts of columns in which ``table`` [groups, entries, columns] is stored, if there are tiles for all of them.
+
+    1 where rows are whole, in none, or columns lie apart and are more than there are tiles.
+    """
     groups, entries, columns = table.shape
-    for split in column_splits(columns, table.dtype).tolist() if table.size else []:
+    splits = column_splits(columns, table.dtype) if table.size else np.empty(0, np.int64)
+    for split in splits[splits <= num_tiles].tolist():
         if _is_one_stretch(table, SlicePlan(table.dtype, entries, columns, 1, groups, column_split=split)):
             return int(split)
     return 1

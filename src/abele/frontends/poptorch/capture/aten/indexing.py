@@ -179,28 +179,31 @@ def take(net: BlockBuilder, value: Value, index: Value, dim: int) -> Value:
     """``value`` with its dimension ``dim`` replaced by those of ``index`` (i32, none negative), entries by number."""
     if not value.ndim:
         return build.expand(net, value, index.shape)
-    rest = [d for d in range(value.ndim) if d != dim]
-    columns = math.prod(value.shape[d] for d in rest)
-    table = build.reshape(net, build.permute(net, value, [dim, *rest]), (value.shape[dim], columns))
-    rows = build.look_up(net, table, index)
-    taken = build.reshape(net, rows, (*index.shape, *(value.shape[d] for d in rest)))
-    back = [*range(index.ndim, index.ndim + dim), *range(index.ndim), *range(index.ndim + dim, taken.ndim)]
-    return build.permute(net, taken, back)
+    groups = math.prod(value.shape[:dim])
+    if groups == 1:
+        table = build.reshape(net, value, (value.shape[dim], math.prod(value.shape[dim + 1 :])))
+        rows = build.look_up(net, table, index)
+    else:
+        rows = build.look_up_groups(net, _rows_along(net, value, dim), _for_each(net, index, groups))
+    return build.reshape(net, rows, (*value.shape[:dim], *index.shape, *value.shape[dim + 1 :]))
 
 
 def put(net: BlockBuilder, value: Value, index: Value, source: Value, *, dim: int, operation: str) -> Value:
     """``value`` with entries of ``dim`` joined with those of ``source`` by their number in ``index`` [n]."""
-    rest = [d for d in range(value.ndim) if d != dim]
-    columns = math.prod(value.shape[d] for d in rest)
+    table, rows = _rows_along(net, value, dim), _rows_along(net, source, dim)
+    numbers = _for_each(net, index, math.prod(value.shape[:dim]))
+    return build.reshape(net, joined(net, table, rows, numbers, operation), value.shape)
 
-    def rows(v: Value) -> Value:
-        return build.reshape(net, build.permute(net, v, [dim, *rest]), (1, v.shape[dim], columns))
 
-    numbers = build.reshape(net, index, (1, index.size))
-    made = build.reshape(
-        net, joined(net, rows(value), rows(source), numbers, operation), [value.shape[d] for d in [dim, *rest]]
-    )
-    return build.permute(net, made, [[dim, *rest].index(d) for d in range(value.ndim)])
+def _rows_along(net: BlockBuilder, value: Value, dim: int) -> Value:
+    """[groups, entries of ``dim``, columns]: what lies before the dimension are groups, so that nothing moves."""
+    before, after = math.prod(value.shape[:dim]), math.prod(value.shape[dim + 1 :])
+    return build.reshape(net, value, (before, value.shape[dim], after))
+
+
+def _for_each(net: BlockBuilder, index: Value, groups: int) -> Value:
+    """The same numbers for every group, [groups, n]."""
+    return build.expand(net, build.reshape(net, index, (1, index.size)), (groups, index.size))
 
 
 @dataclass(frozen=True)
