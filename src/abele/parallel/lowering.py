@@ -15,6 +15,7 @@ from abele.parallel.network.network import contents_of
 from abele.parallel.network.structure import attributes_key
 from abele.parallel.registry import OpRule, rule_of
 from abele.parallel.repeats import Repeats
+from abele.parallel.shared_functions import SharedFunctions
 from abele.parallel.update import GroupUpdate
 from abele.poplibs.poputil.layout import clone
 
@@ -34,6 +35,7 @@ class Lowering:
         repeats: What was built so far, for ops whose like was lowered before.
         loss_scale: What the loss is multiplied by, where that may change; see ``loss_scale`` ops.
         shares: What a running mean and a further gradient count for in this micro-batch; see ``running_mean`` ops.
+        functions: The functions of which the machine has one copy; calls of others are lowered where they stand.
     """
 
     def __init__(
@@ -46,6 +48,7 @@ class Lowering:
         self.repeats: Repeats = Repeats(graph) if outer is None else outer.repeats
         self.loss_scale: Tensor | None = None if outer is None else outer.loss_scale
         self.shares: tuple[Tensor, Tensor] | None = None if outer is None else outer.shares
+        self.functions: SharedFunctions = SharedFunctions() if outer is None else outer.functions
         self._outer = outer
         self._stands_for: dict[Value, Value] = {}
         self._constants: dict[Value, NetworkOp] = {}
@@ -279,6 +282,33 @@ class Lowering:
         inner._leaves_as.update(zip(block.results, leaving, strict=False))
         inner.run(block.ops, block.results)
         return [inner[v] for v in block.results]
+
+    def function_body(
+        self, block: OpBlock, arguments: Sequence[Value | Tensor | None], *, leaving: Iterable[Value]
+    ) -> tuple[list[Tensor | None], list[Tensor]]:
+        """Lower a block for several calls; returns what it reads its parameters from, and its results.
+
+        Args:
+            block: What to lower.
+            arguments: For each parameter a value of this lowering, a tensor, or None for one whose first reader in the
+                block lays it out.
+            leaving: What its results become at the first call.
+        """
+        inner = Lowering(self.graph, outer=self)
+        for parameter, argument in zip(block.parameters, arguments, strict=True):
+            if isinstance(argument, Value):
+                inner._stands_for[parameter] = argument
+            elif argument is not None:
+                inner.bind(parameter, argument)
+        inner._leaves_as.update(zip(block.results, leaving, strict=True))
+        inner.run(block.ops, block.results)
+        results = [inner[v] for v in block.results]
+        return [inner._tensors.get(v) for v in block.parameters], results
+
+    def has_layout(self, value: Value) -> bool:
+        """True for a value that has a tensor, here or further out, or is a constant."""
+        to, entering = self._entrance(value)
+        return entering in to._tensors or entering in to._constants
 
     def overwritable(self, value: Value) -> Tensor:
         """A tensor with what ``value`` is, which its reader may write: its own if nothing else ever reads it."""

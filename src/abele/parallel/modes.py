@@ -1,4 +1,4 @@
-"""Modes of a program that its network does not say: how floats behave, and where inputs come from."""
+"""Modes of a program that its network does not say: how floats behave, where inputs come from, what code is shared."""
 
 from __future__ import annotations
 
@@ -17,11 +17,13 @@ class RunModes:
         exceptions: True for invalid operations, divisions by zero and overflows of floats to stop the program.
         stochastic_rounding: True for f16 results to be rounded at random.
         synthetic_data: True for inputs to be made on the device once, and no outputs to be sent to the host.
+        shared_functions: True for one copy on the machine of each function that is called several times.
     """
 
     exceptions: bool = False
     stochastic_rounding: bool = False
     synthetic_data: bool = False
+    shared_functions: bool = False
 
     def steps(self) -> list[Program]:
         """What a program does first."""

@@ -21,6 +21,7 @@ from abele.parallel.outputs import OutputCollector
 from abele.parallel.passes import Pipeline, Watch, inference_pipeline, training_pipeline
 from abele.parallel.passes.count_magnitudes import COUNTS
 from abele.parallel.schedule import MeanStrategy, OutputMode, Schedule
+from abele.parallel.shared_functions import SharedFunctions
 from abele.parallel.update import GroupUpdate, group_update
 from abele.poplibs import gcl, popops
 from abele.poplibs.popops.elementwise.map import map_with_outputs
@@ -199,6 +200,8 @@ class _ProgramBuilder:
 
     def _build(self, modes: RunModes) -> NetworkProgram:
         needed = self.net.needed(self.net.results)
+        if modes.shared_functions:
+            self.to.functions = SharedFunctions.of(needed)
         of_step = [op for op in needed if op.stage == Stage.UPDATE]
         sums = [op for op in needed if op.kind in _OF_MICRO_BATCHES]
         compute = Steps()

@@ -53,6 +53,11 @@ SETTINGS = OptionTable(
             None, str | None, doc="a folder for the text of the network after each pass, by model and use"
         ),
         "automatic_loss_scale": flag(False, doc="multiply the loss by a scale that follows the float16 gradients"),
+        "shared_functions": flag(
+            False,
+            doc="the machine holds repeated layers once, and copies their weights in; done by itself where a program "
+            "does not fit otherwise",
+        ),
         "recompute": flag(False, doc="compute cheap activations again in the backward pass, and do not keep them"),
     },
     listed="docs/session.md lists them",
@@ -86,6 +91,7 @@ class Settings:
     dump_passes: str | None = None
     automatic_loss_scale: bool = False
     recompute: bool = False
+    shared_functions: bool = False
 
     def __post_init__(self) -> None:
         for name, option in SETTINGS.items():
@@ -104,7 +110,12 @@ class Settings:
     @property
     def modes(self) -> RunModes:
         """How floats behave on the device, and where its data comes from."""
-        return RunModes(self.exceptions, self.stochastic_rounding, self.synthetic_data)
+        return RunModes(
+            exceptions=self.exceptions,
+            stochastic_rounding=self.stochastic_rounding,
+            synthetic_data=self.synthetic_data,
+            shared_functions=self.shared_functions,
+        )
 
     @property
     def planning(self) -> dict[str, Any]:

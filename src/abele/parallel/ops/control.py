@@ -163,8 +163,8 @@ def body_of(op: NetworkOp) -> OpBlock:
 class CallRule(OpRule):
     """A function's body on the operands.
 
-    On the machine the body is there once per call: one copy for all of them would cost the copies of its arguments and
-    results at every call.
+    On the machine the body is there once per call, but for those of
+    :class:`~abele.parallel.shared_functions.SharedFunctions`, which are asked for where memory is short.
     """
 
     operands = (0, None)
@@ -184,7 +184,9 @@ class CallRule(OpRule):
         return tuple(run.block(body_of(op), args))
 
     def lower(self, to: Lowering, op: NetworkOp) -> tuple[Tensor, ...]:
-        """The body, as if it stood here."""
+        """The body, as if it stood here, or a call of the one that the machine has."""
+        if op in to.functions:
+            return to.functions.call(to, op, body_of(op))
         return tuple(to.block(body_of(op), op.inputs, leaving=op.outputs))
 
     def backward(self, net: BlockBuilder, op: NetworkOp, grads: Gradients, wanted: Sequence[bool]) -> Gradients:

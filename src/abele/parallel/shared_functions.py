@@ -1,0 +1,130 @@
+"""Functions on the machine: equal calls run one copy of a body, with arguments copied in and results out.
+
+The first call lowers the body on variables of its own, the *formals*; every call copies its arguments into them, runs
+the body, and copies the results into variables that are the call's. That is right because a body reads nothing but its
+parameters and the constants in it, draws of random numbers included: calls whose random ops have other modifiers are
+not equal. What each call reads is written just before, so formals take memory only while the body runs, and one layer's
+at a time. An argument that is the same value at all calls is read where it lies.
+
+A formal is laid out as the body's first reader wants it, or like the argument of the first call where that exists; a
+weight is laid out like its formal, so that copies of weights stay on their tiles. Arguments of one type are copied
+together in one step, and so are results.
+
+What it saves is code, exchange code and vertex state of all calls but one, and the time to compile them; what it costs
+are the copies. So it is done only where asked for: :mod:`abele.session.remedies` asks where a program does not fit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING
+
+from abele.graph import Call, Tensor, concat
+from abele.graph import Sequence as Steps
+from abele.graph.program import Function
+from abele.parallel.network import NetworkOp, OpBlock, Value
+from abele.poplibs.poputil.order import storage_order
+
+if TYPE_CHECKING:
+    from abele.parallel.lowering import Lowering
+
+
+@dataclass(frozen=True, eq=False)
+class _Shared:
+    """A body on the machine.
+
+    Attributes:
+        function: The function, whose parameters and results are joined by type.
+        formals: For each operand of a call its formal; None where it is not copied.
+        results: What the body leaves, in order.
+    """
+
+    function: Function
+    formals: tuple[Tensor | None, ...]
+    results: tuple[Tensor, ...]
+
+
+@dataclass
+class SharedFunctions:
+    """The functions of one program of which the machine has one copy each.
+
+    Attributes:
+        common: For each function that is called more than once, which operands are the same value at all calls.
+    """
+
+    common: dict[Hashable, tuple[bool, ...]] = field(default_factory=dict)
+    _made: dict[Hashable, _Shared] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, ops: Iterable[NetworkOp]) -> SharedFunctions:
+        """Those that are called several times by ``ops``."""
+        calls: dict[Hashable, list[NetworkOp]] = {}
+        for op in ops:
+            if op.kind == "call":
+                calls.setdefault(_key(op), []).append(op)
+        repeated = {key: equal for key, equal in calls.items() if len(equal) > 1}
+        return cls({key: _common(equal) for key, equal in repeated.items()})
+
+    def __contains__(self, op: NetworkOp) -> bool:
+        return _key(op) in self.common
+
+    def call(self, to: Lowering, op: NetworkOp, body: OpBlock) -> tuple[Tensor, ...]:
+        """Append a call; returns its results.
+
+        Args:
+            to: Where the op is lowered.
+            op: A ``call`` that is in this.
+            body: What it runs.
+        """
+        key = _key(op)
+        if key not in self._made:
+            self._made[key] = self._lowered(to, op, body, self.common[key])
+        shared = self._made[key]
+        arguments = [
+            (to.enter(value, partial(to.variable_like, formal, value.name or "value")), formal)
+            for value, formal in zip(op.inputs, shared.formals, strict=True)
+            if formal is not None
+        ]
+        results = tuple(to.variable_like(t, "result") for t in shared.results)
+        left = list(zip(results, shared.results, strict=True))
+        to.prog.add(Call(shared.function, _joined(arguments), _joined(left)))
+        return results
+
+    def _lowered(self, to: Lowering, op: NetworkOp, body: OpBlock, common: Sequence[bool]) -> _Shared:
+        assert op.function is not None
+        given = [_argument(to, value, same) for value, same in zip(op.inputs, common, strict=True)]
+        with to.into(Steps(name=op.function.name)) as steps:
+            read, results = to.function_body(body, given, leaving=op.outputs)
+        formals = tuple(None if same else tensor for tensor, same in zip(read, common, strict=True))
+        parameters = _joined([(t, t) for t in formals if t is not None])
+        left = _joined([(t, t) for t in results])
+        function = to.graph.function(steps, op.function.name, parameters=parameters, results=left)
+        return _Shared(function, formals, tuple(results))
+
+
+def _key(op: NetworkOp) -> Hashable:
+    """What calls that may share a body have in common."""
+    assert op.function is not None
+    return op.function, op.attrs["random"] if op.function.num_random else 0
+
+
+def _common(calls: Sequence[NetworkOp]) -> tuple[bool, ...]:
+    return tuple(all(v is values[0] for v in values) for values in zip(*(op.inputs for op in calls), strict=True))
+
+
+def _argument(to: Lowering, value: Value, same: bool) -> Value | Tensor | None:
+    """What stands for an operand in the body: the value itself, a formal, or None for one that the body lays out."""
+    if same:
+        return value
+    return to.variable_like(to[value], value.name or "argument") if to.has_layout(value) else None
+
+
+def _joined(tensors: Sequence[tuple[Tensor, Tensor]]) -> list[Tensor]:
+    """The elements of tensors as one flat tensor for each type, each in the storage order of the one beside it."""
+    by_type: dict[str, list[Tensor]] = {}
+    for tensor, beside in tensors:
+        flat = storage_order(beside).apply(tensor).flatten()
+        by_type.setdefault(tensor.dtype.name, []).append(flat)
+    return [flat[0] if len(flat) == 1 else concat(flat) for flat in by_type.values()]
