@@ -11,7 +11,7 @@ from abele.machine import System, systems
 from abele.parallel import Network, NetworkBuilder, Schedule
 from abele.parallel.ops import build
 from abele.session import Settings, compile_network
-from abele.session.remedies import Halved, NetworkCase, _has_room, fitted, found_advice
+from abele.session.remedies import Halved, NetworkCase, _has_room, fitted, found_advice, layers_shared
 
 
 def chip(tiles: int) -> System:
@@ -195,3 +195,95 @@ def test_compile__temporaries_of_products_too_large__fits_with_a_smaller_share()
     compiled = compile_network(net, settings=Settings(system=chip(40)))
     assert compiled.settings.memory_proportion == 0.3
     assert compiled.executable.report.meta["options"]["memory_proportion"] == 0.3
+
+
+def blocks(count: int) -> Network:
+    net = NetworkBuilder()
+    x = net.input((4, 8), "f32", "x")
+    for number in range(count):
+        w = net.parameter((8, 8), "f32", f"{number}.weight")
+        y = build.nonlinearity(net, "gelu", build.linear(net, x, w))
+        y = build.softmax(net, build.nonlinearity(net, "tanh", build.linear(net, y, w)), 1)
+        y = build.nonlinearity(net, "sigmoid", build.linear(net, y, w))
+        x = build.total(net, [x, build.softmax(net, build.nonlinearity(net, "gelu", y), 1)])
+    net.output(x)
+    return net.finish()
+
+
+FULL_OF_CODE = too_full(needed_bytes=1500, temporaries=900, exchange_code=400, vertex_state=200)
+
+
+def test_layers_shared__code_of_repeated_layers__is_held_once_and_told(caplog: pytest.LogCaptureFixture) -> None:
+    of = NetworkCase(blocks(6), Schedule(), None, Settings())
+    with caplog.at_level(logging.INFO, "abele"):
+        attempt = layers_shared(of, FULL_OF_CODE, lambda changed: ("ends", changed.settings.shared_functions))
+    assert attempt.made == ("ends", True)
+    assert "repeated layers are functions of which the machine has one copy, so that it fits" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("count", "settings", "error"),
+    [
+        (1, Settings(), FULL_OF_CODE),
+        (6, Settings(shared_functions=True), FULL_OF_CODE),
+        (6, Settings(), too_full(needed_bytes=1500, temporaries=900, exchange_code=300)),
+    ],
+    ids=["no repeated layers", "asked for", "too little code"],
+)
+def test_layers_shared__what_cannot_help__is_not_tried(
+    count: int, settings: Settings, error: OutOfMemoryError
+) -> None:
+    of = NetworkCase(blocks(count), Schedule(), None, settings)
+    attempt = layers_shared(of, error, build_below(0, tried := []))
+    assert (attempt.case, attempt.made, attempt.error) == (of, None, error)
+    assert tried == []
+
+
+@pytest.mark.parametrize(("needed", "kept"), [(1200, True), (1600, False)])
+def test_layers_shared__too_large_as_well__is_kept_where_it_came_closer(needed: int, kept: bool) -> None:
+    of = NetworkCase(blocks(6), Schedule(), None, Settings())
+
+    def compile_(changed: NetworkCase) -> tuple[object, object]:
+        raise too_full(needed_bytes=needed, temporaries=900)
+
+    attempt = layers_shared(of, FULL_OF_CODE, compile_)
+    assert attempt.case.settings.shared_functions is kept
+    assert attempt.error is not None
+    assert attempt.error.tiles[0]["needed_bytes"] == (needed if kept else 1500)
+
+
+def test_found_advice__in_vain__is_said_in_order() -> None:
+    def compile_(of: NetworkCase) -> tuple[object, object]:
+        raise HOPEFUL
+
+    of = case(Settings(shared_functions=True))
+    found = found_advice(of, HOPEFUL, compile_, lambda parts: of, half_case)
+    assert found.in_vain == (
+        "the code of repeated layers held once",
+        "less memory for products",
+        "smaller micro-batches",
+        "half precision",
+    )
+
+
+def small_tiles(size: int) -> System:
+    """Four tiles of so many bytes."""
+    tile = {"total_bytes": size, "plain_bytes": size, "executable_bytes": size}
+    return systems.bow_2000().evolve(ipu={"num_tiles": 4, "tile": tile})
+
+
+def test_compile__code_of_layers_too_large__fits_as_functions() -> None:
+    system = small_tiles(40 * 1024)
+    whole = compile_network(blocks(40), settings=Settings(system=system, allow_out_of_memory=True))
+    assert not whole.executable.report.memory.fits
+    fitting = compile_network(blocks(40), settings=Settings(system=system))
+    assert fitting.settings.shared_functions
+    assert fitting.executable.report.memory.fits
+    assert fitting.executable.report.meta["options"]["shared_functions"] is True
+
+
+def test_compile__nothing_fits__says_what_was_tried() -> None:
+    with pytest.raises(OutOfMemoryError, match="too much") as caught:
+        compile_network(blocks(40), settings=Settings(system=small_tiles(16 * 1024)))
+    assert "\n           too large as well with the code of repeated layers held once" in str(caught.value)
+    assert caught.value.tiles[0]["needed_bytes"] < 20_000

@@ -23,6 +23,7 @@ class Advice:
 
     Attributes:
         halve: Use half precision.
+        in_vain: What was tried and is too large as well, in words.
         why_not_halved: Why half precision was not tried; empty where it was, or nothing was.
         batch: Use a smaller micro-batch than this one.
         micro_batches: Micro-batches of a run that then make the same run.
@@ -45,6 +46,7 @@ class Advice:
     tried: str = ""
     why_not_halved: str = ""
     partials: bool = False
+    in_vain: tuple[str, ...] = ()
 
     def lines(self) -> list[str]:
         """The advice in the words of a session's own settings."""

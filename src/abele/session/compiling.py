@@ -30,7 +30,7 @@ from abele.session.compiled import Compiled
 from abele.session.ends import Ends, expose
 from abele.session.input_checks import InputChecks
 from abele.session.progress import Progress, compilation_progress
-from abele.session.remedies import Build, Halved, NetworkCase, Smaller, fitted, found_advice
+from abele.session.remedies import Build, Halved, NetworkCase, Smaller, fitted, found_advice, layers_shared
 from abele.session.settings import Settings
 from abele.session.store import CompiledFolder
 
@@ -114,11 +114,15 @@ def _remedied(
     case: NetworkCase, error: OutOfMemoryError, build: Build, find: Callable[..., Advice], words: Words
 ) -> tuple[NetworkCase, Ends, Executable]:
     """The network compiled so that it fits; otherwise the error says what the user can do."""
+    attempt = layers_shared(case, error, build)
+    if attempt.made is not None:
+        return attempt.case, *attempt.made
+    case, error = attempt.case, attempt.error or error
     try:
         return fitted(case, error, build)
     except OutOfMemoryError:
-        hints = words(find(case, error, build))
-    raise _advised(error, hints) from None
+        found = find(case, error, build)
+    raise _advised(error, found.in_vain, words(found)) from None
 
 
 @contextmanager
@@ -160,10 +164,12 @@ def _watch(settings: Settings, *, training: bool) -> PassDump | None:
     return PassDump(Path(settings.dump_passes) / f"{name}-{'training' if training else 'inference'}")
 
 
-def _advised(error: OutOfMemoryError, hints: list[str]) -> OutOfMemoryError:
-    """The error with what can be done about it."""
+def _advised(error: OutOfMemoryError, in_vain: Sequence[str], hints: list[str]) -> OutOfMemoryError:
+    """The error with what was done about it in vain, and what can be done."""
+    tried = [f"too large as well with {' · '.join(in_vain)}"] if in_vain else []
+    because = "\n".join([*([error.because] if error.because else []), *tried])
     return OutOfMemoryError(
-        error.message, tiles=error.tiles, at=error.at, because=error.because, remedy="\n".join(hints)
+        error.message, tiles=error.tiles, at=error.at, because=because or None, remedy="\n".join(hints)
     )
 
 
@@ -182,5 +188,6 @@ def _described(net: Network, schedule: Schedule, settings: Settings, *, training
             "engine_mode": settings.mode,
             **({} if settings.memory_proportion is None else {"memory_proportion": settings.memory_proportion}),
             **({} if settings.partials == "f32" else {"partials": settings.partials}),
+            **({"shared_functions": True} if settings.shared_functions else {}),
         },
     }

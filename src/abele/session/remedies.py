@@ -1,7 +1,8 @@
 """What makes a program fit that does not: found by compiling it so.
 
-Some remedies leave the results and the user's program as they are: products and convolutions planned with a smaller
-share of a tile's memory run in several parts after each other (serial splits). These are taken without asking. Others
+Some remedies leave the results and the user's program as they are: repeated layers whose code the machine holds once,
+and products and convolutions planned with a smaller share of a tile's memory, which run in several parts after each
+other (serial splits). These are taken without asking, the second beside the first where that came closer. Others
 are the user's to choose: recomputing activations, partial sums in f16, smaller micro-batches, half precision, another
 machine. Of these the first that fits leads the error. Each try is a compilation, so what the error itself shows to be
 hopeless is not tried: if all but the temporaries of the fullest tile are too much for it already, no batch is small
@@ -20,6 +21,8 @@ from abele.compiler import Executable
 from abele.errors import AbeleError, OutOfMemoryError
 from abele.numerics import f16
 from abele.parallel import Group, Network, Schedule
+from abele.parallel.passes.outline import Outline
+from abele.parallel.shared_functions import SharedFunctions
 from abele.session.advice import DEFAULT_PROPORTION, Advice, advice, temporaries_matter
 from abele.session.ends import Ends
 from abele.session.settings import Settings
@@ -30,6 +33,8 @@ SHARES = (0.5, 0.25, 0.125)
 """Parts of the usual share of a tile's memory that products are planned with, most first."""
 PARTS = (2, 4, 8)
 """Micro-batches that one is cut into."""
+_OF_CODE = ("vertex_state", "exchange_code", "control_code")
+"""What a layer takes of a tile's memory that is its own but not its data."""
 MARGIN = 1.1
 """How much too large the estimate for a smaller micro-batch may be for it to be tried: estimates err."""
 
@@ -59,13 +64,47 @@ Build = Callable[[NetworkCase], tuple[Ends, Executable]]
 """Compiles; raises :class:`OutOfMemoryError` where it does not fit."""
 
 
+@dataclass(frozen=True)
+class Attempt:
+    """What came of compiling a network in some way.
+
+    Attributes:
+        case: What was compiled.
+        made: The program; None where it does not fit.
+        error: How far it is from fitting; None where it does.
+    """
+
+    case: NetworkCase
+    made: tuple[Ends, Executable] | None
+    error: OutOfMemoryError | None
+
+
+def layers_shared(case: NetworkCase, error: OutOfMemoryError, build: Build) -> Attempt:
+    """``case`` with one copy of the code of repeated layers; as it was, where that is no option or brings nothing."""
+    before = Attempt(case, None, error)
+    if case.settings.shared_functions or not _code_matters(error) or not repeated_layers(case.net):
+        return before
+    changed = replace(case, settings=replace(case.settings, shared_functions=True))
+    try:
+        made = build(changed)
+    except OutOfMemoryError as other:
+        return Attempt(changed, None, other) if _needed(other) < _needed(error) else before
+    LOG.info("%s: repeated layers are functions of which the machine has one copy, so that it fits", case.settings.name)
+    return Attempt(changed, made, None)
+
+
+def repeated_layers(net: Network) -> bool:
+    """True if a network has stretches that may be functions."""
+    return bool(SharedFunctions.of(Outline().run(net).ops).common)
+
+
 def fitted(case: NetworkCase, error: OutOfMemoryError, build: Build) -> tuple[NetworkCase, Ends, Executable]:
     """``case`` compiled with plans that need less memory.
 
     Raises:
         OutOfMemoryError: The first error, where none of them fits, or the user has chosen how much they may take.
     """
-    if case.settings.memory_proportion is None and temporaries_matter(error) and _has_room(error):
+    if _may_plan_smaller(case, error):
         for changed in _shares(case):
             try:
                 made = build(changed)
@@ -107,9 +146,9 @@ def found_advice(
 ) -> Advice:
     """What the user can do about a program that does not fit; the first remedy that was tried and fits leads.
 
-    What was tried in vain is not named.
+    What was tried in vain is in :attr:`Advice.in_vain` alone.
     """
-    known = _worth_saying(case, error)
+    known = replace(_worth_saying(case, error), in_vain=_tried_before(case, error))
     if known.halve:
         known = replace(known, why_not_halved="the front end makes no network of f16" if halved is None else "")
     for remedy in _remedies(case, error, known, smaller=smaller, halved=halved):
@@ -120,12 +159,38 @@ def found_advice(
             fails = {"why_not_halved": failed.message} if remedy.field == "halve" else remedy.in_vain
             known = replace(known, **fails)
             continue
-        if changed is not None and _fits_somehow(changed, build):
+        if changed is None:
+            known = replace(known, **remedy.in_vain)
+            continue
+        if _fits_somehow(changed, build):
             untried = known.halve and not known.why_not_halved and remedy.field not in ("halve", "machine")
             why = "what is said first fits" if untried else known.why_not_halved
             return replace(known, tried=remedy.field, why_not_halved=why, **remedy.said)
-        known = replace(known, **remedy.in_vain)
+        in_vain = dict.fromkeys((*known.in_vain, IN_VAIN[remedy.field].format(**remedy.said)))
+        known = replace(known, **remedy.in_vain, in_vain=tuple(in_vain))
     return known
+
+
+IN_VAIN = {
+    "recompute": "cheap activations computed again",
+    "partials": "partial sums in f16",
+    "batch": "smaller micro-batches",
+    "proportion": "less memory for products",
+    "halve": "half precision",
+    "machine": "a machine with more memory",
+}
+"""What errors call a remedy, by its field."""
+
+
+def _tried_before(case: NetworkCase, error: OutOfMemoryError) -> tuple[str, ...]:
+    """What was tried without asking."""
+    shared = ["the code of repeated layers held once"] if case.settings.shared_functions else []
+    return (*shared, *([IN_VAIN["proportion"]] if _may_plan_smaller(case, error) else []))
+
+
+def _may_plan_smaller(case: NetworkCase, error: OutOfMemoryError) -> bool:
+    """True if products planned with less memory may help, and nobody has chosen how much they take."""
+    return case.settings.memory_proportion is None and temporaries_matter(error) and _has_room(error)
 
 
 def _worth_saying(case: NetworkCase, error: OutOfMemoryError) -> Advice:
@@ -186,8 +251,20 @@ def _has_room(error: OutOfMemoryError, parts: int = 0) -> bool:
         return True
     worst = error.tiles[0]
     temporaries = worst.get("temporaries", 0)
-    rest = worst.get("needed_bytes", temporaries) - temporaries
+    rest = _needed(error) - temporaries
     return rest + (temporaries / parts if parts else 0) <= MARGIN * worst.get("available_bytes", 0)
+
+
+def _needed(error: OutOfMemoryError) -> int:
+    """Bytes that the fullest tile needs."""
+    worst = error.tiles[0] if error.tiles else {}
+    return worst.get("needed_bytes", worst.get("temporaries", 0))
+
+
+def _code_matters(error: OutOfMemoryError) -> bool:
+    """True if the fullest tile has more in code, and what goes with it, than it lacks."""
+    worst = error.tiles[0] if error.tiles else {}
+    return sum(worst.get(name, 0) for name in _OF_CODE) > _needed(error) - worst.get("available_bytes", 0)
 
 
 def _has_room_for_half(error: OutOfMemoryError) -> bool:

@@ -24,6 +24,7 @@ class AbeleOptions(CheckedOptions):
             "allow_out_of_memory": SETTINGS["allow_out_of_memory"],
             "pass_folder": SETTINGS["dump_passes"],
             "recompute_cheap": SETTINGS["recompute"],
+            "share_functions": SETTINGS["shared_functions"],
         },
     )
 
@@ -63,6 +64,13 @@ class AbeleOptions(CheckedOptions):
         Cheap are maps, conversions, non-linearities, softmax, dropout and pooling; products and convolutions are kept.
         """
         return self.set(recompute_cheap=cheap)
+
+    def sharedFunctions(self, shared: bool = True) -> Self:
+        """Let the machine hold repeated layers once, which needs less memory and some cycles more.
+
+        A program that does not fit otherwise is compiled so without being asked.
+        """
+        return self.set(share_functions=shared)
 
     def target(self) -> System:
         """One IPU of the system that is modelled."""

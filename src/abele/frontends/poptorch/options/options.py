@@ -312,6 +312,7 @@ class Options(CheckedOptions):
             dump_passes=abele.pass_folder,
             automatic_loss_scale=self.Training.auto_loss_scaling,
             recompute=abele.recompute_cheap,
+            shared_functions=abele.share_functions,
         )
 
     @property
