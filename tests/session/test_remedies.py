@@ -230,9 +230,7 @@ def test_layers_shared__code_of_repeated_layers__is_held_once_and_told(caplog: p
     ],
     ids=["no repeated layers", "asked for", "too little code"],
 )
-def test_layers_shared__what_cannot_help__is_not_tried(
-    count: int, settings: Settings, error: OutOfMemoryError
-) -> None:
+def test_layers_shared__what_cannot_help__is_not_tried(count: int, settings: Settings, error: OutOfMemoryError) -> None:
     of = NetworkCase(blocks(count), Schedule(), None, settings)
     attempt = layers_shared(of, error, build_below(0, tried := []))
     assert (attempt.case, attempt.made, attempt.error) == (of, None, error)

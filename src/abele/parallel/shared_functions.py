@@ -16,7 +16,7 @@ are the copies. So it is done only where asked for: :mod:`abele.session.remedies
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
@@ -29,6 +29,9 @@ from abele.poplibs.poputil.order import storage_order
 
 if TYPE_CHECKING:
     from abele.parallel.lowering import Lowering
+
+
+Body = Callable[[Sequence[str]], OpBlock]
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,13 +73,13 @@ class SharedFunctions:
     def __contains__(self, op: NetworkOp) -> bool:
         return _key(op) in self.common
 
-    def call(self, to: Lowering, op: NetworkOp, body: OpBlock) -> tuple[Tensor, ...]:
+    def call(self, to: Lowering, op: NetworkOp, body: Body) -> tuple[Tensor, ...]:
         """Append a call; returns its results.
 
         Args:
             to: Where the op is lowered.
             op: A ``call`` that is in this.
-            body: What it runs.
+            body: Gives what it runs, for names of parameters.
         """
         key = _key(op)
         if key not in self._made:
@@ -92,11 +95,13 @@ class SharedFunctions:
         to.prog.add(Call(shared.function, _joined(arguments), _joined(left)))
         return results
 
-    def _lowered(self, to: Lowering, op: NetworkOp, body: OpBlock, common: Sequence[bool]) -> _Shared:
+    def _lowered(self, to: Lowering, op: NetworkOp, body: Body, common: Sequence[bool]) -> _Shared:
         assert op.function is not None
+        # weight of encoder.0.weight, as one of the function's own
+        names = [f"{op.function.name}/{v.name.rpartition('.')[2]}" if v.name else "" for v in op.inputs]
         given = [_argument(to, value, same) for value, same in zip(op.inputs, common, strict=True)]
         with to.into(Steps(name=op.function.name)) as steps:
-            read, results = to.function_body(body, given, leaving=op.outputs)
+            read, results = to.function_body(body(names), given, leaving=op.outputs)
         formals = tuple(None if same else tensor for tensor, same in zip(read, common, strict=True))
         parameters = _joined([(t, t) for t in formals if t is not None])
         left = _joined([(t, t) for t in results])

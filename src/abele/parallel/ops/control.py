@@ -7,7 +7,8 @@ it were not, and collect what it reads (see :class:`~abele.parallel.network.buil
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache
+from dataclasses import replace
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from abele.expr import Const, derivative
@@ -117,9 +118,13 @@ def seed_of_trip(net: BlockBuilder, seed: Value, trip: Value) -> Value:
 
 
 @lru_cache(maxsize=4096)
-def _instance(function: NetworkFunction, path: str, random: int) -> OpBlock:
+def _instance(function: NetworkFunction, path: str, random: int, names: tuple[str, ...]) -> OpBlock:
     body = function.body
-    return OpBlock(body.parameters, tuple(_moved(op, path, random) for op in body.ops), body.results)
+    called = {p: replace(p, name=name) for p, name in zip(body.parameters, names, strict=True) if name != p.name}
+    ops = [_moved(op, path, random) for op in body.ops]
+    read = tuple(replace(op, inputs=tuple(called.get(v, v) for v in op.inputs)) for op in ops)
+    parameters, results = (tuple(called.get(v, v) for v in values) for values in (body.parameters, body.results))
+    return OpBlock(parameters, read, results)
 
 
 def _moved(op: NetworkOp, path: str, random: int) -> NetworkOp:
@@ -153,10 +158,16 @@ def split_label(label: str) -> tuple[str, str]:
     return (label[:place].rstrip(), f" {label[place:]}") if place >= 0 else (label, "")
 
 
-def body_of(op: NetworkOp) -> OpBlock:
-    """What a ``call`` runs: the body of its function, with the modifiers and module path of the call."""
+def body_of(op: NetworkOp, names: Sequence[str] | None = None) -> OpBlock:
+    """What a ``call`` runs: the body of its function, with the modifiers and module path of the call.
+
+    Args:
+        op: The call.
+        names: What parameters are called; as the operands when left out.
+    """
     assert op.function is not None
-    return _instance(op.function, op.attrs["path"], op.attrs["random"])
+    called = tuple(v.name for v in op.inputs) if names is None else tuple(names)
+    return _instance(op.function, op.attrs["path"], op.attrs["random"], called)
 
 
 @rule("call")
@@ -186,7 +197,7 @@ class CallRule(OpRule):
     def lower(self, to: Lowering, op: NetworkOp) -> tuple[Tensor, ...]:
         """The body, as if it stood here, or a call of the one that the machine has."""
         if op in to.functions:
-            return to.functions.call(to, op, body_of(op))
+            return to.functions.call(to, op, partial(body_of, op))
         return tuple(to.block(body_of(op), op.inputs, leaving=op.outputs))
 
     def backward(self, net: BlockBuilder, op: NetworkOp, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
