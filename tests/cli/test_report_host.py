@@ -9,8 +9,11 @@ import numpy as np
 import pytest
 
 import abele as ab
+from abele.parallel.network import NetworkBuilder
+from abele.parallel.ops import build
 from abele.poplibs import poplin, popops
 from abele.report.host_profile import COLUMNS
+from abele.session import Session
 
 Run = Callable[..., Any]
 
@@ -50,6 +53,21 @@ def test_report__host_as_json__has_both_tables_and_the_facts(abele: Run, measure
 
 def test_report__host_with_top__prints_so_many_leaves(abele: Run, measured: Path) -> None:
     assert len(abele("report", str(measured), "--host", "--top", "1").out.splitlines()) == 4
+
+
+def test_report__host_after_calls_of_a_session__says_where_they_spent_their_time(abele: Run, tmp_path: Path) -> None:
+    net = NetworkBuilder()
+    x = net.input((4,), "f32", "x")
+    net.output(build.nonlinearity(net, "tanh", x))
+    with Session.of(net.finish()) as session:
+        for _ in range(2):
+            session.run([np.ones(4, np.float32)])
+        session.report.save(tmp_path / "calls.abele-report")
+        seconds = session.report.host_seconds
+    out = abele("report", str(tmp_path / "calls.abele-report"), "--host").out
+    assert out.startswith("2 calls: waiting for data 0 ns · sending inputs ")
+    found = json.loads(abele("report", str(tmp_path / "calls.abele-report"), "--host", "--json").out)
+    assert found == {"seconds": seconds}
 
 
 def test_report__host_of_a_report_without__says_how_to_measure(abele: Run, tmp_path: Path) -> None:

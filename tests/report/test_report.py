@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import threading
+import time
 from dataclasses import replace
 
 import numpy as np
@@ -10,7 +12,7 @@ import pytest
 from rich.console import Console
 
 from abele.errors import InvalidOptionError
-from abele.report import Memory, Report
+from abele.report import Memory, Report, take_waited, waiting_for_data
 from abele.report.render import render
 
 
@@ -84,6 +86,37 @@ def test_summary__does_not_fit__says_on_how_many_tiles(report: Report) -> None:
 def test_summary__after_runs__says_what_they_took(report: Report) -> None:
     text = report.with_run(name="train", mode="native", threads=2, wall_seconds=0.25).summary()
     assert "ran here      1 run in 250 ms (native, 2 threads)" in text
+
+
+def test_summary__after_calls__says_where_the_host_spent_its_time(report: Report) -> None:
+    ran = report.with_run(wall_seconds=0.25, waiting_seconds=1.5, sending_seconds=0.002, reading_seconds=0.001)
+    ran = ran.with_run(wall_seconds=0.25, waiting_seconds=0.5)
+    assert ran.host_seconds == {"waiting": 2.0, "sending": 0.002, "running": 0.5, "reading": 0.001}
+    wanted = "host          waiting for data 2 s · sending inputs 2 ms · device 500 ms · results 1 ms"
+    assert wanted in ran.summary()
+    assert "waiting for data" not in report.with_run(wall_seconds=0.25).summary()
+
+
+def test_waiting__in_a_loader_of_a_loader__counts_once() -> None:
+    take_waited()
+    with waiting_for_data():
+        with waiting_for_data():
+            time.sleep(0.01)
+        time.sleep(0.01)
+    assert 0.02 <= take_waited() < 0.5
+    assert take_waited() == 0
+
+
+def test_waiting__in_another_thread__is_that_threads() -> None:
+    def wait() -> None:
+        with waiting_for_data():
+            time.sleep(0.01)
+
+    take_waited()
+    thread = threading.Thread(target=wait)
+    thread.start()
+    thread.join()
+    assert take_waited() == 0
 
 
 def test_summary__empty_report__still_reads(report: Report) -> None:

@@ -107,6 +107,6 @@ def test_load__spans_that_point_nowhere__are_refused(overlapped: Report, tmp_pat
     assert f"spans/{column}.npy points outside" in str(caught.value)
 
 
-def test_format_version__of_new_files__is_four(overlapped: Report) -> None:
-    assert file.KIND.version == 4
-    assert overlapped.to_json()["version"] == 4
+def test_format_version__of_new_files__is_five(overlapped: Report) -> None:
+    assert file.KIND.version == 5
+    assert overlapped.to_json()["version"] == 5

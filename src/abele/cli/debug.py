@@ -15,6 +15,7 @@ from abele.errors import InvalidOptionError
 from abele.words import counted, ordinal
 
 if TYPE_CHECKING:
+    from abele.report import CallTimes
     from abele.runtime import Engine
 
 
@@ -43,11 +44,11 @@ def _stepped(number: int, commands: Path | None) -> Iterator[None]:
 
     plain, calls = Engine.run, 0
 
-    def run(self: Engine, program: int | str = 0, name: str = "") -> bool:
+    def run(self: Engine, program: int | str = 0, name: str = "", *, times: CallTimes | None = None) -> bool:
         nonlocal calls
         calls += 1
         if calls != number:
-            return plain(self, program, name)
+            return plain(self, program, name, times=times)
         debugger = self.debug(program)
         if commands is None:
             debugger.interact()

@@ -9,6 +9,7 @@ import typer
 
 from abele.cli.output import console, print_json
 from abele.errors import InvalidOptionError, ProfilingDisabledError
+from abele.words import counted
 from abele.writing import writing
 
 if TYPE_CHECKING:
@@ -47,18 +48,28 @@ def report(
 
 
 def print_host(loaded: Report, top: int, *, as_json: bool) -> None:
-    """Print the profile of the host.
+    """Print what calls took on the host, and the profile of the host.
 
     Raises:
-        ProfilingDisabledError: The report holds none.
+        ProfilingDisabledError: The report holds neither.
     """
+    from abele.report.summary import host_text
+
+    times = loaded.host_seconds
+    called = len(loaded.runs) > 0 and times["sending"] + times["reading"] > 0
+    if called and not as_json:
+        typer.echo(f"{counted(len(loaded.runs), 'call')}: {host_text(loaded)}")
     if not len(loaded.host_leaves):
+        if called:
+            if as_json:
+                print_json({"seconds": times})
+            return
         raise ProfilingDisabledError(
             "the report has no profile of the host: no run was measured",
             remedy="ABELE_ENGINE_OPTIONS='{\"profiler.host\": true}', or with engine.profiling(): engine.run()",
         )
     if as_json:
-        print_json(loaded.host.to_json())
+        print_json(loaded.host.to_json() | ({"seconds": times} if called else {}))
     else:
         # Lines are as long as they are: a table folded into a narrow terminal cannot be read.
         typer.echo(loaded.host.text(top))

@@ -1,5 +1,6 @@
 """Reports as data: columns, memory by tile, text, JSON and file."""
 
+from abele.report.call_times import CallTimes, take_waited, waiting_for_data
 from abele.report.cycles import Cycles, sum_by_op
 from abele.report.host_profile import HostProfile
 from abele.report.memory import CATEGORIES, Memory
@@ -49,6 +50,7 @@ __all__ = [
     "STEP_KINDS",
     "VARIABLES",
     "VARIABLE_TILES",
+    "CallTimes",
     "Cycles",
     "HostProfile",
     "Memory",
@@ -59,4 +61,6 @@ __all__ = [
     "Table",
     "Text",
     "sum_by_op",
+    "take_waited",
+    "waiting_for_data",
 ]

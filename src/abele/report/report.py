@@ -90,6 +90,12 @@ class Report:
         return HostProfile(self.host_leaves, self.host_functions, self.meta.get("host", {}))
 
     @property
+    def host_seconds(self) -> dict[str, float]:
+        """What all runs took on the host: ``waiting`` for data, ``sending``, ``running`` and ``reading``."""
+        named = {"waiting": "waiting", "sending": "sending", "running": "wall", "reading": "reading"}
+        return {name: float(self.runs[f"{column}_seconds"].sum()) for name, column in named.items()}
+
+    @property
     def rearrangements(self) -> Rearrangements:
         """What a run spends on bringing data into another order or to other tiles for its next reader."""
         from abele.report.rearrangements import rearrangements

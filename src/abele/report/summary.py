@@ -122,6 +122,15 @@ def _runs(report: Report) -> Iterator[tuple[str, str]]:
         threads = int(report.runs["threads"].max())
         how = f"{modes}, {counted(threads, 'thread')}"
         yield "ran here", f"{counted(len(report.runs), 'run')} in {seconds_text(seconds)} ({how})"
+        if sum(report.host_seconds.values()) > seconds:
+            yield "host", host_text(report)
+
+
+def host_text(report: Report) -> str:
+    """What all runs took on the host, in words."""
+    taken = report.host_seconds
+    words = {"waiting": "waiting for data", "sending": "sending inputs", "running": "device", "reading": "results"}
+    return " · ".join(f"{words[name]} {seconds_text(taken[name])}" for name in words)
 
 
 @dataclass(frozen=True)

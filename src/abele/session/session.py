@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import TracebackType
@@ -16,7 +17,7 @@ from abele.compiler import Executable
 from abele.errors import SessionError
 from abele.parallel import Group, Network, Optimiser, Schedule
 from abele.parallel.ops.host_call import body_of_host_function
-from abele.report import HostProfile, Report
+from abele.report import CallTimes, HostProfile, Report, take_waited
 from abele.runtime import Engine
 from abele.session import feeds
 from abele.session.arrays import SharedArray, SharedArrays
@@ -94,7 +95,9 @@ class Session:
 
     # --- running -------------------------------------------------------------------------------------------------
 
-    def run(self, inputs: Inputs = (), *, outfeed: feeds.Outfeed | None = None) -> feeds.Results:
+    def run(
+        self, inputs: Inputs = (), *, outfeed: feeds.Outfeed | None = None, times: CallTimes | None = None
+    ) -> feeds.Results:
         """Run once.
 
         Args:
@@ -102,6 +105,8 @@ class Session:
                 the other along the first dimension; or an iterable, of which the run takes one micro-batch at a time.
             outfeed: Called with the number of each micro-batch whose outputs come back, and these outputs, while the
                 run goes on; the outputs of the result are then empty.
+            times: What the caller has spent on inputs; what the run spends on inputs and outputs is added, and the
+                report has it.
 
         Returns:
             Outputs as the schedule says, and what became of inputs that the network changes.
@@ -116,6 +121,8 @@ class Session:
         """
         if not self._attached:
             self.attach()
+        times, begin = times or CallTimes(), time.perf_counter()
+        times.waiting_seconds += take_waited()
         self._refresh()
         compiled, engine = self.compiled, self._loaded("run")
         # Checked before the lock: inputs that do not fit keep no other thread waiting.
@@ -123,12 +130,16 @@ class Session:
         with self._lock.held():
             feeds.connect_inputs(engine, compiled, sent)
             pending = feeds.connect_outputs(engine, compiled, outfeed)
+            times.sending_seconds += time.perf_counter() - begin
             try:
-                engine.run()
+                engine.run(times=times)
             finally:
                 for mirror in (self._weights, self._state):
                     mirror.note_run()
-        return pending.results()
+        begin = time.perf_counter()
+        results = pending.results()
+        times.reading_seconds += time.perf_counter() - begin
+        return results
 
     def __call__(self, *inputs: Any) -> tuple[Array, ...]:
         """The outputs of one run on these inputs."""

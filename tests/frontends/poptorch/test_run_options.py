@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import time
 from pathlib import Path
 
 import numpy as np
@@ -100,6 +101,51 @@ def test_counters__of_the_last_call__have_a_time_for_each_tensor_and_iteration()
     parts = [model.getHostIpuLatency(), model.getComputeLatency(), model.getIpuHostLatency()]
     assert sum(part[2] for part in parts) == pytest.approx(model.getLatency()[2])
     assert all(low <= mean <= high for low, high, mean in parts)
+
+
+class SlowData(torch.utils.data.Dataset[torch.Tensor]):
+    def __len__(self) -> int:
+        return 6
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        time.sleep(0.01)
+        return torch.full((2,), float(index))
+
+
+@pytest.mark.parametrize("mode", list(poptorch.DataLoaderMode))
+def test_report__of_calls_on_loaded_batches__tells_waiting_sending_running_and_reading(
+    mode: poptorch.DataLoaderMode,
+) -> None:
+    opts = options()
+    model = poptorch.inferenceModel(lambda x: x + 1, opts)
+    loader = poptorch.DataLoader(opts, SlowData(), batch_size=2, mode=mode)
+    for x in loader:
+        model(x)
+    loader.terminate()
+    model(torch.zeros(2, 2))
+    report = model.report()
+    waited = report.runs["waiting_seconds"]
+    assert len(waited) == 4
+    assert waited[0] >= 0.02, "nothing is there yet"
+    assert waited[:3].sum() >= (0.06 if mode == poptorch.DataLoaderMode.Sync else 0.02)
+    assert waited[3] < 0.01, "the last call waited for no loader but for its end"
+    assert min(report.runs[f"{name}_seconds"].min() for name in ("sending", "wall", "reading")) > 0
+    seconds = report.host_seconds
+    assert list(seconds) == ["waiting", "sending", "running", "reading"]
+    assert seconds["waiting"] == waited.sum()
+    assert model.getHostIpuLatency()[2] == pytest.approx(report.runs["sending_seconds"][-1])
+    assert model.getIpuHostLatency()[2] == pytest.approx(report.runs["reading_seconds"][-1])
+    assert model.getComputeLatency()[2] >= report.runs["wall_seconds"][-1]
+    assert "host           waiting for data" in report.summary()
+
+
+def test_loader__iterated__is_as_long_as_pytorchs_iterator() -> None:
+    loader = poptorch.DataLoader(options(), SlowData(), batch_size=2)
+    batches = iter(loader)
+    assert len(batches) == 3
+    assert iter(batches) is batches
+    with pytest.raises(AttributeError):
+        _ = batches.nothing_of_the_kind
 
 
 def test_cycle_count__before_a_run__asks_for_one() -> None:

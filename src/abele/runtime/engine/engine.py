@@ -15,7 +15,7 @@ from abele.compiler import Executable, RunAccount
 from abele.errors import AbeleError, EngineError
 from abele.graph import Graph, HostFunction, Program, RemoteBuffer, Stream, Variable
 from abele.numerics import to_host
-from abele.report import HostProfile, Report, Table
+from abele.report import CallTimes, HostProfile, Report, Table
 from abele.runtime.checks.checks import Checks
 from abele.runtime.control.bytecode import Verdict
 from abele.runtime.control.listing import listing
@@ -228,12 +228,13 @@ class Engine:
 
     # --- running -----------------------------------------------------------------------------------------------------
 
-    def run(self, program: int | str = 0, name: str = "") -> bool:
+    def run(self, program: int | str = 0, name: str = "", *, times: CallTimes | None = None) -> bool:
         """Run a program to its end.
 
         Args:
             program: Its position, or its name.
             name: What the run is called in the report.
+            times: What the caller spends on the run besides; the report has it, as it is when the report is made.
 
         Returns:
             True if it ended; False after :meth:`stop`.
@@ -251,7 +252,7 @@ class Engine:
             verdict, counts = self.deployment.execute(index)
             seconds = time.perf_counter() - start
             self._profiler.note_run(seconds)
-            self._note_run(index, counts, name, seconds)
+            self._note_run(index, counts, name, seconds, times)
         return verdict is Verdict.DONE
 
     def compare_orders(self, program: int | str = 0, seeds: Iterable[int] = range(4)) -> None:
@@ -434,10 +435,13 @@ class Engine:
     def _print(self, text: str) -> None:
         print(shown_text(text, self.print_stream), file=self.print_stream)
 
-    def _note_run(self, index: int, counts: RunCounts | None, name: str, seconds: float) -> None:
+    def _note_run(
+        self, index: int, counts: RunCounts | None, name: str, seconds: float, times: CallTimes | None
+    ) -> None:
         recorded = self._log.note(
             index,
             counts,
+            times,
             name=name or self.executable.program_names[index],
             mode=self.mode,
             threads=self.threads,

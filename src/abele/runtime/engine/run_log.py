@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 from abele.compiler import Executable
 from abele.errors import InvalidOptionError, ProfilingDisabledError, nearest
-from abele.report import RUNS, Report, Table
+from abele.report import RUNS, CallTimes, Report, Table
 from abele.runtime.engine.account import CountedRun, EngineAccount
 from abele.runtime.engine.options import EngineOptions
 from abele.runtime.image import RunCounts
@@ -44,7 +44,7 @@ class RunLog:
             off.append("debug.computeInstrumentationLevel")
         self._switched_off = off[0] if off else ""
         self._recorded = _matching(options.text("profiler.programs.filter"), executable.program_names)
-        self._rows: list[tuple[dict[str, Any], CountedRun | None]] = []
+        self._rows: list[tuple[dict[str, Any], CallTimes, CountedRun | None]] = []
         self.account = EngineAccount(executable)
 
     @property
@@ -65,17 +65,20 @@ class RunLog:
         self._rows.clear()
         self.account.reset()
 
-    def note(self, program: int, counts: RunCounts | None, **row: Any) -> bool:
-        """Take in what a run counted, None if it did not come to its end, and record it; gives whether it was."""
+    def note(self, program: int, counts: RunCounts | None, times: CallTimes | None = None, **row: Any) -> bool:
+        """Take in what a run counted, None if it did not come to its end, and record it; gives whether it was.
+
+        ``times`` may still change: what the host does after the run.
+        """
         recorded = self.enabled and program in self._recorded
         run = self.account.note(counts, recorded=recorded)
         if recorded:
-            self._rows.append(({"program": program, **row}, run))
+            self._rows.append(({"program": program, **row}, times or CallTimes(), run))
         return recorded
 
     def count(self, program: int) -> int:
         """Recorded runs of a program."""
-        return sum(row["program"] == program for row, _ in self._rows)
+        return sum(row["program"] == program for row, *_ in self._rows)
 
     def report(self) -> Report:
         """What the programs cost as each ran last, with the recorded runs."""
@@ -100,8 +103,9 @@ class RunLog:
         rows = list(self._rows)  # another thread may add one meanwhile
         if not rows:
             return RUNS.empty()
-        columns = {name: [row[name] for row, _ in rows] for name in rows[0][0]}
-        return RUNS.table(**columns, cycles=self.account.cycles([run for _, run in rows]))
+        columns = {name: [row[name] for row, *_ in rows] for name in rows[0][0]}
+        columns |= {f.name: [getattr(times, f.name) for _, times, _ in rows] for f in fields(CallTimes)}
+        return RUNS.table(**columns, cycles=self.account.cycles([run for *_, run in rows]))
 
 
 def _matching(pattern: str, names: Sequence[str]) -> frozenset[int]:

@@ -18,6 +18,7 @@ import torch.utils.data
 from abele.frontends.poptorch.enums import SharingStrategy
 from abele.frontends.poptorch.errors import Error
 from abele.frontends.poptorch.loading.accessor_worker import mapped, with_tensors, work
+from abele.report import waiting_for_data
 
 _SHARED_FOLDER = "/dev/shm"
 _PATIENCE_S = 2.0
@@ -122,6 +123,10 @@ class AsynchronousDataAccessor:
         self._state = "begun"
 
     def __next__(self) -> Any:
+        with waiting_for_data():
+            return self._next()
+
+    def _next(self) -> Any:
         if self._state == "ended":
             raise StopIteration
         if self._state != "epoch":

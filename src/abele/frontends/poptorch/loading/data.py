@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Any
+from typing import Any, Self
 
 import torch.utils.data
 from torch.utils.data import IterableDataset
@@ -14,6 +14,7 @@ from abele.frontends.poptorch.errors import CheckError, Error
 from abele.frontends.poptorch.loading.accessor import AsynchronousDataAccessor
 from abele.frontends.poptorch.loading.micro_batches import JoinedSampler, MicroBatchCollate, PartSampler
 from abele.frontends.poptorch.options import Options
+from abele.report import waiting_for_data
 
 
 class DataLoader(torch.utils.data.DataLoader[Any]):
@@ -104,7 +105,7 @@ class DataLoader(torch.utils.data.DataLoader[Any]):
         return super().__len__() if self._accessor is None else len(self._accessor)
 
     def __iter__(self) -> Any:
-        return super().__iter__() if self._accessor is None else iter(self._accessor)
+        return _WaitedFor(super().__iter__()) if self._accessor is None else iter(self._accessor)
 
     def terminate(self) -> None:
         """Stop worker processes."""
@@ -125,6 +126,26 @@ class DataLoader(torch.utils.data.DataLoader[Any]):
         with contextlib.suppress(Exception):
             if self._accessor is not None:
                 self._accessor.terminate()
+
+
+class _WaitedFor:
+    """An iterator of PyTorch's loader; the time in which a program waits for each batch is counted."""
+
+    def __init__(self, batches: Any) -> None:
+        self._batches = batches
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Any:
+        with waiting_for_data():
+            return next(self._batches)
+
+    def __len__(self) -> int:
+        return len(self._batches)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.__dict__["_batches"], name)
 
 
 def _micro_batches(options: Options) -> int:

@@ -26,6 +26,7 @@ from abele.frontends.poptorch.training.rules import read_optimiser
 from abele.frontends.poptorch.values import structures
 from abele.frontends.poptorch.values.tensors import from_array, to_array
 from abele.parallel import Group
+from abele.report import CallTimes
 from abele.session import Schedule, Session, SharedArrays, compile_network
 from abele.session.batching import combine
 from abele.session.progress import compilation_progress
@@ -58,18 +59,20 @@ class CompiledModel:
 
         Inputs that the model changes are changed, as in PyTorch. ``counters`` gets the times of the run.
         """
-        begin = time.perf_counter()
+        begin, times = time.perf_counter(), CallTimes()
         synthetic = self.session.compiled.settings.synthetic_data
         sent = [] if synthetic else [to_array(t) for t in tensors]
-        handed = time.perf_counter()
-        results = self.session.run(sent)
+        times.sending_seconds = time.perf_counter() - begin
+        results = self.session.run(sent, times=times)
         ended = time.perf_counter()
         for position, array in results.changed.items():
             tensors[position].detach().copy_(from_array(array))
         outputs = list(self._zeros()) if synthetic else results.outputs
         rebuilt = self.captured.rebuild([from_array(a) for a in outputs])
         self.anchors = results.anchors
-        counters.times = (0.0, handed - begin, ended - begin, time.perf_counter() - begin)
+        total = time.perf_counter() - begin
+        times.reading_seconds += begin + total - ended
+        counters.times = (0.0, times.sending_seconds, total - times.reading_seconds, total)
         counters.inputs, counters.outputs = len(tensors), len(outputs)
         counters.iterations, counters.returned = self.session.schedule.micro_batches, self.session.schedule.returned
         return rebuilt

@@ -1,7 +1,8 @@
 """Counters of the last call: when its inputs went to the device, and its outputs came back.
 
 The inputs of all iterations of a call are handed over together before the first of them, and the outputs are taken
-together after the last: all iterations of a call have the same times, which are those of the host's clock.
+together after the last: all iterations of a call have the same times, which are those of the host's clock. The same
+times of every call, and how long data was waited for before it, are the rows of ``report().runs``.
 """
 
 from __future__ import annotations
