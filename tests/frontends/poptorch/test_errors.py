@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 import torch
 from poptorch_kit import Classifier
@@ -101,14 +104,35 @@ def test_log_level__by_number__is_taken() -> None:
     assert LOGGER.isEnabledFor(30)
 
 
-def test_compile__a_second_time__warns_and_logs(caplog: pytest.LogCaptureFixture) -> None:
+def test_compile__a_second_time__warns_and_logs(
+    caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+) -> None:
     model = poptorch.inferenceModel(Classifier(), options())
     model.compile(X)
     with pytest.warns(UserWarning, match=r"compile\(\) ignored"):
         model.compile(X)
     assert "compile() ignored" in caplog.text
+    assert "[warning] Call to compile() ignored" in capsys.readouterr().err
     # Where warnings are errors, as in these tests, PopTorch's end no program.
     model.compile(X)
+
+
+@pytest.mark.parametrize(("most", "lines"), [(2, 2), (None, 5)])
+def test_max_repeat_logs__of_each_wrapper__are_the_equal_lines_written(
+    most: int | None, lines: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for _ in range(2):
+        model = poptorch.inferenceModel(Classifier(), options().maxRepeatLogs(most))
+        model.compile(X)
+        for _ in range(5):
+            model.compile(X)
+        assert capsys.readouterr().err.count("Call to compile() ignored") == lines
+
+
+def test_warnings__by_default__are_lines_of_the_log_alone() -> None:
+    program = "from abele.frontends.poptorch import logs; logs.warn('look here')"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert [line.split("] ", 1)[1] for line in done.stderr.splitlines()] == ["[poptorch:python] [warning] look here"]
 
 
 def test_hooks__around_recording__run_in_order() -> None:

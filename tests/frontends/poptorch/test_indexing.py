@@ -218,6 +218,7 @@ def test_dynamic_slice__past_the_end__goes_on_at_the_begin() -> None:
 @pytest.mark.parametrize(
     ("call", "said"),
     [
+        (lambda x, i: poptorch.dynamic_slice(3, 0, i, 2, 1), "takes a tensor, got int"),
         (lambda x, i: poptorch.dynamic_slice(x, 0, 1, 2, 1), "start must be a tensor, not int"),
         (lambda x, i: poptorch.dynamic_slice(x, 0, i.float(), 2, 1), r"one integer, not of \[\] and torch.float32"),
         (lambda x, i: poptorch.dynamic_slice(x, 2, i, 2, 1), "2 dimensions has no dimension 2"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import sys
@@ -27,8 +28,9 @@ LEVELS = {
 _NUMBERS = {0: "TRACE", 1: "DEBUG", 2: "INFO", 3: "WARN", 4: "ERR", 6: "OFF"}
 _SHOWN = {TRACE: "trace", logging.DEBUG: "debug", logging.INFO: "info", logging.WARNING: "warning"}
 
-_WARNED = "warned"
-"""Mark of records that the user is warned of in another way already."""
+
+class PoptorchWarning(UserWarning):
+    """What the user is warned of. Python ignores it unless a filter asks for it: it is a line of the log already."""
 
 
 class _LogFormat(logging.Formatter):
@@ -57,16 +59,20 @@ class _StandardError(logging.Handler):
         """Write a record."""
         message = record.getMessage()
         self._written[message] += 1
-        if getattr(record, _WARNED, False) or (self.most is not None and self._written[message] > self.most):
-            return
-        sys.stderr.write(self.format(record) + "\n")
+        if self.most is None or self._written[message] <= self.most:
+            sys.stderr.write(self.format(record) + "\n")
+
+    def limit(self, most: int | None) -> None:
+        """Write an equal message this many times from now on; None for every time."""
+        self.most = most
+        self._written.clear()
 
 
 def limit_repeats(most: int | None) -> None:
-    """Write an equal message this many times to the standard error; None for every time."""
+    """Write an equal message this many times to the standard error from now on; None for every time."""
     for handler in LOGGER.handlers:
         if isinstance(handler, _StandardError):
-            handler.most = most
+            handler.limit(most)
 
 
 def setLogLevel(level: str | int) -> None:
@@ -89,21 +95,17 @@ def setLogLevel(level: str | int) -> None:
 
 
 def warn(message: str, stacklevel: int = 1) -> None:
-    """Warn the user, and log it.
+    """Warn the user: by a line of the log and, for who asks for Python's warnings, by one of these.
 
-    PopTorch's warnings are lines of its log, which end no program: where Python's warnings are errors, this is a line
-    of the log alone.
+    PopTorch's warnings end no program, not even where Python's warnings are errors.
 
     Args:
         message: The text.
         stacklevel: Frames above the caller that the warning is shown at.
     """
-    try:
-        warnings.warn(message, stacklevel=stacklevel + 2)
-    except UserWarning:
-        LOGGER.warning(message)
-    else:
-        LOGGER.warning(message, extra={_WARNED: True})
+    LOGGER.warning(message)
+    with contextlib.suppress(UserWarning):
+        warnings.warn(message, PoptorchWarning, stacklevel=stacklevel + 2)
 
 
 def set_up() -> None:
@@ -113,4 +115,5 @@ def set_up() -> None:
         handler.setFormatter(_LogFormat())
         LOGGER.addHandler(handler)
     logging.addLevelName(TRACE, "TRACE")
+    warnings.simplefilter("ignore", PoptorchWarning, append=True)
     setLogLevel(os.environ.get(LEVEL_VARIABLE) or "WARN")

@@ -135,6 +135,8 @@ def dynamic_update(input: torch.Tensor, src: torch.Tensor, dim: int, start: torc
 
 def _checked(name: str, tensor: torch.Tensor, dim: int, start: torch.Tensor, size: int) -> int:
     """``dim``, not negative."""
+    if not isinstance(tensor, torch.Tensor):
+        raise SliceArgumentError(f"{name}: takes a tensor, got {type(tensor).__name__}")
     if not isinstance(start, torch.Tensor):
         raise SliceArgumentError(
             f"{name}: start must be a tensor, not {type(start).__name__}", remedy="slice as usual where it is a number"
