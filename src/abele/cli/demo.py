@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -32,32 +34,42 @@ DumpOption = Annotated[
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON; progress goes to standard error.")]
 
 
-@demo_app.command()
-def digits(
-    system: SystemOption = "bow-2000",
-    report: ReportOption = None,
-    threads: ThreadsOption = None,
-    seed: SeedOption = 0,
-    epochs: EpochsOption = None,
-    dump_passes: DumpOption = None,
-    json: JsonOption = False,
-) -> None:
-    """Classify handwritten digits with a small convolutional network."""
-    _run("digits", system, report, threads=threads, seed=seed, epochs=epochs, dump_passes=dump_passes, json=json)
+@dataclass(frozen=True)
+class Demo:
+    """What a demo shows, and the packages that it needs."""
+
+    about: str
+    needs: tuple[str, ...] = ("torch",)
 
 
-@demo_app.command()
-def braggnn(
-    system: SystemOption = "bow-2000",
-    report: ReportOption = None,
-    threads: ThreadsOption = None,
-    seed: SeedOption = 0,
-    epochs: EpochsOption = None,
-    dump_passes: DumpOption = None,
-    json: JsonOption = False,
-) -> None:
-    """Find the centres of simulated diffraction peaks with BraggNN."""
-    _run("braggnn", system, report, threads=threads, seed=seed, epochs=epochs, dump_passes=dump_passes, json=json)
+DEMOS = {
+    "digits": Demo("Classify handwritten digits with a small convolutional network.", ("torch", "sklearn")),
+    "braggnn": Demo("Find the centres of simulated diffraction peaks with BraggNN."),
+    "language": Demo("Write Python, character by character, with a small transformer trained on the standard library."),
+    "graph": Demo("Tell from imports which package a module of the standard library belongs to, with a graph network."),
+    "series": Demo("Forecast a week of a stock's trading volume with a GRU.", ("torch", "matplotlib")),
+    "recommender": Demo("Recommend functions to files of the standard library, by those that they call already."),
+}
+"""The demos by name; each is the module of the garden with that name."""
+
+
+def _command(name: str) -> Callable[..., None]:
+    def command(
+        system: SystemOption = "bow-2000",
+        report: ReportOption = None,
+        threads: ThreadsOption = None,
+        seed: SeedOption = 0,
+        epochs: EpochsOption = None,
+        dump_passes: DumpOption = None,
+        json: JsonOption = False,
+    ) -> None:
+        _run(name, system, report, threads=threads, seed=seed, epochs=epochs, dump_passes=dump_passes, json=json)
+
+    return command
+
+
+for _name, _demo in DEMOS.items():
+    demo_app.command(_name, help=_demo.about)(_command(_name))
 
 
 def _run(
@@ -76,7 +88,7 @@ def _run(
     folder = None if dump_passes is None else str(dump_passes)
     chosen = systems.resolve(system)
     settings = DemoSettings(system=chosen, threads=threads, seed=seed, epochs=epochs, dump_passes=folder)
-    require("torch", "sklearn") if name == "digits" else require("torch")
+    require(*DEMOS[name].needs)
     out = console(progress_only=json)
     out.print(f"abele demo {name} on {settings.system.title}: loading PyTorch …", style="dim")
     demo = importlib.import_module(f"abele.garden.{name}")
@@ -102,6 +114,9 @@ def show(result: DemoResult, system: System, out: Console) -> None:
     for label, text in _headlines(result, system):
         grid.add_row(label, Text(text))
     out.print(grid)
+    if result.exhibit:
+        out.print()
+        out.print(Text(result.exhibit))
     out.print(render(result.report))
     if result.comparisons:
         out.print(_comparisons(result))
@@ -111,7 +126,11 @@ def show(result: DemoResult, system: System, out: Console) -> None:
 def _headlines(result: DemoResult, system: System) -> list[tuple[str, str]]:
     figures, seconds = result.figures, result.seconds
     lines = []
-    if "held_out_accuracy" in figures:
+    if "loss" in figures:
+        lines.append(("loss", f"{float(figures['loss']):.4f}, mean of the last epoch"))
+    for held_out in result.held_out:
+        lines.append((held_out.measure, held_out.text()))
+    if "held_out_accuracy" in figures and not result.held_out:
         accuracy = f"{float(figures['held_out_accuracy']):.2%} of {figures['held_out_samples']} held-out images"
         lines.append(("accuracy", accuracy))
     if "median_error_pixels" in figures:

@@ -16,12 +16,12 @@ from torch import Tensor, nn, optim
 from torch.utils.data import TensorDataset
 
 from abele import poptorch
-from abele.garden.digits import options
 from abele.garden.networks import BraggNetwork as Network
 from abele.garden.peaks import position_errors, simulate
 from abele.garden.progress import progress_bar
 from abele.garden.result import DemoResult, Stopwatch, weights_digest
 from abele.garden.settings import DemoSettings
+from abele.garden.training import options
 from abele.machine import systems
 from abele.report import Report
 

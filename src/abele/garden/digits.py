@@ -18,6 +18,7 @@ from abele.garden.networks import DigitsNetwork as Network
 from abele.garden.progress import progress_bar
 from abele.garden.result import DemoResult, Stopwatch, weights_digest
 from abele.garden.settings import DemoSettings
+from abele.garden.training import options
 
 NUM_TRAINING = 1437
 BATCH = 16
@@ -49,17 +50,6 @@ def load_data(seed: int) -> tuple[TensorDataset, TensorDataset]:
     order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(seed))
     train, test = order[:NUM_TRAINING], order[NUM_TRAINING:]
     return TensorDataset(images[train], labels[train]), TensorDataset(images[test], labels[test])
-
-
-def options(settings: DemoSettings) -> poptorch.Options:
-    """Options that training and inference share."""
-    opts = poptorch.Options().randomSeed(settings.seed)
-    opts.Abele.system(settings.system)
-    if settings.threads is not None:
-        opts.Abele.threads(settings.threads)
-    if settings.dump_passes is not None:
-        opts.Abele.dumpPasses(settings.dump_passes)
-    return opts
 
 
 def training_options(settings: DemoSettings) -> poptorch.Options:

@@ -5,11 +5,46 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from time import perf_counter
 from typing import Any
 
 from abele.report import Report
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeldOut:
+    """A figure on data that training never saw, beside what simpler means reach on the same data.
+
+    Attributes:
+        measure: What is measured: ``"accuracy"``.
+        value: What the trained model reaches.
+        beside: What simpler means reach, by name.
+        on: What it was measured on: ``"471 held-out modules"``.
+        is_share: The figures are shares, said in per cent.
+        higher_is_better: The larger figure is the better one.
+    """
+
+    measure: str
+    value: float
+    beside: dict[str, float]
+    on: str
+    is_share: bool = False
+    higher_is_better: bool = False
+
+    @property
+    def beats_all(self) -> bool:
+        """The model is better than every simpler means."""
+        sign = 1 if self.higher_is_better else -1
+        return all(sign * self.value > sign * other for other in self.beside.values())
+
+    def text(self) -> str:
+        """The figures in a line."""
+        beside = ", ".join(f"{name} {self._figure(value)}" for name, value in self.beside.items())
+        return f"{self._figure(self.value)} on {self.on} (beside it: {beside})"
+
+    def _figure(self, value: float) -> str:
+        return f"{value:.1%}" if self.is_share else f"{value:.3f}"
 
 
 @dataclass(kw_only=True)
@@ -24,6 +59,8 @@ class DemoResult:
         report: What the training program costs on the modelled machine.
         comparisons: Rows that set modelled beside measured figures.
         comparison_note: Assumptions behind them.
+        held_out: Figures on held-out data beside simpler means.
+        exhibit: Something that the trained model made, as text.
     """
 
     name: str
@@ -33,6 +70,8 @@ class DemoResult:
     report: Report
     comparisons: list[dict[str, Any]] = field(default_factory=list)
     comparison_note: str = ""
+    held_out: tuple[HeldOut, ...] = ()
+    exhibit: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """The result as plain data."""
@@ -40,6 +79,8 @@ class DemoResult:
             "demo": self.name,
             "note": self.note,
             "figures": self.figures,
+            "held_out": [asdict(figure) for figure in self.held_out],
+            "exhibit": self.exhibit,
             "seconds": self.seconds,
             "comparisons": self.comparisons,
             "comparison_note": self.comparison_note,
