@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
+import torch
+from torch import nn
 
 from abele import poptorch
+from abele.errors import AbeleError
+from abele.frontends.poptorch.options import environment
+from abele.parallel import parse
 
 
 def written(folder: Path, text: str) -> Path:
@@ -91,6 +97,70 @@ def test_environment__default_options__are_taken(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("POPTORCH_DEFAULT_OPTIONS", "nonsense")
     with pytest.raises(poptorch.ConfigFileError, match="the environment variable POPTORCH_DEFAULT_OPTIONS are no JSON"):
         poptorch.Options()
+
+
+def modelled_tiles(opts: poptorch.Options) -> tuple[str, int]:
+    ipu = opts.settings("model").target().ipu
+    return ipu.name, ipu.num_tiles
+
+
+def test_environment__small_model__has_four_tiles_unless_the_whole_one_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("ABELE_SYSTEM", raising=False)
+    monkeypatch.setenv("POPTORCH_SMALL_IPU_MODEL", "1")
+    assert modelled_tiles(poptorch.Options()) == ("Bow", 4)
+    assert modelled_tiles(poptorch.Options().system("gc200")) == ("GC200", 1472), "the program's choice comes first"
+    model = poptorch.inferenceModel(nn.Linear(3, 2), poptorch.Options().showCompilationProgressBar(False))
+    x = torch.ones(4, 3)
+    torch.testing.assert_close(model(x), model.model(x).detach())
+    assert model.report().target["tiles_per_ipu"] == 4
+    monkeypatch.setenv("POPTORCH_IPU_MODEL", "1")
+    assert modelled_tiles(poptorch.Options()) == ("Bow", 1472)
+    monkeypatch.setenv("POPTORCH_IPU_MODEL", "0")
+    monkeypatch.setenv("ABELE_SYSTEM", "m2000")
+    assert modelled_tiles(poptorch.Options()) == ("GC200", 1472)
+
+
+@pytest.mark.parametrize(("version", "name"), [(1, "GC2"), (2, "Bow"), (21, "C600")])
+def test_useOfflineIpuTarget__of_a_version__models_it(version: int, name: str) -> None:
+    assert modelled_tiles(poptorch.Options().useOfflineIpuTarget(version))[0] == name
+
+
+def test_useOfflineIpuTarget__of_no_version__is_refused() -> None:
+    with pytest.raises(ValueError, match="there is no version 3 of the IPU"):
+        poptorch.Options().useOfflineIpuTarget(3)
+
+
+def test_environment__export_file__has_the_recorded_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "new" / "model.proto"
+    monkeypatch.setenv("POPTORCH_EXPORT_PROTO_FILE", str(path))
+    model = poptorch.inferenceModel(nn.Linear(3, 2), poptorch.Options().showCompilationProgressBar(False))
+    model.compile(torch.ones(4, 3))
+    assert [op.kind for op in parse(path.read_text()).ops] == ["linear"]
+    monkeypatch.setenv("POPTORCH_EXPORT_PROTO_FILE", str(path / "below"))
+    model.destroy()
+    with pytest.raises(AbeleError, match="cannot be written"):
+        model.compile(torch.ones(4, 3))
+
+
+def test_environment__wait_for_ipu__says_once_that_nothing_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    environment._tell_once.cache_clear()
+    monkeypatch.setenv("POPTORCH_WAIT_FOR_IPU", "1")
+    for _ in range(2):
+        model = poptorch.inferenceModel(nn.Linear(3, 2), poptorch.Options().showCompilationProgressBar(False))
+        model(torch.ones(4, 3))
+    told = [r.getMessage() for r in caplog.records if "POPTORCH_WAIT_FOR_IPU" in r.getMessage()]
+    assert told == ["POPTORCH_WAIT_FOR_IPU has no effect: the IPU is modelled, and never in use by others"]
+
+
+def test_environment__engine_options__reach_the_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("POPLAR_ENGINE_OPTIONS", json.dumps({"profiler.host": True}))
+    model = poptorch.inferenceModel(nn.Linear(3, 2), poptorch.Options().showCompilationProgressBar(False))
+    model(torch.ones(4, 3))
+    assert len(model.report().host_leaves)
 
 
 def test_environment__processes__are_read(monkeypatch: pytest.MonkeyPatch) -> None:

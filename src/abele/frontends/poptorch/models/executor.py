@@ -24,6 +24,7 @@ from abele.frontends.poptorch.models.results import mark_results
 from abele.frontends.poptorch.models.user_models import as_plain, disown, own, plain_class
 from abele.frontends.poptorch.models.watch import ModelWatch
 from abele.frontends.poptorch.options import Options
+from abele.frontends.poptorch.options.environment import tell_of_waiting
 from abele.frontends.poptorch.options.popart import validate_options
 from abele.frontends.poptorch.options.strategies import PipelinedExecution, check_pipeline
 from abele.frontends.poptorch.program.blocks import BlockRecord
@@ -169,6 +170,7 @@ class PoplarExecutor(Exporting):
         self._watch = ModelWatch(self._model, training=self._training)
         self._share_state(compiled)
         self._write_profile(compiled)
+        self._export_proto(compiled)
         if self._options.connection_type == ConnectionType.Always:
             self.attachToDevice()
         return compiled
@@ -210,6 +212,7 @@ class PoplarExecutor(Exporting):
             raise Error("Device is already attached")
         if self._options.connection_type == ConnectionType.Never:
             raise Error("Trying to attach to an offline device (ConnectionType.Never)")
+        tell_of_waiting()
         if session.attach():
             session.random_state = self._rng_state or [self._first_seed(), 0]
 

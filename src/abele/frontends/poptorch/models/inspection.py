@@ -18,8 +18,10 @@ from abele.frontends.poptorch.models.batching import ANCHOR_NAMES
 from abele.frontends.poptorch.models.compiling import CompiledModel
 from abele.frontends.poptorch.models.perf_counters import Latencies
 from abele.frontends.poptorch.options import Options
+from abele.frontends.poptorch.options.environment import proto_file
 from abele.frontends.poptorch.program.profiling import tracepoints
 from abele.frontends.poptorch.values.tensors import from_array
+from abele.parallel.network import network_text
 from abele.report import HostProfile, Report
 from abele.writing import writing
 
@@ -66,6 +68,15 @@ class Inspection(Latencies):
         with writing(path):
             path.parent.mkdir(parents=True, exist_ok=True)
         compiled.session.executable.report.save(path)
+
+    def _export_proto(self, compiled: CompiledModel) -> None:
+        """Write the recorded network as text to the file that the environment names; folders above it are made."""
+        path = proto_file()
+        if path is None:
+            return
+        with writing(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(network_text(compiled.captured.net) + "\n", encoding="utf-8")
 
     def _debugGetPopartIR(self) -> str:
         """The model as it was recorded, as JSON: its operations with their inputs, outputs and attributes.

@@ -12,7 +12,7 @@ import torch
 
 from abele.frontends.poptorch.enums import CommGroupType, ConnectionType, OutputMode, SyncPattern
 from abele.frontends.poptorch.errors import CheckError, OptionValueError
-from abele.frontends.poptorch.options import files
+from abele.frontends.poptorch.options import environment, files
 from abele.frontends.poptorch.options.checked import CheckedOptions, Freezable
 from abele.frontends.poptorch.options.distributed import DistributedOptions, JitOptions
 from abele.frontends.poptorch.options.execution import AbeleOptions
@@ -78,7 +78,7 @@ class Options(CheckedOptions):
             "enable_stable_norm": flag(UNSET, honoured=False, doc="norms always subtract the mean before squaring"),
             "use_model": flag(UNSET, honoured=False, doc="the IPU is modelled in any case"),
             "ipu_id": integer(UNSET, honoured=False, doc="there is one device"),
-            "ipu_version": integer(UNSET, honoured=False, doc="the system says which machine is modelled"),
+            "ipu_version": integer(UNSET, doc="which machine is modelled where none is chosen: version 1, 2 or 21"),
         },
     )
 
@@ -233,7 +233,13 @@ class Options(CheckedOptions):
         return self.createOrSet(ipu_id=ipu_id)
 
     def useOfflineIpuTarget(self, ipu_version: int = 2) -> Self:
-        """Compile only: models cannot be run, only compiled and reported."""
+        """Compile only, for version 1, 2 or 21 of the IPU: models cannot be run, only compiled and reported.
+
+        Raises:
+            OptionValueError: There is no such version.
+        """
+        if ipu_version not in environment.VERSIONS:
+            raise OptionValueError(f"there is no version {ipu_version!r} of the IPU", remedy="1, 2 or 21")
         return self.createOrSet(ipu_version=ipu_version).connectionType(ConnectionType.Never)
 
     def connectionType(self, connection_type: ConnectionType) -> Self:
@@ -296,7 +302,7 @@ class Options(CheckedOptions):
         """What a session is told of these options; ``name`` is the model's where none was chosen."""
         abele, popart = self.Abele, self._Popart.options
         return Settings(
-            system=abele.system_choice,
+            system=self._system(),
             mode=abele.engine_mode,
             threads=abele.num_threads,
             allow_out_of_memory=abele.allow_out_of_memory,
@@ -314,6 +320,12 @@ class Options(CheckedOptions):
             recompute=abele.recompute_cheap,
             shared_functions=abele.share_functions,
         )
+
+    def _system(self) -> System | str | None:
+        """The machine that was chosen, or that the version of an offline target and the environment ask for."""
+        version = self.ipu_version if self.exists("ipu_version") else 2
+        chosen: System | str | None = self.Abele.system_choice
+        return environment.default_system(version) if chosen is None else chosen
 
     @property
     def cache_folder(self) -> Path | None:

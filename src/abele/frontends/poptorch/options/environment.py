@@ -1,0 +1,55 @@
+"""Environment variables of PopTorch that choose machines and files."""
+
+from __future__ import annotations
+
+import functools
+import os
+from pathlib import Path
+
+from abele.frontends.poptorch import logs
+from abele.machine import System, systems
+from abele.session.settings import DEFAULT_SYSTEM, SYSTEM_VARIABLE
+
+MODEL_VARIABLE = "POPTORCH_IPU_MODEL"
+SMALL_VARIABLE = "POPTORCH_SMALL_IPU_MODEL"
+PROTO_VARIABLE = "POPTORCH_EXPORT_PROTO_FILE"
+WAIT_VARIABLE = "POPTORCH_WAIT_FOR_IPU"
+
+SMALL_TILES = 4
+"""Tiles of the small model."""
+VERSIONS = {1: "c2", 2: DEFAULT_SYSTEM, 21: "c600"}
+"""Versions of the IPU, and the systems that are modelled for them."""
+
+
+def _is_set(name: str) -> bool:
+    return os.environ.get(name, "") not in ("", "0")
+
+
+def default_system(version: int = 2) -> System | None:
+    """The machine to model where a program chose none; None for the one that a session takes by itself.
+
+    Args:
+        version: Version of the IPU that offline targets have.
+    """
+    small = _is_set(SMALL_VARIABLE) and not _is_set(MODEL_VARIABLE)
+    if os.environ.get(SYSTEM_VARIABLE) or (version == 2 and not small):
+        return None
+    system = systems.get(VERSIONS[version])
+    return system.evolve(ipu={"num_tiles": SMALL_TILES}) if small else system
+
+
+def proto_file() -> Path | None:
+    """The file that the text of each compiled model is written to, if the environment names one."""
+    name = os.environ.get(PROTO_VARIABLE)
+    return Path(name) if name else None
+
+
+def tell_of_waiting() -> None:
+    """Say once that nothing is waited for, where the environment asks for that."""
+    if _is_set(WAIT_VARIABLE):
+        _tell_once()
+
+
+@functools.cache
+def _tell_once() -> None:
+    logs.LOGGER.warning("%s has no effect: the IPU is modelled, and never in use by others", WAIT_VARIABLE)
