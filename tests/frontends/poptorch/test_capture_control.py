@@ -208,6 +208,30 @@ def without_gradients(m: Model, y: torch.Tensor, x: torch.Tensor) -> torch.Tenso
     return y * scale + shift
 
 
+def without_gradients_beside_control(m: Model, y: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    with torch.no_grad():
+        chosen = torch.cond(x.sum() > 0, lambda a: torch.tanh(m.other(a)), lambda a: a - 1, (y,))
+        scale = torch.exp(m.other(y)) + chosen
+        scale.mul_(m.other(x))
+        with torch.enable_grad():
+            shift = m.other(x)
+    return y * scale + shift
+
+
+def without_gradients_beside_no_control(m: Model, y: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    scale = (torch.exp(m.other(y)) + torch.tanh(m.other(y))) * m.other(x)
+    return y * scale.detach() + m.other(x)
+
+
+def stepped_without_gradients(m: Model, y: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    def step(count: torch.Tensor, a: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return count + 1, torch.tanh(m.other(a))
+
+    with torch.no_grad():
+        _, last = torch.while_loop(lambda count, _: count < 3, step, (torch.tensor(0), y))
+    return y * last
+
+
 def mixed(m: Model, y: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
     with torch.autocast("cpu", dtype=torch.bfloat16):
         z = m.other(y)
@@ -217,6 +241,17 @@ def mixed(m: Model, y: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
 
 def test_no_grad__region__lets_no_gradient_through() -> None:
     check_against_torch(Model(without_gradients), (torch.rand(3, 4),))
+
+
+@pytest.mark.parametrize(
+    ("function", "plain"),
+    [
+        (without_gradients_beside_control, without_gradients_beside_no_control),
+        (stepped_without_gradients, lambda m, y, x: y * looped(m, y, x).detach()),
+    ],
+)
+def test_no_grad__region_with_control_flow__lets_no_gradient_through(function: Any, plain: Any) -> None:
+    check_against_torch(Model(function), (torch.rand(3, 4),), twin=Model(plain))
 
 
 def test_autocast__region__computes_in_its_type() -> None:

@@ -7,10 +7,13 @@ from typing import Any
 
 import pytest
 import torch
+from poptorch_kit import check_against_torch
 from torch import Tensor, nn
 from torch._higher_order_ops.associative_scan import associative_scan
+from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
 from abele import poptorch
+from abele.frontends.poptorch.capture import capture
 
 X = torch.rand(5, 4, generator=torch.Generator().manual_seed(1))
 
@@ -77,7 +80,122 @@ def test_transforms__in_training__have_the_gradients_of_the_host() -> None:
     torch.testing.assert_close(model.weights.detach(), reference.weights.detach())
 
 
-def test_transforms__gradients_of_functions__are_refused_with_a_remedy() -> None:
-    with pytest.raises(poptorch.Error, match=r"torch.func.grad, vjp, jacrev and hessian cannot be recorded") as caught:
-        poptorch.inferenceModel(torch.func.grad(lambda v: (v**3).sum()))(X)
-    assert "torch.autograd.grad" in str(caught.value)
+def curved(v: Tensor) -> Tensor:
+    """Detached and quiet parts have no gradients."""
+    with torch.no_grad():
+        scale = v.sin()
+    return (v.tanh() * v.exp()).sum() + (scale * v + v.detach() * v).sum()
+
+
+@pytest.mark.parametrize(
+    "transformed",
+    [
+        torch.func.grad(curved),
+        torch.func.grad(lambda v: torch.func.grad(curved)(v).pow(2).sum()),
+        torch.func.grad_and_value(lambda v: (curved(v), v.cos()), has_aux=True),
+        torch.func.vmap(torch.func.grad(curved)),
+        torch.func.vmap(torch.func.vmap(lambda v: v.sin() * v.exp(), in_dims=0), in_dims=1, out_dims=1),
+        lambda x: torch.func.vjp(torch.tanh, x)[1](x.cos())[0],
+        torch.func.vmap(torch.func.jacrev(lambda v: torch.outer(v, v.sin())[0])),
+        lambda x: torch.func.jacfwd(lambda v: v * v.sum())(x[0]),
+        lambda x: torch.func.hessian(curved)(x[0]),
+    ],
+)
+def test_transforms__gradients_of_functions__are_those_of_the_host(transformed: Callable[[Tensor], Any]) -> None:
+    torch.testing.assert_close(poptorch.inferenceModel(transformed)(X), transformed(X), rtol=1e-4, atol=1e-5)
+
+
+class Physics(nn.Module):
+    """A loss of derivatives of a network by its input, as functions give them, and of each row's own gradient."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(3)
+        self.net = nn.Sequential(nn.Linear(4, 6), nn.Tanh(), nn.Linear(6, 1))
+
+    def value(self, row: Tensor) -> Tensor:
+        with torch.no_grad():
+            scale = self.net(row.cos())
+        return (self.net(row) * scale + self.net(row).detach() * row.sum()).squeeze()
+
+    def forward(self, x: Tensor) -> Tensor:
+        slopes = torch.func.vmap(torch.func.grad(self.value))(x)
+        curves = torch.func.vmap(torch.func.hessian(lambda row: self.net(row).squeeze()))(x)
+        per_row = torch.func.vmap(
+            torch.func.grad(lambda p, row: torch.func.functional_call(self.net, p, (row,)).sum()), in_dims=(None, 0)
+        )(dict(self.net.named_parameters()), x)
+        return slopes.pow(2).mean() + curves.pow(2).mean() + per_row["0.weight"].pow(2).mean()
+
+
+def test_transforms__gradients_of_functions_in_training__are_differentiated_again() -> None:
+    check_against_torch(Marked(Physics()), (X,), twin=Physics(), rtol=1e-6)
+
+
+class Marked(nn.Module):
+    """The loss of another model, marked."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        for name, child in model.named_children():
+            setattr(self, name, child)
+        self.of = [model]
+
+    def forward(self, *args: Tensor) -> Tensor:
+        return poptorch.identity_loss(self.of[0](*args), reduction="none")
+
+
+# --- flex_attention ---------------------------------------------------------------------------------------------------
+
+SLOPES = torch.tensor([0.5, 0.25])
+
+
+def causal(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+    return i >= j
+
+
+def biased(score: Tensor, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+    return score - SLOPES.to(score.dtype)[h] * (i - j).abs()
+
+
+class Flexible(nn.Module):
+    """Attention whose scores and mask are functions."""
+
+    def __init__(self, score: Any, mask: Any) -> None:
+        super().__init__()
+        torch.manual_seed(4)
+        self.qkv = nn.Linear(8, 24)
+        self.score, self.mask = score, mask
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = self.qkv(x).unflatten(-1, (3, 2, 4)).permute(2, 0, 3, 1, 4)
+        return poptorch.identity_loss(self.attention(q, k, v).pow(2).sum(), reduction="none")
+
+    def attention(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        mask = self.mask and create_block_mask(self.mask, None, None, q.shape[2], k.shape[2], device="cpu")
+        made: Tensor = flex_attention(q, k, v, score_mod=self.score, block_mask=mask, scale=0.4)
+        return made
+
+
+class Dense(Flexible):
+    """The same, with scores and masks as tensors."""
+
+    def attention(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        bias = torch.zeros(1, 2, q.shape[2], k.shape[2], dtype=q.dtype)
+        apart = torch.arange(q.shape[2]).unsqueeze(1) - torch.arange(k.shape[2])
+        if self.score is not None:
+            bias = bias - SLOPES.to(q.dtype).reshape(2, 1, 1) * apart.abs()
+        if self.mask is not None:
+            bias = bias.masked_fill(apart < 0, -torch.inf)
+        return nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=bias, scale=0.4)
+
+
+@pytest.mark.parametrize(("score", "mask"), [(None, None), (biased, None), (None, causal), (biased, causal)])
+def test_flex_attention__scores_and_masks_as_functions__are_those_as_tensors(score: Any, mask: Any) -> None:
+    x = torch.rand(2, 5, 8, generator=torch.Generator().manual_seed(5))
+    check_against_torch(Flexible(score, mask), (x,), twin=Dense(score, mask), rtol=1e-6)
+
+
+def test_flex_attention__known_mask__is_a_constant() -> None:
+    net = capture(Flexible(None, causal), (torch.rand(2, 5, 8),), training=True).net
+    assert [op.kind for op in net.walk()].count("matmul") == 2
+    assert any(op.kind == "constant" and op.output.shape[-2:] == (5, 5) for op in net.walk())

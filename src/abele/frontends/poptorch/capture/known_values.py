@@ -21,6 +21,8 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.overrides import TorchFunctionMode
 from torch.utils._mode_utils import no_dispatch
 
+from abele.frontends.poptorch.capture.patches import patched
+
 _MOST_ELEMENTS = 1 << 20
 """Of a constant that is kept: as many as a mask of 1024 tokens by 1024 has."""
 
@@ -43,14 +45,8 @@ _OWN = ("aten::", "prims::")
 @contextmanager
 def values_kept() -> Iterator[None]:
     """Keep the values of constants inside."""
-    module: Any = fake_tensor
-    before = module.CONSTANT_NUMEL_LIMIT
-    module.CONSTANT_NUMEL_LIMIT = _MOST_ELEMENTS
-    try:
-        with _Known():
-            yield
-    finally:
-        module.CONSTANT_NUMEL_LIMIT = before
+    with patched(fake_tensor, CONSTANT_NUMEL_LIMIT=_MOST_ELEMENTS), _Known():
+        yield
 
 
 class _Known(TorchFunctionMode):

@@ -8,13 +8,15 @@ are those of its last step, and backwards in time means from its own last step. 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
 import torch.nn.functional as functional
 from torch import nn
 from torch.nn.utils.rnn import PackedSequence
+
+from abele.frontends.poptorch.capture.patches import patched
 
 Tensor = torch.Tensor
 
@@ -37,15 +39,10 @@ def _(factor: Tensor, addend: Tensor) -> Tensor:
 @contextmanager
 def packed_layers() -> Iterator[None]:
     """Inside, recurrent layers take packed sequences as :func:`pack` makes them."""
-    kinds: tuple[Any, ...] = (nn.LSTM, nn.GRU, nn.RNN)
-    forwards = [kind.forward for kind in kinds]
-    for kind, forward in zip(kinds, forwards, strict=True):
-        kind.forward = _taking_packed(forward)
-    try:
+    with ExitStack() as stack:
+        for kind in (nn.LSTM, nn.GRU, nn.RNN):
+            stack.enter_context(patched(kind, forward=_taking_packed(kind.forward)))
         yield
-    finally:
-        for kind, forward in zip(kinds, forwards, strict=True):
-            kind.forward = forward
 
 
 def pack(value: Tensor, lengths: Tensor, batch_first: bool) -> tuple[Tensor, Tensor]:

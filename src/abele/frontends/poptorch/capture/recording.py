@@ -4,7 +4,8 @@ PyTorch's export runs the forward pass of a ``torch.autograd.Function`` and forg
 checkpointed as if it were not. So that both are honoured on the device, for as long as a model is recorded
 
 * a call of a user's function records its backward pass too, on gradients that are marks (:mod:`.marks`);
-* what runs under ``torch.utils.checkpoint`` is noted on its nodes.
+* what runs under ``torch.utils.checkpoint`` is noted on its nodes, and so is what runs under ``torch.no_grad``: export
+  makes regions of the latter, but drops all of them where it meets control flow.
 
 Names that a program has imported from PyTorch (``quantise = Quantise.apply``) stay the same objects, so what changes
 lies below them.
@@ -24,12 +25,16 @@ import torch.utils.checkpoint as checkpoints
 from torch.autograd.function import _SingleLevelFunction
 from torch.fx import traceback
 from torch.fx.traceback import annotate, preserve_node_meta
+from torch.overrides import TorchFunctionMode
 
+from abele.frontends.poptorch.capture.patches import patched
 from abele.frontends.poptorch.errors import Error
 
 CHECKPOINT = "abele_checkpoint"
 """Under this name a node's notes have the checkpoints that it is in: their numbers, the outermost first."""
 
+QUIET = "abele_quiet"
+"""Under this name a node's notes say that it was called under ``torch.no_grad``."""
 
 _training: ContextVar[bool] = ContextVar("poptorch_training", default=False)
 
@@ -48,7 +53,7 @@ def recording(*, training: bool) -> Iterator[None]:
             if not training:
                 yield
                 return
-            with _marked_functions(), _noted_checkpoints():
+            with _marked_functions(), _noted_checkpoints(), _noted_quiet():
                 yield
     finally:
         _training.reset(token)
@@ -58,18 +63,42 @@ def recording(*, training: bool) -> Iterator[None]:
 def _own_notes() -> Iterator[None]:
     """Notes on nodes are those of users and ours: PyTorch's tracer notes its own inner workings too, and then refuses
     programs whose notes disagree."""
-    module: Any = traceback
-    original = module.annotate
+    original = traceback.annotate
 
     @functools.wraps(original)
     def noted(notes: dict[str, Any]) -> AbstractContextManager[Any]:
         return nullcontext() if "_torchdynamo_disable" in notes else original(notes)
 
-    module.annotate = noted
-    try:
+    with patched(traceback, annotate=noted):
         yield
+
+
+class _QuietNotes(TorchFunctionMode):
+    """Notes on nodes what runs without gradients."""
+
+    def __torch_function__(
+        self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """The function's result."""
+        made = function(*args, **(kwargs or {}))
+        if function is torch._C._set_grad_enabled:
+            _note_quiet(not args[0])
+        return made
+
+
+@contextmanager
+def _noted_quiet() -> Iterator[None]:
+    try:
+        with _QuietNotes():
+            yield
     finally:
-        module.annotate = original
+        _note_quiet(False)
+
+
+def _note_quiet(quiet: bool) -> None:
+    module: Any = traceback
+    notes = {name: note for name, note in module.current_meta.get("custom", {}).items() if name != QUIET}
+    module.current_meta["custom"] = {**notes, QUIET: True} if quiet else notes
 
 
 # --- gradients in forward passes --------------------------------------------------------------------------------------
@@ -83,10 +112,8 @@ def _marked_gradients() -> Iterator[None]:
 
     def run(outputs: Sequence[Any], given: Sequence[Any], *rest: Any, **options: Any) -> tuple[torch.Tensor, ...]:
         if any(torch._C._functorch.is_gradtrackingtensor(t) for t in outputs):
-            raise Error(
-                "torch.func.grad, vjp, jacrev and hessian cannot be recorded",
-                remedy="use torch.autograd.grad for gradients that forward needs; torch.func.vmap and jvp work",
-            )
+            made: tuple[torch.Tensor, ...] = engine(outputs, given, *rest, **options)
+            return made  # Of a transform, which is worked out below the recorder.
         _, keep, inputs = rest[:3] if len(rest) > 2 else (*rest[:2], ())
         if options.get("accumulate_grad") or not inputs:
             raise Error(
@@ -96,11 +123,8 @@ def _marked_gradients() -> Iterator[None]:
         grads = [torch.ones_like(t) if g is None else g for t, g in zip(outputs, given, strict=True)]
         return tuple(torch.ops.abele.gradients(list(outputs), grads, list(inputs), bool(keep)))
 
-    module._engine_run_backward = run
-    try:
+    with patched(module, _engine_run_backward=run):
         yield
-    finally:
-        module._engine_run_backward = engine
 
 
 # --- checkpoints ------------------------------------------------------------------------------------------------------
@@ -133,7 +157,6 @@ class _Checkpoints:
 @contextmanager
 def _noted_checkpoints() -> Iterator[None]:
     open_ones = _Checkpoints()
-    generator, reentrant = checkpoints._checkpoint_without_reentrant_generator, checkpoints.CheckpointFunction
 
     class Reentrant:
         """In place of the function whose backward pass runs the checkpoint again."""
@@ -143,13 +166,9 @@ def _noted_checkpoints() -> Iterator[None]:
             with open_ones.noted():
                 return function(*args)
 
-    setattr(checkpoints, generator.__name__, open_ones.around)
-    setattr(checkpoints, reentrant.__name__, Reentrant)
-    try:
+    replaced = {"_checkpoint_without_reentrant_generator": open_ones.around, "CheckpointFunction": Reentrant}
+    with patched(checkpoints, **replaced):
         yield
-    finally:
-        setattr(checkpoints, generator.__name__, generator)
-        setattr(checkpoints, reentrant.__name__, reentrant)
 
 
 # --- functions with backward passes -----------------------------------------------------------------------------------

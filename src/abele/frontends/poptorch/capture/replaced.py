@@ -17,6 +17,7 @@ from torch.overrides import TorchFunctionMode
 
 from abele.frontends.poptorch.capture import marks, packed
 from abele.frontends.poptorch.capture.packed import packed_layers
+from abele.frontends.poptorch.capture.patches import patched
 
 Tensor = torch.Tensor
 Lengths = Tensor | Sequence[int] | int
@@ -26,13 +27,8 @@ _REDUCTIONS = {"none": 0, "mean": 1, "sum": 2}
 @contextmanager
 def functions_replaced() -> Iterator[None]:
     """Inside, calls that are recorded call the functions of this module."""
-    forward = _BatchNorm.forward
-    _BatchNorm.forward = _averaging(forward)  # type: ignore[method-assign]
-    try:
-        with packed_layers(), _Replaced():
-            yield
-    finally:
-        _BatchNorm.forward = forward  # type: ignore[method-assign]
+    with patched(_BatchNorm, forward=_averaging(_BatchNorm.forward)), packed_layers(), _Replaced():
+        yield
 
 
 class _Replaced(TorchFunctionMode):

@@ -13,6 +13,7 @@ import torch
 import torch.fx
 
 from abele.frontends.poptorch.capture import marks
+from abele.frontends.poptorch.capture.recording import QUIET
 
 assert marks, "importing it registers the operators"
 
@@ -29,6 +30,7 @@ def rewrite(program: torch.export.ExportedProgram, losses: Collection[Any]) -> N
     for module in program.graph_module.modules():
         if isinstance(module, torch.fx.GraphModule):
             _inline_regions(module)
+    _detach_noted(program.graph_module.graph)
     _mark_losses(program.graph_module.graph, losses)
     _rename_results(program)
     program.graph_module.recompile()
@@ -77,6 +79,7 @@ def _copied(
                 values[node] = _adopted(graph, inner, node)
             else:
                 values[node] = made = graph.node_copy(node, values.__getitem__)
+                made.meta["custom"] = {k: v for k, v in (made.meta.get("custom") or {}).items() if k != QUIET}
                 if detach and _is_mutable(made):
                     made.args = (made.args[0], *(_detached(graph, made, a) for a in made.args[1:]))
         made_here = set(values.values()) - set(operands)
@@ -84,12 +87,35 @@ def _copied(
         return [_detached(graph, place, v) if detach and v in made_here else v for v in results]
 
 
+def _detach_noted(graph: torch.fx.Graph) -> None:
+    """Marks on what calls without gradients make, where export has made no region of them."""
+    for node in list(graph.nodes):
+        if node.op != "call_function" or not _is_noted(node):
+            continue
+        if _is_mutable(node):
+            node.args = (node.args[0], *(_detached(graph, node, a) for a in node.args[1:]))
+            if not _is_noted(_root(node)):
+                continue
+        users = [user for user in node.users if not _is_noted(user)]
+        for user in users if isinstance(node.meta.get("val"), torch.Tensor) else []:
+            user.replace_input_with(node, _detached(graph, user, node))
+
+
+def _is_noted(node: torch.fx.Node) -> bool:
+    return QUIET in (node.meta.get("custom") or {})
+
+
 def _changed_in_place(value: Any) -> Any:
     """What enters the program, if a value is that after changes in place; other values as they are."""
-    root = value
-    while isinstance(root, torch.fx.Node) and _is_mutable(root) and _name(root).split(".")[0].endswith("_"):
-        root = root.args[0]
+    root = _root(value)
     return root if isinstance(root, torch.fx.Node) and root.op == "placeholder" else value
+
+
+def _root(value: Any) -> Any:
+    """What a value was before changes in place."""
+    while isinstance(value, torch.fx.Node) and _is_mutable(value) and _name(value).split(".")[0].endswith("_"):
+        value = value.args[0]
+    return value
 
 
 def _adopted(graph: torch.fx.Graph, inner: torch.fx.GraphModule, node: torch.fx.Node) -> torch.fx.Node:

@@ -27,11 +27,13 @@ from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 from abele.errors import AbeleError
 from abele.frontends.poptorch.capture.host_words import BODY
 from abele.frontends.poptorch.capture.known_values import values_kept
+from abele.frontends.poptorch.capture.patches import patched
 from abele.frontends.poptorch.capture.recording import CHECKPOINT, recording
 from abele.frontends.poptorch.capture.replaced import functions_replaced
 from abele.frontends.poptorch.capture.rewriting import rewrite
 from abele.frontends.poptorch.capture.stand_ins import StandIns
 from abele.frontends.poptorch.capture.state_kept import check_buffers, state_kept
+from abele.frontends.poptorch.capture.transforms import transforms_inlined
 from abele.frontends.poptorch.errors import Error
 from abele.frontends.poptorch.values import structures
 from abele.graph.debug import DebugRecord
@@ -124,9 +126,18 @@ class _Recorded(torch.nn.Module):
 
     def forward(self, *tensors: torch.Tensor) -> list[torch.Tensor]:
         """The tensors among the model's results."""
+        # Its imports have PyTorch's compiler, which by now is loaded, and is not with this module.
+        from abele.frontends.poptorch.capture.flex_attention import flex_attention_recorded
+
         entering = iter(tensors)
         args, kwargs = structures.map_tensors(lambda _: next(entering), self.arguments)
-        with state_kept(self.model), values_kept(), functions_replaced():
+        with (
+            state_kept(self.model),
+            values_kept(),
+            functions_replaced(),
+            transforms_inlined(),
+            flex_attention_recorded(),
+        ):
             returned = self.model(*args, **kwargs)
         self.kept.returned = returned
         return [leaf for leaf in structures.leaves(returned) if isinstance(leaf, torch.Tensor)]
@@ -186,12 +197,8 @@ def _keeping_composites_of(program: torch.export.ExportedProgram) -> Iterator[No
     packets = {getattr(torch.ops.aten, overload.__name__.split(".")[0].removesuffix("_"), None) for overload in called}
     called |= {getattr(packet, name) for packet in packets if packet is not None for name in packet.overloads()}
     kept = {overload for overload in called if _is_preservable_cia_op(overload)}
-    before: Any = vars(module)["_collect_all_valid_cia_ops"]
-    vars(module)["_collect_all_valid_cia_ops"] = lambda: kept
-    try:
+    with patched(module, _collect_all_valid_cia_ops=lambda: kept):
         yield
-    finally:
-        vars(module)["_collect_all_valid_cia_ops"] = before
 
 
 def annotate(notes: dict[str, Any]) -> AbstractContextManager[Any]:
@@ -303,12 +310,8 @@ def without_reports_of_matrices() -> Iterator[None]:
     from torch._library.simple_registry import singleton
 
     effect: Any = singleton.find("aten::_linalg_check_errors").effect
-    was = effect._effect
-    effect._effect = None
-    try:
+    with patched(effect, _effect=None):
         yield
-    finally:
-        effect._effect = was
 
 
 @contextmanager
