@@ -61,6 +61,11 @@ def shift_right_signed(x: Array, y: Array) -> Array:
     return np.asarray(np.right_shift(bits, count).view(x.dtype))
 
 
+def softplus(x: Array) -> Array:
+    """log(1 + exp(x))."""
+    return np.asarray(np.logaddexp(0, x), x.dtype)
+
+
 def sigmoid(x: Array) -> Array:
     """1 / (1 + e^-x)."""
     return np.asarray(0.5 * (1.0 + np.tanh(0.5 * x)), x.dtype)

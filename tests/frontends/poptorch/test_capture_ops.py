@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import pytest
@@ -176,6 +177,27 @@ ATTENTION: dict[str, Function] = {
 def test_attention__values_and_gradients__equal_pytorch(name: str) -> None:
     torch.manual_seed(6)
     check_against_torch(Lossy(Apply(ATTENTION[name], (4, 6))), (torch.randn(4, 6),), rtol=1e-7)
+
+
+NO_KEY = torch.tensor([[True, False], [False, False]])
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+@pytest.mark.parametrize("mask", [NO_KEY, torch.zeros(2, 2).masked_fill(~NO_KEY, -math.inf)])
+def test_attention__mask_hides_all_keys__gives_zeros_and_no_gradient(mask: torch.Tensor, is_known: bool) -> None:
+    torch.manual_seed(6)
+    if is_known:
+        check_against_torch(Lossy(Apply(_attention(attn_mask=mask), (4, 6))), (torch.randn(4, 6),), rtol=1e-7)
+        return
+    function = lambda x, given: _attention(attn_mask=given)(x)  # noqa: E731
+    check_against_torch(Lossy(Apply(function, (4, 6))), (torch.randn(4, 6), mask), rtol=1e-7)
+
+
+def test_attention__known_mask_leaves_every_query_a_key__needs_no_safe_softmax() -> None:
+    captured = check_against_torch(Lossy(Apply(ATTENTION["bool_mask"], (4, 6))), (torch.randn(4, 6),), rtol=1e-7)
+    kinds = {op.kind for op in captured.net.ops}
+    assert "softmax" in kinds
+    assert "safe_softmax" not in kinds
 
 
 @pytest.mark.parametrize(("heads", "causal"), [(1, False), (2, True), (4, True)])

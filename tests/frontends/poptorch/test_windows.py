@@ -72,6 +72,24 @@ def test_convolution__called_by_its_one_operator__equals_pytorch() -> None:
     check_against_torch(Lossy(scaled(both, 2, 3, 4, 2)).double(), (torch.randn(2, 3, 4, 2, dtype=torch.float64),))
 
 
+FOLDS = {
+    "plain": {"kernel_size": 3},
+    "padded, apart": {"kernel_size": (2, 3), "padding": (1, 2), "stride": (3, 2)},
+    "dilated": {"kernel_size": 2, "dilation": (2, 3), "padding": 1},
+    "farther apart than wide": {"kernel_size": 1, "stride": 3},
+}
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 7, 8), (3, 7, 8)])
+@pytest.mark.parametrize("settings", FOLDS.values(), ids=FOLDS)
+def test_fold_and_unfold__values_and_gradients__equal_pytorch(settings: Any, shape: tuple[int, ...]) -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        columns = functional.unfold(x, **settings)
+        return functional.fold(columns * columns, shape[-2:], **settings) + x
+
+    check_against_torch(Lossy(scaled(function, *shape)).double(), (torch.randn(shape, dtype=torch.float64),))
+
+
 PADS: dict[str, Function] = {
     "constant": lambda x: functional.pad(x, (1, 2, 0, 3), value=0.5),
     "cut": lambda x: functional.pad(x, (-1, 2, 1, -2)),

@@ -52,6 +52,19 @@ def test_softmax__huge_elements__stay_finite() -> None:
     assert_close(bench.run_both(y)[0], F.softmax(torch.tensor(bench.values(x)), -1), f32)
 
 
+@pytest.mark.parametrize("num_tiles", TILES)
+@pytest.mark.parametrize("dtype", ["f32", "f16"])
+def test_safe_softmax__rows_of_minus_infinity__are_zeros(num_tiles: int, dtype: str) -> None:
+    bench, inf = Bench(num_tiles), np.inf
+    rows = [[1.0, -inf, 2.0, -3.0], [-inf] * 4, [np.nan, 0.0, 0.0, 1.0], [-6e4, -6e4, -inf, -6e4], [inf, 0.0, 0.0, 0.0]]
+    x = bench.tensor(rows, dtype)
+    y = popnn.softmax(bench.graph, x, bench.prog, safe=True)
+    wanted = F.softmax(torch.tensor(bench.values(x)), -1)
+    wanted[1] = 0.0
+    for got in bench.run_both(y):
+        np.testing.assert_allclose(got, wanted, rtol=2e-3 if dtype == "f16" else 1e-6, equal_nan=True)
+
+
 FAMILY = {"softmax": 5, "log_softmax": 5, "softmax_input_gradient": 3, "log_softmax_input_gradient": 2}
 
 

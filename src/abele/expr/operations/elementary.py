@@ -26,6 +26,11 @@ def _expm1(types: Types, x: Expr) -> Expr:
     return 2.0 * half / (1.0 - half)
 
 
+def _softplus(types: Types, x: Expr) -> Expr:
+    # The maximum with zero taken out keeps the exponential in range.
+    return apply("log", 1.0 + apply("exp", -apply("abs", x))) + apply("relu", x)
+
+
 def _log1p(types: Types, x: Expr) -> Expr:
     # The division repairs what rounding 1 + x lost.
     shifted = 1.0 + x
@@ -147,6 +152,18 @@ OPERATIONS = (
         slots=Slots(aux=6, source="§1.3 D: 12 slots for 2 elements"),
         cost=loop_cost((12, 2), (6, 4), in_place=((10, 2), (4, 4))),
         spelling=Spelling("sigmoid", "SIGMOID", "Sigmoid"),
+    ),
+    Operation(
+        "softplus",
+        1,
+        FLOAT,
+        meaning.softplus,
+        expansion=_softplus,
+        # Not that of the expansion, whose parts have no slope at zero.
+        slopes=(lambda x: apply("sigmoid", x),),
+        slots=Slots(aux=10, source="§1.3 S: those of exp and log, and a sum"),
+        cost=loop_cost((18 + NATURAL, 2), (18 + NATURAL, 4)),
+        spelling=Spelling("softplus"),
     ),
     Operation(
         "erf",

@@ -26,10 +26,10 @@ from abele.parallel.ops.resample import resample
 from abele.parallel.ops.rows import read_row, write_row
 from abele.parallel.ops.scan import add_along, positions, recurrence, scan, shifted, taken_from
 from abele.parallel.ops.search import search
-from abele.parallel.ops.softmax import softmax
+from abele.parallel.ops.softmax import safe_softmax, softmax
 from abele.parallel.ops.sorting import sort, top_k
 from abele.parallel.ops.training import accumulate, all_reduce, count_magnitudes, loss_scale, running_mean, update
-from abele.parallel.ops.views import concat, detach, expand, pad, permute, reshape, reverse, slice_, transpose
+from abele.parallel.ops.views import concat, detach, expand, pad, permute, placed, reshape, reverse, slice_, transpose
 
 __all__ = [
     "BATCH",
@@ -72,6 +72,7 @@ __all__ = [
     "own_op",
     "pad",
     "permute",
+    "placed",
     "plain_rnn",
     "plan_with",
     "pool",
@@ -84,6 +85,7 @@ __all__ = [
     "reshape",
     "reverse",
     "running_mean",
+    "safe_softmax",
     "scan",
     "search",
     "shifted",

@@ -19,8 +19,17 @@ if TYPE_CHECKING:
 
 def softmax(net: BlockBuilder, value: Value, dim: int, *, log: bool = False) -> Value:
     """The softmax of ``value`` over ``dim``, or its logarithm."""
+    return _along(net, "log_softmax" if log else "softmax", value, dim)
+
+
+def safe_softmax(net: BlockBuilder, value: Value, dim: int) -> Value:
+    """The softmax of ``value`` over ``dim``; zeros, not NaN, where all of it is minus infinity."""
+    return _along(net, "safe_softmax", value, dim)
+
+
+def _along(net: BlockBuilder, kind: str, value: Value, dim: int) -> Value:
     turned = transpose(net, value, dim, -1)
-    return transpose(net, net.emit_like("log_softmax" if log else "softmax", [turned], turned), dim, -1)
+    return transpose(net, net.emit_like(kind, [turned], turned), dim, -1)
 
 
 @rule("softmax")
@@ -47,6 +56,20 @@ class Softmax(RowWise):
         """One gradient op on the output."""
         grad = only(grads)
         return [net.emit_like("softmax_grad", [op.output, grad], op.output)]
+
+
+@rule("safe_softmax")
+class SafeSoftmax(Softmax):
+    """Softmax that is zero where a row is minus infinity throughout; its gradient there is zero as well."""
+
+    def evaluate(self, op: NetworkOp, x: Array) -> Array:
+        """The stable form in NumPy."""
+        hidden = np.all(x == -np.inf, axis=-1, keepdims=True)
+        return np.asarray(np.where(hidden, 0, super().evaluate(op, np.where(hidden, 0, x))), x.dtype)
+
+    def lower(self, to: Lowering, op: NetworkOp) -> Tensor:
+        """One popnn softmax."""
+        return popnn.softmax(to.graph, to[op.inputs[0]], to.prog, safe=True)
 
 
 @rule("softmax_grad")

@@ -119,6 +119,16 @@ def _spread(net: BlockBuilder, value: Value, dim: int, step: int) -> Value:
     return reshape(net, pad(net, apart, [0] * apart.ndim, high), (*before, extent * step, *after))
 
 
+def placed(net: BlockBuilder, value: Value, dim: int, begin: int, step: int, extent: int) -> Value:
+    """Zeros with ``extent`` indices of ``dim``, and ``value`` at ``begin, begin + step, …``."""
+    spread = _spread(net, value, dim, step)
+    # The last index may have less room behind it than the others.
+    spread = slice_(net, spread, dim, 0, min(spread.shape[dim], extent - begin))
+    low, high = [0] * value.ndim, [0] * value.ndim
+    low[dim], high[dim] = begin, extent - begin - spread.shape[dim]
+    return pad(net, spread, low, high)
+
+
 def _filled_like(net: BlockBuilder, value: Value, dim: int, count: int, fill: float) -> Value:
     return full(net, fill, (*value.shape[:dim], count, *value.shape[dim + 1 :]), value.dtype)
 
@@ -284,13 +294,7 @@ class Slice(View):
         """The gradient with zeros where the input was not taken."""
         grad, value = only(grads), op.inputs[0]
         dim, begin, step = (op.attrs[name] for name in ("dim", "begin", "step"))
-        extent = value.shape[dim]
-        spread = _spread(net, grad, dim, step)
-        # The last index may have less room behind it than the others.
-        spread = slice_(net, spread, dim, 0, min(spread.shape[dim], extent - begin))
-        low, high = [0] * value.ndim, [0] * value.ndim
-        low[dim], high[dim] = begin, extent - begin - spread.shape[dim]
-        return [pad(net, spread, low, high)]
+        return [placed(net, grad, dim, begin, step, value.shape[dim])]
 
 
 @rule("reverse")

@@ -15,7 +15,9 @@ from typing import ClassVar
 from abele.parallel.network import Network, NetworkOp, Stage, Value
 from abele.parallel.passes.base import Pass
 
-CHEAP = frozenset({"map", "cast", "nonlinearity", "softmax", "log_softmax", "dropout", "dropout_mask", "pool"})
+CHEAP = frozenset(
+    {"map", "cast", "nonlinearity", "softmax", "safe_softmax", "log_softmax", "dropout", "dropout_mask", "pool"}
+)
 """Kinds that cost little beside the memory of what they make."""
 
 VIEWS = frozenset({"reshape", "permute", "expand", "slice", "concat", "detach"})

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+import numpy as np
+
 from abele.errors import TensorError, TypeMismatchError
 from abele.graph import Graph, Tensor
 from abele.graph.program import Sequence as Steps
@@ -22,14 +24,21 @@ from abele.poplibs.poputil.mapping import elements_per_tile
 Emit = Callable[[Graph, Steps, Sequence[Tensor], Tensor, str], None]
 
 
-def softmax(graph: Graph, tensor: Tensor, prog: Steps, name: str = "softmax") -> Tensor:
+def softmax(graph: Graph, tensor: Tensor, prog: Steps, name: str = "softmax", *, safe: bool = False) -> Tensor:
     """exp(x) over the sum of exp(x) along the innermost dimension, as a new tensor; stable for large elements.
+
+    Args:
+        graph: The graph.
+        tensor: [..., row].
+        prog: Where it is appended.
+        name: Debug name.
+        safe: True to give zeros, not NaN, for rows that are minus infinity throughout, as masks may make them.
 
     Raises:
         TensorError: The tensor is a scalar.
         TypeMismatchError: Its elements are no floats.
     """
-    return _row_op(graph, "softmax", [tensor], None, prog, name)
+    return _row_op(graph, "safe_softmax" if safe else "softmax", [tensor], None, prog, name)
 
 
 def softmax_in_place(graph: Graph, tensor: Tensor, prog: Steps, name: str = "softmax") -> None:
@@ -163,6 +172,10 @@ def _emit_softmax(graph: Graph, body: Steps, inputs: Sequence[Tensor], out: Tens
     _emit_scaled(graph, body, inputs, out, 1.0)
 
 
+def _emit_safe_softmax(graph: Graph, body: Steps, inputs: Sequence[Tensor], out: Tensor, name: str) -> None:
+    _emit_scaled(graph, body, inputs, out, 1.0, safe=True)
+
+
 def _emit_scaled_softmax(graph: Graph, body: Steps, inputs: Sequence[Tensor], out: Tensor, name: str) -> None:
     _emit_scaled(graph, body, inputs, out, SOFTMAX_SCALING[f16])
 
@@ -180,22 +193,30 @@ def _row_type(graph: Graph, tensor: Tensor) -> ElementType:
     return f32 if is_cut and is_few else tensor.dtype
 
 
-def _emit_powers(graph: Graph, body: Steps, x: Tensor, row_type: ElementType) -> tuple[Tensor, Tensor, Tensor]:
+def _emit_powers(
+    graph: Graph, body: Steps, x: Tensor, row_type: ElementType, *, safe: bool = False
+) -> tuple[Tensor, Tensor, Tensor]:
     """The largest element of each row, the powers relative to it, and their sum.
 
     As in PopLibs, elements stay what they are and only the sum, of which there is one per row, is always f32.
     """
     top = emit_reduce(graph, body, x, dims=[-1], op="MAX", name="max", out_type=row_type)
+    if safe:
+        lowest = _lowest(row_type)
+        emit_map(graph, body, [Op("select", lowest, _1, _1 < lowest)], [top], [top], "finite_max")
     powers = _new_like(graph, x, x.dtype, "exp/out")
     emit_map(graph, body, [exp(_1 - _2)], [x, _column(top)], [powers], "exp")
     return top, powers, emit_reduce(graph, body, powers, [-1], "ADD", "sum")
 
 
-def _emit_scaled(graph: Graph, body: Steps, inputs: Sequence[Tensor], out: Tensor, factor: float) -> None:
+def _emit_scaled(
+    graph: Graph, body: Steps, inputs: Sequence[Tensor], out: Tensor, factor: float, *, safe: bool = False
+) -> None:
     row_type = _row_type(graph, inputs[0])
-    _, powers, total = _emit_powers(graph, body, inputs[0], row_type)
+    _, powers, total = _emit_powers(graph, body, inputs[0], row_type, safe=safe)
     inverse = _new_like(graph, total, row_type, "inv/out")
-    emit_map(graph, body, [Op("inv", _1) * factor if factor != 1.0 else Op("inv", _1)], [total], [inverse], "inv")
+    divided = Op("inv", Op("select", 1.0, _1, _1 < 1.0) if safe else _1)
+    emit_map(graph, body, [divided * factor if factor != 1.0 else divided], [total], [inverse], "inv")
     emit_map(graph, body, [_1 * _2], [powers, _column(inverse)], [out], "scale")
 
 
@@ -250,14 +271,27 @@ def _largest(shape: tuple[int, ...], out: int) -> ir.Nest:
     return nest_over(shape, ir.Store(out + 1, row, ir.Load(0, at), "max"))
 
 
-def _softmax_nests(shape: tuple[int, ...], out: int, factor: float = 1.0) -> tuple[ir.Nest, ...]:
+def _lowest(dtype: ElementType) -> float:
+    """The least number of a type that is not minus infinity."""
+    return float(np.finfo(dtype.np).min)
+
+
+def _softmax_nests(shape: tuple[int, ...], out: int, factor: float = 1.0, *, safe: bool = False) -> tuple[ir.Nest, ...]:
+    """With ``safe`` rows of minus infinities alone are all zeros.
+
+    Powers relative to the least finite number are 0 there, and so is their sum. Any other row has a power of 1, and a
+    sum that is no less: only sums of nothing are replaced by 1 before they are divided by. NaN passes both choices.
+    """
     at, row = _at(shape)
     powers = out + 3
-    inverse: ir.Expr = ir.apply("inv", ir.Load(out + 2, row))
+    top, total = ir.Load(out + 1, row), ir.Load(out + 2, row)
+    inverse: ir.Expr = ir.apply("inv", ir.select(total < 1.0, 1.0, total) if safe else total)
     inverse = inverse * factor if factor != 1.0 else inverse
+    lowest = _lowest(f32)
+    shifted = ir.Load(0, at) - (ir.select(top < lowest, lowest, top) if safe else top)
     return (
         _largest(shape, out),
-        nest_over(shape, ir.Store(powers, at, ir.apply("exp", ir.Load(0, at) - ir.Load(out + 1, row)))),
+        nest_over(shape, ir.Store(powers, at, ir.apply("exp", shifted))),
         nest_over(shape, ir.Store(out + 2, row, ir.Load(powers, at), "add")),
         nest_over(shape, ir.Store(out, at, ir.Load(powers, at) * inverse)),
     )
@@ -265,6 +299,10 @@ def _softmax_nests(shape: tuple[int, ...], out: int, factor: float = 1.0) -> tup
 
 def _scaled_softmax_nests(shape: tuple[int, ...], out: int) -> tuple[ir.Nest, ...]:
     return _softmax_nests(shape, out, SOFTMAX_SCALING[f16])
+
+
+def _safe_softmax_nests(shape: tuple[int, ...], out: int) -> tuple[ir.Nest, ...]:
+    return _softmax_nests(shape, out, safe=True)
 
 
 def _log_softmax_nests(shape: tuple[int, ...], out: int) -> tuple[ir.Nest, ...]:
@@ -298,6 +336,7 @@ def _log_softmax_gradient_nests(shape: tuple[int, ...], out: int) -> tuple[ir.Ne
 
 _OPS: dict[str, tuple[Emit, Nests]] = {
     "softmax": (_emit_softmax, _softmax_nests),
+    "safe_softmax": (_emit_safe_softmax, _safe_softmax_nests),
     "softmax_scaled": (_emit_scaled_softmax, _scaled_softmax_nests),
     "log_softmax": (_emit_log_softmax, _log_softmax_nests),
     "softmax_gradient": (_emit_softmax_gradient, _softmax_gradient_nests),

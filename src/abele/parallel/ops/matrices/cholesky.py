@@ -14,7 +14,7 @@ from abele.numerics import bool_
 from abele.parallel.network import BlockBuilder, NetworkOp, Value
 from abele.parallel.ops.elementwise import map_
 from abele.parallel.ops.linear import matmul
-from abele.parallel.ops.matrices.composed import check_matrices
+from abele.parallel.ops.matrices.composed import IN_BLOCKS, check_matrices
 from abele.parallel.ops.matrices.triangular import triangle, triangular_solve
 from abele.parallel.ops.views import transpose
 from abele.parallel.registry import Array, Gradients, OpRule, Types, only, rule
@@ -46,7 +46,7 @@ class CholeskyRule(OpRule):
 
     def lower(self, to: Lowering, op: NetworkOp) -> Tensor:
         """One poplin factorisation."""
-        return poplin.cholesky(to.graph, to[op.inputs[0]], True, to.prog)
+        return poplin.cholesky(to.graph, to[op.inputs[0]], True, to.prog, options=IN_BLOCKS)
 
     def backward(self, net: BlockBuilder, op: NetworkOp, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
         """L⁻ᵀ·Φ(Lᵀ·G)·L⁻¹ made symmetric, where Φ is the lower triangle with half of the diagonal (Murray, 2016)."""

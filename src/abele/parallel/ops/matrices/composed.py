@@ -28,6 +28,15 @@ if TYPE_CHECKING:
     from abele.parallel.lowering import Lowering
 
 
+IN_BLOCKS = {"blockSize": 16}
+"""How Cholesky factors and triangular solves are cut: 16 rows, which the AMP units take at once.
+
+A diagonal block is done on one worker of one tile, at a cost that grows with the cube of its rows, and everything else
+is products on all tiles. With poplin's 64, which is what published rows ran with, a factor of 128 rows and its gradient
+take 8 times the cycles of 16, and one tile has 3 to 17 times the mean memory; 256 rows do not fit.
+"""
+
+
 class Composed(OpRule):
     """A kind that is lowered as the ops that :meth:`compose` appends."""
 

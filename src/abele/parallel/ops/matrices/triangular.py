@@ -14,7 +14,7 @@ from abele.numerics import bool_
 from abele.parallel.network import BlockBuilder, NetworkOp, Value
 from abele.parallel.ops.elementwise import map_
 from abele.parallel.ops.linear import matmul
-from abele.parallel.ops.matrices.composed import check_matrices
+from abele.parallel.ops.matrices.composed import IN_BLOCKS, check_matrices
 from abele.parallel.ops.views import transpose
 from abele.parallel.registry import Array, Gradients, OpRule, Types, only, require, rule
 from abele.poplibs import poplin
@@ -63,7 +63,9 @@ class TriangularSolveRule(OpRule):
         """One poplin solve."""
         a, b = (to[v] for v in op.inputs)
         lower, unit = op.attrs["lower"], op.attrs["unit"]
-        return poplin.triangular_solve(to.graph, a, b, left_side=True, lower=lower, unit_diagonal=unit, prog=to.prog)
+        return poplin.triangular_solve(
+            to.graph, a, b, left_side=True, lower=lower, unit_diagonal=unit, prog=to.prog, options=IN_BLOCKS
+        )
 
     def backward(self, net: BlockBuilder, op: NetworkOp, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
         """By B a solve with the transpose; by A the triangle of minus that times Xᵀ."""

@@ -3,6 +3,7 @@
 from abele.frontends.poptorch.capture.aten import (
     arithmetic,
     attention,
+    columns,
     contraction,
     convolution,
     counting,
@@ -38,6 +39,7 @@ from abele.frontends.poptorch.capture.aten import (
 __all__ = [
     "arithmetic",
     "attention",
+    "columns",
     "contraction",
     "convolution",
     "counting",

@@ -319,7 +319,9 @@ def logaddexp2(call: OperatorCall, a: Value, b: Value) -> Value:
 @aten("aten.xlogy")
 def xlogy(call: OperatorCall, a: Operand, b: Operand) -> Value:
     """a · log b, zero where a is."""
-    return call.map(select(y.ne(y), math.nan, select(x.eq(0.0), 0.0, x * apply("log", y))), a, b)
+    # By a the gradient is log b also where a is zero, unless there is no such number.
+    is_nothing = apply("and", x.eq(0.0), apply("or", y <= 0.0, y.eq(math.inf)))
+    return call.map(select(y.ne(y), math.nan, select(is_nothing, 0.0, x * apply("log", y))), a, b)
 
 
 @aten("aten.lerp")
@@ -410,8 +412,8 @@ def clamp_max(call: OperatorCall, value: Value, high: Operand) -> Value:
 
 @aten("aten.hardtanh")
 def hardtanh(call: OperatorCall, value: Value, low: float = -1.0, high: float = 1.0) -> Value:
-    """The value limited to [low, high]."""
-    return _limited(call, value, low, high)
+    """The value limited to [low, high]; at a bound no gradient passes, as it does where values are clamped."""
+    return call.map(select(x <= float(low), float(low), select(x >= float(high), float(high), x)), value)
 
 
 @aten("aten._to_copy", "aten.to")

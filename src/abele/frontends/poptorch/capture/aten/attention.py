@@ -10,7 +10,7 @@ from abele.expr.derivative import arg
 from abele.frontends.poptorch.capture.registry import OperatorCall, aten
 from abele.kernels.nest.ir import select
 from abele.numerics import bool_
-from abele.parallel import Value
+from abele.parallel import BlockBuilder, Value
 from abele.parallel.ops import build
 
 
@@ -29,6 +29,8 @@ def attention(
 ) -> Value:
     """softmax(query · keyᵀ · scale + mask) · value; a bool mask leaves only the places where it is true.
 
+    A query from which a mask hides every key gives zeros.
+
     Query heads that share keys (grouped queries) are further rows of one product, so that keys and values are not
     repeated.
     """
@@ -44,12 +46,21 @@ def attention(
     if mask is not None:
         masked = select(arg(1), arg(0), -math.inf) if mask.dtype == bool_ else arg(0) + arg(1)
         scores = build.map_(net, masked, [scores, mask])
-    shares = build.softmax(net, scores, -1)
+    shares = (build.safe_softmax if _may_hide_all(net, mask) else build.softmax)(net, scores, -1)
     shares = build.dropout(net, shares, dropout) if dropout else shares
     if rows == query.shape:
         return build.matmul(net, shares, value)
     mixed = build.matmul(net, build.reshape(net, shares, (*rows[:-1], key.shape[-2])), value)
     return build.reshape(net, mixed, (*query.shape[:-1], value.shape[-1]))
+
+
+def _may_hide_all(net: BlockBuilder, mask: Value | None) -> bool:
+    """True if a mask may hide all keys from a query: one that is not known, or does."""
+    known = None if mask is None else net.contents(mask)
+    if mask is None or known is None:
+        return mask is not None
+    visible = known if mask.dtype == bool_ else known > -math.inf
+    return not bool(np.broadcast_to(visible, mask.shape).any(-1).all())
 
 
 def _rows_of_shared_heads(query: Value, key: Value) -> tuple[int, ...]:

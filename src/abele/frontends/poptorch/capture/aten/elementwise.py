@@ -13,6 +13,10 @@ from abele.parallel.ops import build
 
 x, y = arg(0), arg(1)
 
+_SIZE = select(x < 0.0, -x, x)
+_BELOW = select(x > 0.0, 0.0, x)
+"""|x| and the lesser of x and 0, with a slope of 1 at zero: what is made of them goes on smoothly there."""
+
 _LARGE = 1e9
 """From here on 1 + x² is x² in f32."""
 
@@ -25,7 +29,7 @@ def _log1p(value: Expr) -> Expr:
 
 def _arc_sinh() -> Expr:
     """log(|x| + √(x² + 1)) with the sign of x; small x keep their digits in log1p."""
-    size = apply("abs", x)
+    size = _SIZE
     small = _log1p(size + size * size / (1.0 + apply("sqrt", size * size + 1.0)))
     value = select(size > _LARGE, apply("log", size) + math.log(2.0), small)
     return select(x < 0.0, -value, value)
@@ -38,7 +42,7 @@ def _arc_cosh() -> Expr:
 
 def _hyperbolic_sine() -> Expr:
     """(eˣ − e⁻ˣ) / 2 by e^|x| − 1, which keeps the digits of small x; e^(|x|/2) twice where e^|x| overflows."""
-    size = apply("abs", x)
+    size = _SIZE
     grown = apply("expm1", size)
     half = apply("exp", size * 0.5)
     value = select(size > 40.0, 0.5 * half * half, 0.5 * (grown + grown / (grown + 1.0)))
@@ -67,8 +71,8 @@ _FLOATS: dict[str, Expr] = {
     "sinc": select(x.eq(0.0), 1.0, apply("sin", x * math.pi) / (x * math.pi)),
     "deg2rad": x * (math.pi / 180),
     "rad2deg": x * (180 / math.pi),
-    "mish": x * apply("tanh", _log1p(apply("exp", -apply("abs", x))) + apply("relu", x)),
-    "selu": 1.0507009873554805 * select(x > 0.0, x, 1.6732632423543772 * apply("expm1", apply("min", x, 0.0))),
+    "mish": x * apply("tanh", apply("softplus", x)),
+    "selu": 1.0507009873554805 * select(x > 0.0, x, 1.6732632423543772 * apply("expm1", _BELOW)),
     "frac": x - apply("trunc", x),
 }
 
@@ -195,7 +199,7 @@ def frexp(call: OperatorCall, value: Value) -> tuple[Value, Value]:
 @aten("aten.celu")
 def celu(call: OperatorCall, value: Value, alpha: float = 1.0) -> Value:
     """x, or alpha · (exp(x / alpha) − 1) where it is negative."""
-    below = float(alpha) * apply("expm1", apply("min", x, 0.0) * (1.0 / alpha))
+    below = float(alpha) * apply("expm1", _BELOW * (1.0 / alpha))
     return call.map(select(x > 0.0, x, below), value)
 
 

@@ -19,9 +19,10 @@ _EXPRESSIONS |= {
     "aten.silu": x * apply("sigmoid", x),
     "aten.exp2": apply("exp", x * math.log(2.0)),
     "aten.log2": apply("log", x) * (1 / math.log(2.0)),
-    "aten.relu6": select(x > 6.0, 6.0, select(x > 0.0, x, 0.0)),
-    "aten.hardsigmoid": select(x > 3.0, 1.0, select(x < -3.0, 0.0, x * (1 / 6) + 0.5)),
-    "aten.hardswish": select(x > 3.0, x, select(x < -3.0, 0.0, x * (x * (1 / 6) + 0.5))),
+    # Where pieces meet the gradient is that of the outer one, as in PyTorch.
+    "aten.relu6": select(x >= 6.0, 6.0, select(x > 0.0, x, 0.0)),
+    "aten.hardsigmoid": select(x >= 3.0, 1.0, select(x <= -3.0, 0.0, x * (1 / 6) + 0.5)),
+    "aten.hardswish": select(x >= 3.0, x, select(x <= -3.0, 0.0, x * (x * (1 / 6) + 0.5))),
 }
 
 
@@ -68,15 +69,13 @@ def elu(call: OperatorCall, value: Value, alpha: float = 1.0, scale: float = 1.0
 def softplus(call: OperatorCall, value: Value, beta: float = 1.0, threshold: float = 20.0) -> Value:
     """log(1 + exp(beta · x)) / beta, linear above the threshold."""
     scaled = x * float(beta)
-    # The maximum with zero taken out keeps the exponential in range.
-    smooth = apply("log", 1.0 + apply("exp", -apply("abs", scaled))) + apply("relu", scaled)
-    return call.map(select(scaled > float(threshold), x, smooth * (1 / beta)), value)
+    return call.map(select(scaled > float(threshold), x, apply("softplus", scaled) * (1 / beta)), value)
 
 
 @aten("aten.log_sigmoid")
 def log_sigmoid(call: OperatorCall, value: Value) -> Value:
     """log(1 / (1 + exp(−x)))."""
-    return call.map(-(apply("log", 1.0 + apply("exp", -apply("abs", x))) + apply("relu", -x)), value)
+    return call.map(-apply("softplus", -x), value)
 
 
 @aten("aten.softmax", "aten._softmax")
@@ -93,11 +92,7 @@ def safe_softmax(call: OperatorCall, value: Value, dim: int, dtype: object = Non
     net, scores = call.net, call.operand(value, call.dtype)
     if not scores.ndim:
         return call.map(select(x.eq(-math.inf), 0.0, 1.0 + (x - x)), scores)
-    largest = build.reduce(net, build.detach(net, scores), [dim % scores.ndim], "max", keep=True)
-    # The choice before is for the gradient: that of a row of infinities alone would be no number.
-    nothing = arg(1).eq(-math.inf)
-    shares = build.softmax(net, build.map_(net, select(nothing, 0.0, x), [scores, largest]), dim)
-    return build.map_(net, select(nothing, 0.0, x), [shares, largest])
+    return build.safe_softmax(net, scores, dim)
 
 
 @aten("aten.log_softmax", "aten._log_softmax")

@@ -127,11 +127,10 @@ def binary_cross_entropy_with_logits(
 ) -> Value:
     """Binary cross entropy of a sigmoid, in a form that stays in range."""
     operands = [value, call.operand(target, value.dtype)]
-    tail = apply("log", 1.0 + apply("exp", -apply("abs", x)))
-    expression: Expr = apply("relu", x) - x * y + tail
+    expression: Expr = apply("softplus", x) - x * y
     if pos_weight is not None:
         operands.append(pos_weight)
-        expression = (1.0 - y) * x + (1.0 + (z - 1.0) * y) * (tail + apply("relu", -x))
+        expression = (1.0 - y) * x + (1.0 + (z - 1.0) * y) * apply("softplus", -x)
     if weight is not None:
         expression = expression * arg(len(operands))
         operands.append(weight)
@@ -150,10 +149,7 @@ def kl_div(
 @aten("aten.soft_margin_loss")
 def soft_margin_loss(call: OperatorCall, value: Value, target: Value, reduction: int = _MEAN) -> Value:
     """log(1 + exp(−t · x)), in a form that stays in range."""
-    score = -x * y
-    return _pairwise(
-        call, apply("log", 1.0 + apply("exp", -apply("abs", score))) + apply("relu", score), value, target, reduction
-    )
+    return _pairwise(call, apply("softplus", -x * y), value, target, reduction)
 
 
 @aten("aten.multilabel_margin_loss")

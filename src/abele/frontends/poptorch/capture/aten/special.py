@@ -76,7 +76,9 @@ def spherical_bessel(call: OperatorCall, value: Value) -> Value:
 @aten("aten.special_xlog1py")
 def xlog1py(call: OperatorCall, a: Operand, b: Operand) -> Value:
     """a · log(1 + b), zero where a is."""
-    return call.map(select(y.ne(y), math.nan, select(x.eq(0.0), 0.0, x * apply("log1p", y))), a, b)
+    # As of xlogy: by a the gradient is the logarithm, where there is one.
+    is_nothing = apply("and", x.eq(0.0), apply("or", y <= -1.0, y.eq(math.inf)))
+    return call.map(select(y.ne(y), math.nan, select(is_nothing, 0.0, x * apply("log1p", y))), a, b)
 
 
 @aten("aten.special_entr")
