@@ -101,10 +101,13 @@ def test_multinomial__without_replacement__draws_none_twice() -> None:
     assert stats.chisquare(first, np.array([0.1, 0.2, 0.3, 0.4]) * 5000).pvalue > 0.01
 
 
-def test_randperm__of_any_length__is_a_permutation() -> None:
-    drawn = sample(lambda x: torch.randperm(100) + x.int(), torch.zeros(1))
-    assert sorted(drawn) == list(range(100))
-    assert list(drawn) != list(range(100))
+@pytest.mark.parametrize("length", [1, 100, 5000])
+def test_randperm__of_any_length__is_a_permutation(length: int) -> None:
+    drawn = sample(lambda x: torch.randperm(length) + x.int(), torch.zeros(1))
+    assert sorted(drawn) == list(range(length))
+    # Neither in order nor nearly so: Spearman's rho of random orders has deviation 1 / √(n − 1).
+    rho = np.corrcoef(drawn, np.arange(length))[0, 1] if length > 1 else 0.0
+    assert abs(rho) < 5 / np.sqrt(max(length - 1, 1))
 
 
 @pytest.mark.parametrize(

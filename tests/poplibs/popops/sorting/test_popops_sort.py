@@ -120,6 +120,30 @@ def test_top_k__any_number__is_numpy(k: int) -> None:
     np.testing.assert_array_equal(bench.run_both(out)[0], np.sort(bench.data[x], axis=1)[:, 300 - k :])
 
 
+@pytest.mark.parametrize("rows", [1, 7])
+@pytest.mark.parametrize("length", [33, 96, 129, 1000])
+@pytest.mark.parametrize("k", [1, 5, 16])
+def test_top_k__few_of_rows_on_one_tile__is_numpy(rows: int, length: int, k: int) -> None:
+    bench = Bench(2)
+    x = bench.tensor(RNG.integers(-30, 30, (rows, length)), "i32")
+    params = TopKParams(k, True, SortOrder.DESCENDING, stable=True)
+    values, places = sorting.top_k_with_permutation(bench.graph, bench.prog, x, params)
+    best = np.argsort(-bench.data[x], axis=-1, kind="stable")[..., :k]
+    got = bench.run_both(values, places)
+    np.testing.assert_array_equal(got[1], best)
+    np.testing.assert_array_equal(got[0], np.take_along_axis(bench.data[x], best, -1))
+
+
+def test_top_k__fewer__costs_less() -> None:
+    def cycles(k: int) -> int:
+        bench = Bench(4)
+        x = bench.tensor(np.zeros((4, 1000)), "f32")
+        sorting.top_k(bench.graph, bench.prog, x, TopKParams(k))
+        return int(bench.executable.report.total_cycles)
+
+    assert 3 * cycles(4) < 2 * cycles(64) < 2 * cycles(1000)
+
+
 def test_top_k__more_than_a_tile_should_merge__sorts_whole_rows() -> None:
     bench = Bench(64)
     x = bench.tensor(RNG.standard_normal(9000), "f32")

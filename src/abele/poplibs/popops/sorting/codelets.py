@@ -121,20 +121,20 @@ def _halve(code: CodeWriter, record: Record, row: Callable[[], WrittenValue], su
         code.let("distance", distance() // 2)
 
 
-def _sort(code: CodeWriter, record: Record) -> None:
+def _sort(code: CodeWriter, record: Record, row: Callable[[], WrittenValue]) -> None:
     """Write the merges of neighbouring stretches, of 1, 2, 4, … records, over the row that begins at ``base``."""
     code.let("size", 2)
-    with code.repeat(code.local("size").compare("<", 2 * code.scalar("row"))):
+    with code.repeat(code.local("size").compare("<", 2 * row())):
         code.let("half", code.local("size") // 2)
-        with code.loop("q", 0, (code.scalar("row") + code.local("size") - 1) // code.local("size")) as q:
+        with code.loop("q", 0, (row() + code.local("size") - 1) // code.local("size")) as q:
             start = code.let("start", code.local("base") + q * code.local("size"))
-            left = code.call("max", code.local("base") + code.scalar("row") - start - code.local("half"), 0)
+            left = code.call("max", code.local("base") + row() - start - code.local("half"), 0)
             with code.loop("i", 0, code.call("min", code.local("half"), left)) as i:
                 code.let("low", code.local("start") + code.local("half") - 1 - i)
                 code.let("high", code.local("start") + code.local("half") + code.local("i"))
                 record.exchange(code, lambda: code.local("low"), lambda: code.local("high"))
         code.let("distance", code.local("half") // 2)
-        _halve(code, record, lambda: code.scalar("row"))
+        _halve(code, record, row)
         code.let("size", code.local("size") * 2)
 
 
@@ -148,7 +148,7 @@ def local_codelet(record: Record, whole: bool) -> type:
     with code.loop("r", 0, code.length("k") // code.scalar("row")) as r:
         code.let("base", r * code.scalar("row"))
         if whole:
-            _sort(code, record)
+            _sort(code, record, lambda: code.scalar("row"))
         else:
             code.let("distance", code.scalar("width") // 2)
             _halve(code, record, lambda: code.scalar("row"))
@@ -164,6 +164,61 @@ def local_codelet(record: Record, whole: bool) -> type:
         return total
 
     return written_codelet("SortRows" if whole else "MergeRows", code, cycles, extra=record)
+
+
+@lru_cache(maxsize=256)
+def best_codelet(record: Record) -> type:
+    """The vertex that leaves the best ``kept`` records of rows of ``row``, sorted, at their begins; others in disorder.
+
+    Stretches of ``kept`` records, a power of two, are sorted; then of two neighbours the first takes the best of both,
+    of what is left again, until a row has one. An element is compared log²(kept) / 2 times, not log²(row) / 2 times.
+    """
+    code = CodeWriter("SupervisorVertex", {**record.fields(), "row": i32, "kept": i32})
+
+    def row() -> WrittenValue:
+        return code.scalar("row")
+
+    def kept() -> WrittenValue:
+        return code.scalar("kept")
+
+    with code.loop("r", 0, code.length("k") // row()) as r:
+        with code.loop("s", 0, (row() + kept() - 1) // kept()) as s:
+            code.let("base", r * row() + s * kept())
+            code.let("stretch", code.call("min", kept(), row() - s * kept()))
+            _sort(code, record, lambda: code.local("stretch"))
+        code.let("apart", kept())
+        with code.repeat(code.local("apart").compare("<", row())):
+            # Only a stretch that has another behind it merges, so the first of a pair is whole.
+            pairs = (row() + code.local("apart") - 1) // (2 * code.local("apart"))
+            with code.loop("s", 0, pairs) as s:
+                code.let("base", r * row() + s * 2 * code.local("apart"))
+                left = row() - s * 2 * code.local("apart") - code.local("apart")
+                with code.loop("i", 0, code.call("min", kept(), left)) as i:
+                    code.let("low", code.local("base") + kept() - 1 - i)
+                    code.let("high", code.local("base") + code.local("apart") + code.local("i"))
+                    record.exchange(code, lambda: code.local("low"), lambda: code.local("high"), keep_high=False)
+                code.let("distance", kept() // 2)
+                _halve(code, record, kept)
+            code.let("apart", code.local("apart") * 2)
+
+    def cycles(v: Any, ipu: Ipu) -> Int64:
+        records, workers = np.asarray(v.k, np.int64), ipu.num_workers
+        row, kept = int(np.max(v.row)), int(np.max(v.kept))
+        levels = int(np.log2(kept))
+        total = np.zeros(len(records), np.int64)
+        for distance in [2**j for level in range(levels) for j in range(level + 1)]:
+            total += record.cost.cycles(records // 2, distance, workers)
+        apart = kept
+        while apart < row:
+            # Pairs of stretches of this level: their records meet, and what is kept is merged.
+            met = records // (2 * apart) * kept
+            total += record.cost.cycles(met, kept, workers)
+            for distance in [2**j for j in range(levels)]:
+                total += record.cost.cycles(met // 2, distance, workers)
+            apart *= 2
+        return total
+
+    return written_codelet("BestOfRows", code, cycles, extra=record)
 
 
 @lru_cache(maxsize=256)

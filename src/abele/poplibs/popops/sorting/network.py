@@ -23,7 +23,7 @@ import numpy.typing as npt
 from abele.graph import Execute, Graph, Tensor
 from abele.graph.program import Sequence as Steps
 from abele.poplibs.popops.sorting.blocks import RecordBlocks, power_of_two
-from abele.poplibs.popops.sorting.codelets import Record, keep_codelet, local_codelet, swap_codelet
+from abele.poplibs.popops.sorting.codelets import Record, best_codelet, keep_codelet, local_codelet, swap_codelet
 from abele.poplibs.poputil.regions import flat_regions
 
 Int64 = npt.NDArray[np.int64]
@@ -68,8 +68,11 @@ class SortingNetwork:
 
         A block holds at least the least power of two that is ``wanted`` or more.
         """
-        self._local(whole=True)
         kept, distance = power_of_two(wanted), 1
+        if kept < min(self.blocks.size, self.blocks.length):
+            self._best(kept)
+        else:
+            self._local(whole=True)
         while distance < self.blocks.per_row:
             self._keep(kept, distance)
             distance *= 2
@@ -84,6 +87,15 @@ class SortingNetwork:
         compute_set = self.graph.compute_set(f"{self.name}/{'sort' if whole else 'merge'}")
         codelet = local_codelet(self.record, whole)
         compute_set.vertices(codelet, tile=tile, row=row, width=width, **self._edges("", begin, length))
+        self.body.add(Execute(compute_set))
+
+    def _best(self, kept: int) -> None:
+        """The best of every block to its begin."""
+        begin, length, tile = self.blocks.on_tiles()
+        row = length if self.blocks.per_row > 1 else self.blocks.length
+        compute_set = self.graph.compute_set(f"{self.name}/best")
+        edges = self._edges("", begin, length)
+        compute_set.vertices(best_codelet(self.record), tile=tile, row=row, kept=kept, **edges)
         self.body.add(Execute(compute_set))
 
     def _swap(self, distance: int, mirrored: int = 0) -> None:

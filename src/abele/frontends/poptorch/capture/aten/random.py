@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from abele.expr.derivative import arg
 from abele.frontends.poptorch.capture.registry import OperatorCall, aten
 from abele.kernels.nest.ir import Expr, apply, select
-from abele.numerics import ElementType, bool_, f32, i32
+from abele.numerics import ElementType, bool_, f32, i32, u32
 from abele.parallel import BlockBuilder, Value
 from abele.parallel.ops import build
 from abele.parallel.ops.draw import unit_inside
@@ -374,10 +374,28 @@ def _least(net: BlockBuilder, values: Value) -> Value:
     return build.reduce(net, places, [-1], "min")
 
 
+_MOST_RANKED = 2048
+"""Words whose ranks are counted, each against all others, rather than sorted: where either takes as many cycles."""
+
+
 @aten("aten.randperm.default")
 def randperm(call: OperatorCall, n: int, **kwargs: object) -> Value:
-    """A random order: the ranks of random words, equal ones in order of their places."""
+    """A random order: the ranks of random words, or where these were before they were sorted.
+
+    Equal words in order of their places would favour these orders. So there are two words for each place, and only
+    places that are equal in both keep theirs: with ranks the second word decides between equal first ones, and sorting
+    the second words makes them follow each other as the first ones say.
+    """
     net = call.net
+    if n <= _MOST_RANKED:
+        return build.cast(net, _ranks(net, n), call.dtype)
+    first, second = (build.sort(net, build.draw(net, x, (n,), u32))[1] for _ in range(2))
+    order = build.look_up(net, build.reshape(net, first, (n, 1)), second)
+    return build.cast(net, build.reshape(net, order, (n,)), call.dtype)
+
+
+def _ranks(net: BlockBuilder, n: int) -> Value:
+    """The ranks of random words among each other, by two words and the place."""
     words = build.draw(net, unit_inside(x), (n,), f32)
     ties = build.draw(net, unit_inside(x), (n,), f32)
     places = net.constant(range(n), i32)
@@ -387,4 +405,4 @@ def randperm(call: OperatorCall, n: int, **kwargs: object) -> Value:
     columns = [build.reshape(net, v, (n, 1)) for v in (words, ties, places)]
     operands = [v for pair in zip((words, ties, places), columns, strict=True) for v in pair]
     lower = build.map_(net, select(before, 1, 0), operands, i32)
-    return build.cast(net, build.reduce(net, lower, [1]), call.dtype)
+    return build.reduce(net, lower, [1])
