@@ -212,8 +212,12 @@ class Lowering:
         if not rule.depends_on_operands_alone:
             return rule.layout(self, op, operand)
         types = tuple((v.shape, v.dtype.name) for v in op.inputs)
-        what = ("layout", op.kind, self._attributes(op), operand, op.inputs[operand].name, types)
+        name = op.inputs[operand].name
+        # The layouts of equal layers differ in a name alone.
+        what = ("layout", op.kind, self._attributes(op), operand, bool(name), types)
         (made,) = self.repeats.build(what, (), self.prog, lambda: (rule.layout(self, op, operand),))
+        if made is not None and name:
+            _rename(made, name)
         return made
 
     def _attributes(self, op: NetworkOp) -> Hashable:
@@ -333,6 +337,14 @@ class Lowering:
         made = self.variable_like(tensor, name)
         self.prog.add(Copy(tensor, made, name=name))
         return made
+
+
+def _rename(tensor: Tensor, name: str) -> None:
+    """Call what a new tensor shows by a name."""
+    for variable in tensor.variables:
+        if variable.debug.name != name:
+            variable.debug = variable.debug.renamed(name)
+            variable.name = variable.debug.full_name
 
 
 @contextmanager
