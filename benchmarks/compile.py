@@ -1,11 +1,14 @@
-"""What compiling costs: demos and heavy networks, a million vertices in many compute sets, and the passes one by one.
+"""What compiling costs: one operation, demos, heavy networks, a million vertices in many compute sets, and the passes.
 
 The compute sets are of two kinds: ``equal`` ones do the same to variables of their own, ``different`` ones differ in
 what each vertex is wired to. All of them compile in processes of their own, first with an empty cache of native code,
 then with a warm one; networks train with Adam, and their native code is made too. With --json one object is printed,
 {"rows": [...]}: rows carry ``workload``, ``cold_seconds``, ``warm_seconds`` and ``peak_bytes`` (``base_bytes`` of them
 before compiling: Python, PyTorch, data); networks also carry ``cpu_seconds``, of the processor when cold, and
-``phases``, the part of them that each phase took itself; the row ``vertices`` carries ``num_vertices`` and nanoseconds
+``phases``, the part of them that each phase took itself. The row ``one op`` is the first model that a process compiles,
+once PyTorch's recorder is loaded (``recorder_seconds``, which PyTorch takes for its first export in any program);
+``again_seconds`` and ``call_seconds`` are of a second model, and of a call. The row ``vertices``
+carries ``num_vertices`` and nanoseconds
 a vertex of ``race_check_ns``, ``exchange_plan_ns`` and ``cycle_model_ns``.
 """
 
@@ -44,7 +47,8 @@ DEMOS = tuple(WITH_LOSS)
 SETS = "sets"
 NETWORKS = ("resnet18-32", "encoder-256")
 """Of ``workloads``."""
-WORKLOADS = (*DEMOS, *NETWORKS, f"equal {SETS}", f"different {SETS}")
+ONE_OP = "one op"
+WORKLOADS = (ONE_OP, *DEMOS, *NETWORKS, f"equal {SETS}", f"different {SETS}")
 PHASES = {
     "capture": "abele.frontends.poptorch.models.compiling.capture",
     "lower to libraries": "abele.session.compiling._build",
@@ -123,8 +127,33 @@ def compile_network(name: str) -> dict[str, Any]:
     }
 
 
+def compile_one_op(calls: int = 500) -> dict[str, float]:
+    """Compile the smallest of models in this process, twice, and call it."""
+    import torch
+
+    from abele import poptorch
+
+    class Doubled(torch.nn.Module):
+        """An operation or two."""
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            """x · 2 + 1."""
+            return x * 2 + 1
+
+    x, base = torch.randn(16, 16), peak_bytes()
+    recorder = _seconds(lambda: torch.export.export(torch.nn.Identity(), (x,), strict=False))
+    models = [poptorch.inferenceModel(Doubled()) for _ in range(2)]
+    first, again = (_seconds(functools.partial(model.compile, x)) for model in models)
+    models[0](x)
+    call = min(_seconds(lambda: models[0](x)) for _ in range(calls))
+    times = {"seconds": first, "again_seconds": again, "call_seconds": call, "recorder_seconds": recorder}
+    return {**times, "peak_bytes": peak_bytes(), "base_bytes": base}
+
+
 def compile_demo(name: str) -> dict[str, Any]:
     """Compile a demo's training program in this process."""
+    if name == ONE_OP:
+        return compile_one_op()
     if name in NETWORKS:
         return compile_network(name)
     if name.endswith(SETS):
@@ -177,8 +206,8 @@ def demo_row(name: str) -> dict[str, Any]:
             json.loads(subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout)
             for _ in range(2)
         )
-    more = {"cpu_seconds": cold["cpu_seconds"], "phases": cold["phases"]} if "phases" in cold else {}
-    return more | {
+    more = ("cpu_seconds", "phases", "again_seconds", "call_seconds", "recorder_seconds")
+    return {key: cold[key] for key in more if key in cold} | {
         "workload": name,
         "cold_seconds": round(cold["seconds"], 3),
         "warm_seconds": round(warm["seconds"], 3),

@@ -2,8 +2,9 @@
 
 Rows are a kind of block, inference or training, and N. Columns are seconds of processor time: capture by PyTorch,
 passes, building graph and program, analyses of the compiler, the host's native program, and all but the capture
-(``seconds``), with their ratio to those of one block. Kinds are measured in processes of their own, with a warm cache
-of codelets. With --json one object is printed, {"rows": [...]}.
+(``seconds``), with their ratio to those of one block, then what the modelled machine makes of them; ``bytes`` is the
+fullest tile's. With --functions the machine holds repeated blocks once. Kinds are measured in processes of
+their own, with a warm cache of codelets. With --json one object is printed, {"rows": [...]}.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ def encoder(torch: Any, count: int) -> tuple[Any, Any]:
 KINDS = {"mlp": mlp, "conv": conv, "encoder": encoder}
 
 
-def measure(kind: str, count: int, *, training: bool) -> dict[str, Any]:
+def measure(kind: str, count: int, *, training: bool, functions: bool) -> dict[str, Any]:
     """Seconds of each stage of compiling one model in this process."""
     import torch
 
@@ -75,6 +76,7 @@ def measure(kind: str, count: int, *, training: bool) -> dict[str, Any]:
     from abele.graph import Graph
     from abele.machine import systems
     from abele.parallel import Group, Schedule, Sgd, inference_pipeline, training_pipeline
+    from abele.parallel.modes import RunModes
     from abele.parallel.program import lower_network
     from abele.runtime import Engine
     from abele.session.compiling import collector_paused
@@ -106,7 +108,7 @@ def measure(kind: str, count: int, *, training: bool) -> dict[str, Any]:
         final = pipeline.run(net)
         stamp("passes")
         graph = Graph(systems.bow_2000().with_ipus(1))
-        made = lower_network(final, graph, Schedule(), groups)
+        made = lower_network(final, graph, Schedule(), groups, modes=RunModes(shared_functions=functions))
         stamp("build")
         executable = compile_program(graph, made.program, allow_out_of_memory=True)
         stamp("analyse")
@@ -119,15 +121,16 @@ def measure(kind: str, count: int, *, training: bool) -> dict[str, Any]:
     total = round(sum(value for stage, value in seconds.items() if stage != "capture"), 4)
     names = {"kind": kind, "training": training, "count": count, **stages, "seconds": total}
     vertices = int(sum(s.num_vertices for s in executable.plan))
-    return {**names, "supersteps": steps, "cycles": int(report.cycles().total), "vertices": vertices}
+    full = int(report.memory.bytes.sum(axis=0).max())
+    return {**names, "supersteps": steps, "cycles": int(report.cycles().total), "vertices": vertices, "bytes": full}
 
 
-def rows(kind: str, *, training: bool, counts: tuple[int, ...]) -> list[dict[str, Any]]:
+def rows(kind: str, *, training: bool, functions: bool, counts: tuple[int, ...]) -> list[dict[str, Any]]:
     """A row for each number of blocks, the best of two after one that fills the caches."""
-    measure(kind, counts[0], training=training)
+    measure(kind, counts[0], training=training, functions=functions)
     found = []
     for count in counts:
-        tries = [measure(kind, count, training=training) for _ in range(2)]
+        tries = [measure(kind, count, training=training, functions=functions) for _ in range(2)]
         best = min(tries, key=lambda row: row["seconds"])
         found.append({**best, "ratio": round(best["seconds"] / (found[0]["seconds"] if found else best["seconds"]), 2)})
     return found
@@ -136,12 +139,12 @@ def rows(kind: str, *, training: bool, counts: tuple[int, ...]) -> list[dict[str
 def show(found: list[dict[str, Any]]) -> None:
     """Print the rows as a table."""
     table = Table(title="compiling equal blocks", title_justify="left", box=None, padding=(0, 2, 0, 0))
-    for heading in ("block", "use", "N", *STAGES, "seconds", "ratio", "supersteps", "cycles", "vertices"):
+    for heading in ("block", "use", "N", *STAGES, "seconds", "ratio", "supersteps", "cycles", "vertices", "bytes"):
         table.add_column(heading, justify="left" if heading in ("block", "use") else "right")
     for row in found:
         use = "training" if row["training"] else "inference"
         times = [f"{row[stage]:.2f}" for stage in (*STAGES, "seconds")]
-        sizes = [f"{row[name]:,}" for name in ("supersteps", "cycles", "vertices")]
+        sizes = [f"{row[name]:,}" for name in ("supersteps", "cycles", "vertices", "bytes")]
         table.add_row(row["kind"], use, str(row["count"]), *times, f"{row['ratio']:.1f}", *sizes)
     Console(width=140).print(table)
 
@@ -152,16 +155,18 @@ def main() -> None:
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS), help="kinds of blocks")
     parser.add_argument("--counts", nargs="+", type=int, default=list(COUNTS), help="numbers of blocks")
     parser.add_argument("--use", nargs="+", choices=("inference", "training"), default=["inference", "training"])
+    parser.add_argument("--functions", action="store_true", help="one copy of repeated blocks on the machine")
     parser.add_argument("--here", action="store_true", help="measure in this process")
     arguments = parser.parse_args()
     found: list[dict[str, Any]] = []
     for kind in arguments.kinds:
         for use in arguments.use:
             if arguments.here:
-                found += rows(kind, training=use == "training", counts=tuple(arguments.counts))
+                counts, training = tuple(arguments.counts), use == "training"
+                found += rows(kind, training=training, functions=arguments.functions, counts=counts)
             else:
                 command = [sys.executable, __file__, "--here", "--json", "--kinds", kind, "--use", use, "--counts"]
-                command += map(str, arguments.counts)
+                command += [*map(str, arguments.counts), *(["--functions"] if arguments.functions else [])]
                 out = subprocess.run(command, check=True, capture_output=True, text=True).stdout
                 found += json.loads(out)["rows"]
     if arguments.json:

@@ -9,24 +9,11 @@ from dataclasses import dataclass
 import torch
 import torch.nn.functional as F  # noqa: N812
 from heavy_networks import CharacterGpt, Encoder, FeedForward, Tagger, resnet18
+from model_zoo.entry import WithLoss
 from torch import Tensor, nn
 
 from abele.garden.networks import BraggNetwork, DigitsNetwork
 from abele.garden.peaks import simulate
-
-
-class WithLoss(nn.Module):
-    """A network followed by its loss, as a PopTorch training model needs it."""
-
-    def __init__(self, network: nn.Module, loss: Callable[[Tensor, Tensor], Tensor]) -> None:
-        super().__init__()
-        self.network = network
-        self.loss = loss
-
-    def forward(self, x: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-        """Output and loss."""
-        output = self.network(x)
-        return output, self.loss(output, target)
 
 
 @dataclass(frozen=True)
