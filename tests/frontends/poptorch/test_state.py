@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -144,3 +146,43 @@ def test_state__changed_in_place_by_inference__lasts(change: Any) -> None:
     run.copyWeightsToHost()
     for name, tensor in reference.state_dict().items():
         torch.testing.assert_close(model.state_dict()[name], tensor)
+
+
+class Remembering(nn.Module):
+    """Sets attributes of its own when it is called."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.Linear(4, 4)
+        self.calls = 0
+        self.last: torch.Tensor | None = None
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.calls += 1
+        self.shape = x.shape
+        self.last = self.body(x)
+        self._hidden = [self.last]
+        return poptorch.identity_loss(self.last * self.calls, "sum")
+
+
+@pytest.mark.parametrize("wrap", [poptorch.trainingModel, poptorch.inferenceModel])
+def test_attributes__that_forward_sets__stay_unless_they_are_recorded_tensors(wrap: Callable[..., Any]) -> None:
+    model = Remembering()
+    wrapped = wrap(model, poptorch.Options().deviceIterations(2))
+    wrapped(torch.ones(6, 4))
+    wrapped(torch.ones(6, 4))
+    assert (model.calls, model.shape, model.last) == (1, (3, 4), None)
+    assert not hasattr(model, "_hidden")
+    pickle.loads(pickle.dumps(model))
+
+
+@pytest.mark.parametrize("device", ["ipu", "ipu:0", torch.device("ipu", 0)])
+def test_device_ipu__while_recording__is_where_tensors_are(device: Any) -> None:
+    def forward(x: torch.Tensor) -> torch.Tensor:
+        made = torch.ones(4, device=device) + torch.tensor([1.0, 2.0, 3.0, 4.0], device=device)
+        with torch.device(device):
+            made = made + torch.zeros(4)
+        return x.to(device) + made.to(device=device) + torch.arange(4).to(device, torch.float32)
+
+    result = poptorch.inferenceModel(forward)(torch.zeros(2, 4))
+    assert result.tolist() == [[2.0, 4.0, 6.0, 8.0]] * 2

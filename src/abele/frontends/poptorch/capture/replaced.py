@@ -22,6 +22,7 @@ from abele.frontends.poptorch.capture.patches import patched
 Tensor = torch.Tensor
 Lengths = Tensor | Sequence[int] | int
 _REDUCTIONS = {"none": 0, "mean": 1, "sum": 2}
+_HOST = torch.device("cpu")
 
 
 @contextmanager
@@ -39,7 +40,18 @@ class _Replaced(TorchFunctionMode):
     ) -> Any:
         """The function, or what stands in for it."""
         replacement = _FUNCTIONS.get(function) or _BUILT_IN.get(getattr(function, "__name__", ""), function)
-        return replacement(*args, **(kwargs or {}))
+        given = dict(kwargs or {})
+        if "device" in given:
+            given["device"] = _recorded_device(given["device"])
+        if function in (torch.Tensor.to, torch.Tensor.new_tensor):
+            args = tuple(_recorded_device(arg) for arg in args)
+        return replacement(*args, **given)
+
+
+def _recorded_device(device: Any) -> Any:
+    """Where tensors are while a model is recorded: what programs put on the device ``ipu`` is among the others."""
+    kind = device.type if isinstance(device, torch.device) else device
+    return _HOST if isinstance(kind, str) and kind.partition(":")[0] == "ipu" else device
 
 
 @torch.library.custom_op("abele::ctc_loss", mutates_args=())

@@ -32,7 +32,7 @@ from abele.frontends.poptorch.capture.recording import CHECKPOINT, recording
 from abele.frontends.poptorch.capture.replaced import functions_replaced
 from abele.frontends.poptorch.capture.rewriting import rewrite
 from abele.frontends.poptorch.capture.stand_ins import StandIns
-from abele.frontends.poptorch.capture.state_kept import check_buffers, state_kept
+from abele.frontends.poptorch.capture.state_kept import Attributes, check_buffers, state_kept
 from abele.frontends.poptorch.capture.transforms import transforms_inlined
 from abele.frontends.poptorch.errors import Error
 from abele.frontends.poptorch.values import structures
@@ -105,9 +105,16 @@ class Exported:
 
 
 class _Kept:
-    """What a recorded call returned. Attributes of the module itself export sets back to what they were."""
+    """What a recorded call left behind. Attributes of the module itself export sets back to what they were.
 
-    returned: Any = None
+    Attributes:
+        attributes: Those that the call set on the model.
+        returned: What it returned.
+    """
+
+    def __init__(self, attributes: Attributes) -> None:
+        self.attributes = attributes
+        self.returned: Any = None
 
 
 class _Recorded(torch.nn.Module):
@@ -122,7 +129,7 @@ class _Recorded(torch.nn.Module):
         super().__init__()
         self.model = model
         self.arguments = arguments
-        self.kept = _Kept()
+        self.kept = _Kept(Attributes(model))
 
     def forward(self, *tensors: torch.Tensor) -> list[torch.Tensor]:
         """The tensors among the model's results."""
@@ -139,6 +146,7 @@ class _Recorded(torch.nn.Module):
             flex_attention_recorded(),
         ):
             returned = self.model(*args, **kwargs)
+        self.kept.attributes.note()
         self.kept.returned = returned
         return [leaf for leaf in structures.leaves(returned) if isinstance(leaf, torch.Tensor)]
 
@@ -181,6 +189,8 @@ def export(
                     program = program.run_decompositions({})
         except Exception as error:
             raise _explained(error) from error
+        finally:
+            recorded.kept.attributes.keep()
     return _read(program, names, structures.map_tensors(lambda _: torch.empty(0), recorded.kept.returned))
 
 

@@ -98,7 +98,7 @@ def own_groups(model: torch.nn.Module, options: Options) -> dict[str, CommGroup]
     """
     replicas, found = options.replication_factor, dict[str, CommGroup]()
     for name, tensor in own_tensors(model).items():
-        choice = tensor.__dict__.get(_METHOD)
+        choice = getattr(tensor, "__dict__", {}).get(_METHOD)
         if isinstance(choice, ReplicaGrouping) and choice.kind is not None:
             group = groups_of_replicas(choice.kind, choice.shards)
             members = group.members(replicas)
