@@ -14,7 +14,7 @@ from abele.parallel import parse
 from abele.parallel.network import ConvGroup, Network, NetworkBuilder, PlanHint, Value, verify
 from abele.parallel.ops import build
 from abele.parallel.passes import GroupConvolutions, Outline, differentiate
-from abele.session import Session, Settings
+from abele.session import Session, Settings, compile_network
 
 GROUP = PlanHint(group=ConvGroup(number=1))
 
@@ -126,6 +126,30 @@ def test_groups__of_equal_layers__are_outlined() -> None:
     made = Outline().run(GroupConvolutions().run(net.finish()))
     assert "call" in [op.kind for op in made.ops]
     assert kinds(made) == []
+
+
+def test_dithering__of_all_convolutions__moves_them_to_other_tiles_with_the_same_results() -> None:
+    net = with_gradients(branches([None] * 3))
+    plain, _ = run(net)
+    moved, _ = run(net, convolution_dithering=True)
+    for one, other in zip(plain, moved, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("how", ["setting", "hint"])
+def test_dithering__of_small_convolutions__spreads_what_they_compute(how: str) -> None:
+    def busiest(dithers: bool) -> int:
+        net = NetworkBuilder()
+        for number in range(6):
+            x = net.input((1, 4 + 4 * number, 2, 2), "f32", f"x{number}")
+            weight = net.parameter((4, x.shape[1], 1, 1), "f32", f"w{number}")
+            with net.at(hint=PlanHint(dithered=True) if dithers and how == "hint" else None):
+                net.output(build.convolution(net, x, weight, stride=(1, 1), padding=(0, 0), dilation=(1, 1)))
+        settings = Settings(convolution_dithering=dithers and how == "setting")
+        report = compile_network(net.finish(), settings=settings).executable.report
+        return int(report.memory.by_tile.max())
+
+    assert busiest(True) < busiest(False)
 
 
 def products(proportion: float | None, *, after: bool = False) -> Network:

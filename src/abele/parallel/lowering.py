@@ -95,9 +95,9 @@ class Lowering:
         Operands of f32 have f32 partials, whatever others have.
         """
         options = self.planning if op.hint is None else {**self.planning, **op.hint.options}
-        if dtype == f16:
-            return options
-        return {name: value for name, value in options.items() if name != "partials_type"}
+        unknown = set() if dtype == f16 else {"partials_type"}
+        unknown |= set() if op.kind.startswith("convolution") else {"enable_conv_dithering"}
+        return {name: value for name, value in options.items() if name not in unknown}
 
     @contextmanager
     def into(self, prog: Steps) -> Iterator[Steps]:

@@ -37,6 +37,7 @@ SETTINGS = OptionTable(
         "partials": choice(
             "f32", "f16", doc="type in which products and convolutions of f16 operands keep partial sums"
         ),
+        "convolution_dithering": flag(False, doc="each convolution begins at a tile of its own, by its parameters"),
         "exceptions": flag(False, doc="invalid operations, divisions by zero and overflows of floats end a run"),
         "stochastic_rounding": flag(
             False,
@@ -81,6 +82,7 @@ class Settings:
     allow_out_of_memory: bool = False
     memory_proportion: float | None = None
     partials: str = "f32"
+    convolution_dithering: bool = False
     exceptions: bool = False
     stochastic_rounding: bool = False
     synthetic_data: bool = False
@@ -121,4 +123,5 @@ class Settings:
     def planning(self) -> dict[str, Any]:
         """Options of matrix products, convolutions and recurrent layers, as the libraries name them."""
         share = {} if self.memory_proportion is None else {"available_memory_proportion": self.memory_proportion}
-        return share if self.partials == SETTINGS["partials"].default else share | {"partials_type": self.partials}
+        partials = {} if self.partials == SETTINGS["partials"].default else {"partials_type": self.partials}
+        return share | partials | ({"enable_conv_dithering": True} if self.convolution_dithering else {})

@@ -216,7 +216,7 @@ class Convolution(Convolving):
     def lower(self, to: Lowering, op: NetworkOp) -> Tensor:
         """One convolution, then the bias added in place."""
         x, weight = to[op.inputs[0]], to[op.inputs[1]]
-        result = poplin.convolution(to.graph, x, weight, op.attrs["params"], to.prog, **to.planned(op, x.dtype))
+        result = poplin.convolution(to.graph, x, weight, op.attrs["params"], to.prog, options=to.planned(op, x.dtype))
         if len(op.inputs) == 3:
             poplin.add_bias(to.graph, result, to[op.inputs[2]], to.prog)
         return result
@@ -226,7 +226,7 @@ class Convolution(Convolving):
         value = op.inputs[operand]
         create = (poplin.create_input, poplin.create_weights)[operand] if operand < 2 else None
         options = to.planned(op, value.dtype)
-        return create(to.graph, op.attrs["params"], value.dtype, value.name, **options) if create else None
+        return create(to.graph, op.attrs["params"], value.dtype, value.name, options=options) if create else None
 
 
 @rule("convolution_grad_data")
@@ -264,7 +264,7 @@ class ConvolutionGradData(Convolving):
         """One convolution by the gradient's parameters, then the bias added in place."""
         grad, weight = to[op.inputs[0]], to[op.inputs[1]]
         options = to.planned(op, grad.dtype)
-        result = poplin.convolution_backward_data(to.graph, grad, weight, op.attrs["params"], to.prog, **options)
+        result = poplin.convolution_backward_data(to.graph, grad, weight, op.attrs["params"], to.prog, options=options)
         if len(op.inputs) == 3:
             poplin.add_bias(to.graph, result, to[op.inputs[2]], to.prog)
         return result
@@ -276,8 +276,8 @@ class ConvolutionGradData(Convolving):
         value, params = op.inputs[operand], op.attrs["params"]
         run, options = params.gradient_params(), to.planned(op, value.dtype)
         if operand == 0:
-            return poplin.create_input(to.graph, run, value.dtype, value.name, **options)
-        return turned_weights(poplin.create_weights(to.graph, run, value.dtype, value.name, **options), params)
+            return poplin.create_input(to.graph, run, value.dtype, value.name, options=options)
+        return turned_weights(poplin.create_weights(to.graph, run, value.dtype, value.name, options=options), params)
 
 
 def turned_weights(made: Tensor, params: ConvParams) -> Tensor:
@@ -315,5 +315,5 @@ class ConvolutionGradWeight(OpRule):
         """One calculation of weight deltas."""
         grad, x = to[op.inputs[0]], to[op.inputs[1]]
         return poplin.calculate_weight_deltas(
-            to.graph, grad, x, op.attrs["params"], to.prog, like=to.like(op.output), **to.planned(op, x.dtype)
+            to.graph, grad, x, op.attrs["params"], to.prog, like=to.like(op.output), options=to.planned(op, x.dtype)
         )

@@ -85,10 +85,12 @@ class ContractionOptions:
     Attributes:
         partials: Type of partial sums, or None.
         planning: What the planner keeps to.
+        dithered: True for convolutions to begin at a tile of their own.
     """
 
     partials: ElementType | None
     planning: Planning
+    dithered: bool = False
 
 
 def read_settings(
@@ -122,7 +124,7 @@ def read_settings(
         method=method,
     )
     partials = values["partialsType"] if partials_type is None else as_element_type(partials_type)
-    return ContractionOptions(partials, planning)
+    return ContractionOptions(partials, planning, values["enableConvDithering"])
 
 
 METHODS = {"AMP": "amp", "SLIC": "slic", "VMAC": "vmac", "HMAC": "hmac", "OUTER_PRODUCT": "outer_product"}

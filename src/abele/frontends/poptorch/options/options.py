@@ -308,6 +308,7 @@ class Options(CheckedOptions):
             allow_out_of_memory=abele.allow_out_of_memory,
             memory_proportion=self.available_memory_proportion.get(0),
             partials=self.Precision.partials,
+            convolution_dithering=self.Training.convolution_dithering,
             exceptions=self.Precision.floating_point_exceptions or bool(popart.get("enableFloatingPointChecks")),
             stochastic_rounding=self.Precision.stochastic_rounding or bool(popart.get("enableStochasticRounding")),
             synthetic_data=self.synthetic_data or bool(popart.get("syntheticDataMode")),

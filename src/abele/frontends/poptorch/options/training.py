@@ -28,7 +28,7 @@ class TrainingOptions(CheckedOptions):
                 doc="a mean of accumulated gradients is a sum that is divided, or runs, and is no larger than they are",
             ),
             "auto_loss_scaling": flag(False, doc="the loss is multiplied by a scale that follows float16 gradients"),
-            "convolution_dithering": flag(False, honoured=False, doc="convolutions are placed by their planner"),
+            "convolution_dithering": flag(False, doc="each convolution begins at a tile of its own, by its parameters"),
         },
     )
 
@@ -68,5 +68,5 @@ class TrainingOptions(CheckedOptions):
             self.set(meanAccumulationAndReplicationReductionStrategy=MeanReductionStrategy.Running)
 
     def setConvolutionDithering(self, enabled: bool) -> Self:
-        """Stored; convolutions are always placed by their planner."""
+        """Let each convolution begin at a tile of its own, so that small ones do not all burden the first tiles."""
         return self.set(convolution_dithering=enabled)

@@ -27,6 +27,7 @@ from abele.poplibs.poplin.operations.convolution import calculate_weight_deltas 
 from abele.poplibs.poplin.operations.convolution import check_shapes, exchanged, forward_call
 from abele.poplibs.poplin.operations.convolution import convolution as one_convolution
 from abele.poplibs.poplin.operations.create import created_conv_call, planned_input, planned_weights
+from abele.poplibs.poplin.operations.dithering import dithered
 from abele.poplibs.poplin.options import ContractionOptions, read_settings, resolve_types
 from abele.poplibs.poplin.rewrites.weight_gradient import WeightGradient
 from abele.poplibs.poplin.vertices.geometry_fields import FIELD_DIMS
@@ -247,6 +248,7 @@ def _forward_call(graph: Graph, one: ConvolutionArgs, limits: Limits) -> Contrac
     if isinstance(params, TransformedConv):
         x, weights, params = params.seen_input(x), params.seen_weights(weights), params.core
     settings = _settings(one, limits)
+    graph = dithered(graph, params, settings)
     types = resolve_types("multiconv", {"inputs": x.dtype, "weights": weights.dtype}, None, settings.partials)
     return forward_call(graph, x, weights, params=params, types=types, planning=settings.planning, name="convolution")
 
@@ -265,7 +267,7 @@ def _gradient_call(
     settings = _settings(one, limits)
     types = resolve_types("multiconv", {"z_deltas": z.dtype, "activations": x.dtype}, kind, settings.partials)
     gradient = WeightGradient(
-        graph,
+        dithered(graph, params, settings),
         name="calculate_weight_deltas",
         params=params,
         types=types,

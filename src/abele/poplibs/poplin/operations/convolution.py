@@ -14,6 +14,7 @@ from abele.poplibs.poplin.contraction.binding import Binding, field_roles
 from abele.poplibs.poplin.conv_params.params import ConvParams
 from abele.poplibs.poplin.conv_params.transforms import TransformedConv
 from abele.poplibs.poplin.lowering.call import ContractionCall, cheapest
+from abele.poplibs.poplin.operations.dithering import dithered
 from abele.poplibs.poplin.options import Planning, Types, read_settings, resolve_types
 from abele.poplibs.poplin.rewrites.combine_groups import combinations_of_groups
 from abele.poplibs.poplin.rewrites.dilate_output import dilated_after
@@ -87,6 +88,7 @@ def convolution(
             )
 
         return convolve_deep(graph, x, weights, params=params, prog=prog, convolve=less, name=name)
+    graph = dithered(graph, params, settings)
     return forward_call(graph, x, weights, params=params, types=types, planning=settings.planning, name=name).append(
         prog
     )
@@ -185,6 +187,7 @@ def convolution_backward_data(
             options=options,
             name=name,
         )
+    graph = dithered(graph, params, settings)
     problem = problems.input_gradient(params, types.dtype, types.partials, types.output)
     left = Binding(z_deltas, ("b", "g*ci", *field_roles("i", rank)), params.groups)
     right = Binding(weights, ("g*ci", "co", *field_roles("k", rank)), params.groups)
@@ -265,7 +268,7 @@ def calculate_weight_deltas(
 
         return weight_deltas_deep(graph, z_deltas, activations, params, less)
     gradient = WeightGradient(
-        graph,
+        dithered(graph, params, settings),
         name=name,
         params=params,
         types=types,

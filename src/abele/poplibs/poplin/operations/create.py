@@ -20,6 +20,7 @@ from abele.poplibs.poplin.lowering.call import ContractionCall, cheapest
 from abele.poplibs.poplin.lowering.placement import place_input, place_weights
 from abele.poplibs.poplin.lowering.storage import new_weights
 from abele.poplibs.poplin.operations.convolution import forward_call
+from abele.poplibs.poplin.operations.dithering import dithered
 from abele.poplibs.poplin.operations.matmul import is_swapped
 from abele.poplibs.poplin.operations.matmul_layout import MatmulLayout, best_layout
 from abele.poplibs.poplin.options import ContractionOptions, Planning, Types, read_settings, resolve_types
@@ -65,6 +66,7 @@ def planned_input(
     graph: Graph, params: ConvParams, dtype: ElementType | str, settings: ContractionOptions, name: str
 ) -> Tensor:
     """See :func:`create_input`."""
+    graph = dithered(graph, params, settings)
     call = created_conv_call(graph, params, dtype, settings)
     made = unmapped_activations(graph, dtype, params.input_shape, name, group=_input_block(call))
     _place(graph, made, call, "x")
@@ -93,6 +95,7 @@ def planned_weights(
     graph: Graph, params: ConvParams, dtype: ElementType | str, settings: ContractionOptions, name: str
 ) -> Tensor:
     """See :func:`create_weights`."""
+    graph = dithered(graph, params, settings)
     made = _new_conv_weights(graph, params, as_element_type(dtype), name)
     call = created_conv_call(graph, params, dtype, settings)
     _place(graph, made, call, "w")
