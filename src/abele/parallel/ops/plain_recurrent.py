@@ -111,6 +111,21 @@ class _Layer(OpRule):
     def step(self, op: NetworkOp, x: Array, output: Array, weights: Sequence[Array]) -> tuple[Array, list[Array]]:
         """The new output, and what is kept of a step."""
 
+    def lower(self, to: Lowering, op: NetworkOp) -> tuple[Tensor, ...]:
+        """One popnn layer."""
+        x, output, *weights = (to[v] for v in op.inputs)
+        params = self.params(op)
+        x = laid_out(to, x, lambda: new_input(to.graph, params, "input"))
+        options = {"inferenceOnly": not op.attrs["keeps"], **to.planned(op, x.dtype)}
+        made, kept = self.forward(to, op, x, output, weights=self.weights(weights), options=options)
+        return (made,) if kept is None else (made, kept)
+
+    @abstractmethod
+    def forward(
+        self, to: Lowering, op: NetworkOp, x: Tensor, output: Tensor, *, weights: Weights, options: dict[str, Any]
+    ) -> tuple[Tensor, Tensor | None]:
+        """Append popnn's layer: the outputs, and what is kept of the steps."""
+
     @abstractmethod
     def params(self, op: NetworkOp, *, input_gradient: bool = True) -> RecurrentParams:
         """popnn's parameters of the layer."""
@@ -244,16 +259,12 @@ class Gru(_Layer):
         assert of_input is not None
         return as_matrix(of_input), as_matrix(of_output)
 
-    def lower(self, to: Lowering, op: NetworkOp) -> tuple[Tensor, ...]:
-        """One popnn layer."""
-        x, output, *weights = (to[v] for v in op.inputs)
-        params = self.params(op)
-        x = laid_out(to, x, lambda: new_input(to.graph, params, "input"))
-        options = {"inferenceOnly": not op.attrs["keeps"], **to.planned(op, x.dtype)}
-        made = gru_layers.gru_fwd(
-            to.graph, params, output, x, weights=self.weights(weights), prog=to.prog, options=options
-        )
-        return (made.output,) if made.intermediates is None else (made.output, made.intermediates)
+    def forward(
+        self, to: Lowering, op: NetworkOp, x: Tensor, output: Tensor, *, weights: Weights, options: dict[str, Any]
+    ) -> tuple[Tensor, Tensor | None]:
+        """popnn's GRU."""
+        made = gru_layers.gru_fwd(to.graph, self.params(op), output, x, weights=weights, prog=to.prog, options=options)
+        return made.output, made.intermediates
 
 
 @rule("gru_grad")
@@ -336,16 +347,14 @@ class PlainRnn(_Layer):
         assert made.input is not None
         return as_matrix(made.input), as_matrix(made.output)
 
-    def lower(self, to: Lowering, op: NetworkOp) -> tuple[Tensor, ...]:
-        """One popnn layer."""
-        x, output, *weights = (to[v] for v in op.inputs)
-        params = self.params(op)
-        x = laid_out(to, x, lambda: new_input(to.graph, params, "input"))
-        options = {"inferenceOnly": not op.attrs["keeps"], **to.planned(op, x.dtype)}
+    def forward(
+        self, to: Lowering, op: NetworkOp, x: Tensor, output: Tensor, *, weights: Weights, options: dict[str, Any]
+    ) -> tuple[Tensor, Tensor | None]:
+        """popnn's plain network."""
         made = rnn_layers.rnn_fwd_sequence(
-            to.graph, params, output, x, weights=self.weights(weights), prog=to.prog, options=options
+            to.graph, self.params(op), output, x, weights=weights, prog=to.prog, options=options
         )
-        return (made.output,) if made.kept is None else (made.output, made.kept)
+        return made.output, made.kept
 
 
 @rule("rnn_grad")
