@@ -63,13 +63,14 @@ class _Document(msgspec.Struct):
 
 KIND = container.Kind(
     "session",
-    version=1,
+    version=2,
     max_bytes=1 << 32,
     free_bytes=1 << 30,
     ratio=100,
     again="compile the network again",
     schema=_Document,
 )
+"""Version 2: tensors of which groups of replicas have values of their own."""
 
 
 # --- files -----------------------------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -17,7 +17,8 @@ from abele.parallel.network import BlockBuilder, NetworkOp, Shape, Value
 from abele.parallel.network.part import ValuePart
 from abele.parallel.ops.constant import full
 from abele.parallel.ops.elementwise import cast, map_
-from abele.parallel.ops.views import concat, expand, reshape, reverse, slice_
+from abele.parallel.ops.known_indices import even_runs, taken_runs
+from abele.parallel.ops.views import reshape
 from abele.parallel.registry import Array, Gradients, OpRule, Types, only, require, rule
 from abele.poplibs import popops
 from abele.poplibs.popops.slicing import SlicePlan, embedding, is_stored_for, stored_parts
@@ -81,30 +82,6 @@ def update_rows(net: BlockBuilder, table: Value, rows: Value, index: Value, oper
 
 MOST_RUNS = 16
 """Runs of known numbers that are taken as views of the table; more are looked up."""
-
-
-def _runs(numbers: Sequence[int]) -> Iterator[tuple[int, int, int]]:
-    """``numbers`` as runs that count up, down or not at all: first, step and how many of each."""
-    begin = 0
-    while begin < len(numbers):
-        end = begin + 1
-        step = numbers[end] - numbers[begin] if end < len(numbers) else 0
-        while end < len(numbers) and numbers[end] - numbers[end - 1] == step:
-            end += 1
-        # Two numbers far apart are no run.
-        end = begin + 1 if end == begin + 2 and abs(step) > 1 else end
-        yield numbers[begin], step, end - begin
-        begin = end
-
-
-def _run(net: BlockBuilder, table: Value, first: int, step: int, count: int) -> Value:
-    """The rows of one run, of each group if there are such."""
-    dim = table.ndim - 2
-    if step == 0 or count == 1:
-        return expand(net, slice_(net, table, dim, first, first + 1), (*table.shape[:dim], count, table.shape[-1]))
-    low = min(first, first + step * (count - 1))
-    rows = slice_(net, table, dim, low, low + abs(step) * (count - 1) + 1, abs(step))
-    return rows if step > 0 else reverse(net, rows, [dim])
 
 
 LARGEST_ROWS = 2**16
@@ -181,10 +158,11 @@ class LookUp(OpRule):
             return None
         if known.ndim > 1 and (known != known[:1]).any():
             return None  # groups that have numbers of their own
-        runs = list(islice(_runs(known.reshape(-1, index.shape[-1])[0].tolist()), MOST_RUNS + 1))
+        numbers = known.reshape(-1, index.shape[-1])[0].tolist()
+        runs = list(islice(even_runs(numbers, far_pairs=False), MOST_RUNS + 1))
         if len(runs) > MOST_RUNS:
             return None
-        return concat(net, [_run(net, table, *run) for run in runs], table.ndim - 2)
+        return taken_runs(net, table, table.ndim - 2, runs)
 
     def evaluate(self, op: NetworkOp, table: Array, index: Array) -> Array:
         """NumPy's indexing; zeros by numbers that are none of a row."""

@@ -1,4 +1,4 @@
-"""Where tensors are kept: on the IPU, or outside it in streaming memory. On one IPU everything is kept on it."""
+"""Where tensors are kept: on the IPU, or outside it in streaming memory. Everything is kept on the IPU of its replica."""
 
 from __future__ import annotations
 
@@ -19,10 +19,12 @@ class TensorLocationSettings(CheckedOptions):
         {
             "minElementsForOffChip": integer(UNSET, honoured=False, doc="tensors of fewer elements stay on the IPU"),
             "minElementsForReplicatedTensorSharding": integer(
-                UNSET, honoured=False, doc="tensors of fewer elements are not shared out to replicas"
+                UNSET, honoured=False, doc="replicas keep tensors whole in any case"
             ),
             "onChip": Option(UNSET, bool | None, honoured=False, doc="kept on the IPU"),
-            "useReplicatedTensorSharding": flag(UNSET, honoured=False, doc="shared out to replicas"),
+            "useReplicatedTensorSharding": flag(
+                UNSET, honoured=False, doc="replicas keep whole tensors: sharing them out would save memory alone"
+            ),
             "useIOTilesToLoad": flag(UNSET, honoured=False, doc="tiles for host traffic load them"),
             "useIOTilesToStore": flag(UNSET, honoured=False, doc="tiles for host traffic store them"),
         },
@@ -33,7 +35,7 @@ class TensorLocationSettings(CheckedOptions):
         return self.createOrSet(minElementsForOffChip=min_elements)
 
     def minElementsForReplicatedTensorSharding(self, min_elements: int) -> Self:
-        """Tensors of fewer elements are whole on every replica."""
+        """Stored: every replica keeps tensors whole in any case."""
         return self.createOrSet(minElementsForReplicatedTensorSharding=min_elements)
 
     def useOnChipStorage(self, use: bool | None = True) -> Self:
@@ -43,7 +45,7 @@ class TensorLocationSettings(CheckedOptions):
         return self.createOrSet(onChip=use)
 
     def useReplicatedTensorSharding(self, use: bool = True) -> Self:
-        """Give every replica a share of each."""
+        """Stored: sharing tensors out to replicas would save memory and change no result; each keeps them whole."""
         return self.createOrSet(useReplicatedTensorSharding=use)
 
     def useIOTilesToLoad(self, use: bool = True) -> Self:

@@ -51,12 +51,12 @@ class Options(CheckedOptions):
             "device_iterations": integer(1, 1, doc="weight updates, or batches of inference, that one call makes"),
             "log_dir": text(".", doc="folder of what is written where no other one is named, such as reports"),
             "max_repeat_logs": Option(4, int | None, doc="times that one message is logged; None for every time"),
-            "auto_round_num_ipus": flag(False, honoured=False, doc="models use one IPU"),
+            "auto_round_num_ipus": flag(False, honoured=False, doc="a replica uses one IPU, and any number of them may run"),
             "anchored_tensors": Option({}, dict[str, list[Any]], doc="tensors that come back, by the names given them"),
             "output_mode": Option(OutputMode.Default, OutputMode, doc="which micro-batches come back"),
             "output_return_period": integer(1, 1, doc="of EveryN: every how many micro-batches one comes back"),
             "connection_type": Option(ConnectionType.Always, ConnectionType, doc="when to attach; Never compiles only"),
-            "sync_pattern": Option(SyncPattern.Full, SyncPattern, honoured=False, doc="matters with several IPUs"),
+            "sync_pattern": Option(SyncPattern.Full, SyncPattern, honoured=False, doc="replicas run in step"),
             "available_memory_proportion": Option(
                 {}, dict[int, Share], doc="share of a tile's memory that products and convolutions plan with, by IPU"
             ),

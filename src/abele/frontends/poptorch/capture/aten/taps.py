@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from abele.kernels.nest.ir import Expr, select
 from abele.numerics import i32
 from abele.parallel import BlockBuilder, Value
 from abele.parallel.ops import build
+from abele.parallel.ops.known_indices import even_runs, taken_runs
 
 Taps = Sequence[Sequence[int]]
 """For each tap along a dimension, the index that every window has there; −1 and what is beyond the end are padding."""
@@ -35,7 +36,7 @@ def adaptive_taps(inputs: int, outputs: int) -> Taps:
 
 def taken(net: BlockBuilder, value: Value, dim: int, numbers: Sequence[int]) -> Value:
     """The indices ``numbers`` of one dimension: slices of it, put together."""
-    return build.concat(net, [_run(net, value, dim, *run) for run in _runs(numbers)], dim)
+    return taken_runs(net, value, dim, list(even_runs(numbers)))
 
 
 def best_of_windows(net: BlockBuilder, value: Value, taps: Sequence[Taps]) -> tuple[Value, Value]:
@@ -80,22 +81,3 @@ def best_of_windows(net: BlockBuilder, value: Value, taps: Sequence[Taps]) -> tu
         value = best
     assert places is not None
     return value, places
-
-
-def _runs(numbers: Sequence[int]) -> Iterator[tuple[int, int, int]]:
-    """``numbers``, which never fall, as runs of even steps: first, step and how many of each."""
-    begin = 0
-    while begin < len(numbers):
-        end = begin + 1
-        step = numbers[end] - numbers[begin] if end < len(numbers) else 0
-        while end < len(numbers) and numbers[end] - numbers[end - 1] == step:
-            end += 1
-        yield numbers[begin], step, end - begin
-        begin = end
-
-
-def _run(net: BlockBuilder, value: Value, dim: int, first: int, step: int, count: int) -> Value:
-    if step == 0:
-        one = build.slice_(net, value, dim, first, first + 1)
-        return build.expand(net, one, (*value.shape[:dim], count, *value.shape[dim + 1 :]))
-    return build.slice_(net, value, dim, first, first + step * (count - 1) + 1, step)
