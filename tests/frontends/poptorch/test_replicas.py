@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from collections.abc import Iterator
 from typing import Any
 
@@ -178,6 +180,8 @@ def test_loader__of_replicas__hands_over_what_one_call_takes() -> None:
     x, y = data(24)
     loader = poptorch.DataLoader(opts, torch.utils.data.TensorDataset(x, y), batch_size=BATCH)
     assert loader.combinedBatchSize == BATCH * 12
+    shared = options(4, 2).inputReplicaGrouping(2, poptorch.CommGroupType.Consecutive)
+    assert poptorch.DataLoader(shared, loader.dataset, batch_size=BATCH).combinedBatchSize == BATCH * 4
     model = Classifier()
     wrapped = poptorch.trainingModel(model, opts, torch.optim.SGD(model.parameters(), lr=0.1))
     reference = Classifier()
@@ -255,6 +259,14 @@ def test_grouped_parameter__saved_and_loaded__is_grouped_still(tmp_path: Any) ->
     torch.testing.assert_close(loaded(x)[0], expected, rtol=0, atol=0)
     loaded.destroy()
     assert loaded(x)[0].shape == expected.shape
+
+
+def test_grouped_parameter__of_a_copied_wrapper__is_grouped_still() -> None:
+    model, x = Scaled(2), torch.randn(4, 2, generator=torch.Generator().manual_seed(3))
+    wrapped = poptorch.inferenceModel(model, options(4))
+    wrapped.scale.replicaGrouping(poptorch.CommGroupType.Orthogonal, 2, poptorch.VariableRetrievalMode.OnePerGroup)
+    for twin in (copy.deepcopy(wrapped), pickle.loads(pickle.dumps(wrapped))):
+        torch.testing.assert_close(twin(x)[0], x * torch.tensor([[1.0, 2.0], [3.0, 4.0]])[[0, 1, 0, 1]])
 
 
 def test_buffers__not_broadcast__are_rows_of_each_replica() -> None:

@@ -18,7 +18,7 @@ from abele.frontends.poptorch.errors import CheckError, Error, as_poptorch_error
 from abele.frontends.poptorch.models.batching import Batching
 from abele.frontends.poptorch.models.compiling import CompiledModel, compile_model
 from abele.frontends.poptorch.models.exporting import Exporting
-from abele.frontends.poptorch.models.grouping import offer
+from abele.frontends.poptorch.models.grouping import choices_of, choose, offer
 from abele.frontends.poptorch.models.perf_counters import PerfCounters
 from abele.frontends.poptorch.models.results import mark_results
 from abele.frontends.poptorch.models.user_models import as_plain, disown, own, plain_class
@@ -378,9 +378,14 @@ class PoplarExecutor(Exporting):
         optimiser starts anew."""
         from abele.frontends.poptorch.models import wrappers
 
+        grouped = choices_of(self._model)
         if self._training:
-            return wrappers.trainingModel, (self._model, self._options, self._optimizer)
-        return wrappers.inferenceModel, (self._model, self._options)
+            return wrappers.trainingModel, (self._model, self._options, self._optimizer), grouped
+        return wrappers.inferenceModel, (self._model, self._options), grouped
+
+    def __setstate__(self, grouped: dict[str, tuple[int, int, int]]) -> None:
+        """Group the weights of a copy across replicas as they were."""
+        choose(self._model, grouped)
 
     def __del__(self) -> None:
         """Bring the weights to the host, so that training is not lost with its wrapper."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from dataclasses import astuple, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from abele.frontends.poptorch.errors import Error, as_poptorch_errors
 from abele.frontends.poptorch.models import saving
 from abele.frontends.poptorch.models.batching import Batching
 from abele.frontends.poptorch.models.compiling import CompiledModel
-from abele.frontends.poptorch.models.grouping import restore, without_choices
+from abele.frontends.poptorch.models.grouping import choices_of, choose, own_groups, without_choices
 from abele.frontends.poptorch.models.inspection import Inspection
 from abele.frontends.poptorch.models.saving import SavedModel
 from abele.frontends.poptorch.models.user_models import as_plain, plain_class
@@ -25,7 +25,6 @@ from abele.frontends.poptorch.options import Options
 from abele.frontends.poptorch.training.rules import read_rules
 from abele.frontends.poptorch.values.signature import ForwardSignature
 from abele.frontends.poptorch.version import VERSION
-from abele.poplibs.gcl import CommGroup
 from abele.session import Session, SharedArrays
 from abele.session.store import load_compiled, save_compiled
 
@@ -84,7 +83,7 @@ class Exporting(Inspection):
             "outputs": [(leaf.position, leaf.dtype) for leaf in captured.outputs],
             "returned": captured.returned,
             "schedule": repr(self._batching.schedule()),
-            "own_values": [(name, *astuple(group)) for name, group in session.schedule.own_values],
+            "groupings": {name: list(map(int, choice)) for name, choice in choices_of(self._model).items()},
         }
         if export_model:
             state |= {"model": self._model, "optimizer": self._optimizer, "options": self._options}
@@ -129,9 +128,10 @@ class Exporting(Inspection):
                 because=f"{state['schedule']}, and not {schedule!r}",
                 remedy="change nothing that is compiled in, or compile the model again",
             )
-        grouped = {name: CommGroup(*group) for name, *group in state.get("own_values", ())}
-        schedule = replace(schedule, own_values=tuple(grouped.items()))
-        restore(self._model, grouped)
+        choose(self._model, state.get("groupings", {}))
+        grouped = own_groups(self._model, self._options)
+        own_values = tuple((name, grouped[name]) for name in state["weights"] if name in grouped)
+        schedule = replace(schedule, own_values=own_values)
         settings = self._options.settings(plain_class(self._model).__name__)
         rules = None if self._optimizer is None else read_rules(self._optimizer)
         with tempfile.TemporaryDirectory() as folder:

@@ -53,7 +53,7 @@ class ReplicaGrouping:
     mode: VariableRetrievalMode = VariableRetrievalMode.OnePerGroup
 
     def __call__(
-        self, comm_group_type: CommGroupType, shards: int, variable_retrieval_mode: VariableRetrievalMode
+        self, comm_group_type: CommGroupType | int, shards: int, variable_retrieval_mode: VariableRetrievalMode | int
     ) -> None:
         """Let each group of replicas have values of its own.
 
@@ -161,11 +161,15 @@ def without_choices(model: torch.nn.Module) -> Iterator[None]:
             tensor.__dict__[_METHOD] = choice
 
 
-def restore(model: torch.nn.Module, grouped: Mapping[str, CommGroup]) -> None:
-    """Let the parameters of a model that was read from a file be grouped as they were."""
-    kinds = {"CONSECUTIVE": CommGroupType.Consecutive, "ORTHOGONAL": CommGroupType.Orthogonal}
-    for name, tensor in own_tensors(model).items():
-        if name in grouped and isinstance(tensor, torch.nn.Parameter):
-            group = grouped[name]
-            kind = kinds.get(group.kind, CommGroupType.NoGrouping)
-            tensor.__dict__[_METHOD] = ReplicaGrouping(kind=kind, shards=max(group.size, 1))
+def choices_of(model: torch.nn.Module) -> dict[str, tuple[int, int, int]]:
+    """What was chosen, as plain numbers, by name of the parameter."""
+    chosen = {name: tensor.__dict__.get(_METHOD) for name, tensor in own_tensors(model).items()}
+    return {name: (c.kind, c.shards, c.mode) for name, c in chosen.items() if c is not None and c.kind is not None}
+
+
+def choose(model: torch.nn.Module, choices: Mapping[str, tuple[int, int, int]]) -> None:
+    """Group the parameters of a copy of a model as :func:`choices_of` says that they were."""
+    tensors = own_tensors(model)
+    for name, choice in choices.items():
+        grouping = tensors[name].__dict__[_METHOD] = ReplicaGrouping()
+        grouping(*map(int, choice))

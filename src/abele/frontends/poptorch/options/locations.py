@@ -1,4 +1,4 @@
-"""Where tensors are kept: on the IPU, or outside it in streaming memory. Everything is kept on the IPU of its replica."""
+"""Where tensors are kept: on the IPU, or outside it in streaming memory. Everything is kept on the IPU."""
 
 from __future__ import annotations
 

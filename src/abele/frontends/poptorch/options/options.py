@@ -51,7 +51,7 @@ class Options(CheckedOptions):
             "device_iterations": integer(1, 1, doc="weight updates, or batches of inference, that one call makes"),
             "log_dir": text(".", doc="folder of what is written where no other one is named, such as reports"),
             "max_repeat_logs": Option(4, int | None, doc="times that one message is logged; None for every time"),
-            "auto_round_num_ipus": flag(False, honoured=False, doc="a replica uses one IPU, and any number of them may run"),
+            "auto_round_num_ipus": flag(False, honoured=False, doc="any number of IPUs may run, one for each replica"),
             "anchored_tensors": Option({}, dict[str, list[Any]], doc="tensors that come back, by the names given them"),
             "output_mode": Option(OutputMode.Default, OutputMode, doc="which micro-batches come back"),
             "output_return_period": integer(1, 1, doc="of EveryN: every how many micro-batches one comes back"),
