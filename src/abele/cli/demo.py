@@ -46,6 +46,9 @@ DEMOS = {
     "digits": Demo("Classify handwritten digits with a small convolutional network.", ("torch", "sklearn")),
     "braggnn": Demo("Find the centres of simulated diffraction peaks with BraggNN."),
     "language": Demo("Write Python, character by character, with a small transformer trained on the standard library."),
+    "segmentation": Demo(
+        "Find handwritten digits over photographs, pixel by pixel, with a U-Net.", ("torch", "sklearn", "PIL")
+    ),
     "graph": Demo("Tell from imports which package a module of the standard library belongs to, with a graph network."),
     "series": Demo("Forecast a week of a stock's trading volume with a GRU.", ("torch", "matplotlib")),
     "recommender": Demo("Recommend functions to files of the standard library, by those that they call already."),
