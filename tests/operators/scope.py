@@ -19,6 +19,7 @@ NARROW = "f64 only: the machine has no float64"
 UNDEFINED = "no deterministic meaning: results are whatever memory holds, or random"
 EMPTY = "no elements: every sample has a tensor without elements"
 VALUE = "value: the result is a number of Python, which no recording knows"
+VIEWED_IN_PLACE = "view in place: an input of the caller's would have other strides, which torch.export does not record"
 NOT_EXPORTED = "not exportable: torch.export itself refuses"
 
 
@@ -75,6 +76,12 @@ def is_random(case: Case) -> bool:
 def failure_exclusion(case: Case) -> str | None:
     """Why a call that failed here cannot be recorded by PyTorch at all; None if it can."""
     model = Model(case, training=False)
+    if case.changes_input:
+        inputs = [t.clone() for t in model.inputs]
+        with torch.no_grad():
+            model(*inputs)
+        if any(a.stride() != b.stride() for a, b in zip(inputs, model.inputs, strict=True)):
+            return VIEWED_IN_PLACE
     try:
         program = torch.export.export(model, tuple(model.inputs), strict=False)
     except Exception as error:

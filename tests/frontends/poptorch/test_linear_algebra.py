@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from poptorch_kit import Apply, Lossy, check_against_torch
-from torch import linalg
+from torch import linalg, nn
 
 from abele import poptorch
 
@@ -175,3 +176,33 @@ def test_training__through_a_solve_on_the_device__follows_pytorch() -> None:
         reference.step()
         torch.testing.assert_close(loss, expected.detach(), rtol=1e-3, atol=1e-3)
     torch.testing.assert_close(model.length.detach(), oracle.length.detach(), rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("driver", ["gelsy", "gelsd", "gelss"])
+@pytest.mark.parametrize("shape", [(6, 4), (4, 6)])
+def test_lstsq__rank_is_deficient__gives_the_least_solution_and_the_rank(driver: str, shape: tuple[int, int]) -> None:
+    class Solved(nn.Module):
+        def forward(self, a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            found = linalg.lstsq(a, b, driver=driver)
+            return found.solution, found.rank
+
+    torch.manual_seed(3)
+    a, b = torch.randn(shape[0], 2) @ torch.randn(2, shape[1]), torch.randn(shape[0], 3)
+    executor = poptorch.inferenceModel(Solved())
+    solution, rank = executor(a, b)
+    executor.destroy()
+    # NumPy is the oracle: PyTorch's own gelsy finds other ranks.
+    wanted = np.linalg.lstsq(a.double().numpy(), b.double().numpy(), rcond=1e-6)[0]
+    np.testing.assert_allclose(solution.numpy(), wanted, rtol=1e-4, atol=1e-5)
+    assert rank.item() == 2
+
+
+def test_resize_as__of_as_many_elements__has_the_shape_of_the_other() -> None:
+    class Resized(nn.Module):
+        def forward(self, x: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+            return (x * 2).resize_as_(other) + other
+
+    executor = poptorch.inferenceModel(Resized())
+    made = executor(torch.arange(6.0), torch.ones(2, 3))
+    executor.destroy()
+    assert made.tolist() == [[1.0, 3.0, 5.0], [7.0, 9.0, 11.0]]

@@ -10,11 +10,20 @@ from torch.overrides import TorchFunctionMode
 
 
 def least_squares(a: torch.Tensor, b: torch.Tensor, rcond: float | None = None, *, driver: str | None = None) -> Any:
-    """``torch.linalg.lstsq`` of matrices of full rank, by QR: the shapes of its results depend on values there."""
+    """``torch.linalg.lstsq``, whose results have shapes that depend on values there.
+
+    By default matrices have full rank, and QR solves. A driver that is named and allows for less gives the least of
+    all solutions, by singular values, and counts those above its limit.
+    """
     vector = b.ndim == 1 or (a.ndim - 1 == b.ndim and b.shape == a.shape[:-1])
     sides = b.unsqueeze(-1) if vector else b
     rows, columns = a.shape[-2:]
-    if rows >= columns:
+    rank = torch.full((), min(rows, columns), dtype=torch.int64)
+    if driver in ("gelsy", "gelsd", "gelss"):
+        limit = torch.finfo(a.dtype).eps * max(rows, columns) if rcond is None else rcond
+        solution = torch.linalg.pinv(a, rtol=limit) @ sides
+        rank = torch.linalg.matrix_rank(a, rtol=limit)
+    elif rows >= columns:
         q, r = torch.linalg.qr(a)
         solution = torch.linalg.solve_triangular(r, q.mT @ sides, upper=True)
     else:
@@ -23,10 +32,13 @@ def least_squares(a: torch.Tensor, b: torch.Tensor, rcond: float | None = None, 
     # Which results are empty depends on the driver, as in LAPACK.
     has_residuals = rows > columns and driver not in (None, "gelsy")
     residuals = ((a @ solution - sides) ** 2).sum(-2) if has_residuals else a.new_empty(0)
-    shape = (0,) if driver == "gels" else a.shape[:-2]
-    rank = torch.full(shape, min(rows, columns), dtype=torch.int64)
+    rank = rank.new_empty(0) if driver == "gels" else rank.expand(a.shape[:-2])
     results = (solution.squeeze(-1) if vector else solution, residuals, rank, a.new_empty(0))
     return torch.return_types.linalg_lstsq(results)  # type: ignore[attr-defined]
+
+
+def _resized_as(value: torch.Tensor, other: torch.Tensor, **kwargs: Any) -> torch.Tensor:
+    return value.resize_(other.shape)
 
 
 def _polygamma_in_place(value: torch.Tensor, order: int) -> torch.Tensor:
@@ -69,9 +81,11 @@ _STAND_INS: dict[Any, Callable[..., Any]] = {
     torch.Tensor.data.__get__: torch.Tensor.detach,  # type: ignore[attr-defined]
     torch.Tensor.data.__set__: _new_data,  # type: ignore[attr-defined]
     torch.masked_select: _masked_select,
+    torch.resize_as_: _resized_as,
     torch.Tensor.masked_select: _masked_select,
     torch.Tensor.polygamma_: _polygamma_in_place,
     torch.Tensor.random_: _random_in_place,
+    torch.Tensor.resize_as_: _resized_as,
 }
 
 

@@ -413,7 +413,7 @@ def clamp_max(call: OperatorCall, value: Value, high: Operand) -> Value:
 @aten("aten.hardtanh")
 def hardtanh(call: OperatorCall, value: Value, low: float = -1.0, high: float = 1.0) -> Value:
     """The value limited to [low, high]; at a bound no gradient passes, as it does where values are clamped."""
-    return call.map(select(x <= float(low), float(low), select(x >= float(high), float(high), x)), value)
+    return call.map(select(x <= y, y, select(x >= z, z, x)), value, low, high)
 
 
 @aten("aten._to_copy", "aten.to")
