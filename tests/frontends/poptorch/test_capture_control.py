@@ -307,6 +307,10 @@ def test_loss__several_marks_of_which_one_is_final__is_that_one() -> None:
         lambda y, t: functional.cosine_embedding_loss(y, t, torch.ones(3)),
         lambda y, t: functional.poisson_nll_loss(y, t),
         lambda y, t: functional.triplet_margin_loss(y, t, -t),
+        lambda y, t: functional.kl_div(functional.log_softmax(y, -1), functional.softmax(t, -1), reduction="batchmean"),
+        lambda y, t: functional.gaussian_nll_loss(y, t, t + 0.5),
+        lambda y, t: functional.multilabel_soft_margin_loss(y, torch.round(t)),
+        lambda y, t: functional.triplet_margin_with_distance_loss(y, t, -t),
     ],
 )
 def test_loss__made_of_other_operators__is_recognised(loss: Any) -> None:

@@ -45,6 +45,12 @@ def test_call__that_changes_its_input__changes_the_callers_tensor_as_pytorch_doe
     torch.testing.assert_close(x, changed)
 
 
+def test_call__that_takes_a_dim_away_from_its_input__changes_the_callers_elements() -> None:
+    x = torch.arange(3.0).reshape(1, 3)
+    torch.testing.assert_close(poptorch.inferenceModel(lambda x: x.squeeze_().add_(1))(x), torch.tensor([1.0, 2, 3]))
+    torch.testing.assert_close(x, torch.tensor([[1.0, 2, 3]]))
+
+
 def test_call__that_changes_its_input__does_so_for_every_micro_batch() -> None:
     def doubled(x: torch.Tensor) -> torch.Tensor:
         x.mul_(2)

@@ -79,6 +79,35 @@ def test_gaussian_nll_loss__values_and_gradients__equal_pytorch(reduction: str) 
     check_against_torch(Lossy(Apply(loss, (3, 4, 5))).double(), (torch.randn(3, 4, 5, dtype=torch.float64),))
 
 
+QUANTISED = {
+    "numbers": lambda x: torch.fake_quantize_per_tensor_affine(x, 0.5, 3, 0, 7),
+    "tensors": lambda x: torch.fake_quantize_per_tensor_affine(
+        x, torch.tensor(0.5), torch.tensor(3, dtype=torch.int32), 0, 7
+    ),
+    "channels": lambda x: torch.fake_quantize_per_channel_affine(
+        x, torch.tensor([0.5, 0.25, 1.0]), torch.tensor([0, 1, -2], dtype=torch.int32), 1, -4, 3
+    ),
+}
+
+
+@pytest.mark.parametrize("quantise", QUANTISED.values(), ids=QUANTISED)
+def test_fake_quantize__values_and_gradients__equal_pytorch(quantise: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    ours, x = Lossy(Apply(quantise, (4, 3))), torch.arange(-6.0, 6.0).reshape(4, 3) / 2
+    assert isinstance(ours.body, Apply)
+    with torch.no_grad():
+        ours.body.scale.fill_(1.0)  # Halves are among the values.
+    theirs = copy.deepcopy(ours)
+    training = poptorch.trainingModel(ours, optimizer=torch.optim.SGD(ours.parameters(), lr=0.1))
+    expected, loss = theirs(x)
+    loss.backward()
+    torch.testing.assert_close(training(x)[0], expected.detach())
+    training.copyWeightsToHost()
+    assert isinstance(theirs.body, Apply)
+    assert theirs.body.scale.grad is not None
+    stepped = theirs.body.scale.detach() - 0.1 * theirs.body.scale.grad
+    torch.testing.assert_close(ours.body.scale.detach(), stepped)
+
+
 NORMS: dict[str, Any] = {
     "instance norm": lambda: nn.InstanceNorm2d(3, affine=True, track_running_stats=True),
     "plain averages": lambda: nn.BatchNorm2d(3, momentum=None),

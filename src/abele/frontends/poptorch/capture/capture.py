@@ -139,7 +139,9 @@ class _ModelReader:
                 self._update(self.inputs[result.target], self.net.changed_inputs, result)
 
     def _update(self, state: Value, table: dict[Value, Value], result: torch_export.GraphOutput) -> None:
-        table[state] = build.cast(self.net, self.nodes.tensor(result.value), state.dtype)
+        # Code that takes away or adds dims in place changes no elements.
+        value = build.reshape(self.net, self.nodes.tensor(result.value), state.shape)
+        table[state] = build.cast(self.net, value, state.dtype)
 
     def _enter(self, entry: torch_export.GraphInput) -> None:
         node, tensor = entry.node, torch_export.fake(entry.node)

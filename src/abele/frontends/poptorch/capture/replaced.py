@@ -206,6 +206,7 @@ _FUNCTIONS: dict[Any, Callable[..., Any]] = {
     torch.ctc_loss: ctc_loss,
     functional.gaussian_nll_loss: gaussian_nll_loss,
     functional.instance_norm: instance_norm,
+    functional.kl_div: _marked(functional.kl_div),
     functional.linear_cross_entropy: linear_cross_entropy,
     functional.multilabel_soft_margin_loss: _marked(functional.multilabel_soft_margin_loss),
     functional.triplet_margin_with_distance_loss: _marked(functional.triplet_margin_with_distance_loss),

@@ -74,12 +74,34 @@ def _masked_select(value: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     return value.expand(shape)[mask.expand(shape)]
 
 
+def _fake_quantized(
+    value: torch.Tensor, scale: torch.Tensor | float, zero_point: torch.Tensor | int, quant_min: int, quant_max: int
+) -> torch.Tensor:
+    """Values of a grid of integers; gradients pass where a value is within it."""
+    with torch.no_grad():
+        number = torch.round(value * (1 / scale)) + zero_point
+        result = (number.clamp(quant_min, quant_max) - zero_point) * scale
+        inside = (number >= quant_min) & (number <= quant_max)
+    passed = torch.where(inside, value, 0)
+    return (result + (passed - passed.detach())).to(value.dtype)
+
+
+def _fake_quantized_channels(
+    value: torch.Tensor, scale: torch.Tensor, zero_point: torch.Tensor, axis: int, quant_min: int, quant_max: int
+) -> torch.Tensor:
+    shape = [1] * value.ndim
+    shape[axis] = -1
+    return _fake_quantized(value, scale.reshape(shape), zero_point.reshape(shape), quant_min, quant_max)
+
+
 _STAND_INS: dict[Any, Callable[..., Any]] = {
     torch.empty: _zeros,
     torch.empty_like: torch.zeros_like,
     torch.linalg.lstsq: least_squares,
     torch.Tensor.data.__get__: torch.Tensor.detach,  # type: ignore[attr-defined]
     torch.Tensor.data.__set__: _new_data,  # type: ignore[attr-defined]
+    torch.fake_quantize_per_channel_affine: _fake_quantized_channels,
+    torch.fake_quantize_per_tensor_affine: _fake_quantized,
     torch.masked_select: _masked_select,
     torch.resize_as_: _resized_as,
     torch.Tensor.masked_select: _masked_select,
