@@ -220,7 +220,7 @@ class Scaled(torch.nn.Module):
 GROUPINGS = {
     "consecutive": (poptorch.CommGroupType.Consecutive, 2, [0, 0, 1, 1]),
     "orthogonal": (poptorch.CommGroupType.Orthogonal, 2, [0, 1, 0, 1]),
-    "each": (poptorch.CommGroupType.NoGrouping, 1, [0, 1, 2, 3]),
+    "each": (poptorch.CommGroupType.NoGrouping, 0, [0, 1, 2, 3]),
 }
 
 

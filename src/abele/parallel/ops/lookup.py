@@ -106,7 +106,7 @@ def _plan_as_stored(to: Lowering, table: Shape, rows: Value, stored: Tensor, **o
 
     Other parts would be gathered piece by piece. Such tables live as long as they are used, so cycles count.
     """
-    parts = {"unslicedDimSplit": stored_parts(_grouped(stored, 2), to.graph.num_tiles)}
+    parts = {"unslicedDimSplit": stored_parts(_grouped(stored, 2), rows.shape[-2], to.graph.num_tiles)}
     return _plan(to, table, rows, planConstraints=parts, planMinimisationTarget="cycles", **options)
 
 

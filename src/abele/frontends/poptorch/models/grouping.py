@@ -59,7 +59,7 @@ class ReplicaGrouping:
 
         Args:
             comm_group_type: How replicas are grouped.
-            shards: Replicas of a group, where they are consecutive or orthogonal.
+            shards: Replicas of a group, where they are consecutive or orthogonal; else nothing, and programs give 0.
             variable_retrieval_mode: Values of one replica of each group, or of all.
 
         Raises:
@@ -75,7 +75,8 @@ class ReplicaGrouping:
             kind, mode = CommGroupType(comm_group_type), VariableRetrievalMode(variable_retrieval_mode)
         except ValueError as error:
             raise OptionValueError(f"replicaGrouping: {error}") from error
-        if isinstance(shards, bool) or not isinstance(shards, int) or shards < 1:
+        least = 1 if kind in (CommGroupType.Consecutive, CommGroupType.Orthogonal) else 0
+        if isinstance(shards, bool) or not isinstance(shards, int) or shards < least:
             raise OptionValueError(f"replicaGrouping: shards must be a positive whole number, not {shards!r}")
         self.kind, self.shards, self.mode = kind, shards, mode
 

@@ -251,17 +251,21 @@ def is_stored_for(table: Tensor, plan: SlicePlan) -> bool:
     return plan.column_split == 1 or not table.size or _is_one_stretch(table, plan)
 
 
-def stored_parts(table: Tensor, num_tiles: int) -> int:
+def stored_parts(table: Tensor, num_lookups: int, num_tiles: int) -> int:
     """Parts of columns in which ``table`` [groups, entries, columns] is stored, if there are tiles for all of them.
 
-    1 where rows are whole, in none, or columns lie apart and are more than there are tiles.
+    Columns that lie apart and are more than there are tiles are taken together. Rows that are whole, of which there are
+    fewer than would keep all tiles busy, are cut as far as there are tiles: each piece is still one stretch.
     """
     groups, entries, columns = table.shape
-    splits = column_splits(columns, table.dtype) if table.size else np.empty(0, np.int64)
+    splits = column_splits(columns, table.dtype) if table.size else np.ones(1, np.int64)
+    stored = 1
     for split in splits[splits <= num_tiles].tolist():
         if _is_one_stretch(table, SlicePlan(table.dtype, entries, columns, 1, groups, column_split=split)):
-            return int(split)
-    return 1
+            stored = int(split)
+            break
+    whole = max(groups * entries * num_lookups, 1)
+    return stored if stored > 1 else int(splits[splits * whole <= max(num_tiles, whole)].max(initial=1))
 
 
 def _is_one_stretch(table: Tensor, plan: SlicePlan) -> bool:
