@@ -73,6 +73,10 @@ def test_strides__whole_variable_in_dims_order__are_row_major() -> None:
     assert Strides.of((3, 4, 5), (1, 0, 2)).strides == (5, 15, 1)
 
 
+def test_strides__number_shown_many_times__needs_no_dim() -> None:
+    assert Strides.of((), ()).view((((3, 0),), ((1, 1),)), 0) == ((((3, 0),), ((1, 0),)), 0)
+
+
 def test_strides__run_past_the_end_of_a_dim__is_split_or_refused() -> None:
     strides = Strides.of((4, 6), (1, 0))
     assert strides.view((((24, 1),),), 0) == ((((4, 1), (6, 4)),), 0)

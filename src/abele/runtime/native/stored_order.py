@@ -65,8 +65,9 @@ class Strides:
                 return None
             found = [step for some in steps for step in some or ()]
             for count, distance, dim in found:
-                end = high if distance > 0 else low
-                end[dim] += (count - 1) * distance
+                if distance:  # a step of none has no dim, which matters where the variable has none
+                    end = high if distance > 0 else low
+                    end[dim] += (count - 1) * distance
             made.append(tuple((n, k * self.strides[dim] if k else 0) for n, k, dim in found) or ((1, 0),))
         if min(low, default=0) < 0 or any(n >= extent for n, extent in zip(high, self.shape, strict=True)):
             return None
