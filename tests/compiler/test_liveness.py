@@ -222,7 +222,7 @@ def build_wild(b: Build, tree: tuple) -> Step | StepBlock:
     return StepBlock("while", [condition, decision, StepBlock("sequence", [build_wild(b, t) for t in parts[2]])])
 
 
-@settings(max_examples=250)
+@settings(max_examples=100)
 @given(st.lists(st.lists(wild_trees(3), min_size=1, max_size=5), min_size=1, max_size=3), st.sets(st.integers(0, 3)))
 def test_liveness__any_programs__has_the_lifetimes_of_the_step_by_step_definition(programs: list, pinned: set) -> None:
     b = Build(4)

@@ -85,7 +85,7 @@ CUT_DOWN: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], int]] = {
 """What makes a demo small, and how many epochs it still needs."""
 
 
-LONGER = ("language", "segmentation")
+LONGER = ("graph", "language", "segmentation")
 """Demos that are left to the slow tests even so."""
 
 

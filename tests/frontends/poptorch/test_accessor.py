@@ -253,7 +253,8 @@ def test_batch__after_its_accessor__can_still_be_read() -> None:
 
 
 SCRIPT = """
-import os, sys, time
+import os, signal, sys, time
+signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where tests run in the background
 sys.path.insert(0, {kit!r})
 from loading_kit import Numbers
 from abele import poptorch

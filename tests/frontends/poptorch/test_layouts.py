@@ -94,7 +94,7 @@ def trained(model: nn.Module, x: torch.Tensor, targets: int) -> Report:
     return training.report()
 
 
-@pytest.mark.parametrize("name", ZOO)
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (n != "batch norm")) for n in ZOO])
 def test_reductions_and_norms__any_network__leave_no_tile_with_twice_the_mean(name: str) -> None:
     report = trained(*ZOO[name]())
     memory = report.memory

@@ -62,7 +62,9 @@ TAGGERS: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("options", TAGGERS, ids=str)
+@pytest.mark.parametrize(
+    "options", [pytest.param(o, marks=[pytest.mark.slow] * ("bidirectional" in o), id=str(o)) for o in TAGGERS]
+)
 def test_recurrent_tagger__trained_on_the_device__keeps_step_with_pytorch(options: dict[str, Any]) -> None:
     torch.manual_seed(0)
     ours = Tagger(**options)
