@@ -1,6 +1,9 @@
 from __future__ import annotations
 
 import ctypes
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -112,3 +115,46 @@ def test_denormals_flushed__within_the_block_only() -> None:
     with denormals_flushed():
         assert tiny * one == 0
     assert tiny * one == tiny
+
+
+IN_PIECES = """
+import ctypes
+
+from abele.llvm.jit import compile_ir
+
+compile_ir("define void @first() { ret void }").address("first")
+
+RESERVED, GAP = 0x4022, 5 << 30  # private, anonymous, without memory behind it
+system = ctypes.CDLL(None)
+system.mmap.restype = ctypes.c_void_p
+system.mmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t, *(ctypes.c_int,) * 3, ctypes.c_long)
+system.munmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
+
+
+def reserve(size):
+    return system.mmap(None, size, 0, RESERVED, -1, 0)
+
+
+low = reserve(GAP)
+for size in (1 << 20, 1 << 16, 1 << 12):
+    while reserve(size) > low:  # until no hole above takes it
+        pass
+system.munmap(low + GAP - (1 << 13), 1 << 12)  # a page for code, but none for what it reads
+
+text = "a" * (1 << 18)
+native = compile_ir(f'''
+@text = private constant [{len(text)} x i8] c"{text}"
+define i64 @read(i64 %at) {{
+  %place = getelementptr i8, ptr @text, i64 %at
+  %word = load i64, ptr %place
+  ret i64 %word
+}}''')
+assert ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(native.address("read"))(16) == 0x6161616161616161
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="address space is divided as Linux does it")
+def test_compile_ir__address_space_in_pieces__code_lies_beside_what_it_reads(tmp_path: Path) -> None:
+    environment = {**os.environ, cache.VARIABLE: str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", IN_PIECES], env=environment, capture_output=True, text=True)
+    assert not done.returncode, done.stderr

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import sys
 import threading
 from collections.abc import Callable
 from functools import cache
@@ -147,4 +148,7 @@ def _machine(speed: int) -> Any:
 
 @cache
 def _jit() -> Any:
-    return binding.create_lljit_compiler(_machine(3))
+    # The older linker asks the system for each section of an object by itself. In a process whose address space is in
+    # pieces they may come to lie more than 2 GiB apart, where code does not reach its constants: the process ends.
+    # JITLink puts an object into one piece of memory, and takes less time; for Windows it is not complete.
+    return binding.create_lljit_compiler(_machine(3), use_jit_link=sys.platform != "win32")

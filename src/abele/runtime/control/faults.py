@@ -129,7 +129,7 @@ class GuardedCalls:
         return next(self._guards.take_faults(), None)
 
 
-_lock = threading.Lock()
+_lock = threading.RLock()  # guards may be given back by a garbage collection while others are taken
 _local = threading.local()
 
 
