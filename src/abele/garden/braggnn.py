@@ -21,7 +21,7 @@ from abele.garden.peaks import position_errors, simulate
 from abele.garden.progress import progress_bar
 from abele.garden.result import DemoResult, Stopwatch, weights_digest
 from abele.garden.settings import DemoSettings
-from abele.garden.training import options
+from abele.garden.training import Training, options
 from abele.machine import systems
 from abele.report import Report
 
@@ -81,21 +81,11 @@ def run(settings: DemoSettings, console: Console) -> DemoResult:
 
     model = Network()
     optimizer = optim.Adam(model.parameters(), lr=LEARNING_RATE)
-    training_model = poptorch.trainingModel(BraggNNWithLoss(model), opts, optimizer=optimizer)
-    inference_model = poptorch.inferenceModel(model, test_opts)
-
-    with watch.measure("compile"):
-        training_model.compile(*next(iter(training_data)))
     epochs = settings.epochs or EPOCHS
-    with watch.measure("train"), progress_bar(console, "training", epochs * len(training_data)) as advance:
-        for _ in range(epochs):
-            for data, centres in training_data:
-                _, losses = training_model(data, centres)
-                advance(f"loss {losses.mean().item():.2e}")
-    report = training_model.report()
-    training_model.detachFromDevice()
-
+    training = Training(data=training_data, options=opts, epochs=epochs, shown=".2e")
+    trained = training.run(BraggNNWithLoss(model), optimizer, watch, console)
     with watch.measure("validate"):
+        inference_model = poptorch.inferenceModel(model, test_opts)
         errors = np.concatenate([position_errors(inference_model(x).numpy(), y.numpy()) for x, y in test_data])
     with watch.measure("compare"):
         comparisons = compare(console)
@@ -110,7 +100,7 @@ def run(settings: DemoSettings, console: Console) -> DemoResult:
             "weights_sha256": weights_digest(model),
         },
         seconds=watch.seconds,
-        report=report.with_meta(name="BraggNN training", sample_name="samples", step_name="weight update"),
+        report=trained.report.with_meta(name="BraggNN training", sample_name="samples", step_name="weight update"),
         comparisons=comparisons,
         comparison_note=COMPARISON_NOTE,
     )

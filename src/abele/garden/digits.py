@@ -15,10 +15,9 @@ from torch.utils.data import TensorDataset
 
 from abele import poptorch
 from abele.garden.networks import DigitsNetwork as Network
-from abele.garden.progress import progress_bar
 from abele.garden.result import DemoResult, Stopwatch, weights_digest
 from abele.garden.settings import DemoSettings
-from abele.garden.training import options
+from abele.garden.training import Training, options
 
 NUM_TRAINING = 1437
 BATCH = 16
@@ -71,22 +70,11 @@ def run(settings: DemoSettings, console: Console) -> DemoResult:
 
     model = Network()
     optimizer = optim.Adam(model.parameters(), lr=LEARNING_RATE)
-    training_model = poptorch.trainingModel(DigitsWithLoss(model), opts, optimizer=optimizer)
-    inference_model = poptorch.inferenceModel(model, test_opts)
-
-    with watch.measure("compile"):
-        training_model.compile(*next(iter(training_data)))
     epochs = settings.epochs or EPOCHS
-    with watch.measure("train"), progress_bar(console, "training", epochs * len(training_data)) as advance:
-        for _ in range(epochs):
-            for data, labels in training_data:
-                _, losses = training_model(data, labels)
-                advance(f"loss {losses.mean().item():.4f}")
-    report = training_model.report()
-    training_model.detachFromDevice()
-
+    training = Training(data=training_data, options=opts, epochs=epochs)
+    trained = training.run(DigitsWithLoss(model), optimizer, watch, console)
     with watch.measure("validate"):
-        accuracy = held_out_accuracy(inference_model, test_data)
+        accuracy = held_out_accuracy(poptorch.inferenceModel(model, test_opts), test_data)
     return DemoResult(
         name="digits",
         note="real images (scikit-learn's load_digits), real training on this host; machine figures are modelled",
@@ -97,7 +85,7 @@ def run(settings: DemoSettings, console: Console) -> DemoResult:
             "weights_sha256": weights_digest(model),
         },
         seconds=watch.seconds,
-        report=report.with_meta(name="digits training", sample_name="images", step_name="weight update"),
+        report=trained.report.with_meta(name="digits training", sample_name="images", step_name="weight update"),
     )
 
 

@@ -20,7 +20,7 @@ from torch.utils.data import TensorDataset
 from abele import poptorch
 from abele.garden.result import DemoResult, HeldOut, Stopwatch, weights_digest
 from abele.garden.settings import DemoSettings
-from abele.garden.sources import LibraryModule, held_out_split, standard_library
+from abele.garden.sources import LibraryModule, held_out_split, standard_library, without_tables
 from abele.garden.training import Predictor, Training, WithLoss, options
 
 F64 = npt.NDArray[np.float64]
@@ -171,7 +171,7 @@ def run(settings: DemoSettings, console: Console) -> DemoResult:
     watch = Stopwatch()
     opts = options(settings).deviceIterations(DEVICE_ITERATIONS)
     with watch.measure("data"):
-        files = [file for file in standard_library() if not file.module.startswith("encodings.")]
+        files = without_tables(standard_library())
         kept, others = held_out_split(files, HELD_OUT_SHARE, settings.seed)
         train, held_out = windows(kept, NUM_TRAINING, settings.seed), windows(others, NUM_TEST, settings.seed)
         text = torch.from_numpy(train)

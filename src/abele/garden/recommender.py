@@ -23,7 +23,7 @@ from torch.utils.data import TensorDataset
 from abele import poptorch
 from abele.garden.result import DemoResult, HeldOut, Stopwatch, weights_digest
 from abele.garden.settings import DemoSettings
-from abele.garden.sources import held_out_split, standard_library
+from abele.garden.sources import held_out_split, standard_library, without_tables
 from abele.garden.training import Predictor, Training, WithLoss, options
 
 F64 = npt.NDArray[np.float64]
@@ -162,7 +162,7 @@ def run(settings: DemoSettings, console: Console) -> DemoResult:
     watch = Stopwatch()
     opts = options(settings).deviceIterations(DEVICE_ITERATIONS)
     with watch.measure("data"):
-        files = [file for file in standard_library() if not file.module.startswith("encodings.")]
+        files = without_tables(standard_library())
         ratings = Ratings.of([called_names(file.tree) for file in files], settings.seed)
         padding = len(ratings.names)
         cases = hidden_one_by_one(ratings.train, padding, np.random.default_rng(settings.seed))

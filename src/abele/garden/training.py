@@ -62,15 +62,17 @@ class Training:
         options: PopTorch's options.
         epochs: Passes over the data.
         title: What the progress bar says.
+        shown: How it writes losses.
     """
 
     data: poptorch.DataLoader
     options: poptorch.Options
     epochs: int
     title: str = "training"
+    shown: str = ".4f"
 
-    def run(self, model: WithLoss, optimizer: optim.Optimizer, watch: Stopwatch, console: Console) -> Trained:
-        """Compile, train and take the weights back into ``model``."""
+    def run(self, model: nn.Module, optimizer: optim.Optimizer, watch: Stopwatch, console: Console) -> Trained:
+        """Compile, train and take the weights back into ``model``, which gives its loss, alone or last."""
         executor = poptorch.trainingModel(model, self.options, optimizer=optimizer)
         with watch.measure("compile"):
             executor.compile(*next(iter(self.data)))
@@ -79,9 +81,10 @@ class Training:
             for _ in range(self.epochs):
                 epoch = []
                 for batch in self.data:
-                    loss = executor(*batch)
+                    made = executor(*batch)
+                    loss = made[-1] if isinstance(made, tuple) else made
                     epoch.append(loss)
-                    advance(f"loss {loss.mean().item():.4f}")
+                    advance(f"loss {loss.mean().item():{self.shown}}")
                 losses = torch.cat([loss.reshape(-1) for loss in epoch])
         report = executor.report()
         executor.detachFromDevice()
