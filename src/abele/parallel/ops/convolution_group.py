@@ -27,8 +27,16 @@ _OPERANDS = {KINDS[0]: (2, 3), KINDS[1]: (2, 3), _OF_WEIGHTS: (2,)}
 
 
 @dataclass(frozen=True)
-class _GroupedConv:
-    """A convolution, or a gradient of one, that is to run together with others."""
+class GroupedConv:
+    """A convolution, or a gradient of one, that is to run together with others.
+
+    Attributes:
+        kind: One of :data:`KINDS`.
+        inputs: Its operands.
+        like: A value of the type of its result.
+        params: The convolution that it is, or is a gradient of.
+        hint: How it is to be planned.
+    """
 
     kind: str
     inputs: tuple[Value, ...]
@@ -36,34 +44,30 @@ class _GroupedConv:
     params: ConvParams
     hint: PlanHint
 
+    @staticmethod
+    def of(op: NetworkOp) -> GroupedConv:
+        """An op that stands alone."""
+        return GroupedConv(op.kind, op.inputs, op.outputs[0], op.attrs["params"], op.hint or PlanHint())
 
-def group_attributes(members: Sequence[NetworkOp], group: ConvGroup) -> dict[str, Any]:
+
+def group_attributes(members: Sequence[GroupedConv], group: ConvGroup) -> dict[str, Any]:
     """The attributes of the op that does what ``members`` do."""
     return {
-        "kinds": tuple(op.kind for op in members),
-        "counts": tuple(len(op.inputs) for op in members),
-        "params": tuple(op.attrs["params"] for op in members),
-        "hints": tuple(op.hint or PlanHint() for op in members),
+        "kinds": tuple(m.kind for m in members),
+        "counts": tuple(len(m.inputs) for m in members),
+        "params": tuple(m.params for m in members),
+        "hints": tuple(m.hint for m in members),
         "group": group,
     }
 
 
-def _together(net: BlockBuilder, members: Sequence[_GroupedConv], group: ConvGroup) -> list[Value]:
+def _together(net: BlockBuilder, members: Sequence[GroupedConv], group: ConvGroup) -> list[Value]:
     """Append one op for all members."""
     if not members:
         return []
-    return list(
-        net.emit_many(
-            "convolution_group",
-            [v for m in members for v in m.inputs],
-            [(m.like.shape, m.like.dtype) for m in members],
-            kinds=tuple(m.kind for m in members),
-            counts=tuple(len(m.inputs) for m in members),
-            params=tuple(m.params for m in members),
-            hints=tuple(m.hint for m in members),
-            group=group,
-        )
-    )
+    inputs = [v for m in members for v in m.inputs]
+    types = [(m.like.shape, m.like.dtype) for m in members]
+    return list(net.emit_many("convolution_group", inputs, types, **group_attributes(members, group)))
 
 
 @rule("convolution_group")
@@ -143,8 +147,8 @@ class ConvolutionGroup(OpRule):
 
     def backward(self, net: BlockBuilder, op: NetworkOp, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
         """The gradients by all inputs together, those by all weights together, and sums for the biases."""
-        by_input: dict[int, _GroupedConv] = {}
-        by_weights: dict[int, _GroupedConv] = {}
+        by_input: dict[int, GroupedConv] = {}
+        by_weights: dict[int, GroupedConv] = {}
         gradients: list[Value | None] = [None] * len(op.inputs)
         place = 0
         for member, grad in zip(self.members(op), grads, strict=True):
@@ -153,10 +157,10 @@ class ConvolutionGroup(OpRule):
                 rule, params, hint = RULES[member.kind], member.attrs["params"], member.attrs["hint"]
                 assert isinstance(rule, Convolving), "gradients by weights have no derivative"
                 if wanted[place]:
-                    by_input[place] = _GroupedConv(rule.by_input, (grad, weight), x, params, hint)
+                    by_input[place] = GroupedConv(rule.by_input, (grad, weight), x, params, hint)
                 if wanted[place + 1]:
                     pair = rule.weight_operands(grad, x)
-                    by_weights[place + 1] = _GroupedConv(_OF_WEIGHTS, pair, weight, params, hint)
+                    by_weights[place + 1] = GroupedConv(_OF_WEIGHTS, pair, weight, params, hint)
                 if bias and wanted[place + 2]:
                     gradients[place + 2] = bias_gradient(net, grad)
             place += len(member.inputs)

@@ -14,7 +14,7 @@ from typing import ClassVar
 from abele.errors import NetworkError
 from abele.parallel.network import BlockBuilder, FrozenDict, Network, NetworkOp, Value
 from abele.parallel.network.hints import PlanHint
-from abele.parallel.ops.convolution_group import KINDS, group_attributes
+from abele.parallel.ops.convolution_group import KINDS, GroupedConv, group_attributes
 from abele.parallel.passes.base import BlockPass
 
 _Key = tuple[int, bool]
@@ -92,7 +92,7 @@ def _joined(members: Sequence[NetworkOp]) -> NetworkOp:
     if len(members) == 1:
         return members[0]
     # One op is one group: its number says nothing any more, and would keep equal layers apart.
-    attrs = FrozenDict(group_attributes(members, replace(hint.group, number=0)))
+    attrs = FrozenDict(group_attributes([GroupedConv.of(op) for op in members], replace(hint.group, number=0)))
     inputs = tuple(v for op in members for v in op.inputs)
     outputs = tuple(v for op in members for v in op.outputs)
     return NetworkOp("convolution_group", inputs, outputs, attrs, first.debug)

@@ -46,8 +46,8 @@ _WRITTEN = "abele_written"
 
 _LOGGERS = ("torch._subclasses.fake_tensor", "torch.fx.experimental.symbolic_shapes")
 
-_REGIONS = frozenset({"wrap_with_autocast", "_add_batch_dim", "_make_dual"})
-"""Regions of code, maps over rows and forward derivatives, which PyTorch puts in their place when it decomposes."""
+_REGIONS = frozenset({"wrap_with_autocast", "_make_dual"})
+"""Regions of code and forward derivatives written out, which PyTorch puts in their place when it decomposes."""
 
 _INPUT_ROLES = {
     InputKind.PARAMETER: "parameter",
