@@ -23,6 +23,7 @@ from abele.graph import (
     SetFloatingPointBehaviour,
     Sync,
     Tensor,
+    concat,
 )
 from abele.machine import systems
 from abele.numerics import bool_, f32, i32
@@ -133,6 +134,20 @@ def test_sync__within_and_between_ipus__costs_what_takes_part() -> None:
     sync, clock = graph.system.ipu.sync, graph.system.ipu.clock_hz
     assert steps["sync_cycles"].tolist() == [sync.on_chip_cycles, sync.global_cycles(2, clock)]
     assert [report.groups_of(step) for step in range(2)] == [["IPU 0"], ["IPU 0", "IPU 1"]]
+
+
+def test_sync__copies_within_and_between_ipus_in_one_step__are_two_phases_with_a_barrier_each() -> None:
+    graph = Graph(small_system(4, 4))
+    x = graph.variable(f32, (4, 8), "x").map_rows([0, 4, 1, 5])
+    apart = graph.variable(f32, (3, 8), "apart").map_rows([0, 4, 8])
+    both = Copy(x[:2], x[2:]), Copy(concat([x[0:1], x[0:1]]), concat([x[2:3], x[1:2]]))
+    report = compile_program(graph, Sequence(*both, Copy(apart[0], apart[1]))).report
+    ipu = graph.system.ipu
+    within, between = ipu.sync.on_chip_cycles, ipu.sync.global_cycles(2, ipu.clock_hz)
+    assert report.steps["sync_cycles"].tolist() == [between, within + between, between]
+    start = ipu.exchange.phase_overhead_cycles + ipu.exchange.route_mean_cycles
+    exchange = report.steps["exchange_cycles"].tolist()
+    assert exchange[1] - exchange[2] == pytest.approx(start, abs=16)
 
 
 def test_sync__more_ipus__never_costs_less() -> None:

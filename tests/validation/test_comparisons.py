@@ -11,6 +11,7 @@ from abele.graph import Execute, Graph
 from abele.numerics import f32
 from abele.runtime import Engine
 from abele.validation import amp, blur, dense, elementwise, matvec
+from abele.validation.calibration import calibrated_constants
 from abele.validation.measure import NOT_PUBLISHED, compile_row, measure
 from abele.validation.operators import compare_rows, comparisons
 from abele.validation.parameters import Parameters
@@ -54,6 +55,32 @@ def test_blur__phases__add_up_to_the_step() -> None:
     step = found.pop("float, 1 IPU: step")
     assert sum(f.predicted for f in found.values()) == step.predicted
     assert found["float, 1 IPU: exchange"].error == pytest.approx(0, abs=0.25)
+
+
+def test_calibrated__every_constant__names_figures_that_there_are() -> None:
+    names = {f"{c.key}: {f.name}" for c in (elementwise.compare(), blur.compare()) for f in c.figures}
+    # Figures of a comparison with a file of measurements have the name of their line.
+    names |= {f"silicon: [{rows}, 16] x [16, 16] on every tile" for rows in range(16, 2048, 32)}
+    known = [on for c in calibrated_constants() for on in c.source.calibrated_on]
+    assert len(known) >= 5
+    assert set(known) <= names
+
+
+def test_calibrated__figures__are_marked_and_count_in_no_error() -> None:
+    found = elementwise.compare()
+    marked = [f for f in found.figures if found.calibrated(f)]
+    assert [f.name for f in marked] == ["add, 10 elements per tile", "scaled subtract, 256 elements"]
+    assert found.spread.count == len(found.tested) == len(found.figures) - 2
+    said = {f["name"]: f["calibrated"] for f in found.to_json()["figures"]}
+    assert said["add, 10 elements per tile"] == ["ipu.launch.multi_vertex_cycles"]
+    assert said["add, 1,024 elements per tile"] == []
+
+
+def test_blur__sixteen_ipus__wait_and_exchange_as_measured() -> None:
+    found = {f.name: f for f in blur._figures(blur.VARIANTS[2], 16)}
+    assert found["float, 16 IPUs: sync"].predicted == pytest.approx(640, rel=0.1)
+    # Nothing of the exchange between IPUs was calibrated.
+    assert found["float, 16 IPUs: exchange"].error == pytest.approx(0, abs=0.1)
 
 
 def test_blur__small_image__is_the_blur(monkeypatch: pytest.MonkeyPatch) -> None:

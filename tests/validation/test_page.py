@@ -48,6 +48,19 @@ def test_page_text__small_comparison__has_every_figure() -> None:
     assert "![" not in text
 
 
+def test_page_text__figure_that_a_constant_was_calibrated_on__is_marked() -> None:
+    names = "add, 10 elements per tile", "add, 1,024 elements per tile"
+    figures = tuple(Figure(name, "add", 1500, 1000, "cycles", "x") for name in names)
+    text = page.page_text([Comparison("elementwise", "additions", "How.", figures)], {})
+    assert "| additions | 1 | 50.0%" in text
+    assert "| add, 10 elements per tile | 1,500 | 1,000 | cycles | calibrated on |" in text
+    assert "| add, 1,024 elements per tile | 1,500 | 1,000 | cycles | +50.0% |" in text
+    assert "| `ipu.launch.multi_vertex_cycles` | 40 cycles | add, 10 elements per tile |" in text
+    many = (*figures, *(Figure(f"f{i}", "add", 1, 1, "cycles", "x") for i in range(50)))
+    text = page.page_text([Comparison("elementwise", "additions", "How.", many)], {})
+    assert "Not among them, since constants were calibrated on them" in text
+
+
 def test_page_text__large_comparison__has_kinds_and_the_furthest() -> None:
     text = page.page_text([comparison([i / 100 for i in range(50)])], {})
     assert "| add | 50 |" in text

@@ -10,10 +10,10 @@ from rich.table import Table
 from rich.text import Text
 
 from abele.cli.output import console, print_json
-from abele.machine import CONFIDENCE, System, cited_works, sources
+from abele.machine import CONFIDENCE, Source, System, cited_works, sources
 from abele.machine import systems as presets
 
-_STYLES = {"S": "green", "D": "cyan", "G": "yellow", "U": "magenta"}
+_STYLES = {"S": "green", "D": "cyan", "C": "blue", "G": "yellow", "U": "magenta"}
 
 
 def systems(
@@ -33,14 +33,15 @@ def _list(json: bool) -> None:
         print_json({"systems": [{**system.figures(), "confidence": confidences(system)} for system in found]})
         return
     table = Table(title="machine presets", title_justify="left", box=None, padding=(0, 1, 0, 0))
-    for heading in ("name", "chip", "IPUs", "tiles", "GHz", "SRAM", "f16", "f32", "exch.", "S/D/G"):
+    for heading in ("name", "chip", "IPUs", "tiles", "GHz", "SRAM", "f16", "f32", "exch.", "S/D/C/G"):
         table.add_column(heading, justify="left" if heading in ("name", "chip") else "right", no_wrap=True)
     for system in found:
         table.add_row(*_row(system))
     out = console()
     out.print(table)
     out.print(
-        "\nf16, f32: peak FLOP/s. exch.: exchange in B/s. S/D/G: constants stated, derived and guessed.", style="dim"
+        "\nf16, f32: peak FLOP/s. exch.: exchange in B/s. S/D/C/G: constants stated, derived, calibrated, guessed.",
+        style="dim",
     )
     out.print("abele systems NAME lists every constant with its source.", style="dim")
 
@@ -56,7 +57,7 @@ def _row(system: System) -> tuple[str, ...]:
         _scaled(system.peak_flops("f16", "f16")),
         _scaled(system.peak_flops("f32", "f32")),
         _scaled(system.num_ipus * system.ipu.exchange_bytes_per_second),
-        "/".join(str(confidences(system).get(key, 0)) for key in "SDG"),
+        "/".join(str(confidences(system).get(key, 0)) for key in "SDCG"),
     )
 
 
@@ -68,9 +69,13 @@ def _scaled(value: float) -> str:
 
 
 def confidences(system: System) -> dict[str, int]:
-    """How many constants of a system are stated, derived, guessed or the user's."""
+    """How many constants of a system are stated, derived, calibrated, guessed or the user's."""
     found = [item.source.confidence for item in sources(system)]
     return {key: found.count(key) for key in CONFIDENCE if key in found}
+
+
+def _source_text(source: Source) -> str:
+    return source.text + (f"; calibrated on {', '.join(source.calibrated_on)}" if source.calibrated_on else "")
 
 
 def _show(system: System, json: bool) -> None:
@@ -84,8 +89,7 @@ def _show(system: System, json: bool) -> None:
         table.add_column(heading, justify="right" if heading == "value" else "left", overflow="fold")
     for item in constants:
         mark = Text(item.source.confidence, style=_STYLES[item.source.confidence])
-        value = f"{item.value:,}" if isinstance(item.value, int) else f"{item.value:g}"
-        table.add_row(item.path, f"{value} {item.unit}".strip(), mark, item.source.text)
+        table.add_row(item.path, item.text, mark, _source_text(item.source))
     out = console()
     out.print(table)
     out.print()

@@ -104,6 +104,6 @@ def _figures(comparison: Comparison) -> Table:
     for heading in ("predicted", "reference", "unit", "error"):
         table.add_column(heading, justify="right")
     for f in comparison.figures:
-        error = "–" if f.error is None else f"{f.error:+.1%}"
+        error = "calibrated on" if comparison.calibrated(f) else "–" if f.error is None else f"{f.error:+.1%}"
         table.add_row(f.name, figure_text(f.predicted), figure_text(f.reference), f.unit, error)
     return table

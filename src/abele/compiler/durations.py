@@ -35,7 +35,8 @@ def exchange_cycles_by_tile(phase: ExchangePhase, ipu: Ipu) -> TileVector:
 def exchange_cycles(phase: ExchangePhase, system: System) -> int:
     """Cycles of one exchange phase, from the end of its sync to the last word received.
 
-    Model: start of the phase, one mean route, the busiest tile, and what crosses between IPUs.
+    Model: start of the phase, one mean route, the busiest tile, and what crosses between IPUs. What stays on chips is
+    exchanged in a phase of its own, which starts anew; its words are counted with those that cross.
     Source: machine.md §2.3: a point-to-point phase of the SDK takes about 170 cycles plus its words.
     """
     exchange = system.ipu.exchange
@@ -43,7 +44,8 @@ def exchange_cycles(phase: ExchangePhase, system: System) -> int:
     if busiest == 0:
         return 0
     across = link_cycles(phase.link_bytes, system)
-    return exchange.phase_overhead_cycles + exchange.route_mean_cycles + max(busiest, across)
+    start = exchange.phase_overhead_cycles + exchange.route_mean_cycles
+    return start * phase.num_phases + max(busiest, across)
 
 
 def copy_cycles_by_tile(moves: Moves, ipu: Ipu, num_tiles: int) -> TileVector:

@@ -33,7 +33,7 @@ class Exchanged:
         sent_bytes: Sent by each tile.
         fragments: Pieces that arrive, over all tiles.
         groups: Sync groups that send or receive.
-        sync_cycles: Their barrier before it.
+        sync_cycles: Their barriers before it.
     """
 
     cycles: int
@@ -53,6 +53,7 @@ class Exchanged:
         received = phase.received_bytes
         # Both who receives and who sends has to be at the barrier.
         meeting = groups.touched(TileVector(received.tile_set, received.values + phase.sent_bytes.values))
+        within = system.ipu.sync.on_chip_cycles * (phase.num_phases - 1)
         return Exchanged(
             cycles=exchange_cycles(phase, system),
             bytes=phase.total_bytes,
@@ -61,7 +62,7 @@ class Exchanged:
             sent_bytes=phase.sent_bytes.packed(),
             fragments=phase.received_fragments.sum(),
             groups=meeting,
-            sync_cycles=groups.sync_cycles(meeting),
+            sync_cycles=groups.sync_cycles(meeting) + within,
         )
 
 

@@ -118,6 +118,7 @@ class ExchangePhase:
         sent_fragments: Pieces that leave.
         paired_bytes: Bytes of what arrives that arrives at the neighbour on the exchange bus too.
         link_bytes: Bytes between IPUs.
+        is_local: True if some of what arrives comes from the same IPU.
     """
 
     received_bytes: TileVector
@@ -126,11 +127,17 @@ class ExchangePhase:
     sent_fragments: TileVector
     paired_bytes: TileVector
     link_bytes: LinkBytes
+    is_local: bool = True
 
     @property
     def total_bytes(self) -> int:
         """Bytes that all tiles receive."""
         return self.received_bytes.sum()
+
+    @property
+    def num_phases(self) -> int:
+        """What stays on chips and what crosses between them is exchanged one after the other, each after a barrier."""
+        return 2 if self.is_local and len(self.link_bytes.source) else 1
 
 
 class _AudienceCopies(NamedTuple):
@@ -196,13 +203,15 @@ def phase_of(
 
     # If audiences receive no more than is sent, no two of them want the same.
     differ = int(fragments.length.sum()) == int(sent.length.sum())
+    link_bytes, is_local = _link_bytes(fragments, audiences, tiles_per_ipu)
     phase = ExchangePhase(
         received_bytes=received(_words(size)),
         sent_bytes=TileVector(tiles, tiles.sum(sender, sent_size)),
         received_fragments=received(np.ones(len(size))),
         sent_fragments=TileVector(tiles, tiles.count(sender)),
         paired_bytes=TileVector(tiles, _paired_bytes(fragments, tiles, audiences, differ=differ)),
-        link_bytes=_link_bytes(fragments, audiences, tiles_per_ipu),
+        link_bytes=link_bytes,
+        is_local=is_local,
     )
     moves = [copies.by_tile(tiles, audiences) for copies in (repeated, _unaligned(fragments, size))]
     return phase, Moves.joined(moves)
@@ -426,10 +435,10 @@ def _overlap(begin: Int64, length: Int64, other_begin: Int64, other_length: Int6
     return np.asarray(covered(begin + length) - covered(begin))
 
 
-def _link_bytes(f: Transfers, audiences: Audiences, tiles_per_ipu: int) -> LinkBytes:
-    """Bytes between IPUs; what several tiles of an IPU want crosses once."""
+def _link_bytes(f: Transfers, audiences: Audiences, tiles_per_ipu: int) -> tuple[LinkBytes, bool]:
+    """Bytes between IPUs, where what several tiles of an IPU want crosses once; and whether some stay on an IPU."""
     if audiences.num_tiles <= tiles_per_ipu:
-        return LinkBytes.none()
+        return LinkBytes.none(), True
     if audiences.is_alone:
         at, target = np.arange(len(f.begin)), (audiences.tile // tiles_per_ipu).astype(np.int64)[f.receiver]
     else:
@@ -438,10 +447,11 @@ def _link_bytes(f: Transfers, audiences: Audiences, tiles_per_ipu: int) -> LinkB
         target = ipu[number]
     source = (f.sender // tiles_per_ipu).astype(np.int64)[at]
     far = np.flatnonzero(source != target)
+    is_local = len(far) < len(source)
     at, target, source = at[far], target[far], source[far]
     span = int((f.begin + f.length).max(initial=0)) + 1
     # Per receiving IPU instead of per tile: what is new to the IPU crosses, the rest is there already.
     key = target * span + f.begin[at]
     order = _order(key)
     crossing = _news(key[order], f.length[at][order])[1] * f.width[at][order]
-    return LinkBytes.of(source[order], target[order], crossing)
+    return LinkBytes.of(source[order], target[order], crossing), is_local

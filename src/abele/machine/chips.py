@@ -6,7 +6,7 @@ from abele.machine.amp import Amp, AmpMode
 from abele.machine.exchange import Exchange
 from abele.machine.ipu import Ipu
 from abele.machine.memory import TileMemory
-from abele.machine.source import cite, derived, guessed, stated
+from abele.machine.source import calibrated, cite, derived, guessed, stated
 from abele.machine.sync import SyncCosts
 
 _UNITS_MK1 = "conv unit defaults of Mk1 targets, PLhist b13f4f7c"
@@ -86,7 +86,11 @@ _F8_MODE = cite(
 AMP_MK2 = Amp(modes=_MODES_MK2)
 AMP_IPU21 = Amp(modes=(*_MODES_MK2, _F8_MODE))
 
-_ON_CHIP_SYNC = stated(64, "measured sync of one superstep on Mk1, LBM exchange-vs-compute.csv")
+_ON_CHIP_SYNC = calibrated(
+    64,
+    "measured sync of one superstep of the half4 blur on one Mk1, LBM exchange-vs-compute.csv",
+    on=("blur: half4, 1 IPU: sync",),
+)
 
 GC2 = cite(
     Ipu,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from abele.machine.source import constant, derived, stated
+from abele.machine.source import calibrated, constant, stated
 from abele.machine.spec import Spec
 
 
@@ -29,18 +29,20 @@ class Launch(Spec):
     scaled_pointer_cycles: int = constant(stated(2, "PL lib/popops/PerformanceEstimation.cpp:19-30"), minimum=0)
     run_all_cycles: int = constant(stated(6, "PL lib/poplin/PerformanceEstimation.hpp:708-712"), minimum=0)
     compute_set_cycles: int = constant(
-        derived(
+        calibrated(
             42,
             "silicon minus estimator for vertices whose formula has the supervisor's own code: +46 scaled subtract, "
-            "+37 AMP matmul with 128-bit loads (TESS measurements); their mean. Seven six-cycle stalls; +-5",
+            "+39 AMP matmul with 128-bit loads (TESS measurements); their mean. Seven six-cycle stalls; +-5",
+            on=("elementwise: scaled subtract, 256 elements", "silicon: [1008, 16] x [16, 16] on every tile"),
         ),
         minimum=0,
     )
     multi_vertex_cycles: int = constant(
-        derived(
+        calibrated(
             40,
             "silicon minus estimator of a MultiVertex, +82 binary add (TESS measurement), less what any compute set "
             "takes; +-5",
+            on=("elementwise: add, 10 elements per tile",),
         ),
         minimum=0,
     )

@@ -11,6 +11,7 @@ T = TypeVar("T")
 CONFIDENCE = {
     "S": "stated by the source",
     "D": "derived by arithmetic from stated facts",
+    "C": "calibrated on measurements that are named",
     "G": "guessed",
     "U": "given by the user",
 }
@@ -22,11 +23,14 @@ class Source:
 
     Attributes:
         text: The publication, program or measurement, with the arithmetic where the value was derived.
-        confidence: ``S`` stated, ``D`` derived, ``G`` guessed, ``U`` given by the user.
+        confidence: ``S`` stated, ``D`` derived, ``C`` calibrated, ``G`` guessed, ``U`` given by the user.
+        calibrated_on: The comparisons that the value was made to agree with, each as :func:`calibrated` says; they can
+            say nothing about it any more.
     """
 
     text: str
     confidence: str
+    calibrated_on: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -45,6 +49,18 @@ def stated(value: Any, text: str) -> Cited:
 def derived(value: Any, text: str) -> Cited:
     """``value`` computed from stated facts; ``text`` shows how."""
     return Cited(value, Source(text, "D"))
+
+
+def calibrated(value: Any, text: str, *, on: tuple[str, ...]) -> Cited:
+    """``value`` chosen so that the model agrees with measurements; ``text`` shows the arithmetic.
+
+    Args:
+        value: The constant.
+        text: Where the measurements are from, and what was done with them.
+        on: These measurements in the validation, each ``KEY: NAME`` with the key of a comparison and the name of a
+            figure in it. The page marks them.
+    """
+    return Cited(value, Source(text, "C", on))
 
 
 def guessed(value: Any, text: str) -> Cited:

@@ -40,6 +40,12 @@ class MachineConstant:
     unit: str
     source: Source
 
+    @property
+    def text(self) -> str:
+        """Value and unit for people."""
+        value = f"{self.value:,}" if isinstance(self.value, int) else f"{self.value:g}"
+        return f"{value} {self.unit}".strip()
+
 
 @dataclass(frozen=True, kw_only=True)
 class Spec:

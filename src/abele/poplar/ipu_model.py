@@ -84,8 +84,10 @@ def _global_sync(system: System) -> int:
 def _sync_in(system: System, value: int) -> dict[str, Any]:
     if system.num_ipus == 1:
         return {"ipu": {"sync": {"on_chip_cycles": value}}}
-    hops = 1 + system.num_ipus // 2 // 2
-    return {"ipu": {"sync": {"hop_seconds": value / (2 * hops * system.ipu.clock_hz)}}}
+    # The time on the chips stays as it is, unless the whole is to be shorter.
+    on_chips = min(system.ipu.sync.max_delay_cycles, value)
+    way = (value - on_chips) / (2 * system.ipu.clock_hz)
+    return {"ipu": {"sync": {"max_delay_cycles": on_chips, "edge_seconds": way, "hop_seconds": 0}}}
 
 
 def _units(input: str, partials: str) -> _ModelField:

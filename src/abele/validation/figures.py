@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from abele.validation.calibration import constants_of
+
 
 @dataclass(frozen=True)
 class Figure:
@@ -70,10 +72,19 @@ class Comparison:
     figures: tuple[Figure, ...]
     bars: Bars | None = None
 
+    def calibrated(self, figure: Figure) -> tuple[str, ...]:
+        """The constants of the machine that were calibrated on a figure, which therefore tests nothing."""
+        return constants_of(self.key, figure.name)
+
+    @property
+    def tested(self) -> tuple[Figure, ...]:
+        """The figures that no constant was calibrated on."""
+        return tuple(f for f in self.figures if not self.calibrated(f))
+
     @property
     def spread(self) -> ErrorSpread:
-        """Errors of all figures."""
-        return spread([f.error for f in self.figures if f.error is not None])
+        """Errors of the tested figures."""
+        return spread([f.error for f in self.tested if f.error is not None])
 
     @property
     def holds(self) -> bool:
@@ -88,7 +99,7 @@ class Comparison:
             "key": self.key,
             "title": self.title,
             "about": self.about,
-            "figures": [figure.to_json() for figure in self.figures],
+            "figures": [{**f.to_json(), "calibrated": list(self.calibrated(f))} for f in self.figures],
             "errors": dict(self.spread.__dict__),
             "bars": bars,
             "holds": self.holds,

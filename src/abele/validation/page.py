@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from abele.validation.calibration import calibrated_constants
 from abele.validation.figures import Comparison, ErrorSpread, Figure, figure_text, spread
 from abele.validation.notes import notes_text
 from abele.validation.plots import can_plot, plot
@@ -26,9 +27,10 @@ The first file has published operator benchmarks: columns `name`, `tool`, `param
 `total_mem_bytes`. The second has measurements of small products: `N`, `cycles_measured`. All other references stand in
 the package, with their sources.
 
-No constant of the machine is fitted to a row of these tables, and no kind of operator has a factor of its own. Each
-parameter has one physical meaning and a source (`abele systems NAME`). An error is predicted over reference, less one.
-Medians, 90th percentiles and worst errors are of sizes, without signs.
+No kind of operator has a factor of its own. Each parameter of the machine has one physical meaning and a source
+([constants](constants.md), `abele systems NAME`). A few were calibrated on measurements; figures that one was calibrated
+on are marked, and count in no median, percentile or worst error. So no constant is fitted to a figure that counts. An
+error is predicted over reference, less one. Medians, 90th percentiles and worst errors are of sizes, without signs.
 """
 
 
@@ -58,7 +60,7 @@ def write_page(comparisons: Sequence[Comparison], folder: str | Path, *, failure
 
 def page_text(comparisons: Sequence[Comparison], pictures: dict[str, str], failures: Sequence[str] = ()) -> str:
     """The page as Markdown; ``pictures`` has the paths of pictures by key of the comparison."""
-    parts = [_INTRODUCTION, _overview(comparisons)]
+    parts = [_INTRODUCTION, _overview(comparisons), _calibrations()]
     parts += [_section(comparison, pictures.get(comparison.key)) for comparison in comparisons]
     reasons = notes_text(comparisons)
     if reasons:
@@ -73,6 +75,15 @@ def _overview(comparisons: Iterable[Comparison]) -> str:
     return _table(("comparison", "figures", "median", "90 %", "worst", "asked for", ""), rows)
 
 
+def _calibrations() -> str:
+    """The constants that were calibrated, and on what."""
+    rows = [
+        (f"`{c.path}`", c.text, "; ".join(on.partition(": ")[2] for on in c.source.calibrated_on))
+        for c in calibrated_constants()
+    ]
+    return "Calibrated constants:\n\n" + _table(("constant", "value", "calibrated on"), rows, numbers=2)
+
+
 def _section(comparison: Comparison, picture: str | None) -> str:
     title, is_word = comparison.title, comparison.title.split()[0].rstrip(":").isalpha()
     title = title[0].upper() + title[1:] if is_word else title
@@ -80,19 +91,28 @@ def _section(comparison: Comparison, picture: str | None) -> str:
     if picture is not None:
         parts.append(f"![{comparison.title}: predicted against reference]({picture})\n")
     if len(comparison.figures) <= _MOST_ROWS:
-        parts.append(_figures(comparison.figures))
+        parts.append(_figures(comparison, comparison.figures))
     else:
         parts.append(_kinds(comparison))
-        known = [f for f in comparison.figures if f.error is not None]
+        known = [f for f in comparison.tested if f.error is not None]
         furthest = sorted(known, key=lambda f: -abs(f.error or 0))[:_FURTHEST]
         parts.append(f"The {len(furthest)} that are furthest off:\n")
-        parts.append(_figures(furthest))
+        parts.append(_figures(comparison, furthest))
+        marked = [f for f in comparison.figures if comparison.calibrated(f)]
+        if marked:
+            parts += ["Not among them, since constants were calibrated on them:\n", _figures(comparison, marked)]
     return "\n".join(parts)
 
 
-def _figures(figures: Iterable[Figure]) -> str:
+def _figures(comparison: Comparison, figures: Iterable[Figure]) -> str:
     rows = [
-        (f.name.replace("_", r"\_"), figure_text(f.predicted), figure_text(f.reference), f.unit, _error(f))
+        (
+            f.name.replace("_", r"\_"),
+            figure_text(f.predicted),
+            figure_text(f.reference),
+            f.unit,
+            "calibrated on" if comparison.calibrated(f) else _error(f),
+        )
         for f in figures
     ]
     return _table(("", "predicted", "reference", "unit", "error"), rows)
@@ -100,15 +120,17 @@ def _figures(figures: Iterable[Figure]) -> str:
 
 def _kinds(comparison: Comparison) -> str:
     kinds: dict[str, list[float]] = {}
-    for figure in comparison.figures:
+    for figure in comparison.tested:
         if figure.error is not None:
             kinds.setdefault(figure.kind, []).append(figure.error)
     rows = [(kind.replace("_", " "), *_shares(spread(errors))) for kind, errors in kinds.items()]
     return _table(("kind", "figures", "median", "90 %", "worst"), rows)
 
 
-def _table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = ["| " + " | ".join(headings) + " |", "|---" + "|--:" * (len(headings) - 1) + "|"]
+def _table(headings: Sequence[str], rows: Iterable[Sequence[str]], numbers: int | None = None) -> str:
+    """A table whose columns after the first are numbers, up to column ``numbers`` if not all."""
+    last = len(headings) if numbers is None else numbers
+    lines = ["| " + " | ".join(headings) + " |", "|---" + "|--:" * (last - 1) + "|---" * (len(headings) - last) + "|"]
     return "\n".join([*lines, *("| " + " | ".join(row) + " |" for row in rows)]) + "\n"
 
 
