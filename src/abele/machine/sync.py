@@ -2,9 +2,9 @@
 
 A barrier is a tree of requests and of acknowledgements that run the same way back. On a chip, tiles ask its sync
 controller, and the acknowledgement reaches the nearest tile after ``on_chip_cycles``, the farthest after
-``max_delay_cycles``: both are round trips. Between chips, controllers pass the request on to a root in the middle of the
-ladder of IPUs, hop by hop; it leaves the root's chip and the others by the ports of their links. So a barrier of several
-IPUs is the round trip to the farthest tile, and twice the way from an outer controller to the root.
+``max_delay_cycles``: both are round trips. Between chips, controllers pass the request on to a root in the middle of
+the ladder of IPUs, hop by hop; it leaves and enters chips by the ports of their links. So a barrier of several IPUs is
+the round trip to the farthest tile, and twice the way from an outer controller to the root.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ class SyncCosts(Spec):
     edge_seconds: float = constant(
         calibrated(
             49e-9,
-            "what a step of the float blur waits longer on 16 GC2 than on one: 640 - 117 = 523 cycles (LBM), less 126 on "
-            "the chips and 2 x 5 hops of 24; half of 157 cycles at 1.6 GHz. Target::getGlobalSyncCycles of IPU21 is 600",
+            "what a step of the float blur waits longer on 16 GC2 than on one: 640 - 117 = 523 cycles (LBM), less "
+            "126 on the chips and 2 x 5 hops of 24; half of 157 cycles at 1.6 GHz",
             on=("blur: float, 16 IPUs: sync",),
         ),
         minimum=0,

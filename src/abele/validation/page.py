@@ -28,9 +28,10 @@ The first file has published operator benchmarks: columns `name`, `tool`, `param
 the package, with their sources.
 
 No kind of operator has a factor of its own. Each parameter of the machine has one physical meaning and a source
-([constants](constants.md), `abele systems NAME`). A few were calibrated on measurements; figures that one was calibrated
-on are marked, and count in no median, percentile or worst error. So no constant is fitted to a figure that counts. An
-error is predicted over reference, less one. Medians, 90th percentiles and worst errors are of sizes, without signs.
+([constants](constants.md), `abele systems NAME`). A few were calibrated on measurements; the figures that they were
+calibrated on are marked, and count in no median, percentile or worst error. So no constant is fitted to a figure that
+counts. An error is predicted over reference, less one. Medians, 90th percentiles and worst errors are of sizes, without
+signs.
 """
 
 
