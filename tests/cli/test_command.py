@@ -56,7 +56,7 @@ def test_systems__one__lists_constants_with_sources_and_works(abele: Run) -> Non
     assert "ipu.exchange.bytes_per_cycle" in finished.out
     assert "Graphcore PopLibs" in finished.out
     data = json.loads(abele("systems", "bow-2000", "--json").out)
-    assert {"path", "value", "unit", "source"} == set(data["constants"][0])
+    assert {"path", "value", "unit", "source", "meaning"} == set(data["constants"][0])
 
 
 def test_systems__typo__names_the_nearest_and_exits_2(abele: Run) -> None:

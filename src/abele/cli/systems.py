@@ -85,11 +85,11 @@ def _show(system: System, json: bool) -> None:
         print_json({**system.figures(), "constants": [asdict(item) for item in constants], "works": works})
         return
     table = Table(title=f"{system.name}: {system.title}", title_justify="left", box=None, padding=(0, 2, 0, 0))
-    for heading in ("constant", "value", "", "source"):
+    for heading in ("constant", "value", "meaning", "", "source"):
         table.add_column(heading, justify="right" if heading == "value" else "left", overflow="fold")
     for item in constants:
         mark = Text(item.source.confidence, style=_STYLES[item.source.confidence])
-        table.add_row(item.path, item.text, mark, _source_text(item.source))
+        table.add_row(item.path, item.text, item.meaning, mark, _source_text(item.source))
     out = console()
     out.print(table)
     out.print()

@@ -13,6 +13,7 @@ from abele.compiler.traffic import ExchangePhase
 from abele.machine import Ipu, System
 
 _KIB = 1024
+"""Bytes of a KiB, which rates of the machine are given by. Source: §2.6."""
 
 
 def exchange_cycles_by_tile(phase: ExchangePhase, ipu: Ipu) -> TileVector:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from abele.codelet import CodeletDef, FieldDef
 
 POINTER_BYTES = 4
+"""A pointer of a vertex's state into the memory of its tile. Source: §1.1, addresses have 32 bits."""
 
 
 def vertex_state_bytes(groups: Sequence[VertexGroup], num_tiles: int) -> TileVector:

@@ -19,6 +19,7 @@ from abele.graph.intervals import Int64
 from abele.machine import System
 
 _RACK_IPUS = 64
+"""IPUs that IPU-Links join; beyond, gateway links do. Source: §2.5 (Pod64)."""
 
 
 def link_cycles(link_bytes: LinkBytes, system: System) -> int:
@@ -60,7 +61,7 @@ def _busiest_rung(source: Int64, target: Int64, amount: Int64) -> int:
 
 
 def _busiest_rail(source: Int64, target: Int64, amount: Int64, system: System) -> int:
-    """Most bytes that pass between neighbours of a rail in one direction."""
+    """Most bytes that pass between neighbours of a rail in one direction. Source of the rack's size: §2.5."""
     along = np.flatnonzero(source // 2 != target // 2)
     if len(along) == 0:
         return 0

@@ -12,7 +12,7 @@ from abele.graph.intervals import Int64
 from abele.graph.mapping import Int32
 
 GRANULES = (1, 2, 4, 8)
-"""Widths of pieces that copies are told apart by, in bytes."""
+"""Widths of pieces that copies are told apart by, in bytes. Source: §2.6, and 1 for bytes."""
 
 
 class Moves(NamedTuple):

@@ -35,7 +35,7 @@ WORD_BYTES = 4
 PAIR_BYTES = 8
 """What a pair of tiles receives at once. Source: machine.md §2.2 (64-bit items)."""
 _MOST_COMPARED = 1 << 20
-"""Pieces of neighbouring tiles that are compared at a time, which bounds the memory for it."""
+"""Pieces of neighbouring tiles that are compared at a time. Chosen: it bounds the memory for it."""
 
 
 class Transfers(NamedTuple):

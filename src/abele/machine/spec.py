@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields, replace
+from functools import cache
 from typing import Any, Self
 
 from abele.errors import MachineError, nearest
@@ -33,12 +35,14 @@ class MachineConstant:
         value: Its value in ``unit``.
         unit: Unit; empty for counts and names.
         source: Where it comes from.
+        meaning: What it is, as its class says.
     """
 
     path: str
     value: Any
     unit: str
     source: Source
+    meaning: str = ""
 
     @property
     def text(self) -> str:
@@ -117,7 +121,17 @@ def _walk(spec: Spec, path: str) -> Iterator[MachineConstant]:
             for part in value:
                 yield from _walk(part, f"{here}[{getattr(part, 'name', '')}]")
         elif "minimum" in item.metadata:
-            yield MachineConstant(here, value, unit_of(item.name), spec.source_of(item.name))
+            source, meaning = spec.source_of(item.name), _meanings(type(spec).__doc__ or "").get(item.name, "")
+            yield MachineConstant(here, value, unit_of(item.name), source, meaning)
+
+
+@cache
+def _meanings(docstring: str) -> dict[str, str]:
+    """What each field of a part is, by the list of attributes in the docstring of its class."""
+    _, _, listed = docstring.partition("Attributes:\n")
+    # An entry begins with its name, indented less than the lines that carry it on.
+    entries = re.findall(r"^ {8}(\w+): (.*(?:\n {9,}.*)*)", listed, re.MULTILINE)
+    return {name: " ".join(text.split()) for name, text in entries}
 
 
 def unit_of(name: str) -> str:

@@ -36,13 +36,13 @@ BULK = ("llvm.memcpy", "llvm.memmove", "llvm.memset", "memcpy", "memmove", "mems
 BULK_SLOTS = 8
 """Slots around a copy or fill of memory, which then takes one for each 8 bytes. Source: §1.1 S, set-up G."""
 _PRINT_SLOTS = 100
-"""Slots of printing, which leaves the tile. G."""
+"""Slots of printing, which leaves the tile. Guessed."""
 _ONE_SLOT_CALLS = frozenset(["fabs", "copysign", "minnum", "maxnum", "minimum", "maximum", "fmax", "fmin"])
 _ONE_SLOT_CALLS |= {"floor", "ceil", "rint", "nearbyint", "trunc", "round", "roundeven"}
 _INTEGER_CALLS = {"abs": 2, "smax": 1, "smin": 1, "umax": 1, "umin": 1, "ctpop": 1, "ctlz": 1, "cttz": 2, "bswap": 2}
 _INTEGER_CALLS |= {"fshl": 3, "fshr": 3, "bitreverse": 4, "sadd": 3, "uadd": 2, "usub": 2, "ssub": 3}
 _INTEGER_CALLS |= {"umul": 2, "smul": 3}
-"""Instructions of integer operations that have, or may not have, one of their own. G."""
+"""Instructions of integer operations that have, or may not have, one of their own. Guessed."""
 _INSTRUCTIONS = {"sdiv": slots.DIVIDE, "udiv": slots.DIVIDE, "srem": slots.REMAINDER, "urem": slots.REMAINDER}
 _INSTRUCTIONS |= {"fptosi": slots.FLOAT_TO_INT, "fptoui": slots.FLOAT_TO_INT}
 """Calls that stand for an instruction, whose result they define where it has none."""

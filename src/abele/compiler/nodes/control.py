@@ -233,7 +233,7 @@ def _seeds(analysis: Analysis, step: Step) -> Superstep:
 
 
 def _seed_cycles(ipu: Ipu) -> int:
-    """All workers move the four words of their seeds: they are started, and waited for."""
+    """All workers move the four words of their seeds (§1.4): they are started, and waited for."""
     launch = ipu.launch.compute_set_cycles + ipu.launch.run_all_cycles + ipu.sync.worker_cycles
     return launch + 4 * SEED_SLOTS * ipu.num_workers
 

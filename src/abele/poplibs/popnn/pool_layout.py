@@ -29,7 +29,7 @@ Int64 = npt.NDArray[np.int64]
 Float64 = npt.NDArray[np.float64]
 
 CUTS_AT_A_TIME = 128
-"""Ways to cut that are costed together, those that may be cheapest first."""
+"""Ways to cut that are costed together, those that may be cheapest first. Chosen."""
 
 
 def create_pool_input(

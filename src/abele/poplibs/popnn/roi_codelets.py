@@ -205,6 +205,7 @@ def align_gradient_codelet(dtype: ElementType, kind: ElementType, index: Element
 
 
 def _region_slots() -> int:
+    """Four corners scaled, and the sizes of bins. Source: the instructions of the codelet, §1.2."""
     return 4 * (INDEX + 1 + MULTIPLY + ADD) + 4 * ADD + 2 * DIVIDE + 2 * COMPARE
 
 

@@ -77,7 +77,10 @@ def _single(source: ElementType, target: ElementType) -> Instance:
 
 
 def _shared(source: ElementType, target: ElementType) -> Instance:
-    """On all workers. How many elements say ``numElems``, ``partitionParams`` or, where neither is set, ``dst``."""
+    """On all workers (six, in fours of elements, §1.2).
+
+    How many elements say ``numElems``, ``partitionParams`` or, where neither is set, ``dst``.
+    """
     fields = (
         vector("src", source, layout="ONE_PTR"),
         vector("dst", target, "Output"),

@@ -158,6 +158,7 @@ def _work(v: Any, dtype: ElementType, partials: ElementType) -> Work:
 
 
 def _outer(dtype: ElementType) -> Instance:
+    """Source of its cost: machine reference §4.6 (OuterProduct)."""
     fields = (
         vector("in_", dtype, align=0),
         vector("weights", dtype, "Input", "ONE_PTR"),

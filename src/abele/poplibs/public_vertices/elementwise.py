@@ -12,6 +12,7 @@ from abele.errors import TypeMismatchError
 from abele.machine import Ipu
 from abele.numerics import ElementType, bool_, f16, f32, i8, i16, i32, i64, u8, u16, u32, u64
 from abele.poplibs.popops.elementwise.cost import (
+    SUPERVISOR_CYCLES,
     CostForm,
     element_cycles,
     vector_slots,
@@ -320,7 +321,7 @@ def _outer_cycles(fused: Fused, in_place: bool, by_row: bool, misaligned: bool) 
             share = -(-columns // ipu.num_workers)
         aligned = OUTER_ROW if not misaligned else np.where(columns % width == 0, OUTER_ROW, OUTER_ROW_MISALIGNED)
         each = aligned + np.ceil(-(-share // width) * slots)
-        return np.asarray(11 + ipu.num_workers * (OUTER_START + number * each), np.int64)
+        return np.asarray(SUPERVISOR_CYCLES + ipu.num_workers * (OUTER_START + number * each), np.int64)
 
     return cycles
 

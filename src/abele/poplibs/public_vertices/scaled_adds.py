@@ -181,6 +181,8 @@ def _vector_cycles(
 
 
 def _rows_slots(a: ElementType, b: ElementType, extra: int) -> Callable[..., Int64]:
+    """Source: machine reference §4.8 (ScaledAdd: 4 slots behind a loop, and what is left over)."""
+
     def cycles(v: Any, ipu: Ipu) -> Int64:
         width = ipu.vector_width(a)
         loops, rest = v.A.lengths // width, v.A.lengths % width > 0

@@ -45,6 +45,8 @@ def families() -> list[Family]:
 
 
 def _bad(by_rows: bool) -> Callable[..., Instance]:
+    """Source of its cost: machine reference §4.8 (Has-NaN), by fours of elements."""
+
     def make(dtype: ElementType, infinite: bool) -> Instance:
         element = "v - v != 0.0" if infinite else "v != v"
         at = "[r][i]" if by_rows else "[i]"

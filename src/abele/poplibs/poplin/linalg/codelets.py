@@ -58,6 +58,7 @@ def cholesky_codelet(dtype: ElementType) -> type:
 
 
 def _cholesky_cycles(dtype: ElementType) -> Formula:
+    """Instructions as the codelet has them. Source: §1.2; a sixth is that of sums of squares."""
     loop = LoopCosts(dtype)
 
     def cycles(v: Any, ipu: Ipu) -> Int64:
@@ -153,6 +154,7 @@ def inverse_codelet(dtype: ElementType) -> type:
 
 
 def _inverse_cycles(dtype: ElementType) -> Formula:
+    """Instructions as the codelet has them. Source: §1.2; a sixth is that of sums of squares."""
     loop = LoopCosts(dtype)
 
     def cycles(v: Any, ipu: Ipu) -> Int64:

@@ -54,7 +54,7 @@ def partials_codelet(dtype: ElementType) -> type:
 
     ``sums`` gets, for every column, Σ a[i, k]·column[i] over the rows i ≥ k; ``pivot`` row k, or zeros where it is on
     another tile; ``column`` column k of these rows. ``n`` and ``m`` are the columns of ``a`` and ``q``, ``first`` the
-    number of the first row.
+    number of the first row. Its cost counts its instructions. Source: §1.2.
     """
     loop = LoopCosts(dtype)
 
@@ -122,7 +122,8 @@ def reflect_codelet(dtype: ElementType) -> type:
 
     With s and p the sums of :func:`partials_codelet` over all tiles and its pivot row: the reflection's vector v is
     column k from row k on, its first element p[k] less ``alpha`` = −sign(p[k])·√s[k]; vᵀ·column is s − alpha·p; and
-    2 / vᵀv is 1 / (s[k] − alpha·p[k]). A column that is zero already is left alone.
+    2 / vᵀv is 1 / (s[k] − alpha·p[k]). A column that is zero already is left alone. Its cost counts its
+    instructions. Source: §1.2.
     """
     loop = LoopCosts(dtype)
 

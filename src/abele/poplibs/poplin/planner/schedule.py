@@ -20,6 +20,7 @@ from abele.poplibs.poplin.planner.search import find_plan
 from abele.poplibs.poplin.planner.target import PlanningTarget
 
 _MOST_PARTS = 64
+"""Serial parts of a dimension that are tried. Chosen."""
 _SERIAL_DIMS = ("co", "b")
 
 

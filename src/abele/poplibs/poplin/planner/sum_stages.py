@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 _TWO_STAGES, _THREE_STAGES = 16, 125
+"""Partials from which a sum has two stages, or three. Source: §5.12."""
 
 
 def stages(depth: int) -> tuple[int, ...]:

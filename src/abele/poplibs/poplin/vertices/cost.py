@@ -18,7 +18,9 @@ from abele.poplibs.poplin.conv_params.axis import Int64
 from abele.poplibs.poplin.vertices.work import Work
 
 WORKERS = 6
+"""Worker contexts of a tile. Source: §1.2."""
 _OUT_GROUP = 16
+"""Output channels of a group. Source: §5.4."""
 _AMP_WEIGHT_BYTES = 32
 """Bytes of weights that a conv unit holds: 16 f16, 8 f32. Source: machine.md §1.3."""
 _SHUFFLE = {1: 15, 2: 46, 4: 60}

@@ -232,6 +232,8 @@ def loss_codelet() -> type:
     """The loss of a sequence: what has come to the last label, or to the blank after it. ``row`` begins with two pads.
 
     Of no time steps the empty labels alone are possible. ``shown`` is 0 for an infinite loss if ``zero`` says so.
+
+    Its cost counts its instructions. Source: §1.2.
     """
 
     @codelet

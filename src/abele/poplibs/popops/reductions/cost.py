@@ -16,6 +16,7 @@ PROLOGUE = 7
 REGION_SLOTS = 10
 """Visiting a region of partials in the general vertex."""
 STRIDED_PROLOGUE = 16
+"""Entering the vertex of strided rows."""
 LOG_ADD_SLOTS = {16: 13, 32: 23}
 """Combining one vector of logarithms, by bits of an element."""
 

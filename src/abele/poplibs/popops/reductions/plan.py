@@ -32,8 +32,9 @@ from abele.poplibs.popops.reductions.partials import Combination, Partials, comb
 
 Int64 = npt.NDArray[np.int64]
 MAX_STEPS = 4
+"""Steps of a tree of partial results that are costed. Chosen."""
 HOST_TRIES = 8
-"""Neighbouring tiles that are tried for one that holds no row itself, and need not copy it."""
+"""Neighbouring tiles that are tried for one that holds no row itself, and need not copy it. Chosen."""
 
 
 @dataclass(frozen=True)

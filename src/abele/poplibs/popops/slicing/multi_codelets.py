@@ -32,8 +32,9 @@ Operation = Literal["none", "add", "max", "mul"]
 """How an update joins a row with what the table holds; ``none`` puts it in its place."""
 Scaled = Literal["", "number", "tensor"]
 
-CHECK_SLOTS = 5
-"""Slots of an index that is compared with the number of entries: as one that MultiUpdateAdd passes over.
+CHECK_START_SLOTS, CHECK_SLOTS = 11, 5
+"""Slots of entering the vertex (guessed), and of an index that is compared with the number of entries: as one that
+MultiUpdateAdd passes over.
 Source: machine reference §4.9 (MultiUpdateAdd, out of range)."""
 SHORT_WIDTH = 4
 """Elements up to which rows of one width have code of their own, without a loop. Guessed."""
@@ -226,6 +227,6 @@ def check_codelet(index: ElementType) -> type:
 
         @staticmethod
         def cycles(v: Any, ipu: Ipu) -> Int64:
-            return 11 + CHECK_SLOTS * np.asarray(v.offsets, np.int64)
+            return CHECK_START_SLOTS + CHECK_SLOTS * np.asarray(v.offsets, np.int64)
 
     return CheckIndices

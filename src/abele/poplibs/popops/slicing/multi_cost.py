@@ -3,6 +3,8 @@
 How many indices fall into the rows of a vertex depends on data. A vertex is charged for the worst data: every index
 falls into its rows and, where workers share rows, into those of one worker. The planner expects indices spread evenly
 over all entries, which is what ``share`` says.
+
+Source of all: machine reference §4.9 (MultiSlice, MultiUpdateAdd), confidence S unless said otherwise.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from abele.numerics import ElementType
 
 Array = npt.NDArray[Any]
 WORKERS = 6
+"""Worker contexts of a tile. Source: §1.2."""
 
 SLICE_SLOTS, UPDATE_SLOTS = 30, 29
 """Worker slots of MultiSlice and MultiUpdate before the first index."""
@@ -24,8 +27,7 @@ ROW_SLOTS = 19
 OUTSIDE_SLOTS = 8
 """Slots of an index out of range."""
 COPY_SLOTS = {8: (4, 3), 16: (2, 2), 32: (2, 2)}
-"""Elements that a worker copies at a time and slots that it takes, by bits of an element.
-Source of all: machine reference §4.9 (MultiSlice)."""
+"""Elements that a worker copies at a time and slots that it takes, by bits of an element."""
 
 ADD_SLOTS = {16: 3 + 30, 32: 3 + 29}
 """Worker slots of MultiUpdateAdd before the first index, by bits of an element of the table."""
@@ -36,11 +38,11 @@ ADD_ROW_SLOTS = {16: 12, 32: 11}
 ADD_ATOM_SLOTS = {16: 4, 32: 3}
 """Slots of each further atom."""
 ADD_OUTSIDE_SLOTS = 5
+"""Slots of an index out of range."""
 ADD_SUBWORD_SLOTS = 20
 """Slots of an element where rows are no whole number of 4-byte atoms."""
 ADD_SHORT_ROWS = {(32, 2): (8, 8), (32, 4): (16, 16), (16, 4): (9, 12)}
-"""Slots of an index in range, unscaled and scaled, by bits and elements of a row that has code of its own.
-Source of all: machine reference §4.9 (MultiUpdateAdd)."""
+"""Slots of an index in range, unscaled and scaled, by bits and elements of a row that has code of its own."""
 
 
 def slice_cycles(num: Array, width: Array, dtype: ElementType, *, share: Any = 1.0, update: bool = False) -> Array:

@@ -23,7 +23,7 @@ Source: machine reference §4.9 (SequenceSlice)."""
 
 @cache
 def sequence_codelet(dtype: ElementType, index: ElementType) -> type:
-    """Regions [cells, rows, width] of both; the workers share the rows of every sequence."""
+    """Regions [cells, rows, width] of both; the workers share the rows of every sequence. Cost: §4.9, by 4 bytes."""
 
     @codelet
     class SequenceSlice(MultiVertex):

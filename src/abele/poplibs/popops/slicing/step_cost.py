@@ -17,6 +17,7 @@ Array = npt.NDArray[Any]
 Int64 = npt.NDArray[np.int64]
 
 SUPERVISOR_CYCLES = 11 + 14
+"""Starting the workers of a 1D vertex."""
 WORKER_SLOTS = {8: 76, 16: 39, 32: 39}
 """Slots of a worker before the first index of a slice, by bits of an element."""
 INDEX_SLOTS = {8: 72, 16: 24, 32: 24}
@@ -26,8 +27,7 @@ VECTOR_SLOTS = 2
 START_2D_SLOTS, REGION_2D_SLOTS = 27, 13
 """Slots of a 2D worker, and of each of its regions."""
 INDEX_2D_SLOTS = {16: (31, 2), 32: (29, 1)}
-"""Slots of an index of a region, and of each vector of it; 8-bit elements are taken for 16-bit ones.
-Source of all: machine reference §4.9."""
+"""Slots of an index of a region, and of each vector of it; 8-bit elements are taken for 16-bit ones."""
 
 
 def stretch_cycles(width: Array, size: int | Int64, dtype: ElementType, ipu: Ipu) -> Int64:

@@ -43,6 +43,7 @@ class PairCost:
 KEYS_AND_VALUES = PairCost(23, 4, 8, 11, 11)
 FLOAT_KEYS = PairCost(40, 17, 13, 13, 13)
 INTEGER_KEYS = PairCost(42, 22, 12, 12, 17)
+"""Pairs of f32 keys with values, of f32 keys, of integer keys."""
 SECOND_KEY = PairCost(47, 30, 26, 26, 24)
 """Equal keys are told apart by a second one; the middle of the ranges that the source gives."""
 
