@@ -7,13 +7,12 @@ from collections.abc import Iterable
 from abele.validation.figures import Comparison
 
 REASONS = {
-    "cholesky": """Graphcore's estimates of the factorising vertices are polynomials that were fitted to compiled code.
-        They grow as work on whole squares would; our loops visit the triangle alone. The number of steps
-        agrees.""",
-    "matrix solver": """Systems with one right-hand side on the left agree. With many, the published cycles grow with
-        the number of right-hand sides, likely because few tiles share them; ours are spread. The published
-        memory of small systems is nearly the same on every tile, likely a mask over the whole chip; ours
-        holds none.""",
+    "cholesky": """Cycles of the vertices are PopLibs' published polynomials. One is not published, the inverse of a
+        lower block: it is calibrated at 16 rows on the rows of two matrices of 32, lower less upper, so that the cycles
+        of lower factors check the steps between blocks alone.""",
+    "matrix solver": """Cycles of the vertices are PopLibs' published polynomials. That systems with many right-hand
+        sides are cut down to single rows, and that blocks share a program, is inferred from the published cycles and
+        memory; how operands are spread is not known.""",
     "oct conv": """The four convolutions of a layer run at the same time here, as a multi-convolution. That is inferred
         from the published cycles. Those of 1×1 convolutions with stride 1 are a constant and a part that grows with
         the products, to 2 % at the median; by that law four in a row would take 1.4 to 1.6 times the published layer,

@@ -2,37 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
-import numpy as np
-import numpy.typing as npt
-
-from abele.machine import Ipu
 from abele.numerics import ElementType, f16, f32, u16
+from abele.poplibs.poplin.linalg.estimates import CHOLESKY, SOLVE, formula, inverse
 from abele.poplibs.public_vertices.family import Family, Instance
 from abele.poplibs.public_vertices.parameters import flag, type_of
 from abele.poplibs.public_vertices.text import indented, loop, state, vector, wide
-
-Int64 = npt.NDArray[np.int64]
-Slots = Callable[[Int64], Int64]
-
-INVERSE: dict[ElementType, Slots] = {
-    f16: lambda n: 7 * n**3 + 123 * n**2 + 269 * n - 24,
-    f32: lambda n: 6 * n**3 + 51 * n**2 + 213 * n + 12,
-}
-CHOLESKY: dict[ElementType, Slots] = {
-    f16: lambda n: n**3 // 2 + 795 * n**2 // 4 + 191 * n // 2 + 426,
-    f32: lambda n: n**3 + 102 * n**2 + 101 * n + 102,
-}
-SOLVE: dict[tuple[ElementType, bool], Slots] = {
-    (f16, True): lambda n: 3 * n**2 // 4 + 318 * n - 150,
-    (f16, False): lambda n: 135 * n**2 // 16 + 1089 * n // 4 + 12,
-    (f32, True): lambda n: 3 * n**2 // 2 + 180 * n - 126,
-    (f32, False): lambda n: 27 * n**2 // 4 + 327 * n // 2 + 54,
-}
-"""Worker slots of a block of n·n; of solves also by whether the block is the lower half.
-Source: machine reference §4.15."""
 
 
 def families() -> list[Family]:
@@ -60,13 +34,6 @@ def _at(row: str, column: str, lower: bool) -> str:
     return f"{row} * n + {column}" if lower else f"{column} * n + {row}"
 
 
-def _slots(formula: Slots) -> Callable[..., Int64]:
-    def cycles(v: Any, ipu: Ipu) -> Int64:
-        return np.asarray(np.maximum(formula(np.asarray(v.dim, np.int64)), 1), np.int64)
-
-    return cycles
-
-
 def _cholesky(dtype: ElementType, lower: bool) -> Instance:
     fields = _fields(vector("in_", dtype, "Input", "ONE_PTR"), vector("out", dtype, "Output", "ONE_PTR"))
 
@@ -81,7 +48,7 @@ def _cholesky(dtype: ElementType, lower: bool) -> Instance:
         f"s = sqrt(s) if i == j else s / ({diagonal})",
         f"{out('i', 'j')} = {wide('s', f32, dtype)}",
     ]
-    return Instance("Vertex", fields, _below_diagonal(element, dtype), _slots(CHOLESKY[dtype]))
+    return Instance("Vertex", fields, _below_diagonal(element, dtype), formula(CHOLESKY[dtype], "dim"))
 
 
 def _below_diagonal(element: list[str], dtype: ElementType) -> tuple[str, ...]:
@@ -101,7 +68,7 @@ def _solve(dtype: ElementType, lower: bool) -> Instance:
         f"s = s / {wide('self.a[i * n + i]', dtype, f32)}",
         f"self.x[i] = {wide('s', f32, dtype)}",
     ]
-    return Instance("Vertex", fields, ("n = i64(self.dim)", *loop("n", row, "q")), _slots(SOLVE[dtype, lower]))
+    return Instance("Vertex", fields, ("n = i64(self.dim)", *loop("n", row, "q")), formula(SOLVE[dtype, lower], "dim"))
 
 
 def _inverse(dtype: ElementType, lower: bool) -> Instance:
@@ -120,4 +87,4 @@ def _inverse(dtype: ElementType, lower: bool) -> Instance:
         f"s = s / {given('i', 'i')}",
         f"{made('i', 'j')} = {wide('s', f32, dtype)}",
     ]
-    return Instance("Vertex", fields, _below_diagonal(element, dtype), _slots(INVERSE[dtype]))
+    return Instance("Vertex", fields, _below_diagonal(element, dtype), formula(inverse(dtype, lower), "dim"))

@@ -11,7 +11,7 @@ def build(graph: Graph, given: Parameters) -> Sequence:
     """The factorisation that ``given`` describes, of [batches, n, n]."""
     n = given.integer("a-rank", 16)
     shape = (given.integer("batches", 1), n, n)
-    options = {"blockSize": given.integer("block-size", 64)}
+    options = {"blockSize": given.integer("block-size", 8)}
     a = linalg.create_cholesky_input(graph, given.text("data-type", "float"), shape, options=options, name="a")
     prog = Sequence()
     linalg.cholesky(graph, a, given.flag("lower", True), prog, options=options)

@@ -8,11 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from poplibs_kit import Bench
 
-from abele.graph import Copy
+from abele.graph import Call, Copy
 from abele.poplibs.poplin import linalg
 
 TOLERANCE = {"float32": 2e-5, "float16": 1.5e-2}
 DTYPES = sorted(TOLERANCE)
+VERTICES = st.sampled_from(["library", "counted"])
 LEADING = st.sampled_from([(), (1,), (3,), (2, 2)])
 
 
@@ -43,7 +44,7 @@ def test_cholesky__any_shape__matches_numpy(data: st.DataObject) -> None:
     rng = np.random.default_rng(data.draw(st.integers(0, 9)))
     values = _positive(rng, (*data.draw(LEADING), n, n)).astype(dtype)
     a = bench.tensor(_triangle(values, lower))
-    options = {"blockSize": data.draw(st.integers(1, 12))}
+    options = {"blockSize": data.draw(st.integers(1, 12)), "vertices": data.draw(VERTICES)}
     (got,) = bench.run_both(linalg.cholesky(bench.graph, a, lower, bench.prog, options=options))
     wanted = np.linalg.cholesky(values.astype(np.float64))
     np.testing.assert_allclose(got, wanted if lower else np.swapaxes(wanted, -1, -2), atol=TOLERANCE[dtype])
@@ -67,7 +68,7 @@ def test_triangular_solve__any_shape_side_and_triangle__solves(data: st.DataObje
     rng = np.random.default_rng(data.draw(st.integers(0, 9)))
     a = bench.tensor(_triangular(rng, (*leading, n, n)).astype(dtype))
     b = bench.tensor(rng.standard_normal((*leading, n, r) if left else (*leading, r, n)).astype(dtype))
-    options = {"block_size": data.draw(st.integers(1, 11))}
+    options = {"block_size": data.draw(st.integers(1, 11)), "vertices": data.draw(VERTICES)}
     out = linalg.triangular_solve(bench.graph, a, b, left, lower, unit, bench.prog, options=options)
     (got,) = bench.run_both(out)
     matrix, right = _triangle(bench.values(a), lower, unit), bench.values(b)
@@ -101,6 +102,71 @@ def test_triangular_solve__four_blocks__one_after_the_other_with_products_betwee
     linalg.triangular_solve(bench.graph, a, b, True, True, False, bench.prog, options={"blockSize": 2})
     names = [cs.name.rsplit("/", 1)[-1] for cs in bench.graph.compute_sets]
     assert [n for n in names if n in ("substitute", "rest")] == ["substitute", "rest"] * 3 + ["substitute"]
+
+
+def test_triangular_solve__many_right_hand_sides__blocks_of_a_size_share_a_program_of_rows() -> None:
+    bench = Bench(64)
+    a, b = bench.tensor(np.eye(8, dtype=np.float32)), bench.tensor(np.ones((8, 6), np.float32))
+    linalg.triangular_solve(bench.graph, a, b, True, True, False, bench.prog, options={"blockSize": 4})
+    names = [cs.name.rsplit("/", 1)[-1] for cs in bench.graph.compute_sets]
+    # One program for 4 right-hand sides and one for the 2 that are left; between the two blocks a product.
+    assert [n for n in names if n in ("divide", "rest")] == (["divide", "rest"] * 3 + ["divide"]) * 2 + ["rest"]
+
+
+def test_triangular_solve__one_block__has_its_rows_in_place() -> None:
+    bench = Bench(64)
+    a, b = bench.tensor(np.eye(4, dtype=np.float32)), bench.tensor(np.ones((4, 4), np.float32))
+    linalg.triangular_solve(bench.graph, a, b, True, False, True, bench.prog)
+    (call,) = bench.prog
+    assert not any(isinstance(step, Call) for step in call.body)
+
+
+@pytest.mark.parametrize(("dtype", "cycles"), [("half", 329_292), ("float", 191_556)])
+def test_cholesky__block_of_sixteen__costs_what_is_published_of_the_vertex(dtype: str, cycles: int) -> None:
+    bench = Bench(4)
+    a = linalg.create_cholesky_input(bench.graph, dtype, (16, 16), options={"blockSize": 16})
+    linalg.cholesky(bench.graph, a, True, bench.prog, options={"blockSize": 16})
+    assert max(bench.executable.report.steps["compute_cycles"]) == cycles
+
+
+@pytest.mark.parametrize(
+    ("dtype", "left", "slots"), [("half", True, 23_274), ("half", False, 51_996), ("float", True, 17_538)]
+)
+def test_triangular_solve__one_right_hand_side__costs_what_is_published_of_the_vertex(
+    dtype: str, left: bool, slots: int
+) -> None:
+    bench = Bench(64)
+    shapes = (64, 64), (64, 1) if left else (1, 64)
+    a = linalg.create_triangular_solve_input_lhs(bench.graph, dtype, *shapes, left)
+    b = linalg.create_triangular_solve_input_rhs(bench.graph, dtype, *shapes, left)
+    linalg.triangular_solve(bench.graph, a, b, left, True, False, bench.prog)
+    assert max(bench.executable.report.steps["compute_cycles"]) == 6 * slots
+
+
+def test_cholesky__lower_triangle__takes_longer_by_the_inverse_alone() -> None:
+    def compute(lower: bool) -> float:
+        bench = Bench(64)
+        a = linalg.create_cholesky_input(bench.graph, "half", (32, 32), options={"blockSize": 16})
+        linalg.cholesky(bench.graph, a, lower, bench.prog, options={"blockSize": 16})
+        steps = bench.executable.report.steps
+        return sum(
+            c
+            for n, c in zip(steps["name"], steps["compute_cycles"], strict=True)
+            if n.endswith(("factorise", "invert"))
+        )
+
+    assert compute(True) - compute(False) == 6 * 17_553
+
+
+def test_counted_vertices__take_a_fraction_of_the_librarys_cycles() -> None:
+    def cycles(vertices: str) -> float:
+        bench = Bench(64)
+        options = {"blockSize": 16, "vertices": vertices}
+        a = linalg.create_cholesky_input(bench.graph, "float", (16, 16), options=options)
+        linalg.cholesky(bench.graph, a, True, bench.prog, options=options)
+        return bench.executable.report.cycles().total
+
+    assert cycles("counted") < cycles("library") / 3
 
 
 def test_cholesky__batches__take_no_longer_than_one() -> None:

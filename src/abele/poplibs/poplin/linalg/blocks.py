@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,18 +15,42 @@ from abele.numerics import ElementType, as_element_type, f32
 from abele.poplibs.poplin.contraction import problem as problems
 from abele.poplibs.poplin.operations.matmul import product_call
 from abele.poplibs.poplin.options import Planning
-from abele.poplibs.poputil.options import Option, Options, integer, number, read_options
+from abele.poplibs.poputil.options import PROPORTION, Option, Options, choice, integer, read_options
 
 Int64 = npt.NDArray[np.int64]
 
-OPTIONS: Mapping[str, Option] = {"blockSize": integer(64, 1), "availableMemoryProportion": number(0.6, 0.0, 1.0)}
-"""Options of solves and factorisations. A block of 64 is what the published operator rows without one ran with."""
+_PRODUCTS: Mapping[str, Option] = {
+    "availableMemoryProportion": PROPORTION,
+    "vertices": choice("library", "counted"),
+}
+"""Proportion of a tile that products may take; and PopLibs' vertices and steps, whose costs are published, or our own,
+which are counted from their code and share out right-hand sides."""
+FACTOR_OPTIONS: Mapping[str, Option] = {"blockSize": integer(8, 1), **_PRODUCTS}
+SOLVE_OPTIONS: Mapping[str, Option] = {"blockSize": integer(64, 1), **_PRODUCTS}
+"""Source of the defaults: machine reference §4.15, S."""
 
 
-def read(function: str, options: Options) -> tuple[int, float]:
-    """Block size and available memory proportion."""
-    values: dict[str, Any] = read_options(function, options, OPTIONS)
-    return values["blockSize"], values["availableMemoryProportion"]
+@dataclass(frozen=True)
+class BlockOptions:
+    """What was chosen for a factorisation or a solve.
+
+    Attributes:
+        block: Rows of a block that one vertex takes.
+        proportion: Share of a tile's memory that products may take.
+        library: True for PopLibs' vertices and steps.
+    """
+
+    block: int
+    proportion: float
+    library: bool
+
+
+def read(function: str, options: Options, known: Mapping[str, Option]) -> BlockOptions:
+    """The options of a call, of those ``known``."""
+    values: dict[str, Any] = read_options(function, options, known)
+    return BlockOptions(
+        values["blockSize"], values["availableMemoryProportion"], library=values["vertices"] == "library"
+    )
 
 
 def as_batch(function: str, name: str, tensor: Tensor) -> Tensor:
@@ -91,20 +116,15 @@ def block_tiles(graph: Graph, batch: int, index: int) -> Int64:
 
 
 def create_matrix(
-    graph: Graph, dtype: ElementType | str, shape: tuple[int, ...], options: Options, function: str, name: str
+    graph: Graph, dtype: ElementType | str, shape: tuple[int, ...], block: int, function: str, name: str
 ) -> Tensor:
     """A tensor [..., m, n] each of whose blocks lies whole on a tile.
 
     Raises:
         TensorError: A shape of fewer than two dimensions, or with an extent of 0.
         TypeMismatchError: The type is neither f32 nor f16.
-        InvalidOptionError: An option or value that there is not.
     """
-    element = as_element_type(dtype)
-    check_type(function, name, element)
-    if len(shape) < 2 or 0 in shape:
-        raise TensorError(f"{function}: {name} takes [..., rows, columns], got shape {list(shape)}")
-    block, _ = read(function, options)
+    element = _checked(dtype, shape, function, name)
     batch = int(np.prod(shape[:-2], dtype=np.int64))
     rows, columns = (equal_shares(extent, block) for extent in shape[-2:])
     # Blocks are numbered row by row; block b of all batches lies on tiles b·batch, b·batch + 1, and so on.
@@ -120,3 +140,27 @@ def create_matrix(
             shown = blocks.transpose((2, 0, 3, 1, 4))
             made[-1].append(shown.reshape((batch, numbers.shape[0] * m, numbers.shape[1] * n)))
     return concat([concat(row, 2) for row in made], 1).reshape(shape)
+
+
+def create_rows(
+    graph: Graph, dtype: ElementType | str, shape: tuple[int, ...], block: int, function: str, name: str
+) -> Tensor:
+    """A tensor [..., m, n] each of whose rows lies whole on a tile; a block's rows are on as many tiles.
+
+    Raises:
+        As :func:`create_matrix`.
+    """
+    made = graph.variable(_checked(dtype, shape, function, name), shape, name=name)
+    flat = made.reshape((-1, shape[-1]))
+    rows = np.arange(flat.shape[0], dtype=np.int64) % shape[-2] % block
+    graph.map_rows(flat, (rows % graph.num_tiles).tolist())
+    return made
+
+
+def _checked(dtype: ElementType | str, shape: tuple[int, ...], function: str, name: str) -> ElementType:
+    """The element type of an operand, after its type and shape are found to be possible."""
+    element = as_element_type(dtype)
+    check_type(function, name, element)
+    if len(shape) < 2 or 0 in shape:
+        raise TensorError(f"{function}: {name} takes [..., rows, columns], got shape {list(shape)}")
+    return element

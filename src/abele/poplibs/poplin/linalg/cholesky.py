@@ -1,14 +1,8 @@
 """Cholesky factorisation, block by block.
 
-Each step factorises a diagonal block on one worker, inverts the factor there, and leaves the rest to products. In
-Graphcore's own model the steps are the same: for blocks of 16 in f16 a step takes the same cycles whether 16 or 48
-rows are left, and batches take no longer than one matrix.
-
-Its vertices however take three to five times the cycles of these: to factorise n rows takes 47·n³ in f32 and 81·n³
-in f16 for n = 16, where the loops as written give 14·n³ and 18·n³. Its polynomials were fitted to compiled code that is
-not public. At the cost of a round of the solving vertex, which agrees, they are those of n³ rounds: of loops over whole
-rows and columns where a triangle, n³ / 6, would do. Memory: each tile that factorises holds 16 KB there that its
-elements and code do not explain, tiles without vertices hold nothing, and f32 products spread over more tiles.
+Each step factorises a diagonal block on one worker, inverts the factor there, and leaves the rest to products. So does
+PopLibs, whose vertices' cycles are published as polynomials that were fitted to compiled code; they are four to five
+times those of the loops as written here, which the option ``vertices`` chooses.
 
 Why it is right: write A as blocks, with L₁₁ the factor of its first diagonal block. Then L₂₁ = A₂₁·L₁₁⁻ᵀ is the panel
 below, and what is left to factorise is A₂₂ − L₂₁·L₂₁ᵀ, which is positive definite if A is. After step k the first k
@@ -19,6 +13,7 @@ and a substitution goes row by row.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from abele.graph import Copy, Execute, Graph, Sequence, Tensor
@@ -40,9 +35,12 @@ def create_cholesky_input(
     Raises:
         TensorError: It is not square.
         TypeMismatchError: The type is neither f32 nor f16.
+        InvalidOptionError: An option or value that there is not.
     """
-    blocks.check_square("create_cholesky_input", name, shape)
-    return blocks.create_matrix(graph, dtype, shape, options, "create_cholesky_input", name)
+    function = "create_cholesky_input"
+    blocks.check_square(function, name, shape)
+    chosen = blocks.read(function, options, blocks.FACTOR_OPTIONS)
+    return blocks.create_matrix(graph, dtype, shape, chosen.block, function, name)
 
 
 def cholesky(
@@ -55,14 +53,16 @@ def cholesky(
 
     Args:
         a: Symmetric positive definite matrices [..., n, n], f32 or f16.
-        options: ``blockSize`` (rows of a block that one vertex factorises), ``availableMemoryProportion`` (products).
+        options: ``blockSize`` (rows of a block that one vertex factorises, 8), ``availableMemoryProportion`` (of the
+            products), ``vertices`` (``library``: PopLibs', with their published cycles; ``counted``: ours, counted from
+            their code).
 
     Raises:
         TensorError: Not square.
         TypeMismatchError: Elements neither f32 nor f16.
         InvalidOptionError: An option or value that there is not.
     """
-    block, proportion = blocks.read("cholesky", options)
+    chosen = blocks.read("cholesky", options, blocks.FACTOR_OPTIONS)
     whole = blocks.as_batch("cholesky", "a", a)
     blocks.check_square("cholesky", "a", a.shape)
     with graph.scope(name):
@@ -70,36 +70,61 @@ def cholesky(
     result = (work if lower else work.transpose((0, 2, 1))).reshape(a.shape)
     flops = a.size * a.shape[-1] // 3
     call = graph.library_call(prog, "poplin.cholesky", inputs=(a,), outputs=(result,), flops=flops, debug_name=name)
-    with call as body:
-        body.add(Copy(whole if lower else whole.transpose((0, 2, 1)), work))
-        for index in range(len(blocks.extents(a.shape[-1], block))):
-            _step(graph, work, index, block, proportion, body)
     symmetric = whole if lower else whole.transpose((0, 2, 1))
+    with call as body:
+        body.add(Copy(symmetric, work))
+        _Factorisation(graph, work, lower, chosen).emit(body)
     note_host(prog, host_cholesky(graph, symmetric, work, name))
     return result
 
 
-def _step(graph: Graph, work: Tensor, index: int, block: int, proportion: float, body: Sequence) -> None:
-    """Factorise one diagonal block, multiply the panel below by its inverse, and subtract the panel's square."""
-    start, stop = index * block, min((index + 1) * block, work.shape[1])
-    square, size = work[:, start:stop, start:stop], stop - start
-    batch = square.shape[0]
-    tiles = blocks.block_tiles(graph, batch, index * (len(blocks.extents(work.shape[1], block)) + 1))
-    flat = square.reshape((batch, size * size))
-    _execute(graph, body, "factorise", cholesky_codelet(work.dtype), tile=tiles, x=flat, n=size)
-    if stop == work.shape[1]:
-        return
-    # The inverse stays on the tile of the block, and the planner sends it to where products need it.
-    inverse = graph.map_rows(graph.variable(work.dtype, square.shape, name="inverse"), tiles.tolist())
-    target = inverse.reshape(flat.shape)
-    _execute(graph, body, "invert", inverse_codelet(work.dtype), tile=tiles, x=flat, y=target, n=size)
-    panel, rest, right = work[:, stop:, start:stop], work[:, stop:, stop:], work[:, start:stop, stop:]
-    # A₂₁·L₁₁⁻ᵀ, then A₂₂ − L₂₁·L₂₁ᵀ.
-    solved = blocks.emit_product(graph, body, panel, inverse.transpose((0, 2, 1)), proportion)
-    body.add(Copy(solved, panel))
-    product = blocks.emit_product(graph, body, panel, panel.transpose((0, 2, 1)), proportion)
-    emit_map(graph, body, [_1 - _2], [rest, product], [rest], "update")
-    emit_map(graph, body, [Const(0, work.dtype)], [], [right], "zero")
+@dataclass(frozen=True)
+class _Factorisation:
+    """The factorisation of ``work`` [batch, n, n] in its place.
+
+    Attributes:
+        graph: The graph.
+        work: Symmetric matrices; a lower triangle of blocks becomes their factor.
+        lower: False if that is the transpose of what was asked for.
+        chosen: Options.
+    """
+
+    graph: Graph
+    work: Tensor
+    lower: bool
+    chosen: blocks.BlockOptions
+
+    def emit(self, body: Sequence) -> None:
+        """Append the steps, block column after block column."""
+        for index in range(len(blocks.extents(self.work.shape[1], self.chosen.block))):
+            self._step(index, body)
+
+    def _step(self, index: int, body: Sequence) -> None:
+        """Factorise one diagonal block, multiply the panel below by its inverse, and subtract the panel's square."""
+        graph, work, block = self.graph, self.work, self.chosen.block
+        start, stop = index * block, min((index + 1) * block, work.shape[1])
+        square, size = work[:, start:stop, start:stop], stop - start
+        batch = square.shape[0]
+        tiles = blocks.block_tiles(graph, batch, index * (len(blocks.extents(work.shape[1], block)) + 1))
+        flat = square.reshape((batch, size * size))
+        factorise = cholesky_codelet(work.dtype, self.chosen.library)
+        _execute(graph, body, "factorise", factorise, tile=tiles, x=flat, n=size)
+        if stop == work.shape[1]:
+            return
+        # The inverse stays on the tile of the block, and the planner sends it to where products need it.
+        inverse = graph.map_rows(graph.variable(work.dtype, square.shape, name="inverse"), tiles.tolist())
+        invert = inverse_codelet(work.dtype, self.chosen.library, self.lower)
+        _execute(graph, body, "invert", invert, tile=tiles, x=flat, y=inverse.reshape(flat.shape), n=size)
+        panel, rest, right = work[:, stop:, start:stop], work[:, stop:, stop:], work[:, start:stop, stop:]
+        # A₂₁·L₁₁⁻ᵀ, then A₂₂ − L₂₁·L₂₁ᵀ.
+        body.add(Copy(self._product(body, panel, inverse), panel))
+        product = self._product(body, panel, panel)
+        emit_map(graph, body, [_1 - _2], [rest, product], [rest], "update")
+        emit_map(graph, body, [Const(0, work.dtype)], [], [right], "zero")
+
+    def _product(self, body: Sequence, a: Tensor, b: Tensor) -> Tensor:
+        """A·Bᵀ."""
+        return blocks.emit_product(self.graph, body, a, b.transpose((0, 2, 1)), self.chosen.proportion)
 
 
 def _execute(graph: Graph, body: Sequence, name: str, codelet: type, **fields: Any) -> None:

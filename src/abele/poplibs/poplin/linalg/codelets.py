@@ -1,6 +1,8 @@
 """The vertices of factorisations and solves on one block: scalar loops, as PopLibs' compiled C++ has them.
 
-Their costs are made of the slots in :mod:`~abele.poplibs.poplin.linalg.costs`.
+Those that stand for a vertex of PopLibs (``library``) cost what is published of it
+(:mod:`~abele.poplibs.poplin.linalg.estimates`), the others what their loops do, by the slots in
+:mod:`~abele.poplibs.poplin.linalg.costs`.
 """
 
 # Bodies and annotations are in the vertex language, whose own compiler checks their types.
@@ -18,6 +20,7 @@ import numpy.typing as npt
 from abele.codelet import InOut, Input, MultiVertex, Output, Vector, Vertex, codelet, sqrt
 from abele.machine import Ipu
 from abele.numerics import ElementType, f32, i32
+from abele.poplibs.poplin.linalg import estimates
 from abele.poplibs.poplin.linalg.costs import ADD, DIVIDE, ENTRY, INDEX, LOOP, SQRT, SUPERVISOR_CYCLES, LoopCosts
 
 Int64 = npt.NDArray[np.int64]
@@ -25,7 +28,7 @@ Formula = Callable[[Any, Ipu], Int64]
 
 
 @cache
-def cholesky_codelet(dtype: ElementType) -> type:
+def cholesky_codelet(dtype: ElementType, library: bool) -> type:
     """The lower factor of one block ``x`` (n·n elements) in its place, zeros above the diagonal, on one worker.
 
     A block that is not positive definite takes the root of a negative number: not-a-number, there and below.
@@ -35,7 +38,7 @@ def cholesky_codelet(dtype: ElementType) -> type:
     class Cholesky(Vertex):
         x: InOut[Vector[dtype]]
         n: i32
-        cycles = staticmethod(_cholesky_cycles(dtype))
+        cycles = staticmethod(estimates.formula(estimates.CHOLESKY[dtype], "n") if library else _cholesky_cycles(dtype))
 
         def compute(self):
             for j in range(self.n):
@@ -111,6 +114,32 @@ def solve_codelet(dtype: ElementType) -> type:
     return TriangularSolve
 
 
+@cache
+def substitute_codelet(dtype: ElementType, lower: bool) -> type:
+    """PopLibs' vertex: one worker solves one triangular block ``a`` (n·n elements) for one vector ``b`` into ``x``."""
+
+    @codelet
+    class TriangularSolveVector(Vertex):
+        a: Input[Vector[dtype]]
+        b: Input[Vector[dtype]]
+        x: Output[Vector[dtype]]
+        n: i32
+        cycles = staticmethod(estimates.formula(estimates.SOLVE[dtype, lower], "n"))
+
+        def compute(self):
+            for q in range(self.n):
+                i = q if lower else self.n - 1 - q
+                s = f32(self.b[i])
+                for p in range(q):
+                    k = p if lower else self.n - 1 - p
+                    left = f32(self.a[i * self.n + k])
+                    right = f32(self.x[k])
+                    s = s - left * right
+                self.x[i] = dtype(s / f32(self.a[i * self.n + i]))
+
+    return TriangularSolveVector
+
+
 def _solve_cycles(dtype: ElementType) -> Formula:
     loop = LoopCosts(dtype)
 
@@ -125,15 +154,20 @@ def _solve_cycles(dtype: ElementType) -> Formula:
 
 
 @cache
-def inverse_codelet(dtype: ElementType) -> type:
-    """The inverse ``y`` of one lower triangular block ``x`` (n·n elements), on one worker."""
+def inverse_codelet(dtype: ElementType, library: bool, lower: bool) -> type:
+    """The inverse ``y`` of one lower triangular block ``x`` (n·n elements), on one worker.
+
+    ``lower`` is False where that block is the transpose of an upper one, which the library's vertex is quicker at.
+    """
 
     @codelet
     class TriangularInverse(Vertex):
         x: Input[Vector[dtype]]
         y: Output[Vector[dtype]]
         n: i32
-        cycles = staticmethod(_inverse_cycles(dtype))
+        cycles = staticmethod(
+            estimates.formula(estimates.inverse(dtype, lower), "n") if library else _inverse_cycles(dtype)
+        )
 
         def compute(self):
             for j in range(self.n):

@@ -8,7 +8,7 @@ from abele.graph import Graph, Sequence, Tensor
 from abele.numerics import bool_
 from abele.poplibs.poplin.linalg import blocks
 from abele.poplibs.popops.elementwise.map import emit_map
-from abele.poplibs.popops.expr import _1, _2, _3, select
+from abele.poplibs.popops.expr import Const, _1, _2, _3, select
 from abele.poplibs.poputil.layout import create_output_like
 
 
@@ -37,7 +37,10 @@ def emit_mask(graph: Graph, body: Sequence, a: Tensor, lower: bool, unit: bool, 
     ones = np.ones(shape, np.bool_)
     diagonal = np.eye(*shape, dtype=np.bool_)
     keep = np.tril(ones) if lower else np.triu(ones)
-    fixed = graph.constant(a.dtype, shape, np.float32(diagonal & unit), name="outside")
     mask = graph.constant(bool_, shape, keep & ~(diagonal & unit), name="inside")
-    shown = [graph.map_linear(t).broadcast_to(a.shape) for t in (fixed, mask)]
-    emit_map(graph, body, [select(_1, _2, _3)], [a, *shown], [out], "mask")
+    inside = graph.map_linear(mask).broadcast_to(a.shape)
+    if not unit:
+        emit_map(graph, body, [select(_1, Const(0, a.dtype), _2)], [a, inside], [out], "mask")
+        return
+    fixed = graph.map_linear(graph.constant(a.dtype, shape, np.float32(diagonal), name="outside"))
+    emit_map(graph, body, [select(_1, _2, _3)], [a, fixed.broadcast_to(a.shape), inside], [out], "mask")

@@ -1,0 +1,61 @@
+"""Published costs of PopLibs' vertices for factorisations and solves, as polynomials in the rows n of a block.
+
+They are worker slots of one vertex, which alone on a tile takes six cycles for each. Integer division, as published.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from abele.machine import Ipu
+from abele.numerics import ElementType, f16, f32
+
+Int64 = npt.NDArray[np.int64]
+Slots = Callable[[Int64], Int64]
+
+CHOLESKY: dict[ElementType, Slots] = {
+    f16: lambda n: n**3 // 2 + 795 * n**2 // 4 + 191 * n // 2 + 426,
+    f32: lambda n: n**3 + 102 * n**2 + 101 * n + 102,
+}
+SOLVE: dict[tuple[ElementType, bool], Slots] = {
+    (f16, True): lambda n: 3 * n**2 // 4 + 318 * n - 150,
+    (f16, False): lambda n: 135 * n**2 // 16 + 1089 * n // 4 + 12,
+    (f32, True): lambda n: 3 * n**2 // 2 + 180 * n - 126,
+    (f32, False): lambda n: 27 * n**2 // 4 + 327 * n // 2 + 54,
+}
+"""By type, and whether the block is the lower half. Source: machine reference §4.15, S."""
+_INVERSE_OF_UPPER: dict[ElementType, Slots] = {
+    f16: lambda n: 7 * n**3 + 123 * n**2 + 269 * n - 24,
+    f32: lambda n: 6 * n**3 + 51 * n**2 + 213 * n + 12,
+}
+"""Source: machine reference §4.15, S."""
+LOWER_OVER_UPPER = {f16: Fraction(64_440 + 17_553, 64_440), f32: Fraction(41_052 + 52_170, 41_052)}
+"""Slots of the inverse of a lower block over those of an upper one.
+
+The published polynomial fits factorisations of upper triangles. The same program of lower ones takes 105,322 cycles
+more per inverse in f16 and 313,021 in f32, however many rows are left, so it is the vertex that differs. Why is not
+public; solves, too, take about twice as long in one direction as in the other. Source: G, calibrated at n = 16 on the
+rows ``cholesky_batch_2_dim_32_block_16`` of the published operators on GC2 (lower less upper); other n have the same
+ratio.
+"""
+
+
+def inverse(dtype: ElementType, lower: bool) -> Slots:
+    """Slots of the transposed inverse of one half of a block."""
+    ratio = LOWER_OVER_UPPER[dtype] if lower else Fraction(1)
+    upper = _INVERSE_OF_UPPER[dtype]
+    return lambda n: upper(n) * ratio.numerator // ratio.denominator
+
+
+def formula(slots: Slots, size: str) -> Callable[[Any, Ipu], Int64]:
+    """The cost formula of a vertex whose field ``size`` is n; never less than a slot."""
+
+    def cycles(v: Any, ipu: Ipu) -> Int64:
+        return np.asarray(np.maximum(slots(np.asarray(getattr(v, size), np.int64)), 1), np.int64)
+
+    return cycles
