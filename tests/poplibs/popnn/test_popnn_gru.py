@@ -98,6 +98,13 @@ def test_gru__options__numbers_stay(options):
     check(options=options)
 
 
+@pytest.mark.parametrize(
+    "given", [{}, {"reset_after": True}, {"attends": True}, {"options": {"rnnStepsPerWU": 2}}], ids=str
+)
+def test_gru__more_steps_than_weights__updates_in_the_backward_loop_agree(given):
+    check(sizes=(3, 8, 16, 8), **given)
+
+
 @pytest.mark.parametrize("reset_after", [False, True])
 def test_gru__attention_lengths_and_shuffled_gates__agree(reset_after):
     order = ("update", "cell", "reset")

@@ -87,6 +87,19 @@ def test_lstm__weight_update_of_its_own__same_gradients():
     check(*layer(split=True))
 
 
+def of_own_loop(sizes, **given):
+    """Whether weights are updated in a loop of their own."""
+    bench, device, wanted = layer(sizes=sizes, **given)
+    check(bench, device, wanted)
+    return any("slice_deltas" in name for name in bench.executable.report.steps["name"])
+
+
+@pytest.mark.parametrize("options", [None, {"rnnStepsPerWU": 2}], ids=str)
+def test_lstm__turned_weights_or_gates_of_all_steps__the_fewer_elements_live_through_the_backward_pass(options):
+    assert of_own_loop((2, 9, 16, 12), options=options)
+    assert not of_own_loop((2, 8, 16, 12), options=options)
+
+
 def test_lstm__sizes_that_divide_into_nothing__agree():
     check(*layer(sizes=(2, 5, 7, 3)))
 

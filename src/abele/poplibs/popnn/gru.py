@@ -247,7 +247,11 @@ def gru_bwd(call: GruBackward) -> GruGradients:
 
 @takes_fields_of(GruBackward)
 def gru_bwd_with_wu(call: GruBackward) -> GruGradients:
-    """Gradients of input, initial state and weights in one loop; otherwise as :func:`gru_bwd`."""
+    """Gradients of input, initial state and weights; otherwise as :func:`gru_bwd`.
+
+    Those of the weights are made in the loop of the others, or in one after it, whichever needs less memory:
+    :attr:`~abele.poplibs.popnn.recurrent.params.RecurrentParams.updates_in_backward_loop`.
+    """
     return gru_backward(call, updates=True)
 
 

@@ -251,7 +251,11 @@ def lstm_bwd(call: LstmBackward) -> LstmGradients:
 
 @takes_fields_of(LstmBackward)
 def lstm_bwd_with_wu(call: LstmBackward) -> LstmGradients:
-    """Gradients of input, initial state and weights in one loop; otherwise as :func:`lstm_bwd`."""
+    """Gradients of input, initial state and weights; otherwise as :func:`lstm_bwd`.
+
+    Those of the weights are made in the loop of the others, or in one after it, whichever needs less memory:
+    :attr:`~abele.poplibs.popnn.recurrent.params.RecurrentParams.updates_in_backward_loop`.
+    """
     return _backward(call, updates=True)
 
 

@@ -258,14 +258,13 @@ class GruCell:
         loop.map([_1 + _2], [output, mine], [output], "add_state_gradient")
 
     def _put_gates(self, loop: SequenceLoop, deltas: Tensor) -> None:
-        put(loop, gates_of(deltas, self.order[:2]), self.gates.deltas())
+        self.gates.put_deltas(gates_of(deltas, self.order[:2]), loop.prog)
 
     def _put_candidate(self, loop: SequenceLoop, step: Tensor, deltas: Tensor) -> None:
-        mine = deltas[self.order[2]]
         if self.params.reset_after:
-            put(loop, self._state_deltas(loop, step, deltas), self.candidates[0].deltas()[0])
+            self.candidates[0].put_deltas(self._state_deltas(loop, step, deltas)[None], loop.prog)
         if len(self.candidates) == 1 + self.params.reset_after:
-            put(loop, mine, self.candidates[-1].deltas()[0])
+            self.candidates[-1].put_deltas(deltas[self.order[2]][None], loop.prog)
 
     def _state_deltas(self, loop: SequenceLoop, step: Tensor, deltas: Tensor) -> Tensor:
         """Gradient of the state's product, where the reset follows it."""

@@ -207,15 +207,12 @@ class HostProduct(Product):
         host_product(prog, "bk,gku->gbu", self.operand, self._weights, made, self.name)
         return made
 
-    def deltas(self) -> Tensor:
-        """Where gradients of the gates are put for :meth:`backward`, [gates, batch, units]."""
+    def put_deltas(self, deltas: Tensor, prog: Sequence) -> None:
+        """Bring gradients of the gates to the product: side by side, unless all are read where they are."""
         if self._deltas is None:
             self._deltas = self.units.stack(self.gates, f"{self.name}/deltas")
-        return self._deltas
-
-    def take_deltas(self, deltas: Tensor) -> None:
-        """Let gradients of the gates be read where they are."""
-        self._deltas = deltas
+        if not deltas.is_same_view(self._deltas):
+            prog.add(Copy(deltas, self._deltas))
 
     def backward(self, prog: Sequence) -> list[Tensor]:
         """Gradients of the inputs from those of the gates, [batch, size] each."""

@@ -162,6 +162,16 @@ class RecurrentParams:
         """Hidden units."""
         return self.layer_sizes[1]
 
+    @property
+    def updates_in_backward_loop(self) -> bool:
+        """Whether gradients of the weights are better made in the loop of the backward pass than in one of their own.
+
+        Turned weights live through the backward loop, gradients of the gates of all steps from there to a loop of its
+        own: the fewer elements decide, as in PopLibs (``interleavedWUIsBeneficial`` of Lstm.cpp and Gru.cpp). Both
+        have as many elements for each gate and hidden unit.
+        """
+        return sum(self.layer_sizes) <= self.batch * self.time_steps
+
     def check(self, what: str, tensor: Tensor, shape: tuple[int, ...]) -> None:
         """Raise a typed error unless ``tensor`` has this shape and the layer's type.
 

@@ -157,7 +157,7 @@ def backward_pass(
         state_gradients: Gradients of the states after the last step; None is 0.
         prog: Where the pass is appended.
         gates: Gates.
-        input: The sequence, where gradients of the weights are wanted.
+        input: The sequence, where gradients of the weights are wanted: in the same loop, or in one after it.
         has_input: True if the input is multiplied by weights.
         keep_deltas: True if gradients of the gates are kept for all steps.
         scores: Attention of every step and sample, [steps, batch], for cells that take it.
@@ -169,7 +169,8 @@ def backward_pass(
     cell.arrange(weights, prog, forward=False)
     now = _start(setting, state_gradients, output_gradient, prog)
     step, deltas = units.stack(kept.shape[1], "step"), units.stack(gates, "deltas")
-    all_deltas = units.stacks(params.time_steps, gates, "all_deltas") if keep_deltas else None
+    accumulated, later = (input, None) if params.updates_in_backward_loop else (None, input)
+    all_deltas = units.stacks(params.time_steps, gates, "all_deltas") if keep_deltas or later is not None else None
     sequence = None
     if has_input and params.calc_input_gradients:
         sequence = new_input_sequence(
@@ -184,7 +185,7 @@ def backward_pass(
     score_gradients = None if scores is None else clone(graph, scores, "score_gradients")
     one_output = units.state("output_gradient") if params.output_full_sequence else None
     # Products with the input of several steps in one: the sum over steps is then longer and the units better filled.
-    together = setting.options.steps_per_update if input is not None else 1
+    together = setting.options.steps_per_update if accumulated is not None else 1
     # The body is built once for each step of an unrolled turn, and each is told its number.
     turns = iter(range(together))
 
@@ -208,13 +209,16 @@ def backward_pass(
             loop.update(score_gradients, cell.score_gradient, "update_score_gradient")
         if all_deltas is not None:
             loop.update(all_deltas, deltas, "keep_deltas")
-        if input is not None:
+        if accumulated is not None:
             if has_input:
-                loop.slice(input, cell.columns.of("input"), "slice_input")
+                loop.slice(accumulated, cell.columns.of("input"), "slice_input")
             cell.accumulate(loop, step, deltas, next(turns), together)
 
     run_loop(graph, prog, params.time_steps, body, backwards=True, unroll=together)
-    made = Backward(sequence, now, all_deltas, None if input is None else cell.gradients(prog), score_gradients)
+    gradients = None if accumulated is None else cell.gradients(prog)
+    if later is not None and all_deltas is not None:
+        gradients = update_pass(setting, cell, kept, all_deltas, later, prog, has_input=has_input)
+    made = Backward(sequence, now, all_deltas if keep_deltas else None, gradients, score_gradients)
     if host is not None and params.lengths is None and scores is None:
         parts = BackwardParts(
             weights,
@@ -224,7 +228,7 @@ def backward_pass(
             input=input,
             after=now,
             input_gradient=sequence,
-            deltas=all_deltas,
+            deltas=made.deltas,
             gradients=made.weights,
         )
         prog.host_body = host_backward(setting, host, parts)

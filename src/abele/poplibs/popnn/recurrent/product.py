@@ -146,13 +146,18 @@ class Product:
         made = self._multiply(self.operand, self._weights, prog, like=self._flat(like), name=self.name)
         return made.reshape((self.units.batch, self.units.size, self.gates)).transpose((2, 0, 1))
 
+    def take_deltas(self, deltas: Tensor) -> None:
+        """Let :meth:`backward` and :meth:`accumulate` read gradients of the gates, [gates, batch, units], in place."""
+        self._deltas = deltas
+
+    def put_deltas(self, deltas: Tensor, prog: Sequence) -> None:
+        """Bring gradients of the gates to the product: tiles read them where they are."""
+        self.take_deltas(deltas)
+
     def deltas(self) -> Tensor:
-        """Where gradients of the gates are put for :meth:`backward` and :meth:`accumulate`, [gates, batch, units]."""
-        if self._deltas is None:
-            units = self.units
-            columns = (self.columns,)
-            self._deltas = new_operand(self.graph, units.dtype, units.batch, columns, f"{self.name}/deltas")
-        return self._deltas.reshape((self.units.batch, self.units.size, self.gates)).transpose((2, 0, 1))
+        """The gradients of the gates, [gates, batch, units]."""
+        assert self._deltas is not None
+        return self._deltas
 
     def backward(self, prog: Sequence) -> list[Tensor]:
         """Gradients of the inputs from those of the gates, [batch, size] each."""

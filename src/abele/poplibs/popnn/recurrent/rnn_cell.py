@@ -61,7 +61,7 @@ class RnnCell:
 
     def put_deltas(self, loop: SequenceLoop, step: Tensor, deltas: Tensor) -> None:
         """Bring gradients of the sums to the product; see the protocol."""
-        put(loop, deltas, self.product.deltas())
+        self.product.put_deltas(deltas, loop.prog)
 
     def accumulate(self, loop: SequenceLoop, step: Tensor, deltas: Tensor, number: int, together: int) -> None:
         """Add the gradients of the weights; see the protocol."""
