@@ -6,8 +6,9 @@ from collections.abc import Iterable
 from itertools import groupby
 from pathlib import Path
 
-from abele.machine import CONFIDENCE, cited_works
-from abele.validation.audit import FormulaConstant, MachineRow, formula_constants, machine_rows
+from abele.garden.braggnn_host import PublishedScript
+from abele.machine import CONFIDENCE, cited_works, hosts
+from abele.validation.audit import FormulaConstant, MachineRow, formula_constants, machine_rows, rows_of
 
 PAGE = Path(__file__).parent / "constants.md"
 
@@ -30,6 +31,18 @@ Where chips or presets differ, each value has those that it holds for.
 
 """
 
+HOSTS = """
+## Hosts
+
+What feeds a machine, which decides [what limits a rate](report.md#what-limits-the-rate).
+
+"""
+
+SCRIPT = """
+The script whose rates of BraggNN were published, as far as its rate depends on it:
+
+"""
+
 FORMULAS = """
 ## Cost formulas
 
@@ -42,19 +55,24 @@ the section that has the formula.
 def page() -> str:
     """The page as Markdown."""
     marks = "\n".join(f"| {mark} | {text} |" for mark, text in CONFIDENCE.items() if mark != "U")
-    machines = _table(
-        ("constant", "meaning", "value", "", "source", "calibrated on"),
-        (r for row in machine_rows() for r in _rows(row)),
-    )
-    works = cited_works(source.text for row in machine_rows() for _, source in row.by_value)
+    host_rows = rows_of({name: hosts.get(name) for name in hosts.names()})
+    rows = (*machine_rows(), *host_rows)
+    works = cited_works(source.text for row in rows for _, source in row.by_value)
     cited = "".join(f"- **{key}**: {work}\n" for key, work in works.items())
-    parts = [HEAD.format(marks=marks), machines, "\nWorks:\n\n", cited, FORMULAS]
+    script = _constants(rows_of({"script": PublishedScript()}))
+    parts = [HEAD.format(marks=marks), _constants(machine_rows()), HOSTS, _constants(host_rows), SCRIPT, script]
+    parts += ["\nWorks:\n\n", cited, FORMULAS]
     for module, constants in groupby(formula_constants(), lambda c: c.module):
         parts.append(
             f"### {module}\n\n" + _table(("name", "value", "", "meaning and source"), map(_formula, constants))
         )
         parts.append("\n")
     return "".join(parts).rstrip() + "\n"
+
+
+def _constants(rows: Iterable[MachineRow]) -> str:
+    headings = ("constant", "meaning", "value", "", "source", "calibrated on")
+    return _table(headings, (cells for row in rows for cells in _rows(row)))
 
 
 def _rows(row: MachineRow) -> Iterable[tuple[str, ...]]:

@@ -166,3 +166,30 @@ def test_report__plot_that_cannot_be__says_why(
     finished = abele("report", str(report_file), *arguments)
     assert finished.status == 2
     assert message in finished.err
+
+
+def test_hosts__plain_and_json__list_presets_and_constants(abele: Run) -> None:
+    assert "epyc-7742" in abele("hosts").out
+    assert "run_call_seconds" in abele("hosts", "epyc-7742").out
+    found = json.loads(abele("hosts", "epyc-7742", "--json").out)
+    assert {row["path"]: row["value"] for row in found["constants"]}["num_cores"] == 128
+    assert [host["name"] for host in json.loads(abele("hosts", "--json").out)["hosts"]] == ["epyc-7742"]
+
+
+def test_report__loading__says_what_limits(abele: Run, report_file: Path, tmp_path: Path) -> None:
+    fed = tmp_path / "fed.abele-report"
+    Report.load(report_file).with_meta(samples_per_run=128).save(fed)
+    told = tmp_path / "loading.toml"
+    told.write_text(
+        "batches_per_epoch = 100\nsample_seconds = 3e-5\nsample_bytes = 484\ntensors_per_batch = 1\nnum_workers = 8\n"
+        '[host]\nname = "desk"\ntitle = "a desk"\nnum_cores = 8\nmemory_bytes_per_second = 5e10\n'
+    )
+    found = json.loads(abele("report", str(fed), "--loading", str(told), "--json").out)["limits"]
+    assert found["limit"] == "loader"
+    assert found["loading"]["samples_per_batch"] == 128
+    assert found["loading"]["host"]["name"] == "desk"
+    assert "limited by" in abele("report", str(fed), "--loading", str(told)).out
+    told.write_text("num_workers = 8\n")
+    finished = abele("report", str(fed), "--loading", str(told))
+    assert finished.status == 2
+    assert "Loading needs batches_per_epoch, sample_seconds" in finished.err

@@ -65,6 +65,7 @@ one step      700 cycles = 378 ns
 spent on      compute 63% · exchange 8.6% · sync 14% · host streams 14%
 tile balance  50% (mean tile / slowest tile while computing)
 throughput    84,571,429 images/s on 1 Bow IPU
+limited by    the device: device 98,666,667 · link 592,000,000 images/s · loader not known
 memory        fits; fullest tile 7 holds 174 B of 1,000 B (17%)
 which holds   stacks 100 B · variables 70 B · gaps 4 B
 

@@ -34,6 +34,10 @@ DumpOption = Annotated[
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON; progress goes to standard error.")]
 
 
+_RATES = ("modelled", "measured", "low", "high", "device", "link", "loader")
+"""Rates of a comparison."""
+
+
 @dataclass(frozen=True)
 class Demo:
     """What a demo shows, and the packages that it needs."""
@@ -158,14 +162,12 @@ def _comparisons(result: DemoResult) -> Table:
         box=None,
         padding=(0, 2, 0, 0),
     )
-    for heading in ("batch", "modelled", "measured", "modelled/measured", "fits"):
+    for heading in ("batch", "modelled", "range", "measured", "modelled/measured", "device", "link", "loader", "limit"):
         table.add_column(heading, justify="right")
     for row in result.comparisons:
-        table.add_row(
-            str(row["batch"]),
-            count_text(row["modelled_samples_per_second"]),
-            count_text(row["measured_samples_per_second"]),
-            f"{row['ratio']:.2f}x",
-            "yes" if row["fits"] else "no",
-        )
+        modelled, measured, low, high, *limits = (count_text(row[f"{name}_samples_per_second"]) for name in _RATES)
+        fits = "" if row["fits"] else ", does not fit"
+        ratio = f"{row['ratio']:.2f}x"
+        cells = (str(row["batch"]), modelled, f"{low} to {high}", measured, ratio, *limits, row["limit"] + fits)
+        table.add_row(*cells)
     return table

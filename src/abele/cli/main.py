@@ -11,6 +11,7 @@ import abele
 from abele.cli.cache import cache_app
 from abele.cli.debug import debug
 from abele.cli.demo import demo_app
+from abele.cli.hosts import hosts
 from abele.cli.plan import plan_app
 from abele.cli.report import report
 from abele.cli.systems import systems
@@ -29,6 +30,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command()(systems)
+app.command()(hosts)
 app.add_typer(demo_app, name="demo")
 app.command()(report)
 app.add_typer(plan_app, name="plan")

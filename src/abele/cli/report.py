@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from abele.cli.output import console, print_json
-from abele.errors import InvalidOptionError, ProfilingDisabledError
+from abele.errors import InvalidOptionError, MachineError, ProfilingDisabledError
 from abele.words import counted
 from abele.writing import writing
 
@@ -24,6 +24,9 @@ def report(
     rearrangements: Annotated[
         bool, typer.Option("--rearrangements", help="Print what data is moved or put in another order, and its cost.")
     ] = False,
+    loading: Annotated[
+        Path | None, typer.Option("--loading", help="A TOML or JSON file that says how data is loaded.")
+    ] = None,
     top: Annotated[int, typer.Option("--top", min=1, help="With --host or --rearrangements: how many rows.")] = 25,
     kind: Annotated[str, typer.Option("--kind", help="What to draw: overview, memory, timeline, …")] = "overview",
 ) -> None:
@@ -31,6 +34,8 @@ def report(
     from abele.report import Report
 
     loaded = Report.load(file)
+    if loading is not None:
+        loaded = with_loading(loaded, loading)
     if plot is not None:
         draw(loaded, kind, plot)
         typer.echo(f"written: {plot}", err=True)
@@ -45,6 +50,25 @@ def report(
         from abele.report.render import render
 
         console().print(render(loaded))
+
+
+def with_loading(loaded: Report, path: Path) -> Report:
+    """The report with the loading that a file describes; a batch is by default what a run takes.
+
+    Raises:
+        MachineError: The file cannot be read, or does not describe a loading.
+        InvalidOptionError: Batches are not those that the program takes.
+    """
+    from abele.machine.load import read_overrides
+    from abele.report import Loading
+
+    table = read_overrides(path)
+    if samples := loaded.meta.get("samples_per_run"):
+        table.setdefault("samples_per_batch", int(samples))
+    try:
+        return loaded.with_loading(Loading.from_table(table))
+    except MachineError as error:
+        raise MachineError(error.message, at=str(path), because=error.because, remedy=error.remedy) from error
 
 
 def print_host(loaded: Report, top: int, *, as_json: bool) -> None:

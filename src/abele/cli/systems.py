@@ -7,13 +7,11 @@ from typing import Annotated
 
 import typer
 from rich.table import Table
-from rich.text import Text
 
+from abele.cli.constants import show_constants
 from abele.cli.output import console, print_json
-from abele.machine import CONFIDENCE, Source, System, cited_works, sources
+from abele.machine import CONFIDENCE, System, cited_works, sources
 from abele.machine import systems as presets
-
-_STYLES = {"S": "green", "D": "cyan", "C": "blue", "G": "yellow", "U": "magenta"}
 
 
 def systems(
@@ -74,24 +72,10 @@ def confidences(system: System) -> dict[str, int]:
     return {key: found.count(key) for key in CONFIDENCE if key in found}
 
 
-def _source_text(source: Source) -> str:
-    return source.text + (f"; calibrated on {', '.join(source.calibrated_on)}" if source.calibrated_on else "")
-
-
 def _show(system: System, json: bool) -> None:
     constants = sources(system)
     works = cited_works(item.source.text for item in constants)
     if json:
         print_json({**system.figures(), "constants": [asdict(item) for item in constants], "works": works})
         return
-    table = Table(title=f"{system.name}: {system.title}", title_justify="left", box=None, padding=(0, 2, 0, 0))
-    for heading in ("constant", "value", "meaning", "", "source"):
-        table.add_column(heading, justify="right" if heading == "value" else "left", overflow="fold")
-    for item in constants:
-        mark = Text(item.source.confidence, style=_STYLES[item.source.confidence])
-        table.add_row(item.path, item.text, item.meaning, mark, _source_text(item.source))
-    out = console()
-    out.print(table)
-    out.print()
-    for key, work in works.items():
-        out.print(f"{key:<8}  {work}", style="dim", soft_wrap=True)
+    show_constants(f"{system.name}: {system.title}", constants, works)

@@ -86,7 +86,7 @@ class Training:
                     epoch.append(loss)
                     advance(f"loss {loss.mean().item():{self.shown}}")
                 losses = torch.cat([loss.reshape(-1) for loss in epoch])
-        report = executor.report()
+        report = executor.report(self.data)
         executor.detachFromDevice()
         return Trained(float(losses.double().mean()), report)
 

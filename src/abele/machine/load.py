@@ -1,13 +1,17 @@
-"""Reading a system description from a file."""
+"""Reading the description of a system, or of a host, from a file."""
 
 from __future__ import annotations
 
 import json
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from abele.errors import MachineError
+from abele.machine.spec import Spec
+
+Described = TypeVar("Described", bound=Spec)
 
 
 def read_overrides(path: Path) -> dict[str, Any]:
@@ -28,3 +32,29 @@ def read_overrides(path: Path) -> dict[str, Any]:
     if not isinstance(table, dict):
         raise MachineError(f"{path}: a system description is a table of fields, not a {type(table).__name__}")
     return table
+
+
+def read_described(path: Path, get: Callable[[str], Described], *, what: str, example: str) -> Described:
+    """What a TOML or JSON file describes: the name of a preset as ``base``, and what differs from it.
+
+    Args:
+        path: The file.
+        get: Gives a preset by name.
+        what: What presets are, in a word.
+        example: The name of one.
+
+    Raises:
+        MachineError: The file cannot be read, has no ``base``, or describes something impossible.
+    """
+    overrides = read_overrides(path)
+    base = overrides.pop("base", None)
+    if not isinstance(base, str):
+        raise MachineError(
+            f"{path}: no base {what} is named", remedy=f'begin the file with base = "{example}" (see {what}s.names())'
+        )
+    overrides.setdefault("name", path.stem)
+    overrides.setdefault("title", f"{overrides['name']} (after {base})")
+    try:
+        return get(base).evolve(**overrides)
+    except MachineError as error:
+        raise MachineError(error.message, at=str(path), because=error.because, remedy=error.remedy) from error

@@ -12,9 +12,11 @@ CONFIDENCE = {
     "S": "stated by the source",
     "D": "derived by arithmetic from stated facts",
     "C": "calibrated on measurements that are named",
+    "M": "measured for this project; the source says on what",
     "G": "guessed",
     "U": "given by the user",
 }
+_CALIBRATED_ON = " · calibrated on "
 
 
 @dataclass(frozen=True)
@@ -23,7 +25,8 @@ class Source:
 
     Attributes:
         text: The publication, program or measurement, with the arithmetic where the value was derived.
-        confidence: ``S`` stated, ``D`` derived, ``C`` calibrated, ``G`` guessed, ``U`` given by the user.
+        confidence: ``S`` stated, ``D`` derived, ``C`` calibrated, ``M`` measured,
+            ``G`` guessed, ``U`` given by the user.
         calibrated_on: The comparisons that the value was made to agree with, each as :func:`calibrated` says; they can
             say nothing about it any more.
     """
@@ -31,6 +34,17 @@ class Source:
     text: str
     confidence: str
     calibrated_on: tuple[str, ...] = ()
+
+    def written(self) -> str:
+        """The source as one text, which :meth:`read` takes: ``S: data sheet``."""
+        return f"{self.confidence}: {_CALIBRATED_ON.join((self.text, *self.calibrated_on))}"
+
+    @classmethod
+    def read(cls, text: object) -> Source | None:
+        """The source that a text is; None if it is none."""
+        confidence, colon, words = text.partition(": ") if isinstance(text, str) else ("", "", "")
+        what, *on = words.split(_CALIBRATED_ON)
+        return cls(what, confidence, tuple(on)) if colon and confidence in CONFIDENCE else None
 
 
 @dataclass(frozen=True)
@@ -61,6 +75,11 @@ def calibrated(value: Any, text: str, *, on: tuple[str, ...]) -> Cited:
             figure in it. The page marks them.
     """
     return Cited(value, Source(text, "C", on))
+
+
+def measured(value: Any, text: str) -> Cited:
+    """``value`` as measured for this project; ``text`` says on what, and how far other hosts may be from it."""
+    return Cited(value, Source(text, "M"))
 
 
 def guessed(value: Any, text: str) -> Cited:

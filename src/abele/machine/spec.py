@@ -7,10 +7,10 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields, replace
 from functools import cache
-from typing import Any, Self
+from typing import Any, Self, cast
 
 from abele.errors import MachineError, nearest
-from abele.machine.source import Cited, Source
+from abele.machine.source import CONFIDENCE, Cited, Source
 
 _UNITS = (
     ("_bytes_per_second", "B/s"),
@@ -84,16 +84,21 @@ class Spec:
         """
         return replace(self, **{name: self._changed(name, value) for name, value in changes.items()})
 
+    @classmethod
+    def of(cls, table: Mapping[str, Any]) -> Self:
+        """The part that a table describes, as :func:`described` gives it.
+
+        Raises:
+            MachineError: A field is missing, does not exist, or has a value that is not allowed.
+        """
+        return cast(Self, _build(cls, table))
+
     def _changed(self, name: str, value: Any) -> Any:
         item = _field_named(type(self), name)
         kind, present = item.metadata.get("kind"), getattr(self, name)
         if isinstance(value, Mapping) and isinstance(present, Spec):
             return present.evolve(**value)
-        if isinstance(value, Mapping) and kind is not None:
-            return _build(kind, value)
-        if isinstance(value, (list, tuple)) and kind is not None:
-            return tuple(_build(kind, entry) if isinstance(entry, Mapping) else entry for entry in value)
-        return value
+        return _made(kind, value)
 
     def source_of(self, name: str) -> Source:
         """Where the value of field ``name`` comes from."""
@@ -156,9 +161,23 @@ def _field_named(kind: type[Spec], name: str) -> Field[Any]:
     return by_name[name]
 
 
+def described(spec: Spec) -> dict[str, Any]:
+    """A part as a table of plain values, with the sources that only it has as ``cited``; :meth:`Spec.of` takes it."""
+    table = {item.name: _plain(getattr(spec, item.name)) for item in _own_fields(spec)}
+    cited = {name: spec.source_of(name).written() for name in spec.cited if name in table}
+    return {**table, "cited": cited} if cited else table
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [_plain(part) for part in value]
+    return described(value) if isinstance(value, Spec) else value
+
+
 def _build(kind: type[Spec], table: Mapping[str, Any]) -> Spec:
-    for name in table:
-        _field_named(kind, name)
+    values = {name: value for name, value in table.items() if name != "cited"}
+    for name in values:
+        values[name] = _made(_field_named(kind, name).metadata.get("kind"), values[name])
     missing = [
         item.name
         for item in _own_fields(kind)
@@ -166,7 +185,35 @@ def _build(kind: type[Spec], table: Mapping[str, Any]) -> Spec:
     ]
     if missing:
         raise MachineError(f"{kind.__name__} needs {', '.join(missing)} too", because=f"got only {', '.join(table)}")
-    return kind(**table)
+    return kind(**values, cited=_cited(kind, values, table.get("cited", {})))
+
+
+def _made(kind: type[Spec] | None, value: Any) -> Any:
+    """The part, or the tuple of them, that a value describes; any other value as it is."""
+    if kind is None:
+        return value
+    if isinstance(value, Mapping):
+        return _build(kind, value)
+    return tuple(_made(kind, entry) for entry in value) if isinstance(value, (list, tuple)) else value
+
+
+def _cited(kind: type[Spec], values: Mapping[str, Any], given: Any) -> dict[str, Cited]:
+    """The sources of some values of a table.
+
+    Raises:
+        MachineError: One is not a text with a confidence, or is of no value of the table.
+    """
+    found, fits = {}, isinstance(given, Mapping)
+    for name, text in given.items() if fits else ():
+        source = Source.read(text)
+        fits = fits and source is not None and name in values
+        found[name] = Cited(values.get(name), source or Source("", "U"))
+    if not fits:
+        raise MachineError(
+            f"{kind.__name__}.cited = {given!r:.200}: says of fields of the table where each comes from",
+            remedy='cited = { clock_hz = "S: data sheet" }, with one of ' + ", ".join(CONFIDENCE),
+        )
+    return found
 
 
 def _check_kind(spec: Spec, item: Field[Any], value: Any) -> None:

@@ -8,7 +8,7 @@ from abele.errors import MachineError, nearest
 from abele.machine.chips import BOW, C600, GC2, GC200
 from abele.machine.ipu import Ipu
 from abele.machine.links import Dram, GatewayLinks, HostLink, IpuLinks
-from abele.machine.load import read_overrides
+from abele.machine.load import read_described
 from abele.machine.source import cite, derived, guessed, stated
 from abele.machine.system import System
 
@@ -144,18 +144,7 @@ def load(path: str | Path) -> System:
     Raises:
         MachineError: The file cannot be read, has no ``base``, or describes something impossible.
     """
-    overrides = read_overrides(Path(path))
-    base = overrides.pop("base", None)
-    if not isinstance(base, str):
-        raise MachineError(
-            f"{path}: no base system is named", remedy='begin the file with base = "bow-2000" (see systems.names())'
-        )
-    overrides.setdefault("name", Path(path).stem)
-    overrides.setdefault("title", f"{overrides['name']} (after {base})")
-    try:
-        return get(base).evolve(**overrides)
-    except MachineError as error:
-        raise MachineError(error.message, at=str(path), because=error.because, remedy=error.remedy) from error
+    return read_described(Path(path), get, what="system", example="bow-2000")
 
 
 def resolve(system: str | Path | System) -> System:

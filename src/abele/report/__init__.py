@@ -3,6 +3,8 @@
 from abele.report.call_times import CallTimes, take_waited, waiting_for_data
 from abele.report.cycles import Cycles, sum_by_op
 from abele.report.host_profile import HostProfile
+from abele.report.limits import LIMITS, RateLimits
+from abele.report.loading import Epoch, Loading, epoch
 from abele.report.memory import CATEGORIES, Memory
 from abele.report.rearrangements import Rearrangement, Rearrangements
 from abele.report.report import Report
@@ -39,6 +41,7 @@ __all__ = [
     "HOST_KINDS",
     "HOST_LEAVES",
     "LIFETIMES",
+    "LIMITS",
     "LIVENESS",
     "OPS",
     "PHASE_TILES",
@@ -52,14 +55,18 @@ __all__ = [
     "VARIABLE_TILES",
     "CallTimes",
     "Cycles",
+    "Epoch",
     "HostProfile",
+    "Loading",
     "Memory",
+    "RateLimits",
     "Rearrangement",
     "Rearrangements",
     "Report",
     "Schema",
     "Table",
     "Text",
+    "epoch",
     "sum_by_op",
     "take_waited",
     "waiting_for_data",

@@ -9,8 +9,9 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from abele.errors import InvalidOptionError
+from abele.errors import InvalidOptionError, MachineError
 from abele.report.archive import part
+from abele.report.loading import loading_of
 from abele.report.memory import Memory
 from abele.report.schema import ColumnSpec
 from abele.report.table import Table
@@ -84,6 +85,7 @@ class _Meta(msgspec.Struct):
     samples_per_run: Annotated[float, msgspec.Meta(ge=0, le=1e18)] | None = None
     steps_per_run: Count = 0
     host: _Host = msgspec.field(default_factory=_Host)
+    loading: dict[str, Any] | None = None
 
 
 def check_document(document: ReportDocument) -> None:
@@ -104,7 +106,11 @@ def check_meta(meta: Mapping[str, Any]) -> None:
         msgspec.ValidationError: One is not.
     """
     with part("meta"):
-        msgspec.convert(meta, _Meta)
+        known = msgspec.convert(meta, _Meta)
+        try:
+            loading_of({"loading": known.loading})
+        except MachineError as error:
+            raise msgspec.ValidationError(f"{error.message} - at `$.loading`") from error
 
 
 def check_column(name: str, spec: ColumnSpec, column: Column, limits: Mapping[str, int]) -> None:

@@ -11,6 +11,10 @@ Keys of the object that :func:`to_json` gives:
     ``seconds`` and ``steps_per_run``.
 ``samples_per_second``
     Modelled throughput, or null.
+``limits``
+    Samples per second of ``device``, ``link`` and ``loader`` (or null), which ``limit`` is the lowest, what all reach
+    together (``samples_per_second``), ``epoch_seconds`` by part, ``loading`` and its ``constants`` with their sources;
+    or null.
 ``tile_balance``
     Mean compute cycles of a tile / cycles of all compute phases.
 ``memory``
@@ -52,6 +56,7 @@ def to_json(report: Report) -> dict[str, Any]:
             "steps_per_run": report.steps_per_run,
         },
         "samples_per_second": report.samples_per_second,
+        "limits": None if report.limits is None else report.limits.to_json(),
         "tile_balance": report.tile_balance,
         "memory": _memory(report.memory),
         "ops": list(report.ops.sort("cycles", descending=True).rows()),

@@ -11,8 +11,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from abele.errors import InvalidOptionError
+from abele.machine import described
 from abele.report.cycles import Cycles, run_cycles
 from abele.report.host_profile import HostProfile
+from abele.report.loading import Loading, loading_of
 from abele.report.memory import Memory
 from abele.report.schema import (
     BUFFER_TILES,
@@ -29,10 +32,12 @@ from abele.report.schema import (
 )
 from abele.report.table import Table
 from abele.report.text_column import read_only
+from abele.words import counted
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from abele.report.limits import RateLimits
     from abele.report.rearrangements import Rearrangements
 
 
@@ -61,7 +66,7 @@ class Report:
         host_functions: What leaves of these call; columns as ``schema.HOST_FUNCTIONS``.
         meta: ``abele_version``, ``created`` (ISO 8601), ``name``, ``options``, ``compile_seconds``, ``programs``
             (names), ``figures_of`` (for each program ``run 3`` or ``assumptions``); when known ``samples_per_run``,
-            ``steps_per_run``, ``sample_name`` and ``step_name`` of program 0.
+            ``steps_per_run``, ``sample_name`` and ``step_name`` of program 0, and ``loading`` (:attr:`loading`).
     """
 
     target: dict[str, Any]
@@ -130,6 +135,18 @@ class Report:
         """Modelled throughput of program 0, or None when the samples of a run are not known."""
         samples, total = self.meta.get("samples_per_run"), self.cycles().total
         return float(samples) / self.seconds(total) if samples and total else None
+
+    @property
+    def loading(self) -> Loading | None:
+        """How data is loaded for program 0, where somebody said or measured it: :meth:`with_loading`."""
+        return loading_of(self.meta)
+
+    @property
+    def limits(self) -> RateLimits | None:
+        """What device, link and loader reach in samples per second, or None when the samples of a run are not known."""
+        from abele.report.limits import limits_of
+
+        return limits_of(self)
 
     @cached_property
     def compute_cycles_by_tile(self) -> npt.NDArray[np.int64]:
@@ -260,6 +277,20 @@ class Report:
         """The report with some entries of ``meta`` set."""
         known = copy.deepcopy(self.meta)
         return replace(self, target=dict(self.target), graph=dict(self.graph), meta={**known, **meta})
+
+    def with_loading(self, loading: Loading) -> Report:
+        """The report with how data is loaded, so that :attr:`limits` knows the loader.
+
+        Raises:
+            InvalidOptionError: It makes batches of another size than a run takes.
+        """
+        samples = self.meta.get("samples_per_run")
+        if samples and int(samples) != loading.samples_per_batch:
+            raise InvalidOptionError(
+                f"a batch has {counted(loading.samples_per_batch, 'sample')}, a run takes {int(samples):,}",
+                remedy="samples_per_batch counts a call: micro-batch x device iterations x replicas x accumulation",
+            )
+        return self.with_meta(loading=described(loading))
 
     def with_host(self, profile: HostProfile) -> Report:
         """The report with a profile of the host."""

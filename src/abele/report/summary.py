@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from abele.report.cycles import PARTS
+from abele.report.limits import LIMITS
+from abele.report.loading import Epoch, Loading
 from abele.report.report import Report
 from abele.report.text import (
     bytes_text,
@@ -66,9 +68,49 @@ def _facts(report: Report) -> Iterator[tuple[str, str]]:
     yield "tile balance", f"{percent_text(report.tile_balance)} (mean tile / slowest tile while computing)"
     if (rate := report.samples_per_second) is not None:
         yield "throughput", f"{count_text(rate)} {report.meta.get('sample_name', 'samples')}/s on {_ipus(target)}"
+        yield from _limits(report)
     yield "memory", _fullest(report)
     yield "which holds", _categories(report)
     yield from _runs(report)
+
+
+def _limits(report: Report) -> Iterator[tuple[str, str]]:
+    """What limits the rate, and what an epoch goes to where the loader is known."""
+    limits = report.limits
+    if limits is None:
+        return
+    rates = ((name, getattr(limits, name)) for name in LIMITS)
+    texts = [f"{name} {count_text(rate)}" for name, rate in rates if rate is not None]
+    unit = f"{report.meta.get('sample_name', 'samples')}/s"
+    loader = "" if limits.loader is not None else " · loader not known"
+    yield "limited by", f"the {limits.name}: {' · '.join(texts)} {unit}{loader}"
+    if limits.epoch is not None and limits.loading is not None:
+        yield "with loading", f"{count_text(limits.samples_per_second)} {unit}; {epoch_text(limits.epoch)}"
+        yield "loaded by", loading_text(limits.loading)
+
+
+def epoch_text(epoch: Epoch) -> str:
+    """What an epoch goes to, in words."""
+    parts = {
+        "device": epoch.device,
+        "waiting for batches": epoch.waiting,
+        "taking them": epoch.taking,
+        "calls": epoch.calling,
+        "starting": epoch.starting,
+    }
+    shown = " · ".join(f"{name} {seconds_text(seconds)}" for name, seconds in parts.items() if seconds > 0)
+    return f"an epoch takes {seconds_text(epoch.total)}: {shown}"
+
+
+def loading_text(loading: Loading) -> str:
+    """How data is loaded, in words."""
+    workers = counted(loading.num_workers, "worker") if loading.num_workers else "the calling process"
+    batches = counted(loading.batches_per_epoch, "batch")
+    samples = counted(loading.samples_per_batch, "sample")
+    measured = f" (measured on {loading.measured_on})" if loading.measured_on else ""
+    ahead = f", {loading.ring_batches} batches ready" if loading.ring_batches else ""
+    each = f"{seconds_text(loading.sample_seconds)} for each sample{measured}"
+    return f"{workers} on {loading.host.name}{ahead}: {batches} of {samples} an epoch, {each}"
 
 
 def _figures_of(report: Report, bases: list[str]) -> str:

@@ -10,14 +10,15 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
-from abele.machine import Source, sources, systems
+from abele.machine import Source, System, sources, systems
+from abele.machine.spec import Spec
 
 COST_ROOMS = (
     "codelet/slots.py",
@@ -98,11 +99,16 @@ class MachineRow:
 @cache
 def machine_rows() -> tuple[MachineRow, ...]:
     """Every constant of every preset, the equal ones of several presets together."""
+    return rows_of({name: systems.get(name) for name in systems.names()})
+
+
+def rows_of(parts: Mapping[str, Spec]) -> tuple[MachineRow, ...]:
+    """Every constant of some machines, or of other things that cite theirs alike, by name."""
     rows: dict[str, MachineRow] = {}
-    for name in systems.names():
-        for c in sources(systems.get(name)):
+    for name, spec in parts.items():
+        for c in sources(spec):
             row = rows.setdefault(c.path, MachineRow(c.path, c.meaning))
-            holder = systems.get(name).ipu.name if c.path.startswith("ipu.") else name
+            holder = spec.ipu.name if isinstance(spec, System) and c.path.startswith("ipu.") else name
             holders = row.by_value.setdefault((c.text, c.source), [])
             if holder not in holders:
                 holders.append(holder)

@@ -70,6 +70,7 @@ class AsynchronousDataAccessor:
         self._rebatched = rebatched_size
         self._wait_s = max(miss_sleep_time_in_ms, 0.0) / 1000
         self._indefinitely = load_indefinitely
+        self._buffer_size = buffer_size
         self._run = 0
         self._state = "idle"
         self._held: int | None = None

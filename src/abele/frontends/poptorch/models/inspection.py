@@ -14,6 +14,7 @@ import torch
 
 from abele.compiler import Executable
 from abele.frontends.poptorch.errors import CheckError, Error
+from abele.frontends.poptorch.loading.data import DataLoader
 from abele.frontends.poptorch.models.batching import ANCHOR_NAMES
 from abele.frontends.poptorch.models.compiling import CompiledModel
 from abele.frontends.poptorch.models.perf_counters import Latencies
@@ -21,6 +22,7 @@ from abele.frontends.poptorch.options import Options
 from abele.frontends.poptorch.options.environment import proto_file
 from abele.frontends.poptorch.program.profiling import tracepoints
 from abele.frontends.poptorch.values.tensors import from_array
+from abele.machine import HostComputer
 from abele.parallel.network import network_text
 from abele.report import HostProfile, Report
 from abele.writing import writing
@@ -52,9 +54,22 @@ class Inspection(Latencies):
         """The compiled program."""
         return self._require().session.executable
 
-    def report(self) -> Report:
-        """What the program costs on the machine, what runs took on the host, and what profiling channels recorded."""
+    def report(self, data: DataLoader | None = None, host: str | Path | HostComputer | None = None) -> Report:
+        """What the program costs on the machine, what runs took on the host, and what profiling channels recorded.
+
+        Args:
+            data: What feeds the model: some of its samples are made and timed, and the report says which of device,
+                link and loader limits the rate.
+            host: The host that ``data`` is loaded on; a preset's name, a description file, or a value.
+
+        Raises:
+            Error: Nothing is compiled yet, or ``data`` cannot be measured.
+            MachineError: There is no such host.
+            InvalidOptionError: Batches of ``data`` are not those that the model takes.
+        """
         report = self._require().session.report
+        if data is not None:
+            report = report.with_loading(data.loading(host))
         spans = [vars(span) for span in tracepoints()]
         return report.with_meta(tracepoints=spans) if spans else report
 

@@ -1,0 +1,137 @@
+"""How BraggNN's published rates were fed: a host, eight loader workers, and few large batches an epoch.
+
+The published figures are a whole script's: samples trained on per second of wall time. What is known of the script:
+eight workers of PyTorch's loader crop each patch out of a frame in Python, and ten device iterations a call make
+batches of ten times the batch size, so that an epoch has 10, 5 or 2 of them. Scaling and augmentation had been moved to
+the device (GC-ANL), so that a sample costs a worker a crop and its part of joining a batch. That was measured here,
+with :class:`FrameCrops`; nothing is fitted to the published rates.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from torch.utils.data import Dataset
+
+from abele.garden.peaks import PATCH_PIXELS
+from abele.machine import hosts
+from abele.machine.source import cite, constant, guessed, measured, stated
+from abele.machine.spec import Spec
+from abele.report import Epoch, Loading, Report, epoch
+
+
+@dataclass(frozen=True, kw_only=True)
+class PublishedScript(Spec):
+    """The script whose wall time was published, as far as its rate depends on it.
+
+    Attributes:
+        num_workers: Loader workers.
+        device_iterations: Weight updates of one call.
+        training_samples: Samples of an epoch, before those that make no whole batch are left out.
+        validation_samples: Samples of one pass of validation.
+        crop_seconds: What one sample costs a worker.
+        crop_uncertainty: Factor within which that is.
+        forward_proportion: Part of a weight update's time that a pass forward takes.
+    """
+
+    num_workers: int = constant(stated(8, "the script's loader"))
+    device_iterations: int = constant(stated(10, "the script's options"))
+    training_samples: int = constant(
+        guessed(55_477, "four fifths of 69,347 peaks; any from 51,200 to 56,319 makes 10, 5 and 2 batches")
+    )
+    validation_samples: int = constant(guessed(13_870, "the last fifth of 69,347 peaks"), minimum=0)
+    crop_seconds: float = constant(
+        measured(9.3e-6, "FrameCrops on one core of an AMD EPYC of family 25 (Zen 4) at 2.6 GHz, PyTorch 2.13")
+    )
+    crop_uncertainty: float = constant(guessed(1.5, "the published host is not named; from Zen 2 to Zen 4 Python"))
+    forward_proportion: float = constant(guessed(1 / 3, "one of three products of each layer"))
+
+    def loading(self, batch: int, sample_bytes: float) -> Loading:
+        """How an epoch of training is loaded for a batch size."""
+        samples = batch * self.device_iterations
+        return cite(
+            Loading,
+            samples_per_batch=samples,
+            batches_per_epoch=self.training_samples // samples,
+            sample_seconds=measured(self.crop_seconds, self.source_of("crop_seconds").text),
+            sample_bytes=sample_bytes,
+            tensors_per_batch=2,
+            num_workers=self.num_workers,
+            host=hosts.get(hosts.DEFAULT),
+            measured_on="AMD EPYC, znver4",
+        )
+
+    def validation(self, loading: Loading, batch: int) -> Loading:
+        """How a pass of validation is loaded, a batch a call."""
+        return loading.evolve(samples_per_batch=batch, batches_per_epoch=max(self.validation_samples // batch, 1))
+
+
+@dataclass(frozen=True)
+class PublishedRate:
+    """What the model says of one published rate, in samples per second.
+
+    Attributes:
+        report: The report with its loading.
+        low: With samples that cost as much as they may, and a pass of validation after each epoch.
+        high: With samples that cost as little as they may.
+    """
+
+    report: Report
+    low: float
+    high: float
+
+
+def published_rate(report: Report, batch: int, sample_bytes: float, script: PublishedScript) -> PublishedRate:
+    """The rate of a script that trains with the program of a report, which takes ``device_iterations`` batches."""
+    report = report.with_loading(script.loading(batch, sample_bytes))
+    loading, device = report.loading, report.seconds(report.total_cycles)
+    assert loading is not None
+    slow, quick = (loading.evolve(sample_seconds=script.crop_seconds * factor) for factor in _around(script))
+    checked = epoch(script.validation(slow, batch), device / script.device_iterations * script.forward_proportion)
+    rates = (_rate(loading, epoch(slow, device) + checked), _rate(loading, epoch(quick, device)))
+    return PublishedRate(report, *rates)
+
+
+def _around(script: PublishedScript) -> tuple[float, float]:
+    return script.crop_uncertainty, 1 / script.crop_uncertainty
+
+
+def _rate(loading: Loading, passed: Epoch) -> float:
+    return loading.samples_per_epoch / passed.total
+
+
+class FrameCrops(Dataset[Any]):
+    """Patches cropped out of frames as they are asked for, which a published script does in Python.
+
+    Args:
+        num_samples: Peaks.
+        num_frames: Frames of ``pixels`` x ``pixels`` counts that they lie in.
+        pixels: Rows and columns of a frame.
+    """
+
+    def __init__(self, num_samples: int, num_frames: int = 64, pixels: int = 1024) -> None:
+        rng = np.random.default_rng(0)
+        self.frames = rng.integers(0, 4096, (num_frames, pixels, pixels), dtype=np.uint16)
+        self.frame_of = rng.integers(0, num_frames, num_samples)
+        margin = PATCH_PIXELS
+        self.centres = rng.uniform(margin, pixels - margin, (num_samples, 2)).astype(np.float32)
+
+    def __len__(self) -> int:
+        return len(self.centres)
+
+    def __getitem__(self, number: int) -> tuple[npt.NDArray[np.float16], npt.NDArray[np.float16]]:
+        frame, centre = self.frames[self.frame_of[number]], self.centres[number]
+        row, column = int(centre[0]) - PATCH_PIXELS // 2, int(centre[1]) - PATCH_PIXELS // 2
+        patch = frame[row : row + PATCH_PIXELS, column : column + PATCH_PIXELS].astype(np.float16)
+        return patch[None], np.array([centre[0] - row, centre[1] - column], np.float16)
+
+
+def measure_crops(num_samples: int = 20_480) -> Loading:
+    """What a sample costs on this host, as ``crop_seconds`` was measured."""
+    from abele import poptorch
+
+    options = poptorch.Options().deviceIterations(PublishedScript().device_iterations)
+    return poptorch.DataLoader(options, FrameCrops(num_samples), batch_size=512).loading()

@@ -1,0 +1,55 @@
+"""The computer that feeds a machine: what loading data and calling programs costs on it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from abele.machine.source import constant, guessed, measured, parameter
+from abele.machine.spec import Spec
+
+_MEASURED_ON = "PyTorch 2.13 on two cores of an AMD EPYC of family 25 (Zen 4), best of many"
+
+
+@dataclass(frozen=True, kw_only=True)
+class HostComputer(Spec):
+    """A host, as far as the rate of a program depends on it.
+
+    Attributes:
+        name: Short name, as ``hosts.get`` takes it.
+        title: What it is.
+        num_cores: Cores that loader workers share with the calling process.
+        memory_bytes_per_second: What all cores together can read and write of memory.
+        copy_bytes_per_second: What one core copies from memory to memory.
+        run_call_seconds: One call of a program beside what the device does: checks, handing over, waking up.
+        worker_start_seconds: Starting one loader worker.
+        worker_resume_seconds: Telling a worker that is there already of the next epoch, and hearing that it knows.
+        worker_batch_seconds: What a worker spends on a batch beside its samples: its queues, shared memory.
+        tensor_transfer_seconds: What the calling process spends on each tensor of a batch that a worker made.
+    """
+
+    name: str
+    title: str
+    num_cores: int = parameter()
+    memory_bytes_per_second: float = parameter()
+    copy_bytes_per_second: float = constant(
+        guessed(8e9, "memcpy by one core of a server of 2019 to 2023 outside its caches; within a factor of 1.5")
+    )
+    run_call_seconds: float = constant(
+        guessed(0.5e-3, "PopTorch's checks, Python and the wake-up of a thread; no source found, within a factor of 3"),
+        minimum=0,
+    )
+    worker_start_seconds: float = constant(
+        guessed(10e-3, "fork of a process that has gigabytes mapped; 54 ms in a virtual machine, within a factor of 3"),
+        minimum=0,
+    )
+    worker_resume_seconds: float = constant(
+        measured(0.5e-3, f"eight workers answer in 3.8 ms: {_MEASURED_ON}; within a factor of 3"), minimum=0
+    )
+    worker_batch_seconds: float = constant(
+        guessed(0.5e-3, "two queues and two files of shared memory, as tensor_transfer_seconds; within a factor of 3"),
+        minimum=0,
+    )
+    tensor_transfer_seconds: float = constant(
+        measured(0.5e-3, f"two tensors are taken from a worker in 1.03 ms: {_MEASURED_ON}; within a factor of 3"),
+        minimum=0,
+    )
