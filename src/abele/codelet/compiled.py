@@ -254,6 +254,10 @@ def _kept(content: str, make: Callable[[], int]) -> int:
     return number
 
 
+_NOT_IN_CODE = ("compute", "cycles", "state_bytes", "codelet")
+"""Attributes of a class on which its native code does not depend."""
+
+
 def content_key(definition: CodeletDef) -> str:
     """Everything that the native code of a codelet depends on, apart from LLVM and the host, as text."""
     fields = [(f.name, f.direction, f.type.name, f.rank, f.layouts) for f in definition.fields]
@@ -262,7 +266,7 @@ def content_key(definition: CodeletDef) -> str:
     if isinstance(definition.source, WrittenCode):
         return f"{_fingerprint()} written {definition.kind} {fields} {definition.source.key}"
     assert definition.compute is not None
-    attributes = {n: v for n, v in definition.attributes.items() if n not in ("compute", "cycles", "codelet")}
+    attributes = {n: v for n, v in definition.attributes.items() if n not in _NOT_IN_CODE}
     functions: dict[FunctionType, str] = {}
     body = _function_key(definition.compute, functions)
     members = sorted((n, _object_key(v, functions)) for n, v in attributes.items())

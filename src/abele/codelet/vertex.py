@@ -47,6 +47,8 @@ class CodeletDef:
         file: Source file of the class.
         line: Line of the class.
         formula: Its ``cycles`` function, or None.
+        record: Its ``state_bytes`` function, or None: what the record of a vertex takes on the machine, where its
+            fields do not say it.
         compute: Its ``compute`` function; None where ``source`` holds what was read or written of it.
         attributes: Other attributes of the class: constants and helper methods.
         constraints: Pairs of fields that must not share memory, as the class says; see ``constraints``.
@@ -65,6 +67,7 @@ class CodeletDef:
     constraints: tuple[Constraint, ...] = ()
     language: str = "python"
     source: Any = field(default=None, repr=False)
+    record: Callable[..., Any] | None = None
 
     @property
     def field_by_name(self) -> dict[str, FieldDef]:
@@ -123,7 +126,7 @@ def _made(cls: V, name: str, frame: FrameType) -> V:
             remedy=f"class {cls.__name__}(Vertex):, or MultiVertex, or SupervisorVertex",
         )
     compute = _compute(cls, place)
-    formula = getattr(cls, "cycles", None)
+    formula, record = getattr(cls, "cycles", None), getattr(cls, "state_bytes", None)
     fields = _fields(cls, _AnnotationNames(compute, cls, frame), place)
     attributes = {k: v for base in reversed(cls.__mro__[:-1]) for k, v in vars(base).items() if not k.startswith("__")}
     title = name or cls.__name__
@@ -138,6 +141,7 @@ def _made(cls: V, name: str, frame: FrameType) -> V:
         compute=compute,
         attributes=attributes,
         constraints=constraints,
+        record=record,
     )
     return cls
 

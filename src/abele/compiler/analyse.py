@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -224,7 +224,7 @@ class Analysis:
             num_edges=sum(len(u.edge.index) for u in uses),
             codelets=tuple(dict.fromkeys(g.codelet for g in groups)),
         )
-        state = vertex_state_bytes(groups, self.graph.num_tiles).packed()
+        state = vertex_state_bytes(groups, self.system.ipu, self.graph.num_tiles).packed()
         return Analysed(tuple(groups), found, state, self._exchange_code(plan))
 
     def moving(self, superstep: Superstep, plan: ExchangePlan, linked: System | None = None) -> Superstep:
@@ -291,16 +291,16 @@ class Analysis:
         for step in steps:
             # Control code is per node: a function that is called ten times has its steps once.
             superstep_of.setdefault(id(step.node), step.superstep)
-        alike: dict[tuple[int, ...], tuple[Superstep, Counter[int]]] = {}
+        alike: dict[Hashable, tuple[Superstep, Counter[int]]] = {}
         for number, nodes in Counter(superstep_of.values()).items():
             like, tiles = self._equal_to.get(number, (supersteps[number], 0))
             # Equal steps share what keeps their tiles busy.
-            key = tuple(map(id, (like.before, like.gather, like.compute, like.scatter, like.after)))
+            key = *map(id, (like.before, like.gather, like.compute, like.scatter, like.after)), like.everywhere
             alike.setdefault(key, (like, Counter()))[1][tiles] += nodes
         for like, nodes_at in alike.values():
-            activity = like.activity(self.graph.num_tiles)
+            here = control_code_bytes(*like.control_by_tile(self.graph.num_tiles), self.system.ipu).packed()
             for tiles, nodes in nodes_at.items():
-                self.code["control_code"].add(control_code_bytes(activity.shifted(tiles), self.system.ipu), nodes)
+                self.code["control_code"].add(here.shifted(tiles), nodes)
 
     def _add_code_of_steps(self) -> None:
         """Count vertex state and exchange code, those of equal steps in one go."""

@@ -102,6 +102,20 @@ def vertex_costs(group: VertexGroup, ipu: Ipu) -> VertexCosts:
     return VertexCosts(_counted(group, slots), False) if slots else VertexCosts(assumed_slots(group), True)
 
 
+def record_bytes(group: VertexGroup, ipu: Ipu) -> Int64 | None:
+    """Bytes of the record of every vertex of ``group``, where they were given or its codelet says them.
+
+    Raises:
+        CodeletError: ``state_bytes`` of the codelet gives something else than one number per vertex.
+    """
+    if group.state_bytes is not None:
+        return group.state_bytes
+    if group.codelet.record is None:
+        return None
+    found = group.codelet.record(GroupView(group), ipu)
+    return _whole(found, group, f"state_bytes() of codelet {group.codelet.name}")
+
+
 def needs_counting(group: VertexGroup) -> bool:
     """True if the cost of vertices comes from their code, because no estimate is given."""
     return group.cycles is None and group.estimator is None and group.codelet.formula is None

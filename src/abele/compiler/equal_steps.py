@@ -361,6 +361,7 @@ def _same_vertices(a: VertexGroup, b: VertexGroup, shift: int) -> bool:
         and a.state.keys() == b.state.keys()
         and _equal(_later(a.tile, shift), b.tile)
         and _equal(a.cycles, b.cycles)
+        and _equal(a.state_bytes, b.state_bytes)
         and all(_same_state(a.state[name], b.state[name]) for name in a.state)
     )
 

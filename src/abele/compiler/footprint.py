@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from abele.codelet.layouts import DELTA_BYTES
+from abele.codelet.layouts import COMPACT_PTR, DELTA_BYTES, FieldLayout
+from abele.compiler.cost import record_bytes
 from abele.compiler.exchange import ExchangePlan
 from abele.compiler.tile_vector import TileSet, TileVector, added
 from abele.compiler.traffic import ExchangePhase
@@ -22,46 +23,59 @@ POINTER_BYTES = 4
 """A pointer of a vertex's state into the memory of its tile. Source: §1.1, addresses have 32 bits."""
 
 
-def vertex_state_bytes(groups: Sequence[VertexGroup], num_tiles: int) -> TileVector:
+def vertex_state_bytes(groups: Sequence[VertexGroup], ipu: Ipu, num_tiles: int) -> TileVector:
     """Bytes of the vertices' own records on each tile.
 
-    Model: an edge of one element is a pointer; a vector what its layout says (a pointer and a size by default); a
-    vector of vectors that for the rows, and again for each; elements that are wired one by one a pointer each; scalar
-    state its value, vector state its layout and its values. Records are whole words.
+    Model: what the codelet says of its record, where that is another than its fields make. Otherwise an edge of one
+    element is a pointer; a vector what its layout says (a pointer and a size by default); a vector of vectors that for
+    the rows, and again for each; elements that are wired one by one a pointer each; scalar state its value, vector
+    state its layout and its values. Records are whole words.
     Source: Poplar's vector layouts (poplar_api §6.2); ``abele.codelet.layouts``.
     """
     tiles = TileSet.of([g.tile for g in groups], num_tiles)
     total = tiles.zeros()
     for group in groups:
-        size = np.zeros(group.num, dtype=np.int64)
-        for field in group.codelet.fields:
-            if field.direction != "state":
-                size += _edge_bytes(group.edges[field.name], field)
-                continue
-            data = group.state[field.name]
-            if data.row_begin is None:
-                size += field.type.bytes
-            else:
-                size += field.layout().bytes + np.diff(data.row_begin) * field.type.bytes
+        size = record_bytes(group, ipu)
+        size = _bytes_of_fields(group, ipu) if size is None else size
         total += tiles.sum(tiles.positions(group.tile), -(-size // 4) * 4)
     return TileVector(tiles, total)
 
 
-def _edge_bytes(edge: Edge, field: FieldDef) -> Int64 | int:
+def _bytes_of_fields(group: VertexGroup, ipu: Ipu) -> Int64:
+    size = np.zeros(group.num, dtype=np.int64)
+    for field in group.codelet.fields:
+        if field.direction != "state":
+            size += _edge_bytes(group.edges[field.name], field, ipu)
+            continue
+        data = group.state[field.name]
+        if data.row_begin is None:
+            size += field.type.bytes
+        else:
+            size += _layout_bytes(field.layout(), ipu) + np.diff(data.row_begin) * field.type.bytes
+    return size
+
+
+def _edge_bytes(edge: Edge, field: FieldDef, ipu: Ipu) -> Int64 | int:
     if not field.rank:
         return POINTER_BYTES
+    outer = _layout_bytes(field.layout(), ipu)
     if field.is_scattered:
-        return field.layout().bytes + edge.row_sizes * POINTER_BYTES
+        return outer + edge.row_sizes * POINTER_BYTES
     if edge.row_begin is None:
-        return field.layout().bytes
-    each = DELTA_BYTES.get(field.layout().name, field.layout(1).bytes)
-    return field.layout().bytes + np.diff(edge.row_begin) * each
+        return outer
+    each = DELTA_BYTES.get(field.layout().name, _layout_bytes(field.layout(1), ipu))
+    return outer + np.diff(edge.row_begin) * each
+
+
+def _layout_bytes(layout: FieldLayout, ipu: Ipu) -> int:
+    return ipu.tile.compact_pointer_bytes if layout == COMPACT_PTR else layout.bytes
 
 
 def exchange_code_bytes(plan: ExchangePlan, exchange: Exchange, num_tiles: int) -> TileVector:
     """Bytes of exchange instructions of one superstep on each tile.
 
-    Source: machine.md §2.2 (words of a point-to-point message; one send-with-pointer for each further fragment).
+    Model: a tile that takes part enters the phase and returns from it; each piece that it sends, or that arrives from
+    another place than the one before, is an instruction. Source: ``Exchange.message_code_bytes``.
     """
     phases = (p for p in (plan.before, plan.after) if p is not None)
     return added((_phase_code_bytes(p, exchange) for p in phases), num_tiles)
@@ -75,15 +89,20 @@ def _phase_code_bytes(phase: ExchangePhase, exchange: Exchange) -> TileVector:
     return TileVector(phase.sent_bytes.tile_set, np.where(fragments > 0, exchange.message_code_bytes + further, 0))
 
 
-def control_code_bytes(busy: TileVector, ipu: Ipu) -> TileVector:
-    """Bytes of control code of one program step on each tile: the step where it is busy, a sync elsewhere.
+def control_code_bytes(working: TileVector, exchanges: Sequence[TileVector], ipu: Ipu) -> TileVector:
+    """Bytes of control code of one program step on each tile.
 
     Args:
-        busy: More than zero on the tiles that the step keeps busy.
+        working: More than zero on the tiles that have vertices or copies.
+        exchanges: For each exchange phase, more than zero on the tiles that take part.
         ipu: The chip.
+
+    Model: a tile that has no part in a step has no code for it: it answers syncs without being told of each (``sans``).
+    Source: steps on 1 to 12 tiles have no bytes beyond those of these tiles (POPLINER).
     """
-    step = ipu.tile.control_step_bytes
-    return TileVector(busy.tile_set, np.where(busy.values > 0, step, min(2 * ipu.instruction_bytes, step)))
+    memory = ipu.tile
+    parts = [(working, memory.control_step_bytes), *((phase, memory.control_exchange_bytes) for phase in exchanges)]
+    return added((TileVector(v.tile_set, np.where(v.values > 0, size, 0)) for v, size in parts), working.num_tiles)
 
 
 def code_bytes_of(codelet: CodeletDef) -> int:

@@ -175,9 +175,16 @@ class Superstep:
         parts = (self.gather, self.compute, self.scatter)
         return added((part.by_tile for part in parts if part is not None), num_tiles)
 
-    def activity(self, num_tiles: int) -> TileVector:
-        """More than zero on tiles that compute, copy or receive."""
-        return added([self.compute_by_tile(num_tiles), self.received_by_tile(num_tiles)], num_tiles)
+    @property
+    def everywhere(self) -> bool:
+        """True for a step of control and a host transfer, in which every tile has a part."""
+        return self.work_cycles > 0 or self.sync_cycles is not None
+
+    def control_by_tile(self, num_tiles: int) -> tuple[TileVector, list[TileVector]]:
+        """More than zero on tiles that work; and for each exchange phase on those that send or receive."""
+        working = TileVector.one(num_tiles) if self.everywhere else self.compute_by_tile(num_tiles)
+        phases = [p for p in (self.before, self.after) if p is not None]
+        return working, [added((p.received_bytes, p.sent_bytes), num_tiles) for p in phases]
 
     def received_by_tile(self, num_tiles: int) -> TileVector:
         """Bytes that each tile receives from others."""

@@ -157,6 +157,11 @@ class TileVector:
         return TileVector(TileSet(np.empty(0, dtype=np.int32), num_tiles), np.zeros(1, dtype=np.int64))
 
     @staticmethod
+    def one(num_tiles: int) -> TileVector:
+        """One on every tile."""
+        return TileVector(TileSet(np.empty(0, dtype=np.int32), num_tiles), np.ones(1, dtype=np.int64))
+
+    @staticmethod
     def of_dense(values: npt.ArrayLike) -> TileVector:
         """The vector of an array with one entry per tile."""
         array = np.asarray(values, dtype=np.int64)

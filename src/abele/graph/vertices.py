@@ -71,6 +71,7 @@ class VertexGroup:
         debug: Where the user made them.
         origins: Where the user made each, if they were made one by one.
         estimator: What the user says that vertices of this codelet cost in the graph, or None.
+        state_bytes: Bytes of the record of each vertex that override what its codelet says, int64[N], or None.
     """
 
     codelet: CodeletDef
@@ -81,6 +82,7 @@ class VertexGroup:
     debug: DebugRecord
     origins: tuple[DebugRecord, ...] | None = None
     estimator: PerfEstimator | None = None
+    state_bytes: Int64 | None = None
 
     @property
     def num(self) -> int:

@@ -21,6 +21,7 @@ MEMORY_MK1 = cite(
     plain_bytes=stated(131_072, "SAG: 8 elements at interleave 1"),
     executable_bytes=guessed(262_144, "no restriction on instruction fetch is known for Mk1"),
     reserved_bytes=guessed(0, "no reserved tail is known for Mk1"),
+    compact_pointer_bytes=stated(2, "SCALED_PTR64, Mk1 only (poplar_api.md 6.2): 256 KiB in units of 8 B"),
 )
 MEMORY_MK2 = cite(
     TileMemory,

@@ -24,8 +24,8 @@ class Exchange(Spec):
         phase_overhead_cycles: Delay before the first word of a phase leaves.
         fragment_cycles: Control events of a receiver for each separate fragment.
         instruction_bytes: One exchange instruction.
-        message_code_bytes: Exchange code at each end of a phase with one message, sync and return included.
-        fragment_code_bytes: Exchange code of each further fragment at each end (pointer, multiplexer, send).
+        message_code_bytes: Exchange code of a tile that sends or receives one piece in a phase, return included.
+        fragment_code_bytes: Exchange code of each further piece.
         max_words_per_send: Longest single send, in 4-byte words.
     """
 
@@ -43,8 +43,14 @@ class Exchange(Spec):
     )
     fragment_cycles: int = constant(stated(3, "OSM PLANNER_SUGGESTIONS.md, validated within 3 % on a C600"), minimum=0)
     instruction_bytes: int = constant(stated(4, "PL lib/popops/DynamicSlice.cpp:4331-4500"))
-    message_code_bytes: int = constant(stated(36, "OSM exchange.rs:10, at most 9 words an endpoint"), minimum=0)
-    fragment_code_bytes: int = constant(stated(8, "sendpicp, OSM EXCHANGE_INSTRUCTION_REFERENCE.md"), minimum=0)
+    message_code_bytes: int = constant(
+        derived(14, "POPLINER, BERT: one word sent to each of 1,472 tiles has 20,596 to 20,608 B; at most 36 (OSM)"),
+        minimum=0,
+    )
+    fragment_code_bytes: int = constant(
+        stated(4, "one instruction for each piece, as PopLibs' planners charge (PL lib/popops/DynamicSlice.cpp)"),
+        minimum=0,
+    )
     max_words_per_send: int = parameter()
 
     def check(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from abele.errors import MachineError
-from abele.machine.source import constant, derived, guessed, parameter, stated
+from abele.machine.source import constant, derived, parameter, stated
 from abele.machine.spec import Spec
 
 
@@ -28,7 +28,9 @@ class TileMemory(Spec):
         load_latency_cycles: Hidden from workers, which issue every sixth cycle; a stall for the supervisor.
         worker_stack_bytes: Stack of one worker, where compiled code runs.
         supervisor_stack_bytes: Stack of the supervisor.
-        control_step_bytes: Control code of one superstep.
+        compact_pointer_bytes: A pointer in a vertex's record that is stored as short as the memory's size allows.
+        control_step_bytes: Control code of one step on a tile that works in it.
+        control_exchange_bytes: The same of an exchange, on a tile that takes part.
     """
 
     total_bytes: int = parameter()
@@ -45,8 +47,13 @@ class TileMemory(Spec):
     load_latency_cycles: int = constant(stated(6, "CIT: 3.75 ns at 1.6 GHz"))
     worker_stack_bytes: int = constant(stated(0x200, "workerStackSizeInBytes of the engine options in poplibs tests"))
     supervisor_stack_bytes: int = constant(stated(0x80, "supervisorStackSizeInBytes of the same options"))
+    compact_pointer_bytes: int = constant(stated(4, "COMPACT_PTR is ONE_PTR on Mk2 (poplar_api.md 6.2)"))
     control_step_bytes: int = constant(
-        guessed(16, "71 B of control code a matmul of about four supersteps (POPLINER, BERT-Large) / 4"), minimum=0
+        derived(20, "POPLINER, BERT-Large: an elementwise product on 1,280 tiles has 25,600 B, casts on 4 have 80"),
+        minimum=0,
+    )
+    control_exchange_bytes: int = constant(
+        derived(4, "POPLINER, BERT-Large: masks added on 1,280 tiles, to which they are sent, have 30,720 B"), minimum=0
     )
 
     @property

@@ -135,8 +135,8 @@ def comparisons(found: Operators) -> tuple[Comparison, Comparison]:
         "Each row is built through the library as its command line says, and all its programs are counted."
     )
     about_memory = (
-        "Bytes over all tiles of the same programs. The published totals hold no vertex code and no stacks, as "
-        "that model compiles no codelets; these categories, and gaps, are left out of ours."
+        "Bytes over all tiles of the same programs. The published totals hold no code of vertices or of control, "
+        "and no stacks, as that model compiles none; these categories, and gaps, are left out of ours."
     )
     return (
         Comparison("operators", "operators: cycles", about, tuple(cycles)),

@@ -10,7 +10,7 @@ from abele.report.archive import Kind
 
 KIND = Kind(
     noun="executable",
-    version=3,
+    version=4,
     max_bytes=64 << 30,
     free_bytes=1 << 30,
     ratio=100,
@@ -18,7 +18,7 @@ KIND = Kind(
     schema=ExecutableDocument,
 )
 """Version 2: infinite constants as text, source files as portable paths. Version 3: what hosts run in place
-of steps."""
+of steps. Version 4: bytes of the records of vertices whose codelet says them."""
 
 
 class Writer:

@@ -172,6 +172,7 @@ class GroupTable(KeyedTable):
     state: dict[str, StateRow]
     cycles: Array | None
     debug: Debug
+    state_bytes: Array | None = None
 
 
 class ComputeSetRow(Row):

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from abele.codelet import CodeletDef, FieldDef
-from abele.compiler.cost import vertex_costs
+from abele.compiler.cost import record_bytes, vertex_costs
 from abele.compiler.store import format as stored
 from abele.compiler.store.archive import Writer
 from abele.compiler.store.codelets import codelet_of, codelet_table
@@ -112,6 +112,7 @@ class GraphOut:
 
     def _group(self, group: VertexGroup) -> dict[str, Any]:
         cost = vertex_costs(group, self.graph.system.ipu)
+        record = record_bytes(group, self.graph.system.ipu)
         return {
             "codelet": self._codelet(group.codelet),
             "tile": self._writer.array(group.tile),
@@ -119,6 +120,7 @@ class GraphOut:
             "state": {name: self._state(data) for name, data in group.state.items()},
             "cycles": None if cost.is_estimate else self._writer.array(cost.amount),
             "debug": self.debug(group.debug),
+            "state_bytes": None if record is None else self._writer.array(record),
         }
 
     def _edge(self, edge: Edge) -> list[Any]:
@@ -254,7 +256,10 @@ class GraphIn:
         # In float, as the sum of hostile integers may wrap to something small.
         if cycles is not None and ((cycles < 0).any() or cycles.astype(float).sum() > _MOST_CYCLES):
             raise ValueError(f"vertices {codelet.name} take more cycles than there are, or fewer than none")
-        return VertexGroup(codelet, tile, edges, state, cycles, debug_of(table.debug))
+        record = None if table.state_bytes is None else self._archive.array(table.state_bytes, np.int64, (len(tile),))
+        if record is not None and ((record < 0).any() or record.astype(float).sum() > _MOST_CYCLES):
+            raise ValueError(f"vertices {codelet.name} take more memory than there is, or less than none")
+        return VertexGroup(codelet, tile, edges, state, cycles, debug_of(table.debug), state_bytes=record)
 
     def _edge(self, field: FieldDef, row: stored.EdgeRow, num: int) -> Edge:
         regions, index = self._regions[row.regions], self._archive.vector(row.index, np.int64)

@@ -158,7 +158,12 @@ def outer_product(work: Work) -> Int64:
 def _channel_groups(work: Work, units: int, in_group: int) -> tuple[Int64, Int64, Int64]:
     """In-groups, out-groups and passes over the units in an out-group."""
     out_group = np.minimum(work.out_channels, _OUT_GROUP)
-    return ceil_div(work.in_channels, in_group), ceil_div(work.out_channels, _OUT_GROUP), ceil_div(out_group, units)
+    return *channel_groups(work, in_group), ceil_div(out_group, units)
+
+
+def channel_groups(work: Work, in_group: int) -> tuple[Int64, Int64]:
+    """Groups of ``in_group`` in-channels, and of as many out-channels as are swept together."""
+    return ceil_div(work.in_channels, in_group), ceil_div(work.out_channels, _OUT_GROUP)
 
 
 _POSITIONS_IN_FLIGHT = 3

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from abele.poplibs.poplin.conv_params.axis import Int64
-from abele.poplibs.poplin.vertices import cost
+from abele.poplibs.poplin.vertices import cost, records
 from abele.poplibs.poplin.vertices.slic_cost import slic
 from abele.poplibs.poplin.vertices.vmac_cost import vmac
 from abele.poplibs.poplin.vertices.work import Work
@@ -50,6 +50,17 @@ class Method:
             case "outer_product":
                 return cost.outer_product(work)
         return cost.hmac(work)
+
+    def state_bytes(self, work: Work, pointer_bytes: int) -> Int64:
+        """Bytes of the records of slices, int64[n]; pointers to rows take ``pointer_bytes``."""
+        match self.kind:
+            case "amp_1x1":
+                return records.amp_1x1(work, pointer_bytes)
+            case "amp_nx1":
+                return records.amp_nx1(work, self.height, pointer_bytes)
+            case "outer_product":
+                return records.outer_product(work)
+        return records.mac(work, pointer_bytes)
 
     def __str__(self) -> str:
         detail = f" {self.units} units" if self.units else ""

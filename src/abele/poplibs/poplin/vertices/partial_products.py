@@ -85,6 +85,10 @@ def pointwise_partial(method: Method, dtype: ElementType, partials: ElementType)
         def cycles(v, ipu):
             return method.cycles(_work(v, dtype, partials), _load_bytes(method, ipu))
 
+        @staticmethod
+        def state_bytes(v, ipu):
+            return method.state_bytes(_work(v, dtype, partials), ipu.tile.compact_pointer_bytes)
+
     return ConvPartial1x1
 
 
@@ -187,6 +191,10 @@ def field_partial(method: Method, dtype: ElementType, partials: ElementType) -> 
         @staticmethod
         def cycles(v, ipu):
             return method.cycles(_work(v, dtype, partials), _load_bytes(method, ipu))
+
+        @staticmethod
+        def state_bytes(v, ipu):
+            return method.state_bytes(_work(v, dtype, partials), ipu.tile.compact_pointer_bytes)
 
     return ConvPartialNx1
 

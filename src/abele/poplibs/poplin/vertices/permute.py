@@ -15,7 +15,7 @@ from typing import Any
 
 from abele.codelet import Input, Output, SupervisorVertex, Vector, codelet
 from abele.numerics import ElementType, i32
-from abele.poplibs.poplin.vertices import cost
+from abele.poplibs.poplin.vertices import cost, records
 
 
 @cache
@@ -51,5 +51,9 @@ def permute(dtype: ElementType) -> Any:
         @staticmethod
         def cycles(v, ipu):
             return cost.permute(v.matrices, v.blocks, dtype)
+
+        @staticmethod
+        def state_bytes(v, ipu):
+            return records.transpose(v.out.rows)
 
     return PermuteBlocks

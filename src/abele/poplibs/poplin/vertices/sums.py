@@ -10,7 +10,7 @@ from typing import Any
 
 from abele.codelet import Input, Output, SupervisorVertex, Vector, codelet
 from abele.numerics import ElementType, f32
-from abele.poplibs.poplin.vertices import cost
+from abele.poplibs.poplin.vertices import cost, records
 
 
 @cache
@@ -61,6 +61,10 @@ def reduce_add_list(partials: ElementType, output: ElementType) -> Any:
         @staticmethod
         def cycles(v, ipu):
             return cost.reduce_add_list(v.out, v.x.rows, partials, output)
+
+        @staticmethod
+        def state_bytes(v, ipu):
+            return records.reduce_add(v.x.rows)
 
     return ReduceAddList
 

@@ -1,0 +1,78 @@
+"""Records: bytes that the library's hand-written vertices keep on their tile for themselves.
+
+The vertices here are told by one vector of numbers how to walk their slices, whatever these look like. Those on the
+machine have a pointer for every group of channels instead, a few 16-bit numbers, and lists of work: for each worker,
+and kernel position, which outputs it sums and from which inputs. The lists are counted here; on the machine they are
+constants of the tile.
+
+Source of the fields: declarations of PopLibs' codelets (docs/library_vertices.md). Check: products of a BERT-Large
+layer have 59 bytes per tile, sums included (POPLINER; machine.md §6).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from abele.poplibs.poplin.conv_params.axis import Int64
+from abele.poplibs.poplin.vertices import cost
+from abele.poplibs.poplin.vertices.work import Work
+
+_NUMBER_BYTES = 2
+"""``useLimitedVer``: sizes and strides that fit 16 bits, which those of a tile's slice nearly always do."""
+_POINTER_BYTES = 4
+_LIST_BYTES = 4
+"""What a ``VectorList`` keeps of each of its rows: where it begins and how long it is, in one word."""
+_ITEM_BYTES = 3 * _NUMBER_BYTES
+"""An item of work: first output, number of outputs, first input."""
+
+
+def amp_1x1(work: Work, pointer_bytes: int) -> Int64:
+    """ConvPartial1x1Out: pointers, six 16-bit numbers, a stride, and one item of work for each worker."""
+    numbers = 6 * _NUMBER_BYTES + 4 + _POINTER_BYTES
+    return _whole(_slices(work, 1, pointer_bytes) + numbers + cost.WORKERS * _ITEM_BYTES)
+
+
+def amp_nx1(work: Work, height: int, pointer_bytes: int) -> Int64:
+    """ConvPartialnx1: pointers, eight 16-bit numbers, four words, and lists of work for each kernel position."""
+    return _whole(_slices(work, height, pointer_bytes) + 8 * _NUMBER_BYTES + 4 * 4 + _worklists(work, height))
+
+
+def mac(work: Work, pointer_bytes: int) -> Int64:
+    """The horizontal, vertical and SLIC vertices, whose fields are those of ConvPartialnx1 but for a few numbers."""
+    return amp_nx1(work, 1, pointer_bytes)
+
+
+def outer_product(work: Work) -> Int64:
+    """OuterProduct: a vector, a pointer, one more for each group's output, and the channels of a group."""
+    return _whole(8 + _POINTER_BYTES + _POINTER_BYTES * (1 + work.groups) + 4)
+
+
+def reduce_add(depth: Int64) -> Int64:
+    """ReduceAdd of ``depth`` partials that lie apart: a pointer to each, and to the output, and two 16-bit numbers."""
+    return _whole(_POINTER_BYTES * (1 + depth) + _POINTER_BYTES + 2 * _NUMBER_BYTES)
+
+
+def transpose(boxes: Int64) -> Int64:
+    """Transpose of so many boxes of one shape: pointers to source and target of each, and their sizes.
+
+    Several boxes on a tile have lists of pointers (Transpose2D).
+    """
+    return _whole(8 + 2 * _POINTER_BYTES * boxes)
+
+
+def _slices(work: Work, height: int, pointer_bytes: int) -> Int64:
+    """Lists of pointers to inputs, weights and outputs, one for each of their groups of channels."""
+    in_groups, out_groups = cost.channel_groups(work, cost.weights_per_unit(work.dtype) // height)
+    rows = work.groups * (in_groups + in_groups * out_groups + out_groups)
+    return 3 * _POINTER_BYTES + pointer_bytes * rows
+
+
+def _worklists(work: Work, height: int) -> Int64:
+    """A list for each worker and kernel position, with an item for each row of outputs that the worker has part of."""
+    lists = cost.WORKERS * cost.ceil_div(work.kernel_outer, height) * work.kernel_inner
+    rows = np.maximum(cost.ceil_div(work.positions, np.maximum(work.run, 1) * cost.WORKERS), 1)
+    return 2 * _POINTER_BYTES + lists * (_LIST_BYTES + rows * _ITEM_BYTES)
+
+
+def _whole(size: Int64) -> Int64:
+    return np.asarray(-(-size // 4) * 4, dtype=np.int64)
