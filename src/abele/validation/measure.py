@@ -2,10 +2,10 @@
 
 Published memory holds no code of vertices or of control, and no stacks: Graphcore's cycle model compiles none of it by
 default. The reduction ``bert_reduce_0`` has 87 B per tile beyond its input, ``fc_layer_1_1000_5_half`` 359 B per tile
-in all, less than the code of either would take. One 16 x 16 Cholesky takes 17,380 B on 1,216 tiles and 17,456 B on 1,472,
-two side by side take 34,448 B: 312 B belong to the program itself, which is less than a byte per tile. Exchange code is
-there: what a broadcast or a sum in parts takes is left over in the totals of reductions. Ours is compared without these
-categories, and without gaps.
+in all, less than the code of either would take. One 16 x 16 Cholesky takes 17,380 B on 1,216 tiles and 17,456 B on
+1,472, two side by side take 34,448 B: 312 B belong to the program itself, which is less than a byte per tile. Exchange
+code is there: what a broadcast or a sum in parts takes is left over in the totals of reductions. Ours is compared
+without these categories, and without gaps.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ def work(in_channels: int = 16, out_channels: int = 16, groups: int = 1, kernel:
     [
         (work(), 3),
         (work(in_channels=64), 4 + 4 + 1),
-        (work(64, 32, groups=2), 2 * (4 + 8 + 2)),
+        (work(64, 32, 2), 2 * (4 + 8 + 2)),
         (work(20, 17), 2 + 4 + 2),
     ],
 )

@@ -64,14 +64,14 @@ def _slices(work: Work, height: int, pointer_bytes: int) -> Int64:
     """Lists of pointers to inputs, weights and outputs, one for each of their groups of channels."""
     in_groups, out_groups = cost.channel_groups(work, cost.weights_per_unit(work.dtype) // height)
     rows = work.groups * (in_groups + in_groups * out_groups + out_groups)
-    return 3 * _POINTER_BYTES + pointer_bytes * rows
+    return np.asarray(3 * _POINTER_BYTES + pointer_bytes * rows, dtype=np.int64)
 
 
 def _worklists(work: Work, height: int) -> Int64:
     """A list for each worker and kernel position, with an item for each row of outputs that the worker has part of."""
     lists = cost.WORKERS * cost.ceil_div(work.kernel_outer, height) * work.kernel_inner
     rows = np.maximum(cost.ceil_div(work.positions, np.maximum(work.run, 1) * cost.WORKERS), 1)
-    return 2 * _POINTER_BYTES + lists * (_LIST_BYTES + rows * _ITEM_BYTES)
+    return np.asarray(2 * _POINTER_BYTES + lists * (_LIST_BYTES + rows * _ITEM_BYTES), dtype=np.int64)
 
 
 def _whole(size: Int64) -> Int64:
