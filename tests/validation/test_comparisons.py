@@ -36,7 +36,7 @@ def test_silicon__library_program__has_no_exchange_and_is_close(rows: int, cycle
 
 def test_dense__table__keeps_to_the_bars() -> None:
     found = dense.compare()
-    assert len(found.figures) == 19
+    assert len(found.figures) == 20
     assert found.holds, found.spread
 
 

@@ -112,8 +112,6 @@ def read_settings(
     values = read_options(function, given, CONV_OPTIONS if is_conv else MATMUL_OPTIONS)
     way = values["pass"] if is_conv else values["fullyConnectedPass"]
     parts, method, swaps = _constraints(function, values["planConstraints"], is_conv=is_conv)
-    if swaps is None and way == "INFERENCE_FWD" and not is_conv:
-        swaps = False
     planning = Planning(
         proportion=values["availableMemoryProportion"],
         swaps=swaps,

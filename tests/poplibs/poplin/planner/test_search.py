@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 
 from abele.errors import InvalidOptionError, OutOfMemoryError
 from abele.graph import Graph, Sequence
-from abele.numerics import f16, f32
+from abele.numerics import ElementType, f16, f32
 from abele.poplibs import poplin
 from abele.poplibs.poplin.contraction import problem as problems
 from abele.poplibs.poplin.contraction.problem import Contraction
@@ -20,6 +21,7 @@ from abele.poplibs.poplin.operations.matmul_layout import _joint_cycles, best_la
 from abele.poplibs.poplin.options import Planning, Types
 from abele.poplibs.poplin.planner import search
 from abele.poplibs.poplin.planner.plan import ContractionPlan
+from abele.poplibs.poplin.planner.rearranging import SIDES, rearranging_cycles
 from abele.poplibs.poplin.planner.search import find_plan
 from abele.poplibs.poplin.planner.target import PlanningTarget, target_of
 from abele.runtime import Engine
@@ -203,14 +205,35 @@ def test_plan_constraints__convolution_with_swapped_operands__is_refused() -> No
         poplin.explain_convolution(Graph(system(64)), ConvParams(1, 4, 4, (8, 8), (3, 3)), f16, options=options)
 
 
-def test_fully_connected_pass__few_rows__leaves_the_weights_in_the_units() -> None:
-    graph, prog = Graph(system(64)), Sequence()
-    a, b = graph.variable(f16, (4, 1024), "a").map_linear(), graph.variable(f16, (1024, 512), "b").map_linear()
-    for way in ("NONE", "INFERENCE_FWD"):
-        poplin.matmul(graph, a, b, prog, options={"fullyConnectedPass": way})
-    swapped, kept = (step.attributes["plan"].plans[0].problem for step in prog.steps)  # type: ignore[attr-defined]
-    assert (swapped.batch, swapped.out_channels) == (512, 4)
-    assert (kept.batch, kept.out_channels) == (4, 512)
+@pytest.mark.parametrize("way", ["NONE", "INFERENCE_FWD"])
+def test_matmul__few_columns__holds_the_left_operand_in_the_units(way: str) -> None:
+    # Streaming the left matrix past four columns takes fewer cycles, but PopLibs has operands rearranged for that.
+    options = {"fullyConnectedPass": way, "partialsType": "half"}
+    shapes, graph = ((4096, 4096), (4096, 4)), Graph("bow")
+    swapped = poplin.explain_matmul(graph, *shapes, f16, options=options).plan
+    pinned = options | {"planConstraints": '{"0": {"transform": {"swapOperands": false}}}'}
+    kept = poplin.explain_matmul(graph, *shapes, f16, options=pinned).plan
+    assert (swapped.problem.batch, swapped.problem.out_channels) == (4, 4096)
+    assert (kept.problem.batch, kept.problem.out_channels) == (4096, 4)
+    charged = sum(rearranging_cycles(kept, side, BOW) for side in SIDES)
+    assert kept.cycles < swapped.cycles < kept.cycles + charged
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "dtype", "expected"),
+    [
+        # bytes a tile, then 5 cycles for 4 elements (3 where channels are no whole vectors), and 4 bytes a cycle
+        (512, 512, f16, {"input": 224 + 90, "weights": 224 + 90, "output": 224 + 90}),
+        (512, 511, f16, {"output": 297 + 89}),
+        (512, 512, f32, {"output": 223 + 179}),
+    ],
+)
+def test_rearranging__of_a_side__costs_what_poplibs_charges(
+    rows: int, columns: int, dtype: ElementType, expected: dict[str, int]
+) -> None:
+    problem = problems.matmul(1, rows, 512, columns=columns, dtype=dtype, partials=f32, output=dtype)
+    plan = replace(planned(problem), parts=(1, 1472, 1, 1))
+    assert {side: rearranging_cycles(plan, side, BOW) for side in expected} == expected
 
 
 def test_target__bow__has_the_conv_units_of_its_types() -> None:

@@ -88,6 +88,11 @@ def test_cast__wider_side__bounds_it() -> None:
     assert cost.cast(np.array([48]), f32, f16)[0] == cost.cast(np.array([48]), f16, f32)[0] == 6 * (4 + 26)
 
 
+def test_cast__from_interleaved_memory__takes_a_slot_for_four_elements() -> None:
+    assert cost.cast_interleaved(np.array([48]), f32, f16)[0] == 12 + 6 * (37 + 2)
+    assert cost.cast_interleaved(np.array([48]), f16, f32)[0] == cost.cast(np.array([48]), f16, f32)[0]
+
+
 def test_permute__half__takes_half_the_slots_of_float() -> None:
     matrices, area = np.array([60]), 60 * 16 * 16
     half, full = (int(cost.permute(matrices, np.array([area // side**2]), t)[0]) for side, t in ((4, f16), (2, f32)))

@@ -39,7 +39,8 @@ def build(
         _partial_products(graph, body, grid, x=x, w=w, out=out, written=where.regions)
         return
     sizes = out.local_extents(grid.slices(grid.out_dims).size).prod(axis=1)
-    partials = OutputPartials.create(graph, plan.problem.partials, sizes, plan.depth)
+    interleaved = plan.method.family == "amp"
+    partials = OutputPartials.create(graph, plan.problem.partials, sizes, plan.depth, interleaved=interleaved)
     written = partials.regions()
     graph.map_regions(written, grid.tiles)
     _partial_products(graph, body, grid, x=x, w=w, out=out, written=written)

@@ -22,6 +22,7 @@ from abele.poplibs.poplin.lowering.stages import ContractionStage
 from abele.poplibs.poplin.lowering.storage import Layouts, grains, input_order, layouts, new_output, weights_order
 from abele.poplibs.poplin.options import DEFAULT, Planning
 from abele.poplibs.poplin.planner.plan import ContractionPlan
+from abele.poplibs.poplin.planner.rearranging import SIDES, rearranging_cycles
 from abele.poplibs.poplin.planner.schedule import PlanSeries, make_schedule
 from abele.poplibs.poplin.planner.target import PlanningTarget, target_of
 from abele.poplibs.poputil.layout import clone
@@ -92,6 +93,7 @@ class ContractionCall:
         expansion: How the input is written out before, or None; ``x`` then stands for the result in a graph of its own.
         widening: How the weights are written anew before, or None; ``w`` then stands for the result, as ``x`` does.
         spread: How the result is spread out afterwards, or None.
+        charged: Sides that PopLibs takes to be rearranged, of :data:`~abele.poplibs.poplin.planner.rearranging.SIDES`.
     """
 
     graph: Graph
@@ -107,6 +109,7 @@ class ContractionCall:
     expansion: InputExpansion | None = None
     widening: Widening | None = None
     spread: Spread | None = None
+    charged: tuple[str, ...] = ()
 
     @cached_property
     def wanted(self) -> Operand | None:
@@ -137,11 +140,19 @@ class ContractionCall:
     def cycles(self) -> int:
         """Expected cycles, arranging operands and output included."""
         machine = target_of(self.graph.system, self.planning)
-        turned = [t for t, needed in zip((self.x, self.w), self._arranges, strict=True) if needed]
-        sizes = [t.tensor.size for t in turned] + ([] if self.is_direct or self.like is None else [self.like.size])
         # Rewriting operands is part of the price, so that ways with and without it are compared fairly.
         before = 0 if self.expansion is None else self.expansion.estimate(machine)
-        return before + self.schedule.cycles + sum(arrange_estimate(n, self.problem.dtype, machine) for n in sizes)
+        return before + self.schedule.cycles + sum(self._arranging(side, machine) for side in SIDES)
+
+    def _arranging(self, side: str, machine: PlanningTarget) -> int:
+        """Expected cycles of arranging a side: what its order here takes, and no less than PopLibs charges."""
+        output = 0 if self.is_direct or self.like is None else self.like.size
+        x, w = (t.tensor.size * needed for t, needed in zip((self.x, self.w), self._arranges, strict=True))
+        elements = {"input": x, "weights": w, "output": output}[side]
+        here = arrange_estimate(elements, self.problem.dtype, machine) if elements else 0
+        if side not in self.charged:
+            return here
+        return max(here, sum(rearranging_cycles(plan, side, machine) for plan in self.schedule.plans))
 
     @property
     def phases(self) -> dict[str, int]:

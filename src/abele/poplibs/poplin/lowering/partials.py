@@ -35,11 +35,13 @@ class OutputPartials:
         tensor: The variable that holds them.
         begin: Global address of every partial, int64[blocks, depth].
         size: Elements of every block, int64[blocks].
+        interleaved: True if they lie in interleaved memory, as the matrix units write them.
     """
 
     tensor: Tensor
     begin: Int64
     size: Int64
+    interleaved: bool = False
 
     @property
     def depth(self) -> int:
@@ -47,12 +49,14 @@ class OutputPartials:
         return int(self.begin.shape[1])
 
     @staticmethod
-    def create(graph: Graph, dtype: ElementType, size: Int64, depth: int) -> OutputPartials:
+    def create(
+        graph: Graph, dtype: ElementType, size: Int64, depth: int, *, interleaved: bool = False
+    ) -> OutputPartials:
         """Space for ``depth`` partials of every block, one after the other."""
         each = np.repeat(size, depth)
         tensor = graph.variable(dtype, int(each.sum()), name="partials")
         begin = tensor.variables[0].base + np.cumsum(each) - each
-        return OutputPartials(tensor, begin.reshape(-1, depth), size)
+        return OutputPartials(tensor, begin.reshape(-1, depth), size, interleaved)
 
     def regions(self) -> Regions:
         """One region for each partial."""
@@ -107,7 +111,8 @@ def finish(graph: Graph, body: Program, partials: OutputPartials, output: Elemen
     if partials.depth > 1:
         _sum(graph, body, ContractionStage.REDUCE, shares, output)
     else:
-        _reduce(graph, body, ContractionStage.CAST, shares, sums.cast(partials.tensor.dtype, output))
+        codelet = sums.cast(partials.tensor.dtype, output, interleaved=partials.interleaved)
+        _reduce(graph, body, ContractionStage.CAST, shares, codelet)
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from abele.poplibs.poplin.contraction.binding import Binding
 from abele.poplibs.poplin.contraction.problem import Contraction
 from abele.poplibs.poplin.lowering.call import ContractionCall, cheapest
 from abele.poplibs.poplin.options import Planning, read_settings, resolve_types
+from abele.poplibs.poplin.planner.rearranging import SIDES
 from abele.poplibs.poputil.options import Options
 from abele.words import counted
 
@@ -104,16 +105,18 @@ def product_call(
     *,
     swapped: bool | None = None,
 ) -> ContractionCall:
-    """The call that makes the product: rows as the batch, or columns.
+    """The call that makes the product: rows as the batch, or columns (swapped: the left operand is held as weights).
 
     Columns are the batch where that is said, where that writes ``like`` along its memory, or where that is faster.
+    PopLibs lays operands out for swapped products and takes all three sides to be rearranged for others, so it keeps
+    the left operand in the units unless the other way saves more than that. Source: machine.md §4.16.
     """
     if swapped is None and like is not None:
         swapped = Binding(like, _roles(like, "b", "co"), problem.groups).operand().innermost == "b"
     if swapped is None:
         swapped = planning.swaps
     calls = []
-    for swap in (False, True) if swapped is None else (swapped,):
+    for swap in (True, False) if swapped is None else (swapped,):
         asked = replace(problem, batch=problem.out_channels, out_channels=problem.batch) if swap else problem
         row, column = ("co", "b") if swap else ("b", "co")
         left = Binding(a, _roles(a, row, "ci"), problem.groups)
@@ -130,6 +133,7 @@ def product_call(
                 out_roles=_roles(a, row, column),
                 planning=planning,
                 like=like,
+                charged=() if swap else SIDES,
             )
         )
     return cheapest(calls)

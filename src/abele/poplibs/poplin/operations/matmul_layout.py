@@ -61,7 +61,7 @@ def best_layout(
     """
     found: list[MatmulLayout] = []
     failure: OutOfMemoryError | InvalidOptionError | None = None
-    for swapped in (False, True) if planning.swaps is None else (planning.swaps,):
+    for swapped in (True, False) if planning.swaps is None else (planning.swaps,):
         extent = a_shape[-2] if swapped else b_shape[-1]
         for block in dict.fromkeys(n if extent % n == 0 else channels_per_group(extent) for n in _COLUMN_BLOCKS):
             try:

@@ -223,6 +223,19 @@ def cast(elements: Int64, source: ElementType, target: ElementType) -> Int64:
     return np.asarray(WORKERS * (ceil_div(ceil_div(elements, per_access), WORKERS) + 26), dtype=np.int64)
 
 
+def cast_interleaved(elements: Int64, source: ElementType, target: ElementType) -> Int64:
+    """Tile cycles of converting ``elements`` that lie in interleaved memory, where the matrix units leave partials.
+
+    There, 128-bit loads bring four f32 at a time, and one slot converts and stores them. Plans are made with
+    :func:`cast`, as PopLibs makes them; this is what the vertex takes.
+    Source: machine.md §4.8 (Cast1D, f32 to f16: 4 elements in 2 slots, 1 from interleaved memory).
+    """
+    if source != f32 or target != f16:
+        return cast(elements, source, target)
+    share = ceil_div(elements, WORKERS)
+    return np.asarray(12 + WORKERS * (18 + 19 + ceil_div(share, 4)), dtype=np.int64)
+
+
 def permute(matrices: Int64, blocks: Int64, dtype: ElementType) -> Int64:
     """Tile cycles of turning matrices around, in ``blocks`` of 4×4 (f16) or 2×2 (f32), shared by the workers.
 

@@ -70,8 +70,9 @@ def reduce_add_list(partials: ElementType, output: ElementType) -> Any:
 
 
 @cache
-def cast(source: ElementType, target: ElementType) -> Any:
-    """The vertex that converts partials to the type of the output."""
+def cast(source: ElementType, target: ElementType, *, interleaved: bool) -> Any:
+    """The vertex that converts partials to the type of the output; ``interleaved`` says in which memory they lie."""
+    cycles_of = cost.cast_interleaved if interleaved else cost.cast
 
     @codelet
     class CastPartials(SupervisorVertex):
@@ -86,6 +87,6 @@ def cast(source: ElementType, target: ElementType) -> Any:
 
         @staticmethod
         def cycles(v, ipu):
-            return cost.cast(v.out, source, target)
+            return cycles_of(v.out, source, target)
 
     return CastPartials
