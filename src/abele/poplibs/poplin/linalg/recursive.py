@@ -19,7 +19,6 @@ from abele.poplibs.poplin.linalg.halved import HalvedSolve
 from abele.poplibs.poplin.linalg.masks import emit_mask
 from abele.poplibs.popops.elementwise.map import emit_map
 from abele.poplibs.popops.expr import _1, _2
-from abele.poplibs.poputil.layout import create_output_like
 
 
 @dataclass
@@ -31,7 +30,7 @@ class RecursiveSolve(HalvedSolve):
     def emit(self, body: Sequence) -> None:
         """Append the mask, then the halves."""
         given = self.a
-        self.a = create_output_like(self.graph, [given], given.shape, given.dtype, "triangle")
+        self.a = self.graph.clone(given, name="triangle")
         emit_mask(self.graph, body, given, self.lower, self.unit, self.a)
         super().emit(body)
 
