@@ -63,7 +63,10 @@ def test_calibrated__every_constant__names_figures_that_there_are() -> None:
     names |= {f"silicon: [{rows}, 16] x [16, 16] on every tile" for rows in range(16, 2048, 32)}
     known = [on for c in calibrated_constants() for on in c.source.calibrated_on]
     assert len(known) >= 5
-    assert set(known) <= names
+    # Operators are rows of a file that is given: a kind that is known, on a chip that is compared.
+    rows = [on for on in known if on.startswith(("operators: ", "memory: "))]
+    assert all(on.split(": ")[1].startswith("cholesky_") and on.endswith((", gc2", ", gc200")) for on in rows)
+    assert set(known) - set(rows) <= names
 
 
 def test_calibrated__figures__are_marked_and_count_in_no_error() -> None:

@@ -32,6 +32,7 @@ COST_ROOMS = (
     "compiler/traffic.py",
     "compiler/nodes/control.py",
     "poplibs/*cost*.py",
+    "poplibs/poplin/linalg/estimates.py",
     "poplibs/poplin/planner/*.py",
     "poplibs/popops/reductions/first_step.py",
     "poplibs/popops/reductions/plan.py",

@@ -1,6 +1,6 @@
-"""Calibration: the figures that constants of the machine were made to agree with, and so cannot be tested on.
+"""Calibration: the figures that constants were made to agree with, and so cannot be tested on.
 
-A constant names them in its source (``abele.machine.source.calibrated``); nothing is listed here. So a figure that a
+A constant names them in its source (``abele.machine.source.calibrated``); no figure is listed here. So one that a
 constant was calibrated on is marked, and is in no median, as soon as the constant says so.
 """
 
@@ -10,16 +10,24 @@ from functools import cache
 from typing import Any
 
 from abele.machine import MachineConstant, sources, systems
+from abele.poplibs.poplin.linalg import estimates
+from abele.validation import compiled
+
+_OF_FORMULAS = estimates.calibrations, compiled.calibrations
+"""What gives calibrated numbers that are no constants of machines."""
 
 
 @cache
 def calibrated_constants() -> tuple[MachineConstant, ...]:
-    """Every calibrated constant of the presets, each once."""
+    """Every calibrated constant of the presets and of formulas, each once."""
     found: dict[tuple[str, Any], MachineConstant] = {}
     for name in systems.names():
         for constant in sources(systems.get(name)):
             if constant.source.calibrated_on:
                 found.setdefault((constant.path, constant.value), constant)
+    for of_formulas in _OF_FORMULAS:
+        for path, cited in of_formulas():
+            found[path, cited.value] = MachineConstant(path, cited.value, "", cited.source)
     return tuple(found.values())
 
 

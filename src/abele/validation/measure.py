@@ -17,6 +17,7 @@ from abele.compiler import Executable, compile_program
 from abele.errors import InvalidOptionError
 from abele.graph import Graph
 from abele.machine import System, systems
+from abele.validation.compiled import compiled_bytes
 from abele.validation.options import understood
 from abele.validation.parameters import Parameters
 from abele.validation.rows import BenchmarkRow, Reference
@@ -94,6 +95,7 @@ def measure(row: BenchmarkRow, chip: str) -> RowResult:
     memory, reference = report.memory, row.references.get(chip, Reference(None, None))
     _, left_out = understood(row.tool, row.parameters)
     held = memory.total_bytes - sum(memory.totals()[name] for name in NOT_PUBLISHED)
+    held += compiled_bytes(row.tool, memory)
     cycles = round(report.cycles().total)
     return RowResult(
         name=row.name,

@@ -8,11 +8,13 @@ from abele.validation.figures import Comparison
 
 REASONS = {
     "cholesky": """Cycles of the vertices are PopLibs' published polynomials. One is not published, the inverse of a
-        lower block: it is calibrated at 16 rows on the rows of two matrices of 32, lower less upper, so that the cycles
-        of lower factors check the steps between blocks alone.""",
+        lower block, and is calibrated. The published memory is mostly compiled code, some 16 KB on each tile that runs
+        a vertex, so it counts tiles: products of 16 rows take fewer here, of f32 on GC200 one where theirs take some
+        forty.""",
     "matrix solver": """Cycles of the vertices are PopLibs' published polynomials. That systems with many right-hand
         sides are cut down to single rows, and that blocks share a program, is inferred from the published cycles and
-        memory; how operands are spread is not known.""",
+        memory; how operands are spread is not known. The published memory counts tiles, as for Cholesky: products
+        between blocks of 256 rows take a thousand tiles here and at most two hundred there.""",
     "oct conv": """The four convolutions of a layer run at the same time here, as a multi-convolution. That is inferred
         from the published cycles. Those of 1×1 convolutions with stride 1 are a constant and a part that grows with
         the products, to 2 % at the median; by that law four in a row would take 1.4 to 1.6 times the published layer,

@@ -5,7 +5,7 @@ They are worker slots of one vertex, which alone on a tile takes six cycles for 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 from typing import Any
 
@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from abele.machine import Ipu
+from abele.machine.source import Cited, calibrated
 from abele.numerics import ElementType, f16, f32
 
 Int64 = npt.NDArray[np.int64]
@@ -34,21 +35,31 @@ _INVERSE_OF_UPPER: dict[ElementType, Slots] = {
     f32: lambda n: 6 * n**3 + 51 * n**2 + 213 * n + 12,
 }
 """Source: machine reference §4.15, S."""
-LOWER_OVER_UPPER = {f16: Fraction(64_440 + 17_553, 64_440), f32: Fraction(41_052 + 52_170, 41_052)}
-"""Slots of the inverse of a lower block over those of an upper one.
+CALIBRATED_ROWS = 16
+LOWER_EXTRA_SLOTS = {f16: 17_553, f32: 52_170}
+"""Slots that the inverse of a lower block of 16 rows takes more than that of an upper one.
 
-The published polynomial fits factorisations of upper triangles. The same program of lower ones takes 105,322 cycles
-more per inverse in f16 and 313,021 in f32, however many rows are left, so it is the vertex that differs. Why is not
-public; solves, too, take about twice as long in one direction as in the other. Source: G, calibrated at n = 16 on the
-rows ``cholesky_batch_2_dim_32_block_16`` of the published operators on GC2 (lower less upper); other n have the same
-ratio.
+The published polynomial fits factorisations of upper triangles. The same program of lower ones takes six times these
+cycles more per inverse, however many rows are left, so it is the vertex that differs. Why is not public; solves, too,
+take about twice as long in one direction as in the other. Calibrated on published operators; other blocks are taken to
+have the same ratio.
 """
+
+
+def calibrations() -> Iterator[tuple[str, Cited]]:
+    """What was calibrated, by its name."""
+    for dtype, slots in LOWER_EXTRA_SLOTS.items():
+        row = f"cholesky_batch_2_dim_32_block_16_lower_true_type_{dtype.poplar_name}"
+        text = f"{row} less the same row of upper triangles, on GC2, over six"
+        on = tuple(f"operators: {row}, {chip}" for chip in ("gc2", "gc200"))
+        yield f"poplin.linalg.estimates.LOWER_EXTRA_SLOTS[{dtype}]", calibrated(slots, text, on=on)
 
 
 def inverse(dtype: ElementType, lower: bool) -> Slots:
     """Slots of the transposed inverse of one half of a block."""
-    ratio = LOWER_OVER_UPPER[dtype] if lower else Fraction(1)
     upper = _INVERSE_OF_UPPER[dtype]
+    known = int(upper(np.array(CALIBRATED_ROWS)))
+    ratio = Fraction(known + LOWER_EXTRA_SLOTS[dtype], known) if lower else Fraction(1)
     return lambda n: upper(n) * ratio.numerator // ratio.denominator
 
 
