@@ -308,7 +308,7 @@ def _emit_parted(graph: Graph, body: Steps, plan: SlicePlan, table: Tensor, give
     empty = fuse([Const(_identity(given.operation, type_), type_)], (), [type_])
     body.add(execute_elementwise(graph, empty, [], [partials], "fill", FillCycles(type_)))
     body.add(_parted(graph, plan, flat, where, given))
-    emit_join(graph, body, plan, partials, table, REDUCTION[given.operation])
+    emit_join(graph, body, partials, table, REDUCTION[given.operation])
 
 
 def _parted(graph: Graph, plan: SlicePlan, partials: Tensor, where: Parts, given: _UpdateRows) -> Execute:
