@@ -88,5 +88,5 @@ def test_page_text__kind_whose_reason_is_known__says_it() -> None:
     figures = (Figure("a", "matrix_solver", 1, 2, "cycles", "x"), Figure("b", "add", 1, 2, "cycles", "x"))
     text = page.page_text([Comparison("operators", "operators: cycles", "How.", figures)], {})
     assert "## Where they disagree, and why" in text
-    assert "- **matrix solver.** Systems with one" in text
+    assert "- **matrix solver.** Cycles of the vertices are PopLibs' published" in text
     assert "**add" not in text
