@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from abele.garden.braggnn_host import FrameCrops, PublishedScript, published_rate
+from abele.garden.braggnn_host import FrameCrops, PublishedScript, measure_crops, published_rate
 from abele.machine import sources, systems
 from abele.report import LIVENESS, OPS, STEPS, VARIABLES, Memory, Report
 
@@ -67,3 +67,7 @@ def test_frame_crops__a_sample__is_the_patch_around_its_peak() -> None:
     assert (patch.shape, patch.dtype, centre.dtype) == ((1, 11, 11), np.float16, np.float16)
     np.testing.assert_array_equal(patch[0, 5, 5], frame[int(row), int(column)].astype(np.float16))
     np.testing.assert_allclose(centre, [5 + row % 1, 5 + column % 1], atol=4e-3)
+
+
+def test_measure_crops__few_batches__are_timed_in_a_worker() -> None:
+    assert 1e-7 < measure_crops(batch=64, batches=2) < 1e-2

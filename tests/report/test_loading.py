@@ -81,8 +81,13 @@ class Simulation:
 
     # --- workers
 
+    @property
+    def _loads(self) -> int:
+        """What workers make in an epoch."""
+        return -(-self.load.samples_per_epoch // self.load.load_samples)
+
     def _tell(self, batch: int) -> None:
-        if batch < self.load.batches_per_epoch and self._tasks:
+        if batch < self._loads and self._tasks:
             worker = batch % len(self._tasks)
             self._tasks[worker].append(batch)
             self._work(worker)
@@ -101,7 +106,7 @@ class Simulation:
                 self._wanted = None
                 then()
 
-        self._after(self.load.batch_seconds, finish)
+        self._after(self.load.load_seconds, finish)
 
     # --- who iterates the loader
 
@@ -111,12 +116,13 @@ class Simulation:
             def begin() -> None:
                 for batch in range(self.load.num_workers * self.load.batches_ahead):
                     self._tell(batch)
+                self._gathered = 0
                 self._next(0, epochs)
 
             self._after(self.load.start_seconds, begin)
 
     def _next(self, batch: int, epochs: int) -> None:
-        if batch == self.load.batches_per_epoch:
+        if batch == self._loads:
             if not self.load.ring_batches:
                 self.ends.append(self.now)
             if not self.load.ring_batches or self.load.next_epoch_ahead:
@@ -128,7 +134,7 @@ class Simulation:
             self._after(self.load.take_seconds, lambda: self._taken(batch, epochs))
 
         if not self._tasks:
-            self._after(self.load.batch_seconds, take)
+            self._after(self.load.load_seconds, take)
         elif batch in self._results:
             take()
         else:
@@ -138,6 +144,14 @@ class Simulation:
         self._tell(batch + self.load.num_workers * self.load.batches_ahead)
         if not self.load.ring_batches:
             self._after(self.call_seconds, lambda: self._next(batch + 1, epochs))
+        else:
+            self._gathered += self.load.load_samples
+            self._join(batch, epochs)
+
+    def _join(self, batch: int, epochs: int) -> None:
+        """Put whole batches into the ring, and then go on with what workers made."""
+        if self._gathered < self.load.samples_per_batch:
+            self._next(batch + 1, epochs)
         elif self._slots:
             self._place(batch, epochs)
         else:
@@ -145,13 +159,14 @@ class Simulation:
 
     def _place(self, batch: int, epochs: int) -> None:
         self._slots -= 1
+        self._gathered -= self.load.samples_per_batch
 
         def placed() -> None:
             self._ready += 1
             if self._handed is not None:
                 handed, self._handed = self._handed, None
                 handed()
-            self._next(batch + 1, epochs)
+            self._join(batch, epochs)
 
         self._after(self.load.batch_bytes / self.load.host.copy_bytes_per_second, placed)
 
@@ -189,6 +204,7 @@ SECONDS = st.floats(0, 3).map(lambda s: round(s, 3))
     batches=st.integers(1, 25),
     ahead=st.integers(1, 3),
     ring=st.integers(0, 4),
+    worker_samples=st.sampled_from([0, 0, 1, 2, 3, 5, 7, 12]),
     next_ahead=st.booleans(),
     persistent=st.booleans(),
     times=st.tuples(SECONDS, SECONDS, SECONDS, SECONDS, SECONDS),
@@ -198,6 +214,7 @@ def test_epoch__any_loader__equals_a_simulated_queue_of_workers(
     batches: int,
     ahead: int,
     ring: int,
+    worker_samples: int,
     next_ahead: bool,
     persistent: bool,
     times: tuple[float, float, float, float, float],
@@ -208,6 +225,7 @@ def test_epoch__any_loader__equals_a_simulated_queue_of_workers(
         batches_per_epoch=batches,
         batches_ahead=ahead,
         ring_batches=ring,
+        worker_samples=worker_samples if ring else 0,
         next_epoch_ahead=next_ahead,
         persistent_workers=persistent,
         sample_seconds=making / 5,
@@ -266,6 +284,7 @@ def test_epoch__long__goes_on_as_its_beginning_does(workers: int, ahead: int, de
     followed = loading._followed(load, batches, device)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(loading, "_FOLLOWED_BATCHES", 12 + 2 * workers * ahead)
+        patch.setattr(loading, "_ROUND_BATCHES", 1)
         assert epoch(load, device).total == pytest.approx(followed, rel=1e-9)
 
 
@@ -298,6 +317,7 @@ def test_loading__sources__name_each_constant_with_its_confidence() -> None:
         ({"num_workers": 5000}, r"Loading\.num_workers = 5000: must be at most 4096"),
         ({"batches_per_epoch": 0}, r"Loading\.batches_per_epoch = 0: must be above 0"),
         ({"sample_seconds": float("nan")}, r"Loading\.sample_seconds = nan: must be a finite number"),
+        ({"worker_samples": 3}, r"Loading\.worker_samples = 3: workers make whole batches unless a ring joins them"),
         ({"persistent_workers": 3}, r"Loading\.persistent_workers = 3: must be true or false"),
     ],
 )

@@ -156,18 +156,19 @@ def _machine(system: System) -> str:
 
 def _comparisons(result: DemoResult) -> Table:
     table = Table(
-        title="modelled beside measured, samples/s",
+        title="modelled beside measured, 1,000 samples/s",
         title_justify="left",
         title_style="bold",
         box=None,
         padding=(0, 2, 0, 0),
     )
-    for heading in ("batch", "modelled", "range", "measured", "modelled/measured", "device", "link", "loader", "limit"):
+    for heading in ("batch", "modelled", "range", "measured", "ratio", "device", "link", "loader", "limit"):
         table.add_column(heading, justify="right")
     for row in result.comparisons:
-        modelled, measured, low, high, *limits = (count_text(row[f"{name}_samples_per_second"]) for name in _RATES)
-        fits = "" if row["fits"] else ", does not fit"
+        rates = (count_text(row[f"{name}_samples_per_second"] / 1000) for name in _RATES)
+        modelled, measured, low, high, *limits = rates
+        limit = row["limit"] if row["fits"] else "memory"
         ratio = f"{row['ratio']:.2f}x"
-        cells = (str(row["batch"]), modelled, f"{low} to {high}", measured, ratio, *limits, row["limit"] + fits)
+        cells = (str(row["batch"]), modelled, f"{low} to {high}", measured, ratio, *limits, limit)
         table.add_row(*cells)
     return table

@@ -46,7 +46,7 @@ COMPARISON_NOTE = (
     "measured: a whole script's training, by wall time, on one GC200 in f16, fed by eight loader workers that make "
     "batches of ten times the batch size, so that an epoch has 10, 5 and 2 of them; replicas, accumulation, the host "
     "and passes of validation were not published. modelled: the device (1.33 GHz; weights, activations and Adam state "
-    "in f16, one micro-batch an update), the link, the loader (a crop of 9.3 us a sample, measured on a Zen 4 core; "
+    "in f16, one micro-batch an update), the link, the loader (a crop of 10 us a sample, measured on a Zen 4 core; "
     "scaling and augmentation on the device), and all together. range: from samples that cost 1.5 times as much, with "
     "a pass of validation after each epoch, to samples that cost 1.5 times less"
 )

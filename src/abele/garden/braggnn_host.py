@@ -9,12 +9,14 @@ with :class:`FrameCrops`; nothing is fitted to the published rates.
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from torch.utils.data import Dataset
+from torch.utils.data import DataLoader, Dataset, default_collate
 
 from abele.garden.peaks import PATCH_PIXELS
 from abele.machine import hosts
@@ -44,9 +46,15 @@ class PublishedScript(Spec):
     )
     validation_samples: int = constant(guessed(13_870, "the last fifth of 69,347 peaks"), minimum=0)
     crop_seconds: float = constant(
-        measured(9.3e-6, "FrameCrops on one core of an AMD EPYC of family 25 (Zen 4) at 2.6 GHz, PyTorch 2.13")
+        measured(
+            10e-6,
+            "FrameCrops: processor time of a worker of PyTorch 2.13's loader, batches of 5,120, on an AMD EPYC of "
+            "family 25 (Zen 4); 9.6 at best, medians of 10.1 to 10.7 us",
+        )
     )
-    crop_uncertainty: float = constant(guessed(1.5, "the published host is not named; from Zen 2 to Zen 4 Python"))
+    crop_uncertainty: float = constant(
+        guessed(1.5, "the published host is not named; as much lies between Zen 2 and Zen 4")
+    )
     forward_proportion: float = constant(guessed(1 / 3, "one of three products of each layer"))
 
     def loading(self, batch: int, sample_bytes: float) -> Loading:
@@ -129,9 +137,21 @@ class FrameCrops(Dataset[Any]):
         return patch[None], np.array([centre[0] - row, centre[1] - column], np.float16)
 
 
-def measure_crops(num_samples: int = 20_480) -> Loading:
-    """What a sample costs on this host, as ``crop_seconds`` was measured."""
-    from abele import poptorch
+class _WorkerClock:
+    """Joins samples, and adds the processor time that the process has had so far."""
 
-    options = poptorch.Options().deviceIterations(PublishedScript().device_iterations)
-    return poptorch.DataLoader(options, FrameCrops(num_samples), batch_size=512).loading()
+    def __call__(self, samples: list[Any]) -> tuple[Any, float]:
+        return default_collate(samples), time.process_time()
+
+
+def measure_crops(batch: int = 5120, batches: int = 8) -> float:
+    """Seconds of processor time that a sample costs a worker of PyTorch's loader on this host, best of some batches.
+
+    Args:
+        batch: Samples of a batch.
+        batches: Batches that are measured; one more is made before.
+    """
+    crops = FrameCrops(batch * (batches + 1))
+    loader = DataLoader(crops, batch, shuffle=True, num_workers=1, collate_fn=_WorkerClock())
+    ends: list[float] = [end for _, end in loader]
+    return min(after - before for before, after in pairwise(ends)) / batch

@@ -25,6 +25,8 @@ MAX_WORKERS = 4096
 """Workers that can be described."""
 _FOLLOWED_BATCHES = 4096
 """Batches of an epoch that are followed one by one; a longer one goes on as these do, round by round."""
+_ROUND_BATCHES = 256
+"""Batches that a round of these has at least, of whole rounds of the workers."""
 _EPOCHS = 3
 """Epochs that are followed; the last one is what every later one is like."""
 
@@ -44,6 +46,7 @@ class Loading(Spec):
         persistent_workers: True if workers outlive an epoch; False if each epoch starts them.
         ring_batches: Batches that a process between the workers and the caller holds ready; 0 if there is none.
         next_epoch_ahead: True if that process begins with the next epoch before it is asked to.
+        worker_samples: Samples that a worker makes at a time, of which that process joins batches; 0 for whole batches.
         host: The host that all this runs on.
         measured_on: Where ``sample_seconds`` was measured; empty if it was not.
     """
@@ -58,6 +61,7 @@ class Loading(Spec):
     persistent_workers: bool = True
     ring_batches: int = constant(stated(0, "DataLoaderMode.Sync has none"), minimum=0)
     next_epoch_ahead: bool = True
+    worker_samples: int = constant(stated(0, "DataLoaderMode.AsyncRebatched alone makes others"), minimum=0)
     host: HostComputer = part(HostComputer)
     measured_on: str = ""
 
@@ -65,6 +69,11 @@ class Loading(Spec):
         """So many workers can be, and what is said with true and false is."""
         if self.num_workers > MAX_WORKERS:
             raise MachineError(f"Loading.num_workers = {self.num_workers}: must be at most {MAX_WORKERS}")
+        if self.worker_samples and not self.ring_batches:
+            raise MachineError(
+                f"Loading.worker_samples = {self.worker_samples}: workers make whole batches unless a ring joins them",
+                remedy="ring_batches = 3, as DataLoaderMode.AsyncRebatched has",
+            )
         for name in ("persistent_workers", "next_epoch_ahead"):
             if not isinstance(getattr(self, name), bool):
                 raise MachineError(f"Loading.{name} = {getattr(self, name)!r}: must be true or false")
@@ -100,17 +109,22 @@ class Loading(Spec):
         return self.tensors_per_batch * self.host.tensor_transfer_seconds if self.num_workers else 0.0
 
     @property
-    def batch_seconds(self) -> float:
-        """What making one batch takes, while as many are made as workers have something to do.
+    def load_samples(self) -> int:
+        """Samples that are made at a time."""
+        return self.worker_samples or self.samples_per_batch
+
+    @property
+    def load_seconds(self) -> float:
+        """What making one batch of a worker takes, while as many are made as workers have something to do.
 
         Workers share the cores, and each byte of a batch is written and read once in memory that they share too.
         """
-        samples = self.samples_per_batch * self.sample_seconds
+        samples = self.load_samples * self.sample_seconds
         if not self.num_workers:
             return samples
-        busy = min(self.num_workers, self.batches_per_epoch)
+        busy = min(self.num_workers, -(-self.samples_per_epoch // self.load_samples))
         computed = samples * max(1.0, busy / self.host.num_cores)
-        moved = busy * 2 * self.batch_bytes / self.host.memory_bytes_per_second
+        moved = busy * 2 * self.load_samples * self.sample_bytes / self.host.memory_bytes_per_second
         return max(computed, moved) + self.host.worker_batch_seconds
 
     @property
@@ -166,9 +180,10 @@ def epoch(loading: Loading, device_seconds: float, *, calls: bool = True) -> Epo
 def _epoch_seconds(loading: Loading, call_seconds: float) -> float:
     """Seconds of an epoch whose calls take ``call_seconds`` each."""
     batches, round_ = loading.batches_per_epoch, max(loading.num_workers, loading.ring_batches, 1)
+    round_ *= -(-_ROUND_BATCHES // round_)
     if batches <= _FOLLOWED_BATCHES + 2 * round_:
         return _followed(loading, batches, call_seconds)
-    # Long after its beginning, an epoch takes as long for one round of batches as for the next.
+    # Long after its beginning, an epoch takes as long for some rounds of batches as for the next.
     few = _FOLLOWED_BATCHES + (batches - _FOLLOWED_BATCHES) % round_
     more = few + round_
     each = (_followed(loading, more, call_seconds) - _followed(loading, few, call_seconds)) / round_
@@ -204,7 +219,7 @@ class _Clocks:
 
 def _follow_epoch(loading: Loading, batches: int, call_seconds: float, clocks: _Clocks) -> None:
     """Move the clocks over an epoch."""
-    ring, making, taking = loading.ring_batches, loading.batch_seconds, loading.take_seconds
+    ring, making, taking = loading.ring_batches, loading.load_seconds, loading.take_seconds
     copying = loading.batch_bytes / loading.host.copy_bytes_per_second
     workers, ahead = clocks.workers, loading.num_workers * loading.batches_ahead
     if ring and not loading.next_epoch_ahead:
@@ -213,13 +228,15 @@ def _follow_epoch(loading: Loading, batches: int, call_seconds: float, clocks: _
     taker, taken = start, list[float]()
     for k in range(batches):
         clocks.asked.append(clocks.caller if ring else taker)
-        if workers:
-            told = start if k < ahead else taken[k - ahead]
-            workers[k % len(workers)] = made = max(workers[k % len(workers)], told) + making
-        else:
-            made = taker + making
-        taker = max(taker, made) + taking
-        taken.append(taker)
+        while len(taken) * loading.load_samples < (k + 1) * loading.samples_per_batch:
+            load = len(taken)
+            if workers:
+                told = start if load < ahead else taken[load - ahead]
+                workers[load % len(workers)] = made = max(workers[load % len(workers)], told) + making
+            else:
+                made = taker + making
+            taker = max(taker, made) + taking
+            taken.append(taker)
         if not ring:
             taker = clocks.caller = taker + call_seconds
             continue

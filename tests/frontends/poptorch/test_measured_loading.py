@@ -144,3 +144,35 @@ def test_report__with_data__names_what_limits() -> None:
     assert model.report().loading is None
     with pytest.raises(InvalidOptionError, match="a batch has 32 samples, a run takes 16"):
         model.report(poptorch.DataLoader(options(2), Slow(), batch_size=16))
+
+
+def test_report__loaders_of_other_makers__are_measured_too() -> None:
+    opts = options(2)
+    model = poptorch.inferenceModel(torch.nn.Linear(5, 2), opts)
+    model.compile(torch.zeros(16, 5))
+    plain = torch.utils.data.DataLoader(Slow(), batch_size=16)
+    found = model.report(plain).loading
+    assert found is not None
+    assert (found.samples_per_batch, found.batches_per_epoch) == (16, 4)
+    fork = poptorch.SharingStrategy.Fork
+    with poptorch.AsynchronousDataAccessor(plain, buffer_size=2, sharing_strategy=fork) as accessor:
+        behind = model.report(accessor).loading
+    assert behind is not None
+    assert (behind.ring_batches, behind.samples_per_batch) == (2, 16)
+    with pytest.raises(poptorch.Error, match="list is no DataLoader: there is nothing to measure"):
+        model.report([torch.zeros(16, 5)])  # type: ignore[arg-type]
+
+
+def test_loading__rebatched__has_the_samples_of_its_workers() -> None:
+    loader = poptorch.DataLoader(
+        options(2),
+        Noisy(),
+        batch_size=8,
+        num_workers=1,
+        mode=poptorch.DataLoaderMode.AsyncRebatched,
+        rebatched_worker_size=5,
+        async_options={"sharing_strategy": poptorch.SharingStrategy.Fork},
+    )
+    with loader:
+        found = loader.loading()
+    assert (found.samples_per_batch, found.worker_samples, found.batches_per_epoch) == (16, 5, 6)

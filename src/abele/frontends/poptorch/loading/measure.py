@@ -9,25 +9,23 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sized
 from contextlib import contextmanager
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
-from torch.utils.data import IterableDataset
+from torch.utils.data import DataLoader, IterableDataset
 
 from abele.frontends.poptorch.errors import Error
+from abele.frontends.poptorch.loading.accessor import AsynchronousDataAccessor
 from abele.frontends.poptorch.loading.accessor_worker import tensors_of
 from abele.frontends.poptorch.loading.micro_batches import JoinedSampler
 from abele.host_facts import host_name
 from abele.machine import HostComputer
 from abele.machine.source import cite, measured
 from abele.report import Loading
-
-if TYPE_CHECKING:
-    from abele.frontends.poptorch.loading.data import DataLoader
 
 ROUNDS = 4
 ROUND_SECONDS = 0.05
@@ -40,37 +38,54 @@ Make = Callable[[int, int], tuple[Any, int]]
 """Makes and joins samples of a round, so many; gives the batch, and of how many samples its tensors are."""
 
 
-def measure_loading(loader: DataLoader, host: HostComputer) -> Loading:
+def measure_loading(data: DataLoader[Any] | AsynchronousDataAccessor, host: HostComputer) -> Loading:
     """How a loader makes batches, and what a sample costs here.
 
-    Workers of ``DataLoaderMode.AsyncRebatched`` are taken to make whole batches.
-
     Args:
-        loader: The loader; it need not have been used.
+        data: The loader, PopTorch's or PyTorch's, perhaps behind an accessor; it need not have been used.
         host: The host that the batches are made on.
 
     Raises:
-        Error: The data cannot be looked at without being used up, its length is not known, or it gives no whole batch.
+        Error: It is no loader, its data cannot be looked at without being used up, its length is not known, or it
+            gives no whole batch.
     """
-    batches, samples = _batches(loader), _samples_per_batch(loader)
-    make, accessor = _maker(loader), loader._accessor
+    accessor, loader = _parts(data)
+    batches, samples = _batches(data), _samples_per_batch(loader)
+    make = _maker(loader)
     with _untouched():
         seconds, tensors, rows = _rounds(make, min(MOST_SAMPLES, samples or 1))
+    whole = (accessor._rebatched if accessor is not None else None) or samples or rows
     return cite(
         Loading,
-        samples_per_batch=samples or rows,
+        samples_per_batch=whole,
         batches_per_epoch=batches,
         sample_seconds=measured(seconds, f"on {host_name()}, best of {ROUNDS} rounds"),
         sample_bytes=sum(t.numel() * t.element_size() for t in tensors) / rows,
         tensors_per_batch=len(tensors),
         num_workers=loader.num_workers,
-        batches_ahead=loader.prefetch_factor or 1,
-        persistent_workers=bool(loader.persistent_workers),
+        batches_ahead=loader.prefetch_factor or 2,
+        persistent_workers=bool(loader.persistent_workers) or not loader.num_workers,
         ring_batches=0 if accessor is None else accessor._buffer_size,
         next_epoch_ahead=accessor is None or accessor._indefinitely,
+        worker_samples=0 if samples in (None, whole) else samples,
         host=host,
         measured_on=host_name(),
     )
+
+
+def _parts(data: object) -> tuple[AsynchronousDataAccessor | None, DataLoader[Any]]:
+    """The accessor, where there is one, and the loader.
+
+    Raises:
+        Error: There is no loader.
+    """
+    accessor: AsynchronousDataAccessor | None = getattr(data, "_accessor", None)
+    loader = data
+    if isinstance(data, AsynchronousDataAccessor):
+        accessor, loader = data, data._dataset
+    if not isinstance(loader, DataLoader):
+        raise Error(f"{type(loader).__name__} is no DataLoader: there is nothing to measure", remedy=_BY_HAND)
+    return accessor, loader
 
 
 def _rounds(make: Make, most: int) -> tuple[float, list[torch.Tensor], int]:
@@ -86,7 +101,7 @@ def _rounds(make: Make, most: int) -> tuple[float, list[torch.Tensor], int]:
     return best, tensors_of(batch), rows
 
 
-def _batches(loader: DataLoader) -> int:
+def _batches(loader: Sized) -> int:
     """Batches of an epoch."""
     try:
         batches = len(loader)
@@ -102,21 +117,23 @@ def _batches(loader: DataLoader) -> int:
 _BY_HAND = "a data set with a length, or report.with_loading(Loading(…)) with figures of your own"
 
 
-def _samples_per_batch(loader: DataLoader) -> int | None:
-    """Samples of one call; None if the data set gives whole batches."""
-    joined: Any = loader.batch_sampler
-    if not isinstance(joined, JoinedSampler):
-        return loader.combinedBatchSize
-    size = getattr(joined.sampler, "batch_size", None)
+def _samples_per_batch(loader: DataLoader[Any]) -> int | None:
+    """Samples that a worker makes at a time; None if the data set gives whole batches."""
+    sampler: Any = loader.batch_sampler
+    if sampler is None:
+        return None
+    joined = isinstance(sampler, JoinedSampler)
+    inner, count = (sampler.sampler, sampler.count) if joined else (sampler, 1)
+    size = getattr(inner, "batch_size", None)
     if not isinstance(size, int):
         raise Error(
-            f"{type(joined.sampler).__name__} does not say how many samples its batches have",
+            f"{type(inner).__name__} does not say how many samples its batches have",
             remedy="a batch_size in the sampler, or report.with_loading(Loading(…)) with figures of your own",
         )
-    return size * joined.count
+    return size * count
 
 
-def _maker(loader: DataLoader) -> Make:
+def _maker(loader: DataLoader[Any]) -> Make:
     """What makes and joins samples as the loader does.
 
     Raises:
@@ -124,7 +141,7 @@ def _maker(loader: DataLoader) -> Make:
     """
     dataset: Any = loader.dataset
     collate: Any = loader.collate_fn
-    whole = loader.batch_size is None and not isinstance(loader.batch_sampler, JoinedSampler)
+    whole = loader.batch_sampler is None
     if isinstance(dataset, IterableDataset):
         if iter(dataset) is dataset:
             raise Error("the data set can be gone over once only: measuring would use it up", remedy=_BY_HAND)

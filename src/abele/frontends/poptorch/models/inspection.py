@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch.utils.data
 
 from abele.compiler import Executable
 from abele.frontends.poptorch.errors import CheckError, Error
-from abele.frontends.poptorch.loading.data import DataLoader
+from abele.frontends.poptorch.loading.accessor import AsynchronousDataAccessor
+from abele.frontends.poptorch.loading.measure import measure_loading
 from abele.frontends.poptorch.models.batching import ANCHOR_NAMES
 from abele.frontends.poptorch.models.compiling import CompiledModel
 from abele.frontends.poptorch.models.perf_counters import Latencies
@@ -22,7 +24,7 @@ from abele.frontends.poptorch.options import Options
 from abele.frontends.poptorch.options.environment import proto_file
 from abele.frontends.poptorch.program.profiling import tracepoints
 from abele.frontends.poptorch.values.tensors import from_array
-from abele.machine import HostComputer
+from abele.machine import HostComputer, hosts
 from abele.parallel.network import network_text
 from abele.report import HostProfile, Report
 from abele.writing import writing
@@ -54,7 +56,11 @@ class Inspection(Latencies):
         """The compiled program."""
         return self._require().session.executable
 
-    def report(self, data: DataLoader | None = None, host: str | Path | HostComputer | None = None) -> Report:
+    def report(
+        self,
+        data: torch.utils.data.DataLoader[Any] | AsynchronousDataAccessor | None = None,
+        host: str | Path | HostComputer | None = None,
+    ) -> Report:
         """What the program costs on the machine, what runs took on the host, and what profiling channels recorded.
 
         Args:
@@ -69,7 +75,7 @@ class Inspection(Latencies):
         """
         report = self._require().session.report
         if data is not None:
-            report = report.with_loading(data.loading(host))
+            report = report.with_loading(measure_loading(data, hosts.resolve(host)))
         spans = [vars(span) for span in tracepoints()]
         return report.with_meta(tracepoints=spans) if spans else report
 
