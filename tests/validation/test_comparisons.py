@@ -11,6 +11,7 @@ from abele.graph import Execute, Graph
 from abele.numerics import f32
 from abele.runtime import Engine
 from abele.validation import amp, blur, dense, elementwise, matvec
+from abele.validation.blur_vertex import blur_vertex
 from abele.validation.calibration import calibrated_constants
 from abele.validation.measure import NOT_PUBLISHED, compile_row, measure
 from abele.validation.operators import compare_rows, comparisons
@@ -58,7 +59,8 @@ def test_blur__phases__add_up_to_the_step() -> None:
 
 
 def test_calibrated__every_constant__names_figures_that_there_are() -> None:
-    names = {f"{c.key}: {f.name}" for c in (elementwise.compare(), blur.compare()) for f in c.figures}
+    compared = elementwise.compare(), blur.compare(), matvec.compare()
+    names = {f"{c.key}: {f.name}" for c in compared for f in c.figures}
     # Figures of a comparison with a file of measurements have the name of their line.
     names |= {f"silicon: [{rows}, 16] x [16, 16] on every tile" for rows in range(16, 2048, 32)}
     known = [on for c in calibrated_constants() for on in c.source.calibrated_on]
@@ -89,7 +91,7 @@ def test_blur__sixteen_ipus__wait_and_exchange_as_measured() -> None:
 def test_blur__small_image__is_the_blur(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(blur, "IMAGE", (13, 22))
     graph = Graph("gc2")
-    program = Execute(blur.blur_step(graph, f32, 2, (3, 4)))
+    program = Execute(blur.blur_step(graph, blur_vertex(f32, 2), f32, 2, (3, 4)))
     start = np.random.default_rng(0).random((15, 48), dtype=np.float32)
     engine = Engine(graph, program, mode="tiles")
     engine["image"], engine["blurred"] = start, np.zeros_like(start)

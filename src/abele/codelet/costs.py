@@ -1,11 +1,11 @@
 """Counting issue slots: what every stretch of straight-line code and every loop iteration of a codelet costs.
 
-The count follows the code that a scalar compiler would make, structure by structure: straight-line code is scheduled
-into bundles (:mod:`~abele.codelet.schedule`), equal expressions of one stretch are evaluated once, invariant ones are
-hoisted out of the innermost loop, and addresses that move linearly with the loop variable are stepped by the loop.
-Stretches end where control flow splits, since bundles do not reach across a branch. The result is a number of slots for
-each place in the code (``Charges``), which the counting function adds up along the way that data or lengths take: so
-costs are exact for this model, for any trip counts, without running the arithmetic.
+The count follows the code that a scalar compiler would make, structure by structure: each instruction takes a slot
+(:mod:`~abele.codelet.straight_code`), equal expressions and constants of one stretch are evaluated once, invariant
+expressions are hoisted out of the innermost loop, and addresses that move linearly with the loop variable are stepped
+by loads, stores or the loop. Stretches end where control flow splits. The result is a number of slots for each place in
+the code (``Charges``), which the counting function adds up along the way that data or lengths take: so costs are exact
+for this model, for any trip counts, without running the arithmetic.
 """
 
 from __future__ import annotations
@@ -14,9 +14,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from abele.codelet import slots
 from abele.codelet.code import Charges
-from abele.codelet.schedule import StraightCode
+from abele.codelet.fields import FieldDef
+from abele.codelet.straight_code import StraightCode
 from abele.codelet.tree import (
     Assign,
     BinaryExpr,
@@ -47,7 +50,7 @@ from abele.codelet.tree import (
     walk,
 )
 from abele.expr import Slots
-from abele.numerics import bool_
+from abele.numerics import bool_, f16
 
 
 @dataclass
@@ -57,19 +60,28 @@ class LoopContext:
     Attributes:
         variables: Local variables that change in it.
         stored: Names of fields that it writes.
-        counters: Loop variable, by which addresses are stepped for free.
+        counter: Loop variable, by which addresses are stepped.
         hoisted: Expressions that do not change in it, by structure; they are evaluated once, before it.
+        places: Where each row is touched in an iteration, by field and row.
+        computes: True if it computes with its variable.
     """
 
     variables: set[str] = field(default_factory=set)
     stored: set[str] = field(default_factory=set)
     counter: str = ""
     hoisted: dict[Any, VertexExpr] = field(default_factory=dict)
+    places: dict[Any, set[Any]] = field(default_factory=dict)
+    computes: bool = False
+
+    @property
+    def steps(self) -> bool:
+        """True if an instruction steps its variable: loads and stores step addresses of rows touched at one place."""
+        return self.computes or any(len(p) > 1 for p in self.places.values())
 
     def is_invariant(self, expression: VertexExpr) -> bool:
         """True if ``expression`` has one value throughout the loop."""
         for part in expression.walk():
-            if isinstance(part, HelperCall) or (isinstance(part, Math) and part.function == "random_u32"):
+            if isinstance(part, HelperCall) or _is_random(part):
                 return False
             if isinstance(part, Local) and part.name in self.variables:
                 return False
@@ -82,64 +94,98 @@ class Segment:
     """Straight-line code being costed.
 
     Attributes:
-        schedule: Its operations.
-        made: Operation that made each local variable set in it.
-        known: Operation that made each expression evaluated in it.
-        steps: True if it uses the variable of its loop.
+        code: Its instructions.
+        known: Expressions evaluated in it whose values still hold, by structure.
+        words: Constants made in it.
     """
 
     def __init__(self, loop: LoopContext | None) -> None:
         self.loop = loop
-        self.schedule = StraightCode()
-        self.made: dict[str, tuple[int, ...]] = {}
-        self.known: dict[VertexExpr, tuple[int, ...]] = {}
-        self.steps = False
+        self.code = StraightCode()
+        self.known: set[Any] = set()
+        self._readers: dict[str | FieldDef, list[Any]] = {}
+        self.words: set[int] = set()
 
-    def value(self, e: VertexExpr) -> tuple[int, ...]:
-        """Evaluate ``e``; returns the operations that whoever uses it has to wait for."""
-        # A constant is an immediate operand.
+    def value(self, e: VertexExpr) -> None:
+        """Evaluate ``e``."""
         if isinstance(e, ConstExpr):
-            return ()
-        if isinstance(e, Local):
-            self.steps |= self.loop is not None and e.name == self.loop.counter
-            return self.made.get(e.name, ())
-        # Evaluated before the loop, so inside it there is nothing to wait for.
-        if self.loop is not None and self.loop.is_invariant(e):
+            self._constant(e)
+        elif isinstance(e, Local):
+            if self.loop is not None and e.name == self.loop.counter:
+                self.loop.computes = True
+        # Evaluated before the loop.
+        elif self.loop is not None and self.loop.is_invariant(e):
             self.loop.hoisted.setdefault(_structure(e), e)
-            return ()
-        if e not in self.known:
-            self.known[e] = self._evaluate(e)
-        return self.known[e]
+        elif any(isinstance(part, HelperCall) or _is_random(part) for part in e.walk()):
+            self._evaluate(e)  # another value each time
+        elif (key := _structure(e)) not in self.known:
+            self._evaluate(e)
+            self.known.add(key)
+            for part in e.walk():
+                if isinstance(part, Local | Element | Scalar):
+                    self._readers.setdefault(part.name if isinstance(part, Local) else part.field, []).append(key)
 
-    def all(self, expressions: Iterable[VertexExpr]) -> tuple[int, ...]:
+    def _changed(self, what: str | FieldDef) -> None:
+        """Forget what is made of a variable or field that changes."""
+        self.known.difference_update(self._readers.pop(what, ()))
+
+    def all(self, expressions: Iterable[VertexExpr]) -> None:
         """Evaluate several expressions."""
-        return tuple(dict.fromkeys(n for e in expressions for n in self.value(e)))
+        for expression in expressions:
+            self.value(expression)
 
-    def _evaluate(self, e: VertexExpr) -> tuple[int, ...]:
-        if isinstance(e, CastExpr):
-            cost = _cast_cost(e)
-            # A conversion that needs no instruction is as ready as its argument.
-            return self.value(e.arg) if cost is None else (self.schedule.place(cost, self.value(e.arg)),)
-        if isinstance(e, HelperCall):
-            return self.all(e.parts)
-        if isinstance(e, Math) and e.function == "fma":
-            addend = self.value(e.args[2])
-            # There is no fused instruction for scalars: a product, then a sum that waits for it.
-            product = self.schedule.place(slots.AUX, self.all(e.args[:2]))
-            return (self.schedule.place(slots.AUX, (product, *addend)),)
-        if isinstance(e, Element):
-            return (self.schedule.place(slots.LOAD, self.address(e.index)),)
-        if isinstance(e, Length):
-            return (self.schedule.place(slots.LOAD, () if e.row is None else self.address((e.row,))),)
-        return (self.schedule.place(_cost(e), self.all(e.parts)),)
+    def _constant(self, e: ConstExpr) -> None:
+        if not e.type.is_float:
+            return  # an immediate operand
+        word = _word(e)
+        if word not in self.words:
+            self.words.add(word)
+            self.code.place(slots.of_constant(word))
 
-    def address(self, index: tuple[VertexExpr, ...]) -> tuple[int, ...]:
-        """The address of an element; where it moves by a constant with the loop variable, the loop steps it."""
-        return tuple(n for i in index for n in (self._stepped() if self._steps(i) else self.value(i)))
+    def _evaluate(self, e: VertexExpr) -> None:
+        if _is_random(e):
+            # The machine's generator takes no seed and no index.
+            self.code.place(slots.RANDOM)
+            self.code.place(slots.MOVE)
+        elif isinstance(e, CastExpr):
+            self._cast(e)
+        elif isinstance(e, HelperCall):
+            self.all(e.parts)
+            self.known.clear()
+        elif isinstance(e, Math) and e.function == "fma":
+            self.all(e.args)
+            # There is no fused instruction for scalars.
+            self.code.place(Slots(aux=2 * slots.AUX.aux))
+        elif isinstance(e, Element):
+            self.address(e.field, e.index)
+            self.code.place(slots.LOAD)
+        elif isinstance(e, Length):
+            if e.row is not None:
+                self.address(e.field, (e.row,))
+            self.code.place(slots.LOAD)
+        else:
+            self.all(e.parts)
+            self.code.place(_cost(e))
 
-    def _stepped(self) -> tuple[int, ...]:
-        self.steps = True
-        return ()
+    def _cast(self, e: CastExpr) -> None:
+        if _is_random(e.arg) and e.type.is_float:
+            # Random bits are where the conversion takes them.
+            self.code.place(slots.RANDOM)
+            self.code.place(slots.AUX)
+            return
+        self.value(e.arg)
+        cost = _cast_cost(e)
+        if cost is not None:
+            self.code.place(cost)
+
+    def address(self, place: FieldDef, index: tuple[VertexExpr, ...]) -> None:
+        """The address of an element; where it moves by a constant with the loop variable, it is stepped."""
+        for number, one in enumerate(index):
+            if self.loop is not None and self._steps(one):
+                others = tuple(_structure(i) for n, i in enumerate(index) if n != number)
+                self.loop.places.setdefault((place.name, number, others), set()).add(_structure(one))
+            else:
+                self.value(one)
 
     def _steps(self, index: VertexExpr) -> bool:
         """True if ``index`` is the loop variable times an invariant, plus an invariant."""
@@ -159,18 +205,20 @@ class Segment:
         """A statement without statements inside."""
         match statement:
             case Assign():
-                self.made[statement.name] = self.value(statement.value)
-                # Stores are of whole words; a part of one is loaded, merged and stored.
+                self.value(statement.value)
+                self._changed(statement.name)
             case StoreStmt():
-                small = statement.field.type.bits < 32
-                needs = self.value(statement.value) + self.address(statement.index)
-                self.schedule.place(slots.STORE_PART if small else slots.STORE, needs)
+                self.value(statement.value)
+                self.address(statement.field, statement.index)
+                self.code.place(slots.of_store(statement.field.type.bits))
+                self._changed(statement.field)
             case Leave():
-                self.schedule.place(slots.BRANCH)
+                self.code.place(slots.BRANCH)
             case Evaluate() | Return():
                 self.all(own_expressions(statement))
             case Print():
-                self.schedule.place(slots.PRINT, self.all(own_expressions(statement)))
+                self.all(own_expressions(statement))
+                self.code.place(slots.PRINT)
             case DebugOnly():
                 pass
 
@@ -188,10 +236,9 @@ class Counting:
     code_bytes: int = 0
     _helpers: set[Helper] = field(default_factory=set, repr=False)
 
-    def block(self, body: list[Stmt], loop: LoopContext | None) -> tuple[Segment | None, bool]:
-        """Slots ``body``; returns its only segment, or None where control flow splits it, and whether any uses the
-        variable of the loop."""
-        segment, first, split, steps = Segment(loop), None, False, False
+    def block(self, body: list[Stmt], loop: LoopContext | None) -> Segment | None:
+        """Slots ``body``; returns its only segment, or None where control flow splits it."""
+        segment, first, split = Segment(loop), None, False
         for statement in body:
             first = first or statement
             self._helpers_of(statement)
@@ -199,25 +246,24 @@ class Counting:
                 segment.simple(statement)
                 continue
             split = True
-            steps |= self._control(statement, segment, loop) | segment.steps
+            self._control(statement, segment, loop)
             self._close(first, segment)
             segment, first = Segment(loop), None
         if split:
             self._close(first, segment)
-        return None if split else segment, steps or segment.steps
+        return None if split else segment
 
-    def straight(self, body: list[Stmt], loop: LoopContext | None) -> bool:
-        """Slots ``body`` where it shares bundles with nothing else; returns whether it uses the loop variable."""
-        segment, steps = self.block(body, loop)
+    def straight(self, body: list[Stmt], loop: LoopContext | None) -> None:
+        """Slots ``body`` where nothing else is in its stretch."""
+        segment = self.block(body, loop)
         if segment is not None and body:
             self._close(body[0], segment)
-        return steps
 
     def _close(self, first: Stmt | None, segment: Segment) -> None:
-        self.code_bytes += segment.schedule.code_bytes
-        if first is not None and segment.schedule.length:
+        self.code_bytes += segment.code.code_bytes
+        if first is not None and segment.code.length:
             before = self.charges.before.get(first, 0)
-            self.charges.before[first] = before + segment.schedule.length
+            self.charges.before[first] = before + segment.code.length
 
     def _helpers_of(self, statement: Stmt) -> None:
         for expression in own_expressions(statement):
@@ -226,56 +272,55 @@ class Counting:
                     self._helpers.add(part.helper)
                     self.straight(part.helper.body, None)
 
-    def _control(self, statement: Stmt, segment: Segment, loop: LoopContext | None) -> bool:
+    def _control(self, statement: Stmt, segment: Segment, loop: LoopContext | None) -> None:
         match statement:
             case IfStmt():
-                segment.schedule.place(slots.BRANCH, segment.value(statement.condition))
-                return self._branches(statement, loop)
+                segment.value(statement.condition)
+                segment.code.place(slots.BRANCH)
+                self._branches(statement, loop)
             case For():
                 self._for(statement, segment)
             case WhileStmt():
                 self._while(statement, segment)
-        return False
 
-    def _branches(self, statement: IfStmt, loop: LoopContext | None) -> bool:
-        steps = [self.straight(body, loop) for body in (statement.then, statement.otherwise)]
+    def _branches(self, statement: IfStmt, loop: LoopContext | None) -> None:
+        for body in (statement.then, statement.otherwise):
+            self.straight(body, loop)
         if statement.then and statement.otherwise:  # the jump over the other branch
             first = statement.then[0]
             self.charges.before[first] = self.charges.before.get(first, 0) + slots.BRANCH.main
             self.code_bytes += slots.INSTRUCTION_BYTES
-        return any(steps)
 
     def _for(self, statement: For, outer: Segment) -> None:
         loop = LoopContext(assigned([statement]), stored_fields(statement.body), statement.name)
-        # A body without branches is one stretch, whose bundles also take the step and the branch back; otherwise these
-        # have a stretch of their own.
-        segment, steps = self.block(statement.body, loop)
-        end = segment or Segment(None)  # stepping and branching share the bundles of a body without branches
-        if steps:
-            end.schedule.place(slots.LOOP_STEP)
-        end.schedule.branches = True
-        self.charges.iteration[statement] = end.schedule.length
-        self.code_bytes += end.schedule.code_bytes
+        # A body without branches is one stretch, which also has the step and the branch back; otherwise these have a
+        # stretch of their own.
+        end = self.block(statement.body, loop) or Segment(None)
+        if loop.steps:
+            end.code.step(slots.LOOP_STEP)
+        end.code.branches = True
+        self.charges.iteration[statement] = end.code.length
+        self.code_bytes += end.code.code_bytes
         # Hoisted expressions are evaluated in the code around, which may hoist them further.
-        for expression in loop.hoisted.values():
-            outer.value(expression)
-        needs = outer.all((statement.start, statement.stop))
+        outer.all(loop.hoisted.values())
+        outer.all((statement.start, statement.stop))
         if not isinstance(statement.start, ConstExpr):
             # The hardware counts down from a number of turns: a start other than a constant is subtracted first.
-            needs = (outer.schedule.place(slots.MAIN, needs),)
-        outer.schedule.place(Slots(main=slots.LOOP_SETUP), needs)
+            outer.code.place(slots.MAIN)
+        outer.code.place(Slots(main=slots.LOOP_SETUP))
 
     def _while(self, statement: WhileStmt, outer: Segment) -> None:
         loop = LoopContext(assigned([statement]), stored_fields(statement.body))
         self.straight(statement.body, loop)
         test = Segment(loop)
-        test.schedule.place(slots.BRANCH, test.value(statement.condition))
-        self.charges.iteration[statement] = test.schedule.length
-        self.code_bytes += test.schedule.code_bytes
+        test.value(statement.condition)
+        test.code.place(slots.BRANCH)
+        self.charges.iteration[statement] = test.code.length
+        self.code_bytes += test.code.code_bytes
         # As in `for`; the test is before the body, once more than the body runs.
-        for expression in loop.hoisted.values():
-            outer.value(expression)
-        outer.schedule.place(slots.BRANCH, outer.value(statement.condition))
+        outer.all(loop.hoisted.values())
+        outer.value(statement.condition)
+        outer.code.place(slots.BRANCH)
 
 
 def count(function: Helper, num_edges: int) -> Counting:
@@ -327,6 +372,17 @@ def _cast_cost(e: CastExpr) -> Slots | None:
     if wanted.is_float:
         return slots.INT_TO_FLOAT
     return slots.MAIN if wanted.bits < min(have.bits, 32) and have != bool_ else None
+
+
+def _word(e: ConstExpr) -> int:
+    """The bits of a floating-point constant in a register; 8-bit floats are f16 there."""
+    type_ = f16 if e.type.bits == 8 else e.type
+    with np.errstate(over="ignore"):
+        return int(np.array(e.value, type_.np).view(np.uint32 if type_.bits == 32 else np.uint16))
+
+
+def _is_random(e: VertexExpr) -> bool:
+    return isinstance(e, Math) and e.function == "random_u32"
 
 
 def _binary_cost(e: BinaryExpr) -> Slots:

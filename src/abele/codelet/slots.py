@@ -1,8 +1,9 @@
 """Costs of instructions in a worker's issue slots: the one table that counting goes by.
 
-A worker issues one bundle per turn: at most one instruction on the main pipe (memory, integers, control) and one on the
-auxiliary pipe (floating point). Workers take turns, six cycles apart, so results are there when the next bundle issues
-and every latency is one slot. Code is scalar, as the IPU's C++ compiler makes it from scalar source.
+A worker has two pipes: main (memory, integers, control) and auxiliary (floating point). Workers take turns, six cycles
+apart, so results are there when the next instruction issues and every latency is one slot. Code is scalar, as the IPU's
+C++ compiler makes it from scalar source, and issues one instruction per slot
+(:mod:`~abele.codelet.straight_code`).
 
 Sources are sections of the machine reference; confidence: S stated, D derived, G guessed.
 """
@@ -22,7 +23,10 @@ AUX = Slots(aux=1, source="§1.2 S: floating point is on the auxiliary pipe, one
 
 LOAD = MAIN
 STORE = MAIN
-STORE_PART = Slots(main=4, source="§6 G: no stores under 32 bits; load, two to merge, store")
+STORE_HALF = Slots(
+    main=3, source="§6 G: no stores under 32 bits; load the other half, merge, store; three by the f16 triad"
+)
+STORE_BYTE = Slots(main=4, source="§6 G: no stores under 32 bits; load, two to merge, store")
 BRANCH = MAIN
 LEAVE = MAIN
 FLOAT_COMPARE = Slots(main=1, aux=1, source="§1.2 D: compare, then a move to the main pipe", first="aux")
@@ -31,7 +35,8 @@ INT_TO_FLOAT = Slots(main=1, aux=1, source="§1.2 D: a move to the other registe
 FLOAT_TO_INT = Slots(main=1, aux=1, source="§1.2 D: a conversion, then a move", first="aux")
 FLOAT_TO_FLOAT = AUX
 PRINT = Slots(main=400, source="§1.2 G: formats text and hands it to the host")
-RANDOM = Slots(main=1, aux=1, source="§1.4 S: an instruction of the hardware generator; D: a move", first="aux")
+RANDOM = Slots(aux=1, source="§1.4 S: an instruction of the hardware generator, which fills a floating-point register")
+MOVE = Slots(main=1, source="§1.2 D: from a floating-point register to one for integers")
 DIVIDE = Slots(main=277, source="§1.3 S: integer divide")
 REMAINDER = Slots(main=292, source="§1.3 S: integer remainder")
 FLOAT_DIVIDE = Slots(aux=5, source="§1.3 D: 10 slots for 2 elements")
@@ -51,15 +56,40 @@ def of_function(name: str) -> Slots:
     return found
 
 
+def of_store(bits: int) -> Slots:
+    """Slots of storing an element of so many bits."""
+    if bits >= 32:
+        return STORE
+    return STORE_HALF if bits == 16 else STORE_BYTE
+
+
 LOOP_SETUP = 2
 """Slots to start a loop: a test that it runs at all, and the count. Source: §1.2 D."""
 LOOP_STEP = MAIN
-"""Stepping the index that elements are addressed by, once per iteration.
+"""Stepping the index of a loop, once per iteration, where loads and stores do not step their addresses themselves.
 
-Counting down and branching (``brnzdec``) is one more instruction, the last of an iteration. Source: §1.2 S; §7.1 D: the
-naive STREAM triad, 3,726 GB/s on 1,216 tiles at 1.6 GHz, takes 6.3 slots per element, where two loads, product, sum,
-store, step and branch give 6. The zero-overhead ``rpt`` would give 5: compiled scalar loops do not seem to use it.
+They do (``ld32step``, ``st32step``) where the loop touches each row at one place per iteration. Where it touches one at
+several, as a stencil does, they share an index, and that takes an instruction; so does an index that is computed with.
+Counting down and branching (``brnzdec``) is one more instruction, the last of an iteration. Source: §1.1 S for the
+instructions; §7.1 D: the naive STREAM triad, 3,726 GB/s on 1,216 tiles at 1.6 GHz, takes 6.3 slots per element, where
+two loads, product, sum, store and branch give 6. The zero-overhead ``rpt`` would give 5.
 """
+LOW_BITS = 20
+"""Bits of a constant that one instruction sets, the rest being zero; another sets those above. Source: §1.2 S, of the 4
+bytes of an instruction; the split is D from published assembly (``setzi``, ``or``)."""
+
+
+def of_constant(word: int) -> Slots:
+    """Slots that make a floating-point constant of the bits ``word``, once in each stretch that it is used in.
+
+    Zero has a register of its own. Others are made where they are used: there are eight registers, and a compiler
+    makes what is as cheap as a move again instead of keeping it. Source: §1.2 S for the registers; §7.1 D: an
+    iteration of Monte-Carlo pi takes 15 slots, two of them for its constants.
+    """
+    low, high = word & ((1 << LOW_BITS) - 1), word >> LOW_BITS
+    return Slots(aux=bool(low) + bool(high))
+
+
 ENTRY_SLOTS = 6
 """Slots around the body of a vertex: its state pointer, a stack frame, the exit. Source: §1.5 G; the least that the
 prologues of library vertices, 15 to 60 with their own set-up, leave over."""

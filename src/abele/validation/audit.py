@@ -22,6 +22,7 @@ from abele.machine.spec import Spec
 
 COST_ROOMS = (
     "codelet/slots.py",
+    "codelet/straight_code.py",
     "codelet/layouts.py",
     "codelet/cpp/costing.py",
     "compiler/cycles.py",

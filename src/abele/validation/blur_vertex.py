@@ -11,11 +11,15 @@ from typing import Any
 from abele.codelet import Input, MultiVertex, Output, Vector, codelet
 from abele.numerics import ElementType
 
+WEIGHTS = (0.25, 0.125, 0.0625)
+"""Of a pixel, of those beside it, of those at its corners."""
+
 
 @cache
-def blur_vertex(dtype: ElementType, channels: int) -> Any:
+def blur_vertex(dtype: ElementType, channels: int, weights: tuple[float, float, float] = WEIGHTS) -> Any:
     """The vertex of one tile: the six workers share its rows."""
     near, far = channels, 2 * channels
+    middle, side, corner = weights
 
     @codelet
     class Blur(MultiVertex):
@@ -25,8 +29,7 @@ def blur_vertex(dtype: ElementType, channels: int) -> Any:
         after: Vector[Output[Vector[dtype]]]
 
         def compute(self, worker_id):
-            height = len(self.after)
-            for r in range(worker_id * height // 6, (worker_id + 1) * height // 6):
+            for r in range(worker_id, len(self.after), 6):
                 north = self.before[r]
                 row = self.before[r + 1]
                 south = self.before[r + 2]
@@ -34,6 +37,6 @@ def blur_vertex(dtype: ElementType, channels: int) -> Any:
                 for c in range(len(after)):
                     sides = (north[c + near] + south[c + near]) + (row[c] + row[c + far])
                     corners = (north[c] + north[c + far]) + (south[c] + south[c + far])
-                    after[c] = 0.25 * row[c + near] + 0.125 * sides + 0.0625 * corners
+                    after[c] = middle * row[c + near] + side * sides + corner * corners
 
     return Blur

@@ -9,11 +9,12 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
+from abele.codelet import straight_code
 from abele.machine import MachineConstant, sources, systems
 from abele.poplibs.poplin.linalg import estimates
 from abele.validation import compiled
 
-_OF_FORMULAS = estimates.calibrations, compiled.calibrations
+_OF_FORMULAS = estimates.calibrations, compiled.calibrations, straight_code.calibrations
 """What gives calibrated numbers that are no constants of machines."""
 
 

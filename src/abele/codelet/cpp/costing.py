@@ -1,9 +1,10 @@
 """Issue slots of the code of a vertex, block by block.
 
 Every LLVM instruction is taken for the instructions that the tile's compiler would make of it, with the costs of
-``codelet.slots``, and each block is scheduled on the two pipes as blocks of Python codelets are. Vector instructions
-cost one slot for each 64 bits. What the tile does for free costs nothing: addresses that move with a loop, conversions
-between widths of an index, the test of a counted loop, which its branch includes.
+``codelet.slots``, one after the other as in Python codelets (``codelet.straight_code``). Vector instructions cost one
+slot for each 64 bits. What the tile does for free costs nothing: addresses that move with a loop, conversions between
+widths of an index, the test of a counted loop, which its branch includes. Constants cost what makes them, once per
+block.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ from dataclasses import dataclass, field
 
 from abele.codelet import slots
 from abele.codelet.cpp.blocks import BasicBlock, FlowGraph, Instruction, NaturalLoop
-from abele.codelet.schedule import StraightCode
+from abele.codelet.cpp.constants import constant_words
+from abele.codelet.cpp.places import TouchedPlaces
+from abele.codelet.straight_code import StraightCode
 from abele.expr import TABLE, Slots
 
 FREE = Slots()
@@ -75,9 +78,9 @@ def cost_blocks(blocks: FlowGraph, num_edges: int) -> Costs:
     costs = Costs()
     for number, block in enumerate(blocks.blocks):
         following = blocks.blocks[number + 1].name if number + 1 < len(blocks.blocks) else ""
-        schedule = _scheduled(block, following, free)
-        costs.slots[block.name] = schedule.length
-        costs.code_bytes += schedule.code_bytes
+        code = _straight(block, following, free)
+        costs.slots[block.name] = code.length
+        costs.code_bytes += code.code_bytes
         bulk = [i for i in block.instructions if i.callee.startswith(BULK)]
         if bulk:
             costs.bulk[block.name] = bulk
@@ -86,25 +89,27 @@ def cost_blocks(blocks: FlowGraph, num_edges: int) -> Costs:
     return costs
 
 
-def _scheduled(block: BasicBlock, following: str, free: _Free) -> StraightCode:
-    schedule = StraightCode()
-    made: dict[str, tuple[int, ...]] = {}
+def _straight(block: BasicBlock, following: str, free: _Free) -> StraightCode:
+    code = StraightCode()
+    words: set[int] = set()
     for instruction in block.instructions[:-1]:
-        needs = tuple(dict.fromkeys(n for use in instruction.uses for n in made.get(use, ())))
-        # What costs nothing makes nobody wait: its users wait for what it is made of.
+        for word in constant_words(instruction):
+            if word not in words:
+                words.add(word)
+                code.place(slots.of_constant(word))
         cost = free.cost(instruction)
-        made[instruction.name] = (schedule.place(cost, needs),) if cost.main or cost.aux else needs
+        place = code.step if instruction.name in free.stepping else code.place
+        place(cost)
     last = block.last
-    needs = tuple(dict.fromkeys(n for use in last.uses for n in made.get(use, ())))
     if last.opcode == "switch":
         # A switch as a binary search: a comparison and a branch for each halving.
-        schedule.place(Slots(main=2 * math.ceil(math.log2(len(last.targets) + 1))), needs)
+        code.place(Slots(main=2 * math.ceil(math.log2(len(last.targets) + 1))))
     elif last.opcode == "br" and len(last.targets) > 1 and block.name in free.counted:
-        schedule.branches = True
+        code.branches = True
     # A jump to the block that comes next is no instruction.
     elif last.opcode == "br" and (len(last.targets) > 1 or last.targets[0] != following):
-        schedule.place(slots.BRANCH, needs)
-    return schedule
+        code.place(slots.BRANCH)
+    return code
 
 
 class _Free:
@@ -116,14 +121,15 @@ class _Free:
     invariant amount each time round ("affine"): the step of a variable first, then whatever is made of affine values
     and invariants by additions, shifts and widenings. Of these, all are free that end in addresses alone, and the
     compare of the latch with an invariant. A value that is also stored or computed with costs its instruction: the tile
-    has to have it in a register. A loop without an index left to count has one pointer whose step is the loop's own.
-    Held against codelets in Python, whose loops are known from the source, counts agree within a quarter.
+    has to have it in a register. Where no such value is left, one step remains for the loop if it touches a row at more
+    than one place, and none otherwise: loads and stores step their addresses. Held against codelets in Python, whose
+    loops are known from the source, counts agree within a quarter.
 
     Attributes:
         blocks: The code.
         names: Results of instructions that cost nothing.
         counted: Blocks that end a counted loop.
-        stepping: Pointers whose step is that of their loop, one for each loop without an index.
+        stepping: Steps that stand for that of a loop whose addresses share an index.
     """
 
     def __init__(self, blocks: FlowGraph) -> None:
@@ -131,6 +137,7 @@ class _Free:
         self.names: set[str] = set()
         self.counted: set[str] = set()
         self.stepping: set[str] = set()
+        self.places = TouchedPlaces(blocks)
         for loop in blocks.loops:
             self._loop(loop)
 
@@ -138,7 +145,7 @@ class _Free:
         inside = [i for name in loop.blocks for i in self.blocks.by_name[name].instructions]
         names = {i.name for i in inside if i.name}
         steps = self._steps(loop, names)
-        affine = set(steps) | set(steps.values())
+        affine = set(steps) | set(steps.values()) | self._of_two_turns(loop)
         grown = True
         # Affine values of the loop: its variables, and whatever is computed of one of them and invariants alone. The
         # set only grows, so this ends.
@@ -154,15 +161,14 @@ class _Free:
             if _is_stepped(self.blocks.made_by[name]) and self._addresses(name, affine, set()):
                 self.names.add(name)
         for phi, step in steps.items():
-            # A counter is free where nothing reads it but itself and what is free: the counted loop keeps it.
-            users = {u.name for n in (phi, step) for u in self.blocks.users.get(n, ())}
+            # A counter is free where nothing reads it but itself, addresses and what is free.
+            users = {u.name for n in (phi, step) for u in self.blocks.users.get(n, ()) if u.opcode != "getelementptr"}
             if users <= {phi, step} | self.names:
                 self.names.add(step)
         pointers = [s for s in steps.values() if self.blocks.made_by[s].opcode == "getelementptr"]
-        # Pointers that step by themselves do so in loads and stores; where nothing else counts, one step remains for
-        # the loop.
-        if len(pointers) == sum(s not in self.names for s in steps.values()):
-            self.stepping.update(pointers[:1])
+        computed = [s for s in steps.values() if s not in self.names and s not in pointers]
+        if steps and not computed and self.places.shared(loop, names, affine):
+            self.stepping.add(next(iter(steps.values())))
 
     def cost(self, instruction: Instruction) -> Slots:
         """What an instruction costs where it stands."""
@@ -183,6 +189,14 @@ class _Free:
                     if phi.name in step.uses and not any(u in inside for u in others):
                         found[phi.name] = use
         return found
+
+    def _of_two_turns(self, loop: NaturalLoop) -> set[str]:
+        """Variables of a loop of two turns, which LLVM writes as one constant after another; a truth ends it."""
+        constant = {i.name for i in self.blocks.by_name[loop.header].instructions if i.opcode == "phi" and not i.uses}
+        ends = [self.blocks.by_name[latch].last.operands[:1] for latch in loop.latches]
+        twice = [latch for latch, end in zip(loop.latches, ends, strict=True) if end and end[0].name in constant]
+        self.counted.update(twice)
+        return constant if twice else set()
 
     def _latch(self, block: BasicBlock, affine: set[str], inside: set[str], steps: dict[str, str]) -> None:
         if block.last.opcode != "br" or len(block.last.targets) != 2:
@@ -211,9 +225,16 @@ class _Free:
 
 
 def _is_stepped(instruction: Instruction) -> bool:
-    """True if it keeps an index an index; the mask is how 64-bit code cuts one to 32 bits."""
-    masks = instruction.opcode == "and" and any(o.text.endswith(" 4294967295") for o in instruction.operands)
+    """True if it keeps an index an index."""
+    masks = instruction.opcode == "and" and any(_cuts_index(o.text) for o in instruction.operands)
     return masks or instruction.opcode in _STEPPED
+
+
+def _cuts_index(constant: str) -> bool:
+    """True for the mask by which 64-bit code cuts an index to 32 bits; of what was shifted, without the zeros below."""
+    number = constant.rpartition(" ")[2]
+    below = (1 << 32) - int(number) if number.isdigit() else 0
+    return below > 0 and below & (below - 1) == 0 and below < 1 << 16
 
 
 def _moves(instruction: Instruction, affine: set[str], inside: set[str]) -> bool:
@@ -256,14 +277,29 @@ def instruction_cost(instruction: Instruction, blocks: FlowGraph) -> Slots:
                 return FREE  # doubles in memory are floats on the tile
             return _times(slots.FLOAT_TO_FLOAT, math.ceil(lanes(instruction.type) / 2))
         case "sitofp" | "uitofp":
-            return _times(slots.INT_TO_FLOAT, lanes(instruction.type))
+            origin = blocks.made_by.get(instruction.operands[0].name)
+            # Random bits are where the conversion takes them.
+            cost = slots.AUX if origin is not None and _is_random(origin) else slots.INT_TO_FLOAT
+            return _times(cost, lanes(instruction.type))
         case "bitcast":
             return _move(instruction)
         case "extractelement" | "insertelement" | "shufflevector":
             return _lane(instruction)
         case "call":
-            return _call(instruction)
+            return _random(instruction, blocks) if _is_random(instruction) else _call(instruction)
     return slots.MAIN
+
+
+def _is_random(instruction: Instruction) -> bool:
+    return instruction.opcode == "call" and _function(instruction) == "urand32"
+
+
+def _random(instruction: Instruction, blocks: FlowGraph) -> Slots:
+    """Random bits, and the move to a register for integers where one is needed."""
+    users = blocks.users.get(instruction.name, ())
+    if all(u.opcode in ("sitofp", "uitofp") for u in users):
+        return slots.RANDOM
+    return Slots(main=slots.MOVE.main, aux=slots.RANDOM.aux, first="aux")
 
 
 def _widening(instruction: Instruction, blocks: FlowGraph) -> Slots:
@@ -278,7 +314,7 @@ def _widening(instruction: Instruction, blocks: FlowGraph) -> Slots:
 
 def _store(type_: str) -> Slots:
     width = bits(type_)
-    return slots.STORE_PART if width < 32 else _times(slots.STORE, _words(type_))
+    return slots.of_store(width) if width < 32 else _times(slots.STORE, _words(type_))
 
 
 def _move(instruction: Instruction) -> Slots:
@@ -293,6 +329,12 @@ def _lane(instruction: Instruction) -> Slots:
     return FREE if bits(element(vector)) >= 32 else _times(slots.AUX, _words(vector))
 
 
+def _function(instruction: Instruction) -> str:
+    """The function that a call is of, without what its name says of types."""
+    found = _NAME.match(instruction.callee)
+    return found[1] if found else instruction.callee
+
+
 def _call(instruction: Instruction) -> Slots:
     name = instruction.callee
     if name.startswith(_FREE_CALLS):
@@ -301,10 +343,7 @@ def _call(instruction: Instruction) -> Slots:
         return Slots(main=BULK_SLOTS)
     if name in ("printf", "puts", "putchar"):
         return Slots(main=_PRINT_SLOTS)
-    found = _NAME.match(name)
-    function = found[1] if found else name
-    if function == "urand32":
-        return slots.RANDOM
+    function = _function(instruction)
     if function in _INSTRUCTIONS:
         return _times(_INSTRUCTIONS[function], lanes(instruction.type))
     if function in ("fma", "fmuladd"):
