@@ -91,7 +91,7 @@ class RecursiveSolve(HalvedSolve):
         """Append the steps that solve a block for several right-hand sides, by halves down to single rows."""
         size = a.shape[1]
         if size == 1:
-            emit_map(self.graph, body, [_1 / _2], [b, a.broadcast_to(b.shape)], [x], "divide")
+            emit_map(self.graph, body, [_1 / _2], [b, a], [x], "divide")
             return
         low, high = slice(None, size // 2), slice(size // 2, None)
         first, last = (low, high) if self.lower else (high, low)
