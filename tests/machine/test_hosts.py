@@ -37,6 +37,9 @@ def test_load__file_after_a_preset__changes_what_it_says_and_cites(tmp_path: Pat
     path.write_text("num_cores = 6\n")
     with pytest.raises(MachineError, match=r"no base host is named\n  try      begin the file with base"):
         hosts.load(path)
+    path.write_text('base = "epyc-7742"\ncopy_bytes_per_second = 1e-9\n')
+    with pytest.raises(MachineError, match=r"HostComputer\.copy_bytes_per_second = 1e-09: must be at least 1 B/s"):
+        hosts.load(path)
     path.write_text('base = "epyc-7742"\nnum_cores = 0\n')
     with pytest.raises(MachineError, match=r"HostComputer\.num_cores = 0: must be above 0\n  at       .*desk\.toml"):
         hosts.load(path)

@@ -17,8 +17,8 @@ from abele.report import Loading, epoch, loading
 
 FREE = {
     "num_cores": 10_000,
-    "memory_bytes_per_second": 1e30,
-    "copy_bytes_per_second": 1e30,
+    "memory_bytes_per_second": 1e18,
+    "copy_bytes_per_second": 1e18,
     "run_call_seconds": 0.0,
     "worker_start_seconds": 0.0,
     "worker_resume_seconds": 0.0,
@@ -116,7 +116,7 @@ class Simulation:
             def begin() -> None:
                 for batch in range(self.load.num_workers * self.load.batches_ahead):
                     self._tell(batch)
-                self._gathered = 0
+                self._gathered = self._joined = 0
                 self._next(0, epochs)
 
             self._after(self.load.start_seconds, begin)
@@ -150,7 +150,7 @@ class Simulation:
 
     def _join(self, batch: int, epochs: int) -> None:
         """Put whole batches into the ring, and then go on with what workers made."""
-        if self._gathered < self.load.samples_per_batch:
+        if self._gathered < self.load.samples_per_batch or self._joined == self.load.batches_per_epoch:
             self._next(batch + 1, epochs)
         elif self._slots:
             self._place(batch, epochs)
@@ -160,6 +160,7 @@ class Simulation:
     def _place(self, batch: int, epochs: int) -> None:
         self._slots -= 1
         self._gathered -= self.load.samples_per_batch
+        self._joined += 1
 
         def placed() -> None:
             self._ready += 1
@@ -318,6 +319,7 @@ def test_loading__sources__name_each_constant_with_its_confidence() -> None:
         ({"batches_per_epoch": 0}, r"Loading\.batches_per_epoch = 0: must be above 0"),
         ({"sample_seconds": float("nan")}, r"Loading\.sample_seconds = nan: must be a finite number"),
         ({"worker_samples": 3}, r"Loading\.worker_samples = 3: workers make whole batches unless a ring joins them"),
+        ({"batches_per_epoch": 10**24}, r"Loading\.batches_per_epoch = 1e\+24: must be at most 1e\+18"),
         ({"persistent_workers": 3}, r"Loading\.persistent_workers = 3: must be true or false"),
     ],
 )

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from abele.errors import MachineError
 from abele.machine.source import constant, guessed, measured, parameter
 from abele.machine.spec import Spec
 
 _MEASURED_ON = "PyTorch 2.13 on two cores of an AMD EPYC of family 25 (Zen 4), best of many"
+
+MOST = 1e18
+"""The largest number that a host or its loading is described with."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,3 +57,21 @@ class HostComputer(Spec):
         measured(0.5e-3, f"two tensors are taken from a worker in 1.03 ms: {_MEASURED_ON}; within a factor of 3"),
         minimum=0,
     )
+
+    def check(self) -> None:
+        """Nothing is so large or so slow that a time could be no number any more."""
+        check_sizes(self)
+        for name in ("memory_bytes_per_second", "copy_bytes_per_second"):
+            if getattr(self, name) < 1:
+                raise MachineError(f"HostComputer.{name} = {getattr(self, name)!r}: must be at least 1 B/s")
+
+
+def check_sizes(spec: Spec) -> None:
+    """No number is so large that products of some would be infinite.
+
+    Raises:
+        MachineError: One is.
+    """
+    for name, value in vars(spec).items():
+        if isinstance(value, (int, float)) and value > MOST:
+            raise MachineError(f"{type(spec).__name__}.{name} = {value:g}: must be at most {MOST:g}")

@@ -44,7 +44,7 @@ def to_json(report: Report) -> dict[str, Any]:
     """``report`` as mappings, lists, strings and numbers."""
     from abele.report.file import KIND
 
-    step = report.step_cycles
+    step, limits = report.step_cycles, report.limits
     return {
         **KIND.head,
         "target": report.target,
@@ -56,7 +56,7 @@ def to_json(report: Report) -> dict[str, Any]:
             "steps_per_run": report.steps_per_run,
         },
         "samples_per_second": report.samples_per_second,
-        "limits": None if report.limits is None else report.limits.to_json(),
+        "limits": None if limits is None else limits.to_json(),
         "tile_balance": report.tile_balance,
         "memory": _memory(report.memory),
         "ops": list(report.ops.sort("cycles", descending=True).rows()),

@@ -18,12 +18,13 @@ from typing import Any
 
 from abele.errors import MachineError
 from abele.machine import HostComputer, hosts
+from abele.machine.host_computer import check_sizes
 from abele.machine.source import constant, parameter, part, stated
 from abele.machine.spec import Spec
 
 MAX_WORKERS = 4096
 """Workers that can be described."""
-_FOLLOWED_BATCHES = 4096
+_FOLLOWED_BATCHES = 1024
 """Batches of an epoch that are followed one by one; a longer one goes on as these do, round by round."""
 _ROUND_BATCHES = 256
 """Batches that a round of these has at least, of whole rounds of the workers."""
@@ -67,6 +68,7 @@ class Loading(Spec):
 
     def check(self) -> None:
         """So many workers can be, and what is said with true and false is."""
+        check_sizes(self)
         if self.num_workers > MAX_WORKERS:
             raise MachineError(f"Loading.num_workers = {self.num_workers}: must be at most {MAX_WORKERS}")
         if self.worker_samples and not self.ring_batches:
