@@ -37,6 +37,12 @@ REASONS = {
         them gains another loses; the published planner likely weighs them otherwise.""",
     "gemm": """Wide products on GC2 differ most, where memory is short and the product runs in serial parts. The
         published planner likely cuts them otherwise.""",
+    "ctc loss": """The published program is spread otherwise. With one sequence, its fullest tile is all but 0.9 kB
+        explained by one label on a tile and half of the steps, with data and gradients of all classes and two numbers
+        a step (both sizes, both chips). So likely half of the tiles sweep each half of the time, gradients are made on
+        the way, and those of all labels are summed afterwards, as logarithms. Here workers share a tile and a sweep
+        covers all steps; steps cost about the same, but what comes before and after them grows with the labels, and
+        there likely with the classes.""",
     "lstm": """Memory of training in f16. In ours a step's gradient of the weights is there in f32, as partial sums, and
         in f16; the published program has room for no more than the latter, and f32 layers agree. Without the cast to
         f16, cycles of training would agree as well, to 3 %.""",

@@ -5,10 +5,10 @@ step left them, which is all that is exchanged, and write to the other of two bu
 round.
 
 Where published cycle counts differ: theirs rise with the classes (375 steps of 36 classes take 1,198 cycles per step,
-1,200 steps of 5 classes 712, with more than twice the labels), which no sweep over labels does. Fullest tiles there
-hold little more than steps · classes numbers of 4 bytes: likely each share of the labels has gradients of all classes
-of its own, which are added up afterwards. Here a tile makes all gradients of a few time steps, which takes less memory
-where there are many classes, and a time that hardly depends on them.
+1,200 steps of 5 classes 712, with more than twice the labels), which no sweep over labels does. All but 0.9 kB of the
+fullest tiles there is steps / 2 times 8 bytes for each class and 8 more: likely a tile has one label and half of the
+time, with data and gradients of all classes, and gradients are added up afterwards. Here a tile makes all gradients of
+a few time steps, which takes less memory where there are many classes, and a time that hardly depends on them.
 
 Why it is right: with a blank before each label and one at the end, an alignment moves through positions by 0, 1 or,
 between different labels, 2 per step. So what has come to a position by step t is the sum over three positions at step t
