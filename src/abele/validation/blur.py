@@ -27,6 +27,7 @@ IMAGE = (1122, 2200)
 CHANNELS = 4
 GRIDS = {1: (32, 38), 4: (76, 64), 16: (152, 128)}
 """Blocks down and across the image, by number of IPUs: one per tile, numbered row by row."""
+WORKERS = 6
 _STEPS = 200
 """Steps of a measured run."""
 
@@ -73,14 +74,14 @@ def compare() -> Comparison:
     """Figures of every variant on one and on four GC2."""
     figures = tuple(figure for variant in VARIANTS for ipus in GRIDS for figure in _figures(variant, ipus))
     about = (
-        "The image lies in blocks, one per tile. Each of a tile's six workers takes rows of its block, and halo "
-        "cells are exchanged. The vertex is in our codelet language and counted instruction by instruction, one per "
-        "slot, as was learnt from compute on one IPU. For half4 and float2 one instruction works on a whole vector. "
-        "Rows come with their halo cells in one piece, so blocks are copied before every step. The measured program "
-        "is known by its description alone. Its copies moved the whole block, one 32-bit word per cycle, where ours "
-        "move 64 bits, and results were copied once more afterwards; ours are written in place. Exchange follows from "
-        "the layout alone. On four IPUs only the time of whole runs was published, on sixteen only the phases; their "
-        "exchange is that on the chips and that between them."
+        "The image lies in blocks, one per tile. Its six workers deal out the rows or the columns of the block, "
+        "whichever is the more even, and halo cells are exchanged. The vertex is in our codelet language and counted "
+        "instruction by instruction, one per slot, as was learnt from compute on one IPU. For half4 and float2 one "
+        "instruction works on a whole vector. Rows come with their halo cells in one piece, so blocks are copied "
+        "before every step. The measured program is known by its description alone. Its copies moved the whole block, "
+        "one 32-bit word per cycle, where ours move 64 bits, and results were copied once more afterwards; ours are "
+        "written in place. Exchange follows from the layout alone. On four IPUs only the time of whole runs was "
+        "published, on sixteen only the phases; their exchange is that on the chips and that between them."
     )
     return Comparison("blur", "Gaussian blur on GC2", about, figures)
 
@@ -156,8 +157,22 @@ def blur_step(graph: Graph, vertex: Any, dtype: ElementType, channels: int, grid
         tile=tile,
         before=_rows(before, top - 1, (left - 1) * channels, height + 2, (width + 2) * channels),
         after=_rows(after, top, left * channels, height, width * channels),
+        shares=_shares(height, width, channels),
     )
     return step
+
+
+def _shares(height: Int64, width: Int64, channels: int) -> Int64:
+    """First and last row and first and last element of each worker, by block: its rows or its columns are dealt out,
+    whichever makes the largest share the smaller."""
+    by_rows = (-(-height // WORKERS) * width <= height * -(-width // WORKERS))[:, None]
+    first, last = np.arange(WORKERS), np.arange(WORKERS) + 1
+    down, across = height[:, None], width[:, None]
+    found = [np.where(by_rows, down * first // WORKERS, 0), np.where(by_rows, down * last // WORKERS, down)]
+    found += [
+        channels * np.where(by_rows, whole, across * part // WORKERS) for whole, part in ((0, first), (across, last))
+    ]
+    return np.stack(found, axis=2).reshape(len(height), 4 * WORKERS)
 
 
 def _map_blocks(graph: Graph, image: Tensor, down: Int64, across: Int64, channels: int) -> None:

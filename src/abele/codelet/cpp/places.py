@@ -11,7 +11,7 @@ from abele.codelet.cpp.blocks import FlowGraph, Instruction, NaturalLoop
 
 
 class TouchedPlaces:
-    """TouchedPlaces that loops touch in an iteration.
+    """Places that loops touch in an iteration.
 
     Args:
         blocks: The code.
