@@ -327,6 +327,20 @@ def test_slots__constants__are_made_in_each_stretch_that_uses_them() -> None:
     assert each(Twice) == 6  # load, constant, product, sum, store, branch
 
 
+def test_slots__a_constant_too_large_for_f16__is_infinite_and_made_like_others() -> None:
+    @codelet
+    class Large(Vertex):
+        x: Input[Vector[f16]]
+        y: Output[Vector[f16]]
+
+        def compute(self):
+            for i in range(len(self.x)):
+                self.y[i] = self.x[i] + 70000.0
+
+    assert each(Large) == 7  # load, constant, sum, three for the store, branch
+    assert np.isinf(run(Large, x=np.ones(2), y=np.zeros(2))["y"]).all()
+
+
 def test_slots__random_bits__are_moved_only_where_integers_take_them() -> None:
     @codelet
     class Bits(Vertex):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from abele.codelet.tree import CastExpr, ConstExpr, VertexExpr
 from abele.numerics import ElementType, bool_, f16, f32, i64, to_device, to_host
 
@@ -82,7 +84,8 @@ def fold(value: float | int | bool, wanted: ElementType) -> float | int | bool:
     if wanted.is_quarter:
         return float(to_host(to_device(value, wanted), wanted))
     if wanted.is_float:
-        return float(wanted.np.type(value))
+        with np.errstate(over="ignore"):  # what is too large is infinite, as where it is computed
+            return float(wanted.np.type(value))
     low = -(1 << (wanted.bits - 1)) if wanted.kind == "int" else 0
     high = low + (1 << wanted.bits) - 1
     if isinstance(value, float):
