@@ -6,8 +6,10 @@ neither data nor programs depend on which tiles hold them. A stage of ``step`` l
 its shares are dealt to the tiles that held the partials which were summed, so every element stays within the tiles of
 its block, which are neighbours.
 
-Rows can be read where they arrive (a list of pieces, which costs the vertex a little for each), or be put side by side
-first (a copy, after which one vertex sums whole vectors). ``_sum`` takes whichever the closed forms say is faster.
+A tile that holds a row of its share reads it where it is, and the others arrive side by side, so one vertex sums whole
+vectors and nothing is copied. Where a tile holds several, rows can be read each where it is (a list of pieces, which
+costs the vertex a little for each), or its further ones be put beside those that arrive (a copy). ``_sum`` takes
+whichever the closed forms say is faster.
 """
 
 from __future__ import annotations
@@ -131,21 +133,36 @@ class _Shares:
 
 
 def _sum(graph: Graph, body: Program, stage: ContractionStage, shares: _Shares, output: ElementType) -> None:
-    """Sum partials that are put side by side on the tile, or each where it is, whichever takes less."""
+    """Sum a tile's own partial and the others side by side, or each where it is, whichever takes less."""
     rows, partials = shares.rows, shares.rows.tensor.dtype
     size, depth = shares.out.sizes, np.diff(rows.ptr)
     machine = graph.system.ipu
-    copying = machine.rearrange.local_copy_cycles + size * partials.bytes // machine.tile.memcpy_bytes_per_cycle
+    first, held = _own_rows(graph, shares)
+    copied = size * partials.bytes * (held - 1) // machine.tile.memcpy_bytes_per_cycle
+    copying = np.where(held > 1, machine.rearrange.local_copy_cycles + copied, 0)
     together = int((cost.reduce_add(size, depth, partials, output) + copying).max(initial=0))
-    if together <= int(cost.reduce_add_list(size, depth, partials, output).max(initial=0)):
-        _reduce(graph, body, stage, shares, sums.reduce_add(partials, output))
-        return
-    each = Regions(np.arange(len(rows.begin) + 1, dtype=np.int64), rows.begin, rows.length, rows.tensor)
     compute_set = stage.compute_set(graph)
-    index = np.arange(each.num, dtype=np.int64)
-    codelet = sums.reduce_add_list(partials, output)
-    compute_set.vertices(codelet, tile=shares.tile, x=(each, index, rows.ptr), out=shares.out)
+    if together <= int(cost.reduce_add_list(size, depth, partials, output).max(initial=0)):
+        codelet, kept = sums.reduce_add(partials, output), np.ones(len(rows.begin), dtype=bool)
+        kept[first] = False
+        others = Regions(rows.ptr - np.arange(len(rows.ptr)), rows.begin[kept], rows.length[kept], rows.tensor)
+        own = Regions(np.arange(len(first) + 1), rows.begin[first], rows.length[first], rows.tensor)
+        compute_set.vertices(codelet, tile=shares.tile, first=own, x=others, out=shares.out)
+    else:
+        each = Regions(np.arange(len(rows.begin) + 1, dtype=np.int64), rows.begin, rows.length, rows.tensor)
+        codelet, index = sums.reduce_add_list(partials, output), np.arange(each.num, dtype=np.int64)
+        compute_set.vertices(codelet, tile=shares.tile, x=(each, index, rows.ptr), out=shares.out)
     body.add(Execute(compute_set))
+
+
+def _own_rows(graph: Graph, shares: _Shares) -> tuple[Int64, Int64]:
+    """For each share the place of the first row that its tile holds, or of its first row; and how many it holds."""
+    rows = shares.rows
+    holder = graph.interval_map(rows.tensor.variables).split(rows.begin, np.ones_like(rows.begin))[2]
+    start = rows.ptr[:-1]
+    is_own = holder == np.repeat(shares.tile, np.diff(rows.ptr))
+    place = np.minimum.reduceat(np.where(is_own, np.arange(len(holder)), len(holder)), start)
+    return np.where(place < len(holder), place, start), np.add.reduceat(is_own.astype(np.int64), start)
 
 
 def _reduce(graph: Graph, body: Program, stage: ContractionStage, shares: _Shares, codelet: type) -> None:

@@ -52,6 +52,11 @@ def reduce_add(depth: Int64) -> Int64:
     return _whole(_POINTER_BYTES * (1 + depth) + _POINTER_BYTES + 2 * _NUMBER_BYTES)
 
 
+def reduce_add_rows(shares: Int64) -> Int64:
+    """ReduceAdd of rows beside an initial partial: three pointers and two 16-bit numbers, for each of ``shares``."""
+    return np.full(len(shares), 3 * _POINTER_BYTES + 2 * _NUMBER_BYTES, dtype=np.int64)
+
+
 def transpose(boxes: Int64) -> Int64:
     """Transpose of so many boxes of one shape: pointers to source and target of each, and their sizes.
 

@@ -15,27 +15,32 @@ from abele.poplibs.poplin.vertices import cost, records
 
 @cache
 def reduce_add(partials: ElementType, output: ElementType) -> Any:
-    """The vertex that sums rows of partials."""
+    """The vertex that sums a partial of its own and rows of others."""
 
     @codelet
     class ReduceAdd(SupervisorVertex):
-        """Sums the rows of ``x``, each as long as ``out``."""
+        """Sums ``first`` and the rows of ``x``, each as long as ``out``."""
 
+        first: Input[Vector[partials]]
         x: Input[Vector[partials]]
         out: Output[Vector[output]]
 
         def compute(self):
             size = len(self.out)
-            depth = len(self.x) // size
+            others = len(self.x) // size
             for i in range(size):
-                total = f32(0.0)
-                for d in range(depth):
+                total = f32(self.first[i])
+                for d in range(others):
                     total += f32(self.x[d * size + i])
                 self.out[i] = output(total)
 
         @staticmethod
         def cycles(v, ipu):
-            return cost.reduce_add(v.out, v.x // v.out, partials, output)
+            return cost.reduce_add(v.out, v.x // v.out + 1, partials, output)
+
+        @staticmethod
+        def state_bytes(v, ipu):
+            return records.reduce_add_rows(v.out)
 
     return ReduceAdd
 
