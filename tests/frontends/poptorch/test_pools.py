@@ -70,3 +70,38 @@ def test_fractional_pool__one_sample_with_numbers_of_more__takes_the_first() -> 
     numbers = torch.rand(2, 2, 3, dtype=torch.float64)
     model = Apply(lambda x: functional.fractional_max_pool3d(x, 2, (2, 3, 4), _random_samples=numbers), (2, 5, 6, 7))
     check_against_torch(Lossy(model).double(), (torch.randn(2, 5, 6, 7, dtype=torch.float64),))
+
+
+TIED: dict[str, tuple[Function, tuple[int, ...]]] = {
+    "overlapping": (lambda x: functional.max_pool2d(x, 3, 2, 1), (2, 4, 9, 8)),
+    "rounded up": (lambda x: functional.max_pool2d(x, 3, 2, ceil_mode=True), (2, 4, 10, 9)),
+    "dilated": (lambda x: functional.max_pool2d(x, 3, 1, 1, dilation=2), (2, 4, 9, 8)),
+    "1": (lambda x: functional.max_pool1d(x, 3, 1, 1), (2, 4, 9)),
+    "3": (lambda x: functional.max_pool3d(x, 2, 1), (2, 4, 3, 4, 5)),
+    "adaptive, even": (lambda x: functional.adaptive_max_pool2d(x, (3, 4)), (2, 4, 9, 8)),
+    "adaptive": (lambda x: functional.adaptive_max_pool2d(x, (4, 3)), (2, 4, 9, 8)),
+    "places": (lambda x: with_places(functional.max_pool2d(x, 3, 2, 1, return_indices=True)), (2, 4, 9, 8)),
+    "unpooled": (
+        lambda x: functional.max_unpool2d(*functional.max_pool2d(x, 2, return_indices=True), 2),  # type: ignore[misc]
+        (2, 4, 8, 6),
+    ),
+}
+
+
+@pytest.mark.parametrize(("function", "shape"), TIED.values(), ids=TIED)
+def test_max_pool__full_of_ties__gives_each_gradient_to_pytorchs_element(
+    function: Function, shape: tuple[int, ...]
+) -> None:
+    model = Lossy(Apply(function, shape)).double()
+    model.body.scale.data.fill_(1.0)  # type: ignore[union-attr, operator]
+    x = torch.randint(1, 4, shape, generator=torch.Generator().manual_seed(2)).double()
+    check_against_torch(model, (x,), rtol=1e-12)
+
+
+@pytest.mark.parametrize("field", [(9, 8), (11,)])
+def test_max_pool_with_places__not_a_number_and_infinities__is_pytorchs(field: tuple[int, ...]) -> None:
+    pool = (functional.max_pool1d, functional.max_pool2d)[len(field) - 1]
+    x = torch.full((2, 3, *field), -torch.inf, dtype=torch.float64)
+    some = torch.rand(x.shape, generator=torch.Generator().manual_seed(4))
+    x[some < 0.1], x[some > 0.9] = torch.nan, 1.0
+    check_against_torch(Lossy(Apply(lambda v: with_places(pool(v, 3, 2, 1, return_indices=True)), x.shape)).double(), (x,))

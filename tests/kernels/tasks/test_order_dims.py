@@ -61,6 +61,16 @@ def test_order_dims__an_array_under_a_window__keeps_its_dims():
     assert own_shapes(made) == {"middle": (10, 6, 8)}
 
 
+def test_order_dims__a_temporary_beside_arrays_in_grains__lies_as_they_do():
+    made = Calls()
+    x, y = made.buffer((4, 16, 8), "x", True), made.buffer((4, 16, 8), "y", True)
+    first = nest({"b": 16, "c": 32}, store(2, ("b", "c"), load(0, "b", "c") * 2.0))
+    second = nest({"b": 16, "c": 32, "k": 3}, store(1, ("b", "c"), load(2, affine("b", "k"), "c", fill=0.0), "add"))
+    kernel = HostKernel(((16, 32),) * 3, (f32,) * 3, 1, 1, (first, second))
+    made.calls = [BoundKernel(kernel, (in_grains(16, 32, x.id), in_grains(16, 32, y.id)), "twice")]
+    assert own_shapes(made) == {"twice.2": (4, 16, 8)}
+
+
 def test_order_dims__a_dim_that_an_array_has_twice__stays_where_it_is():
     made = Calls()
     x, y = made.buffer((12, 4), "x", True), made.buffer((12, 12), "y", True)

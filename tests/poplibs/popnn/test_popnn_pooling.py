@@ -129,6 +129,78 @@ def test_max_pool_gradient__ties__all_receive_it() -> None:
     np.testing.assert_array_equal(bench.run_both(gradient)[0], np.full((1, 1, 2, 2), 3.0))
 
 
+FIRST_CASES = [
+    ((7, 6), (2, 2), (2, 2), (0, 0)),
+    ((9, 8), (3, 3), (2, 2), (1, 1)),
+    ((9, 8), (3, 2), (1, 1), (1, 1)),
+    ((11,), (4,), (3,), (2,)),
+    ((4, 5, 6), (2, 2, 3), (1, 2, 2), (1, 0, 1)),
+    ((6, 6), (6, 6), (1, 1), (0, 0)),
+    ((5, 5), (2, 2), (3, 3), (0, 0)),
+]
+
+
+@pytest.mark.parametrize("is_special", [False, True])
+@pytest.mark.parametrize(("field", "kernel", "stride", "pad"), FIRST_CASES)
+@pytest.mark.parametrize("dtype", ["f32", "f16"])
+def test_max_pool_gradient__first_of_ties__is_pytorchs_to_the_bit(
+    field: tuple[int, ...],
+    kernel: tuple[int, ...],
+    stride: tuple[int, ...],
+    pad: tuple[int, ...],
+    dtype: str,
+    is_special: bool,
+) -> None:
+    params, rng = popnn.PoolParams("max", field, kernel, stride, pad, pad, 16, 2, ties="first"), np.random.default_rng(3)
+    bench = Bench(16 if is_special else 4)
+    elements = rng.integers(0, 3, params.in_shape).astype(np.float32)
+    if is_special:  # windows with several NaN, and of nothing but infinities
+        elements[rng.random(elements.shape) < 0.5] = -np.inf
+        elements[rng.random(elements.shape) < 0.05] = np.nan
+    x = bench.tensor(elements, dtype, "activations")
+    g = bench.tensor(rng.integers(-4, 5, params.out_shape), dtype, "activations")
+    leaf = torch.tensor(bench.data[x]).float().requires_grad_()
+    wanted = (F.max_pool1d, F.max_pool2d, F.max_pool3d)[len(field) - 1](leaf, kernel, stride, pad)
+    wanted.backward(torch.tensor(bench.data[g]).float())
+    y = bench.tensor(wanted.detach().numpy(), dtype, "activations")
+    gradient = popnn.pool_input_gradient(bench.graph, params, g, x, y, prog=bench.prog)
+    for mode in ("tiles", "native"):
+        np.testing.assert_array_equal(bench.run(gradient, mode=mode)[0].astype(np.float32), leaf.grad)
+
+
+def test_max_pool_gradient__more_positions_than_f16_counts__finds_the_first() -> None:
+    params = popnn.PoolParams("max", (2600,), (2500,), (100,), (0,), (0,), 4, 1, ties="first")
+    bench, elements = Bench(4), np.zeros(params.in_shape)
+    elements[..., 2401:] = 1
+    x, g = bench.tensor(elements, "f16"), bench.tensor(np.ones(params.out_shape), "f16")
+    y = popnn.pool(bench.graph, x, params, bench.prog)
+    gradient = popnn.pool_input_gradient(bench.graph, params, g, x, y, prog=bench.prog)
+    for mode in ("tiles", "native"):
+        got = bench.run(gradient, mode=mode)[0]
+        assert (np.flatnonzero(got[0, 0]).tolist(), got[0, 0, 2401]) == ([2401], 2)
+
+
+def test_pool_params__rules_for_ties_that_do_not_fit__are_refused() -> None:
+    window = ((7, 6), (2, 2), (2, 2), (0, 0), (0, 0), 32, 3)
+    with pytest.raises(InvalidOptionError, match="no rule for ties of a pooling 'frist'") as wrong:
+        popnn.PoolParams("max", *window, ties="frist")  # type: ignore[arg-type]
+    assert "did you mean 'first'?" in str(wrong.value)
+    with pytest.raises(InvalidOptionError, match="only max pooling has ties, not avg"):
+        popnn.PoolParams("avg", *window, ties="first")
+    bench, params = Bench(4), popnn.PoolParams("max", *window, ties="first")
+    x, y = bench.tensor(np.zeros(params.in_shape), "f32"), bench.tensor(np.zeros(params.out_shape), "f32")
+    with pytest.raises(InvalidOptionError, match="the first maximum has alone cannot be shared"):
+        popnn.pool_input_gradient(bench.graph, params, y, x, y, prog=bench.prog, use_scaled_gradient=True)
+
+
+def test_pool_params__shared_ties__are_the_scaled_gradient() -> None:
+    bench, one = Bench(4), popnn.PoolParams("max", (2, 2), (2, 2), (2, 2), (0, 0), (0, 0), 1, 1, ties="shared")
+    x, g = bench.tensor(np.ones((1, 1, 2, 2)), "f32"), bench.tensor(np.full((1, 1, 1, 1), 3.0), "f32")
+    y = popnn.pool(bench.graph, x, one, bench.prog)
+    gradient = popnn.pool_input_gradient(bench.graph, one, g, x, y, prog=bench.prog)
+    np.testing.assert_array_equal(bench.run_both(gradient)[0], np.full((1, 1, 2, 2), 0.75))
+
+
 def test_pool__on_a_chip__one_vertex_a_tile_shares_its_rows() -> None:
     bench = Bench(1472)
     params = popnn.PoolParams("max", (8, 8), (2, 2), (2, 2), (0, 0), (0, 0), 32, 16)
@@ -146,7 +218,7 @@ def test_pool__on_a_chip__one_vertex_a_tile_shares_its_rows() -> None:
 @pytest.mark.parametrize("is_gradient", [False, True])
 def test_pool_cost__blocks_inside_and_at_edges__count_every_piece_item_and_position(is_gradient: bool) -> None:
     ipu = Bench(4).graph.system.ipu
-    work = PoolWork((3, 2), (2, 1), f32, is_max=True, is_gradient=is_gradient)
+    work = PoolWork((3, 2), (2, 1), f32, compares=is_gradient, is_gradient=is_gradient)
     blocks = RNG.integers(1, 6, (40, 9)) * [1, 1, 4, 1, 1, 1, 1, 1, 1]
     blocks[:, [5, 8]] = RNG.integers(0 if is_gradient else -2, 3, (40, 2))
 

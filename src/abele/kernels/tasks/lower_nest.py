@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Protocol
 
 from abele.errors import TensorError
 from abele.expr.operation import identity
-from abele.kernels.nest.ir import Affine, Apply, Expr, Nest, Store, compute_type
+from abele.kernels.nest.ir import Affine, Apply, Const, Expr, Nest, Store, compute_type
 from abele.kernels.nest.loop_nest import Acc, Bound, Dims, RowFetch, RowPlace
 from abele.kernels.nest.normalise import injective
 from abele.kernels.nest.rewrite import rewrite
@@ -129,20 +131,37 @@ def _reduction(combine: str, value: Expr, type_: ElementType) -> TaskReduction:
     The bounds stay at the load too, which must not touch memory where they fail.
     """
     guards: tuple[Bound, ...] = ()
-    for ref in _refs(value):
-        if ref.bounds and _absorbs(combine, value, ref, type_):
-            guards += tuple(b for b in ref.bounds if b not in guards)
-            value = _without_fill(value, ref)
+    # Loads with the same bounds are absent together, each with a fill of its own.
+    for bounds in dict.fromkeys(ref.bounds for ref in _refs(value) if ref.bounds):
+        fills = {ref: ref.fill for ref in _refs(value) if ref.bounds == bounds and ref.fill is not None}
+        if fills and _known(value, fills) == identity(combine, type_.np).item():
+            guards += tuple(b for b in bounds if b not in guards)
+            value = rewrite(value, lambda part, gone=fills: replace(part, fill=None) if part in gone else None)
     return TaskReduction(combine, value, type_, guards)
 
 
-def _without_fill(value: Expr, ref: Ref) -> Expr:
-    return rewrite(value, lambda part: replace(ref, fill=None) if part == ref else None)
+def _known(value: Expr, fills: Mapping[Ref, float]) -> float | None:
+    """What ``value`` is where some loads have their fills, if that follows from them alone."""
+    match value:
+        case Ref():
+            return fills.get(value)
+        case Const():
+            return value.value
+        case Apply(op="select", args=(condition, then, otherwise)):
+            decided, *both = (_known(part, fills) for part in (condition, then, otherwise))
+            if decided is None:
+                return both[0] if both[0] == both[1] else None
+            return both[0] if decided else both[1]
+        # An absent factor makes a term nothing, whatever the others are.
+        case Apply(op="mul") if any(_known(arg, fills) == 0 for arg in value.args):
+            return 0.0
+        case Apply(op="eq" | "ne", args=(a, b)):
+            return _known_equality(value.op, _known(a, fills), _known(b, fills))
+    return None
 
 
-def _absorbs(combine: str, value: Expr, ref: Ref, type_: ElementType) -> bool:
-    """True if points at which ``ref`` has its fill value leave the accumulator as it is."""
-    if value == ref:
-        return bool(ref.fill == identity(combine, type_.np).item())
-    factor = isinstance(value, Apply) and value.op == "mul" and combine == "add" and ref.fill == 0
-    return factor and any(arg == ref for arg in value.args)
+def _known_equality(op: str, a: float | None, b: float | None) -> bool | None:
+    """``a`` op ``b``; a NaN equals nothing, whatever the other is."""
+    if any(x is not None and math.isnan(x) for x in (a, b)):
+        return op == "ne"
+    return None if a is None or b is None else (a == b) == (op == "eq")

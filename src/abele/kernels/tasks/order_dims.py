@@ -81,6 +81,7 @@ def _votes(program: TaskProgram, classes: DimClasses, free: set[int]) -> dict[Pa
             if space.number not in free:
                 for outer, inner in combinations(range(len(space.shape)), 2):
                     vote(space.number, outer, inner, weight)
+                continue  # loops run over it as it lies, not the other way round
             names = [plain(position - position.const) or "" for position in access.index]
             for ranks in groups:
                 places = sorted((p for p, d in enumerate(names) if d in ranks), key=lambda p: ranks[names[p]])

@@ -137,6 +137,24 @@ def _holds_values(buffer: Buffer, earlier: Sequence[BoundKernel]) -> bool:
     return buffer.pinned or any(c.bindings[n].buffer == buffer.id for c in earlier for n in c.kernel.outputs)
 
 
+def _laid_like(buffer: Buffer, view: OperandBinding) -> OperandBinding:
+    """All of ``buffer``, its factors in the order in which those of ``view`` lie in memory."""
+    strides: dict[tuple[int, int], int] = {}
+    step = 1
+    inner_first = sorted(
+        (abs(stride), dim, n, extent)
+        for dim, along in enumerate(view.factors)
+        for n, (extent, stride) in enumerate(along)
+    )
+    for _, dim, n, extent in inner_first:
+        strides[dim, n], step = step, step * extent
+    factors = tuple(
+        tuple((extent, strides[dim, n]) for n, (extent, _) in enumerate(along))
+        for dim, along in enumerate(view.factors)
+    )
+    return OperandBinding(buffer.id, factors)
+
+
 _Asked = tuple[object, int, tuple[Affine, ...], object]
 """An index that was asked for: nest and how its loops are split, operand, index, and where the operand lies."""
 
@@ -151,7 +169,8 @@ class _Splitting:
         self.bindings: list[list[OperandBinding]] = []
         self.buffers: dict[int, Buffer] = dict(buffers)
         for call in calls:
-            self.bindings.append([*call.bindings, *map(self._temporary, self._temporaries(call))])
+            own = [self._temporary(buffer, call) for buffer in self._temporaries(call)]
+            self.bindings.append([*call.bindings, *own])
         self.chains = {b.id: Chain(math.prod(b.shape)) for b in self.buffers.values()}
         for number, ranges in whole.items():
             for low, high in ranges:
@@ -175,9 +194,18 @@ class _Splitting:
             for n, t in enumerate(call.kernel.temporaries)
         ]
 
-    def _temporary(self, buffer: Buffer) -> OperandBinding:
+    def _temporary(self, buffer: Buffer, call: BoundKernel) -> OperandBinding:
+        """How a temporary of ``call`` lies: as an operand of its shape does, whose elements loops meet beside its own."""
         self.buffers[buffer.id] = buffer
-        return bind(buffer)
+        shapes = call.kernel.shapes
+        return next(
+            (
+                _laid_like(buffer, view)
+                for number, view in enumerate(call.bindings)
+                if shapes[number] == buffer.shape and all(stride for along in view.factors for _, stride in along)
+            ),
+            bind(buffer),
+        )
 
     def issues(self) -> list[_CannotIndexError]:
         """What keeps this attempt from indexing whole dims, no range twice."""

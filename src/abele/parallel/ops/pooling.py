@@ -35,6 +35,21 @@ def _windows(x: Array, pooling: PoolParams, fill: float) -> Array:
     return windows[(slice(None), slice(None), *(slice(None, None, s) for s in pooling.stride))]
 
 
+def _chosen(windows: Array, best: Array, pooling: PoolParams, inside: Array) -> Array:
+    """The share that each element of each window has of its gradient."""
+    equal = (windows == best) & inside
+    axes = _kernel_axes(pooling)
+    if pooling.ties == "shared":
+        return np.asarray(equal / np.maximum(equal.sum(axes, keepdims=True), 1))
+    if pooling.ties == "all":
+        return equal
+    # The first that equals the maximum; of NaN, which equal nothing, the last.
+    none = math.prod(pooling.kernel)
+    number = np.arange(none).reshape(pooling.kernel)
+    place = np.where(equal, number, np.where(np.isnan(windows), -1 - number, none)).min(axes, keepdims=True)
+    return np.asarray(np.maximum(place, -1 - place) == number)
+
+
 def _windows_over(pooling: PoolParams) -> SlidingWindows:
     return SlidingWindows(pooling.field, pooling.kernel, pooling.stride, pooling.padding_lower, pooling.padding_upper)
 
@@ -103,7 +118,7 @@ class Pool(OpRule):
 
 @rule("pool_grad")
 class PoolGrad(OpRule):
-    """The gradient of pooling; that of a maximum goes to every element equal to it, as in PopLibs."""
+    """The gradient of pooling; that of a maximum goes to the elements that the parameters' rule for ties names."""
 
     operands = (1, 3)
     attributes: ClassVar = {"pooling": PoolParams}
@@ -126,7 +141,8 @@ class PoolGrad(OpRule):
         places = _windows(np.arange(1, 1 + op.output.size).reshape(op.output.shape), pooling, 0)
         if pooling.kind == "max":
             x, best = saved
-            spread = np.where(_windows(x, pooling, -math.inf) == best[wide], grad[wide], 0)
+            chosen = _chosen(_windows(x, pooling, -math.inf), best[wide], pooling, places > 0)
+            spread = chosen * np.where(chosen, grad[wide], 0)
         elif pooling.kind == "avg":
             count = np.maximum((places > 0).sum(_kernel_axes(pooling)), 1)
             spread = np.broadcast_to((grad / count)[wide], places.shape)

@@ -5,12 +5,14 @@ How many loops a vertex has follows from the rank of the field, so its code is w
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from functools import lru_cache
-from math import inf
 from types import MappingProxyType
 from typing import Any, Literal
+
+import ml_dtypes
 
 from abele.codelet import Input, Output, Vector
 from abele.codelet.write import CodeWriter, WrittenValue
@@ -18,7 +20,8 @@ from abele.codelet.written import written_codelet
 from abele.numerics import ElementType, f32, i32
 from abele.poplibs.popnn.pool_costs import PoolWork
 
-PoolStep = Literal["max", "avg", "sum", "ties"]
+PoolStep = Literal["max", "avg", "sum", "ties", "places"]
+GradientStep = Literal["max", "avg", "sum", "first"]
 
 Window = tuple[tuple[int, ...], tuple[int, ...]]
 """Window and stride along every field dimension."""
@@ -29,52 +32,74 @@ _VECTOR: Any = Vector
 
 @lru_cache(maxsize=256)
 def pool_codelet(step: PoolStep, dtype: ElementType, window: Window, workers: int) -> type:
-    """A block of a pooled field; ``ties`` counts the elements of each window that equal its maximum ``pooled``.
+    """A block of a pooled field.
+
+    ``ties`` counts the elements of each window that equal its maximum ``pooled``, and ``places`` gives the number in
+    the window of the first that does; of NaN, which equal nothing, that of the last.
 
     Fields: ``x`` holds the box of the input that the windows cover, [groups, batch, *in, channels], and ``y`` the
     outputs, [groups, batch, *out, channels]; ``first_d`` is where the first window starts in the box (below 0: in the
     padding). The workers share the positions of batch and field evenly; each makes all channels of its own.
     """
-    work = PoolWork(*window, dtype, is_max=step == "max", is_gradient=False)
-    code = _Pooling(["x", "pooled"] if step == "ties" else ["x"], dtype, window, workers)
+    compares = step in ("ties", "places")
+    work = PoolWork(*window, dtype, compares=compares, is_gradient=False)
+    made = place_type(dtype, window[0]) if step == "places" else dtype
+    code = _Pooling({"x": dtype} | ({"pooled": dtype} if compares else {}), made, window, workers)
+    none = float(math.prod(window[0]))
+
+    def one_position() -> None:
+        total = code.local("total")
+        if step == "max":
+            code.let("total", code.call("max", total, code.local("e")))
+        elif step == "ties":
+            with code.when(code.local("e").compare("==", code.local("best"))):
+                code.let("total", total + 1.0)
+        elif step == "places":
+            with code.when(code.local("e").compare("==", code.local("best"))):
+                with code.when(total.compare("==", none)):
+                    code.let("total", code.number_in_window().converted(f32))
+            with code.when(code.local("e").compare("!=", code.local("e"))):
+                code.let("total", code.number_in_window().converted(f32))
+        else:
+            code.let("total", total + code.local("e"))
 
     def one_element() -> None:
-        if step == "ties":
+        if compares:
             code.let("best", code.element("pooled", code.place()).converted(f32))
-        code.let("total", code.number(-inf if step == "max" else 0.0).converted(f32))
+        start = {"max": -math.inf, "places": none}.get(step, 0.0)
+        code.let("total", code.number(start).converted(f32))
         with code.window():
-            e = code.let("e", code.element("x", code.read()).converted(f32))
-            total = code.local("total")
-            if step == "max":
-                code.let("total", code.call("max", total, e))
-            elif step == "ties":
-                with code.when(e.compare("==", code.local("best"))):
-                    code.let("total", total + 1.0)
-            else:
-                code.let("total", total + e)
+            code.let("e", code.element("x", code.read()).converted(f32))
+            one_position()
         if step == "avg":
             with code.when(code.local("count").compare(">", 1)):
                 code.let("total", code.local("total") / code.local("count").converted(f32))
         if step == "max":  # a window of nothing but padding gives 0
             with code.when(code.local("count").compare("<", 1)):
                 code.let("total", code.number(0.0).converted(f32))
-        code.store("y", code.local("total").converted(dtype), code.place())
+        code.store("y", code.local("total").converted(made), code.place())
 
     code.walk(_window_bounds, counts=True, each=one_element)
     return written_codelet(f"Pool_{step}", code, work.vertex_cycles, extra=(dtype, window))
 
 
+def place_type(dtype: ElementType, kernel: tuple[int, ...]) -> ElementType:
+    """The type of numbers in a window of ``kernel``: that of the elements, if it has every number and one more."""
+    return dtype if math.prod(kernel) <= 2 / float(ml_dtypes.finfo(dtype.np).eps) else f32
+
+
 @lru_cache(maxsize=256)
-def pool_gradient_codelet(step: PoolStep, dtype: ElementType, window: Window, workers: int) -> type:
+def pool_gradient_codelet(step: GradientStep, dtype: ElementType, window: Window, workers: int) -> type:
     """A block of the input gradient.
 
-    Fields: ``g`` holds the box of output gradients whose windows cover the block, and for ``max`` ``pooled`` the
-    outputs there and ``x`` the inputs of the block; ``first_d`` is the first position of the block, counted from the
-    padding, less the stride times the first output of the box; ``scale`` multiplies every result.
+    Fields: ``g`` holds the box of output gradients whose windows cover the block, for ``max`` ``pooled`` the outputs
+    there and ``x`` the inputs of the block, for ``first`` ``places`` the numbers of the elements that get them;
+    ``first_d`` is the first position of the block, counted from the padding, less the stride times the first output of
+    the box; ``scale`` multiplies every result.
     """
-    work = PoolWork(*window, dtype, is_max=step == "max", is_gradient=True)
-    reads = ["g", "pooled", "x"] if step == "max" else ["g"]
-    code = _Pooling(reads, dtype, window, workers, {"scale": f32})
+    work = PoolWork(*window, dtype, compares=step in ("max", "first"), is_gradient=True)
+    more = {"max": {"pooled": dtype, "x": dtype}, "first": {"places": place_type(dtype, window[0])}}
+    code = _Pooling({"g": dtype, **more.get(step, {})}, dtype, window, workers, {"scale": f32})
 
     def one_element() -> None:
         code.let("total", code.number(0.0).converted(f32))
@@ -83,6 +108,9 @@ def pool_gradient_codelet(step: PoolStep, dtype: ElementType, window: Window, wo
         with code.window(), ExitStack() as inside:
             if step == "max":
                 inside.enter_context(code.when(code.element("pooled", code.read()).compare("==", code.local("x"))))
+            elif step == "first":
+                place = code.element("places", code.read()).converted(f32)
+                inside.enter_context(code.when(place.compare("==", code.number_under_window().converted(f32))))
             code.let("total", code.local("total") + code.element("g", code.read()).converted(f32))
         code.store("y", (code.local("total") * code.scalar("scale")).converted(dtype), code.place())
 
@@ -95,8 +123,8 @@ class _Pooling(CodeWriter):
 
     def __init__(
         self,
-        reads: list[str],
-        dtype: ElementType,
+        reads: Mapping[str, ElementType],
+        made: ElementType,
         window: Window,
         workers: int,
         more: Mapping[str, ElementType] = MappingProxyType({}),
@@ -105,7 +133,8 @@ class _Pooling(CodeWriter):
         self.rank, self.workers = len(self.window_shape), workers
         sizes = [f"{n}_{d}" for d in range(self.rank) for n in ("in", "out", "first")]
         state = dict.fromkeys([*sizes, "groups", "batch", "channels"], i32)
-        edges: dict[str, Any] = dict.fromkeys(reads, _INPUT[_VECTOR[dtype]]) | {"y": _OUTPUT[_VECTOR[dtype]]}
+        edges: dict[str, Any] = {name: _INPUT[_VECTOR[type_]] for name, type_ in reads.items()}
+        edges["y"] = _OUTPUT[_VECTOR[made]]
         super().__init__("MultiVertex", {**edges, **state, **more})
 
     def place(self) -> WrittenValue:
@@ -118,6 +147,20 @@ class _Pooling(CodeWriter):
         for d in range(self.rank):
             at = at * self.scalar(f"in_{d}") + self.local(f"k{d}")
         return at * self.scalar("channels") + self.local("c")
+
+    def number_in_window(self) -> WrittenValue:
+        """Number in its window of the position of the box that loops are at, in row-major order."""
+        return self._number([self.local(f"k{d}") - self.local(f"at{d}") for d in range(self.rank)])
+
+    def number_under_window(self) -> WrittenValue:
+        """Number of the output's element in the window that loops are at."""
+        return self._number([self.local(f"at{d}") - self.local(f"k{d}") * self.stride[d] for d in range(self.rank)])
+
+    def _number(self, along: list[WrittenValue]) -> WrittenValue:
+        number = along[0]
+        for one, extent in zip(along[1:], self.window_shape[1:], strict=True):
+            number = number * extent + one
+        return number
 
     def window(self) -> ExitStack:
         """Loops over the positions of the box that belong to one of the output."""

@@ -24,9 +24,11 @@ ENTRY_SLOTS = 15
 ROW_SLOTS = 30
 ITEM_SLOTS = 20
 POSITION_SLOTS = 3
-MAX_GRADIENT_POSITION_SLOTS = 5
+COMPARING_POSITION_SLOTS = 5
 """Slots of each piece of a row of a group of channels, each work item, and each channel vector at each window position.
-A work item is what one window position adds to the piece. Source: machine reference §4.10 (pooling)."""
+A work item is what one window position adds to the piece. A position that combines takes a load, the operation and a
+store beside a load; one that does so where two operands are equal has a comparison and a mask more, as the gradient of
+maxima has. Source: machine reference §4.10 (pooling)."""
 
 INIT_SLOTS = 1
 """Slots of setting a channel vector of the result before anything is added to it: one store of 64 bits.
@@ -41,14 +43,14 @@ class PoolWork:
         kernel: Window along each field dimension.
         stride: Its step along each.
         dtype: Element type.
-        is_max: True if maxima are taken.
+        compares: True if positions count only where two operands are equal: a gradient of maxima, or what looks for them.
         is_gradient: True if the blocks are of the input's gradient.
     """
 
     kernel: tuple[int, ...]
     stride: tuple[int, ...]
     dtype: ElementType
-    is_max: bool
+    compares: bool
     is_gradient: bool
 
     def vertex_cycles(self, v: Any, ipu: Ipu) -> Int64:
@@ -131,7 +133,7 @@ class PoolWork:
     @property
     def position_slots(self) -> int:
         """Slots of a channel vector at a window position."""
-        return MAX_GRADIENT_POSITION_SLOTS if self.is_max and self.is_gradient else POSITION_SLOTS
+        return COMPARING_POSITION_SLOTS if self.compares else POSITION_SLOTS
 
 
 @dataclass(frozen=True)

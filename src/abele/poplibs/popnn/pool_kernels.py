@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from abele.kernels.nest import ir
-from abele.numerics import ElementType, f32
+from abele.numerics import ElementType, f32, i32
 from abele.poplibs.popnn.pool_params import PoolParams
 from abele.poplibs.popops.expressions.host_kernel import nest_over, point
+
+
+NO_PLACE = int(np.iinfo(np.int32).max)
+"""What stands for no element of a window: more than all numbers, so that a minimum passes over it."""
 
 
 def _window_nest(params: PoolParams, shape: tuple[int, ...], store: ir.Store) -> ir.Nest:
@@ -34,6 +40,32 @@ def _window_sizes_nest(params: PoolParams, operand: int) -> ir.Nest:
     dims += [(f"k{d}", k) for d, k in enumerate(params.kernel)]
     target = point(2 + params.rank)[2:]
     return ir.Nest(tuple(dims), (ir.Store(operand, target, ir.select(inside, ir.as_expr(1.0), 0.0), "add"),))
+
+
+def window_index(params: PoolParams) -> ir.Affine:
+    """Number of a point of :func:`_window_nest` in its window, in row-major order."""
+    number = ir.affine(0)
+    for d, k in enumerate(params.kernel):
+        number = number * k + ir.affine(f"k{d}")
+    return number
+
+
+def _places_nest(params: PoolParams, operand: int) -> ir.Nest:
+    """The nest that finds the element of each window that gets its gradient, of operands 1 (output) and 2 (input).
+
+    That is the least number of an element that equals the maximum, so a minimum over the window. Of NaN, which equal
+    nothing, the last one counts: they stand below all numbers, as -1 less theirs, so that the same minimum finds it.
+    Padding is read as what is neither: NaN where the maximum is looked for, a number where NaN are.
+    """
+    at, covered, number = point(2 + params.rank), _covered(params), ir.Index(window_index(params))
+    x, other = (ir.Load(2, covered, fill if params.pads else None) for fill in (math.nan, 0.0))
+    place = ir.select(x.eq(ir.Load(1, at)), number, ir.select(other.ne(other), -1 - number, NO_PLACE))
+    return _window_nest(params, params.out_shape, ir.Store(operand, at, place, "min"))
+
+
+def _is_place(place: ir.Expr, number: ir.Expr) -> ir.Expr:
+    """True if ``place`` of :func:`_places_nest` is that of ``number``."""
+    return ir.apply("max", place, -1 - place).eq(number)
 
 
 def _max_kernel(params: PoolParams, dtype: ElementType) -> ir.HostKernel:
@@ -72,7 +104,7 @@ def pool_kernel(params: PoolParams, dtype: ElementType) -> ir.HostKernel:
     return ir.HostKernel(shapes, types, 1, 1, nests)
 
 
-def pool_gradient_kernel(params: PoolParams, dtype: ElementType, *, is_scaled: bool = False) -> ir.HostKernel:
+def pool_gradient_kernel(params: PoolParams, dtype: ElementType) -> ir.HostKernel:
     """Scatter the gradient of each output over its window; what falls into the padding is dropped.
 
     Operands: the output gradient, for max pooling the output and the input; the input gradient; temporaries.
@@ -84,10 +116,14 @@ def pool_gradient_kernel(params: PoolParams, dtype: ElementType, *, is_scaled: b
     shapes, types = [*inputs, params.in_shape], [dtype] * (len(inputs) + 1)
     nests: list[ir.Nest] = []
     g: ir.Expr = ir.Load(0, at)
-    if maximum:
+    if params.ties == "first":
+        nests.append(_places_nest(params, len(shapes)))
+        g = ir.select(_is_place(ir.Load(len(shapes), at), ir.Index(window_index(params))), g, 0.0)
+        shapes, types = [*shapes, shape], [*types, i32]
+    elif maximum:
         x = ir.Load(2, covered, -math.inf if params.pads else None)
         hit = x.eq(ir.Load(1, at))
-        if is_scaled:
+        if params.ties == "shared":
             ties = len(shapes)
             share = ir.select(hit, ir.as_expr(1.0), 0.0)
             nests.append(_window_nest(params, shape, ir.Store(ties, at, share, "add")))

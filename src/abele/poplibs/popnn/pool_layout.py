@@ -236,11 +236,13 @@ class _Planning:
         columns = [blocks[:, 1], blocks[:, 0], np.full(len(blocks), self.group)]
         for d in range(params.rank):
             columns += [extent[:, d], field[:, d], first[:, d]]
-        work = PoolWork(params.kernel, params.stride, self.dtype, params.kind == "max", self.is_input)
+        compares = params.kind == "max" and self.is_input
+        work = PoolWork(params.kernel, params.stride, self.dtype, compares, self.is_input)
         fetched = extent.prod(axis=1)
-        # The gradient of a maximum also reads the outputs, and the inputs that they are compared with.
-        if work.is_max and self.is_input:
-            fetched = 2 * fetched + field.prod(axis=1)
+        # The gradient of a maximum also reads the outputs, and the inputs that they are compared with; or the places of
+        # the first maxima alone.
+        if compares:
+            fetched = 2 * fetched + (0 if params.ties == "first" else field.prod(axis=1))
         received = fetched * blocks[:, 0] * blocks[:, 1] * self.group * self.dtype.bytes
         cycles = (work.least_cycles if is_bound else work.block_cycles)(np.stack(columns, axis=-1), self.ipu)
         return np.asarray(cycles + received / self.ipu.exchange.bytes_per_cycle, np.float64)

@@ -11,6 +11,8 @@ from abele.numerics import ElementType
 
 PoolKind = Literal["max", "avg", "sum"]
 KINDS = ("max", "avg", "sum")
+PoolTies = Literal["all", "shared", "first"]
+TIES = ("all", "shared", "first")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,9 +29,12 @@ class PoolParams:
         channels: Channels of the activations.
         batch: Samples.
         dtype: Element type, for what is made from the parameters alone; operands have their own.
+        ties: Which elements of a window that equal its maximum get its gradient: ``all`` of them (PopLibs' default),
+            all of them an even share (``shared``, PopLibs' scaled gradient), or the ``first`` in row-major order alone,
+            as in PyTorch, where of several NaN the last counts. For ``max`` only.
 
     Raises:
-        InvalidOptionError: No such kind.
+        InvalidOptionError: No such kind or rule for ties, or a rule for ties of another kind than ``max``.
         TensorError: Different numbers of dimensions, a window or stride below 1, negative padding, or a window that is
             larger than the padded field.
     """
@@ -43,12 +48,14 @@ class PoolParams:
     channels: int
     batch: int
     dtype: ElementType | None = dataclasses.field(default=None, compare=False)
+    ties: PoolTies = "all"
 
     def __post_init__(self) -> None:
-        if self.kind not in KINDS:
-            close = nearest(str(self.kind), KINDS)
+        _check_word("pooling", self.kind, KINDS)
+        _check_word("rule for ties of a pooling", self.ties, TIES)
+        if self.ties != "all" and self.kind != "max":
             raise InvalidOptionError(
-                f"no pooling {self.kind!r}", remedy=f"did you mean {close!r}?" if close else ", ".join(KINDS)
+                f"only max pooling has ties, not {self.kind}", because=f"the parameters say ties={self.ties!r}"
             )
         for name in ("field", "kernel", "stride", "padding_lower", "padding_upper"):
             object.__setattr__(self, name, self._numbers(name))
@@ -108,3 +115,9 @@ class PoolParams:
     def has_empty_windows(self) -> bool:
         """True if some window covers nothing but padding; it gives 0."""
         return any(0 in self.window_sizes(d) for d in range(self.rank))
+
+
+def _check_word(what: str, word: str, words: tuple[str, ...]) -> None:
+    if word not in words:
+        close = nearest(str(word), words)
+        raise InvalidOptionError(f"no {what} {word!r}", remedy=f"did you mean {close!r}?" if close else ", ".join(words))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from abele.graph import Execute, Graph, Regions, Tensor, boxes
 from abele.graph.program import Sequence
 from abele.numerics import ElementType, f32
 from abele.poplibs.popnn.cpp_forms import FORMS
-from abele.poplibs.popnn.pool_codelets import PoolStep, pool_codelet, pool_gradient_codelet
+from abele.poplibs.popnn.pool_codelets import GradientStep, PoolStep, place_type, pool_codelet, pool_gradient_codelet
 from abele.poplibs.popnn.pool_kernels import pool_gradient_kernel, pool_kernel
 from abele.poplibs.popnn.pool_layout import (
     ChannelBlocks,
@@ -116,8 +117,7 @@ def pool_input_gradient(
 ) -> Tensor:
     """Gradient of the input of :func:`pool`, as a new tensor.
 
-    A maximum passes its gradient to every element of the window that equals it, or a share of it to each with
-    ``use_scaled_gradient``.
+    A maximum passes its gradient to every element of the window that equals it, or as ``params.ties`` says.
 
     Args:
         graph: Where vertices and the result are made.
@@ -127,18 +127,19 @@ def pool_input_gradient(
         pooled: Its output; for ``max`` only.
         prog: Sequence that the steps are appended to.
         fwd_chans_per_group: Channels that lie together in the result; by default those of the input or gradient.
-        use_scaled_gradient: Elements of a window that equal its maximum share the gradient; for ``max`` only.
+        use_scaled_gradient: As with ``params.ties`` ``shared``: elements of a window that equal its maximum share the
+            gradient; for ``max`` only.
         name: Name of the steps.
 
     Raises:
         TensorError: Shapes that are not those of the parameters, groups that do not divide the channels,
             or ``max`` without input and output.
         TypeMismatchError: Elements of different types, or no floats.
-        InvalidOptionError: A scaled gradient of another kind than ``max``.
+        InvalidOptionError: A scaled gradient of another kind than ``max``, or of maxima whose first has it alone.
     """
     inputs = _gradient_operands(params, pooled_gradient, tensor, pooled, name)
-    if use_scaled_gradient and params.kind != "max":
-        raise InvalidOptionError(f"{name}: only max pooling has a scaled gradient, not {params.kind}")
+    if use_scaled_gradient:
+        params = _sharing(params, name)
     group = fwd_chans_per_group or _group(pooled_gradient if tensor is None else tensor)
     out, blocks = create_blocks(graph, pooled_gradient.dtype, params, f"{name}/out", group=group, is_input=True)
     if out.size == 0:
@@ -148,15 +149,25 @@ def pool_input_gradient(
         f"popnn.{params.kind}_pool_gradient",
         inputs=inputs,
         outputs=(out,),
-        kernel=pool_gradient_kernel(params, out.dtype, is_scaled=use_scaled_gradient),
+        kernel=pool_gradient_kernel(params, out.dtype),
         flops=pooled_gradient.size * math.prod(params.kernel),
         debug_name=name,
     )
     with call as body:
-        _emit_gradient(
-            graph, body, params, inputs=inputs, out=out, blocks=blocks, group=group, is_scaled=use_scaled_gradient
-        )
+        _emit_gradient(graph, body, params, inputs=inputs, out=out, blocks=blocks, group=group)
     return out
+
+
+def _sharing(params: PoolParams, name: str) -> PoolParams:
+    if params.kind != "max":
+        raise InvalidOptionError(f"{name}: only max pooling has a scaled gradient, not {params.kind}")
+    if params.ties == "first":
+        raise InvalidOptionError(
+            f"{name}: a gradient that the first maximum has alone cannot be shared",
+            because="the parameters say ties='first'",
+            remedy="ties='shared', or no use_scaled_gradient",
+        )
+    return replace(params, ties="shared")
 
 
 def _gradient_operands(
@@ -228,7 +239,7 @@ def _execute_pool(
         edges["pooled"] = _regions(inputs["pooled"], group, outer, own, extent)
     compute_set = graph.compute_set("pool")
     compute_set.vertices(
-        pool_codelet(step, out.dtype, (params.kernel, params.stride), graph.system.ipu.num_workers),
+        pool_codelet(step, inputs["x"].dtype, (params.kernel, params.stride), graph.system.ipu.num_workers),
         tile=blocks.tile,
         y=_regions(out, group, outer, own, extent),
         **edges,
@@ -245,46 +256,59 @@ def _emit_gradient(
     out: Tensor,
     blocks: ChannelBlocks,
     group: int,
-    is_scaled: bool,
 ) -> None:
-    gradient = inputs[0]
+    reads = dict(zip(("g", "pooled", "x"), inputs, strict=False))
     scale = 1.0
     # Windows at the edge have fewer elements, so each output has a divisor of its own; without padding it is one
     # number, which the vertex applies.
     if params.kind == "avg" and params.pads:
-        gradient = _scaled_by_windows(graph, body, params, gradient)
+        reads["g"] = _scaled_by_windows(graph, body, params, inputs[0])
     elif params.kind == "avg":
         scale = 1.0 / math.prod(params.kernel)
-    elif is_scaled:
-        gradient = _scaled_by_ties(graph, body, params, inputs, group)
+    elif params.ties == "shared":
+        reads["g"] = _scaled_by_ties(graph, body, params, inputs, group)
+    elif params.ties == "first":
+        # Which element is the first is seen from the whole window, of which a block has only a part: another step.
+        places = _compared(graph, body, params, "places", inputs, group)
+        reads = {"g": inputs[0], "places": places}
+    step: GradientStep = "first" if params.ties == "first" else params.kind
     outer, own, extent = (blocks.start[:, :2], blocks.size[:, :2]), blocks.start[:, 2:], blocks.size[:, 2:]
     low, size, first = gradient_boxes(params, own, extent)
-    edges: dict[str, Any] = {"g": _regions(gradient, group, outer, low, size)}
-    if params.kind == "max":
-        edges["pooled"] = _regions(inputs[1], group, outer, low, size)
-        edges["x"] = _regions(inputs[2], group, outer, own, extent)
     compute_set = graph.compute_set("gradient")
     compute_set.vertices(
-        pool_gradient_codelet(params.kind, out.dtype, (params.kernel, params.stride), graph.system.ipu.num_workers),
+        pool_gradient_codelet(step, out.dtype, (params.kernel, params.stride), graph.system.ipu.num_workers),
         tile=blocks.tile,
         y=_regions(out, group, outer, own, extent),
         scale=scale,
-        **edges,
+        **{
+            name: _regions(t, group, outer, *((own, extent) if name == "x" else (low, size)))
+            for name, t in reads.items()
+        },
         **_state(blocks, size, first, group),
     )
     body.add(Execute(compute_set))
 
 
-def _scaled_by_ties(graph: Graph, body: Sequence, params: PoolParams, inputs: tuple[Tensor, ...], group: int) -> Tensor:
-    """The output gradient over the number of elements of each window that equal its maximum."""
-    gradient, pooled, tensor = inputs
-    # How many elements equal the maximum is known only at run time: a step that counts them, then a division.
-    ties, blocks = create_blocks(graph, gradient.dtype, params, "ties/out", group=group, is_input=False)
+def _compared(
+    graph: Graph, body: Sequence, params: PoolParams, step: PoolStep, inputs: tuple[Tensor, ...], group: int
+) -> Tensor:
+    """What ``step`` finds of the elements of each window that equal its maximum, laid out as what was pooled."""
+    _, pooled, tensor = inputs
+    dtype = place_type(tensor.dtype, params.kernel) if step == "places" else tensor.dtype
+    found, blocks = create_blocks(graph, dtype, params, f"{step}/out", group=group, is_input=False)
     body.add(
         _execute_pool(
-            graph, params, "ties", inputs={"x": tensor, "pooled": pooled}, out=ties, blocks=blocks, group=group
+            graph, params, step, inputs={"x": tensor, "pooled": pooled}, out=found, blocks=blocks, group=group
         )
     )
+    return found
+
+
+def _scaled_by_ties(graph: Graph, body: Sequence, params: PoolParams, inputs: tuple[Tensor, ...], group: int) -> Tensor:
+    """The output gradient over the number of elements of each window that equal its maximum."""
+    gradient = inputs[0]
+    # How many elements equal the maximum is known only at run time: a step that counts them, then a division.
+    ties = _compared(graph, body, params, "ties", inputs, group)
     scaled = create_output_like(graph, [gradient], gradient.shape, gradient.dtype, "scaled/out")
     # A window of padding alone has no tie; its gradient goes nowhere, but must not become NaN.
     emit_map(graph, body, [_1 / Op("max", _2, 1.0)], [gradient, ties], [scaled], "scaled")

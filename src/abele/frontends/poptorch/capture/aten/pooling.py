@@ -69,6 +69,7 @@ def _pooled(
         padding_upper=upper,
         channels=channels,
         batch=batch,
+        ties="first" if function == "max" else "all",
     )
     return build.reshape(call.net, build.pool(call.net, samples, pooling), call.shape)
 
@@ -225,7 +226,7 @@ def fractional_max_pool(
     best, where = (build.slice_(net, v, 2, 0, 1) for v in (found, place))
     for tap in range(1, shape[2]):
         one, at = (build.slice_(net, v, 2, tap, tap + 1) for v in (found, place))
-        better = arg(0) > arg(1)
+        better = apply("or", arg(0) > arg(1), arg(0).ne(arg(0)))  # a NaN is the maximum, as in PyTorch
         where = build.map_(net, select(better, arg(2), arg(3)), [one, best, at, where], i32)
         best = build.map_(net, select(better, arg(0), arg(1)), [one, best])
     return build.reshape(net, best, call.shape), build.reshape(net, where, call.shape)

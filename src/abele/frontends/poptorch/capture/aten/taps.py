@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from abele.expr.derivative import arg
-from abele.kernels.nest.ir import Expr, select
+from abele.kernels.nest.ir import Expr, apply, select
 from abele.numerics import i32
 from abele.parallel import BlockBuilder, Value
 from abele.parallel.ops import build
@@ -39,11 +39,23 @@ def taken(net: BlockBuilder, value: Value, dim: int, numbers: Sequence[int]) -> 
     return taken_runs(net, value, dim, list(even_runs(numbers)))
 
 
+def _nearest_inside(taps: Taps, extent: int) -> Taps:
+    """``taps`` with those outside of ``extent`` at the nearest tap of their window that is inside, or clipped."""
+    numbers = np.array(taps)
+    inside = (numbers >= 0) & (numbers < extent)
+    some = inside.any(axis=0)
+    first = np.where(some, np.where(inside, numbers, extent).min(axis=0), 0)
+    last = np.where(some, np.where(inside, numbers, -1).max(axis=0), extent - 1)
+    nearest = np.clip(numbers, first, last)
+    return [[int(n) for n in tap] for tap in nearest]
+
+
 def best_of_windows(net: BlockBuilder, value: Value, taps: Sequence[Taps]) -> tuple[Value, Value]:
     """The maximum of every window over the last dimensions, and where it is in them, counted row by row.
 
     Windows are products of those along each dimension, so the maximum along the last comes first, then that of these
-    along the one before. Of equal elements the first in row-major order counts, as in PyTorch.
+    along the one before. Of equal elements the first in row-major order counts, of several NaN the last, as in PyTorch.
+    Padding never is the place: it counts as the nearest element of the window that is inside.
 
     Args:
         net: The network to extend.
@@ -62,19 +74,20 @@ def best_of_windows(net: BlockBuilder, value: Value, taps: Sequence[Taps]) -> tu
         low, high = [0] * value.ndim, [0] * value.ndim
         low[dim], high[dim] = before, after
         wide = build.pad(net, value, low, high, fill=float(lowest))
-        wide_places = None if places is None else build.pad(net, places, low, high)
+        under = places
         best: Value | None = None
-        for indices in along:
-            shifted = [n + before for n in indices]
-            one = taken(net, wide, dim, shifted)
-            counts = np.asarray(indices, np.int64).reshape(-1, *(1,) * (value.ndim - dim - 1)) * scale
+        for indices, inside in zip(along, _nearest_inside(along, value.shape[dim]), strict=True):
+            one = taken(net, wide, dim, [n + before for n in indices])
+            counts = np.asarray(inside, np.int64).reshape(-1, *(1,) * (value.ndim - dim - 1)) * scale
             at = net.constant(counts, i32, "places")
-            if wide_places is not None:
-                at = build.map_(net, arg(0) + arg(1), [taken(net, wide_places, dim, shifted), at])
+            if under is not None:
+                at = build.map_(net, arg(0) + arg(1), [taken(net, under, dim, inside), at])
             if best is None or places is None:
                 best, places = one, build.expand(net, at, one.shape)
                 continue
             better: Expr = arg(0) > arg(1)
+            if value.dtype.is_float:
+                better = apply("or", better, arg(0).ne(arg(0)))
             places = build.map_(net, select(better, arg(2), arg(3)), [one, best, at, places], i32)
             best = build.map_(net, select(better, arg(0), arg(1)), [one, best])
         assert best is not None
