@@ -30,6 +30,13 @@ A work item is what one window position adds to the piece. A position that combi
 store beside a load; one that does so where two operands are equal has a comparison and a mask more, as the gradient of
 maxima has. Source: machine reference §4.10 (pooling)."""
 
+VECTOR_SLOTS = 20
+"""Slots of each channel vector of a work item beside its positions. A vertex has strides between positions and a number of
+vectors per group among its fields, so its innermost loop runs over positions, and a loop around it over the channel
+vectors: each has pointers to set, a loop to begin and a result to finish. Calibrated on published layers with stride 1
+(inception_tr_bs1_i1, i2 and i10), which the formula of §4.10 alone leaves 37 to 45 slots short for every item of two
+vectors; those with stride 2 were not looked at for it. Source: G."""
+
 INIT_SLOTS = 1
 """Slots of setting a channel vector of the result before anything is added to it: one store of 64 bits.
 Source: machine reference §1.1."""
@@ -71,13 +78,19 @@ class PoolWork:
         return np.asarray(LAUNCH_CYCLES + ipu.num_workers * (ENTRY_SLOTS + slots), np.int64)
 
     def least_cycles(self, blocks: Int64, ipu: Ipu) -> Int64:
-        """A bound of :meth:`block_cycles` from below: one row and work item, and a worker's even share of the rest."""
+        """A bound of :meth:`block_cycles` from below: one row, and a worker's even share of work items and positions."""
         batch, groups, vectors = self._sizes(blocks, ipu)
         met = batch * vectors
         for d in range(len(self.kernel)):
             field = self._field(d, blocks)
             met = met * field.met.sum(axis=(1, 2))[field.which]
-        slots = ROW_SLOTS + self.position_slots * met // ipu.num_workers
+        # Cuts between workers only add items, so the slowest has at least an even share of those of uncut rows.
+        items, last = batch, self._field(len(self.kernel) - 1, blocks)
+        for d in range(len(self.kernel) - 1):
+            field = self._field(d, blocks)
+            items = items * field.met.sum(axis=(1, 2))[field.which]
+        items = items * last.met.any(axis=1).sum(axis=1)[last.which]
+        slots = ROW_SLOTS + (self.position_slots * met + self._item_slots(vectors) * items) // ipu.num_workers
         return np.asarray(LAUNCH_CYCLES + ipu.num_workers * (ENTRY_SLOTS + groups * slots), np.int64)
 
     def _sizes(self, blocks: Int64, ipu: Ipu) -> tuple[Int64, Int64, Int64]:
@@ -124,11 +137,15 @@ class PoolWork:
         # Running sums give what any stretch of a row meets as a difference.
         along = np.pad(np.cumsum(last.met, axis=1, dtype=np.int64), ((0, 0), (1, 0), (0, 0)))
         reached = along[last.which[block], high] - along[last.which[block], low]
-        slots = ROW_SLOTS + ITEM_SLOTS * lines * (reached > 0).sum(axis=1)
+        slots = ROW_SLOTS + self._item_slots(vectors[block]) * lines * (reached > 0).sum(axis=1)
         slots += self.position_slots * vectors[block] * lines * reached.sum(axis=1)
         slots += INIT_SLOTS * vectors[block] * (high - low)
         each = np.bincount(worker, slots * groups[block], minlength=len(pieces)).astype(np.int64)
         return np.asarray(each.reshape(-1, workers).max(axis=1, initial=0), np.int64)
+
+    @staticmethod
+    def _item_slots(vectors: Int64) -> Int64:
+        return ITEM_SLOTS + VECTOR_SLOTS * vectors
 
     @property
     def position_slots(self) -> int:

@@ -1,8 +1,10 @@
 """Blocks of a pooled field, and the tile that makes each.
 
 A tile's windows overlap at the edges of its block, so compact blocks fetch less than stretches of long rows do. The
-blocks are chosen for the fewest expected cycles of the fullest tile: its window positions and what it fetches. They
-have whole groups of 16 channels, as convolutions take them, also where fewer channels lie together.
+blocks are chosen for the fewest expected cycles of the fullest tile: its window positions, what it fetches, and what it
+rearranges where channels are grouped in another way than they come. Few channels per group leave more of the field to a
+tile, so overheads are shared by more positions; but what reads the result works on 16 channels
+of f16, or 8 of f32, at a time, so fewer lie together only where that saves a quarter. Source: machine reference §4.17.
 """
 
 from __future__ import annotations
@@ -20,13 +22,26 @@ from abele.machine import Ipu
 from abele.numerics import ElementType, as_element_type
 from abele.poplibs.popnn.pool_costs import PoolWork
 from abele.poplibs.popnn.pool_params import PoolParams
-from abele.poplibs.poputil.layout import CHANNEL_GROUPS, channels_per_group, unmapped_activations
+from abele.poplibs.poputil.layout import channels_per_group, unmapped_activations
 from abele.poplibs.poputil.mapping import set_mapping
 from abele.poplibs.poputil.order import storage_order
 
 Int32 = npt.NDArray[np.int32]
 Int64 = npt.NDArray[np.int64]
 Float64 = npt.NDArray[np.float64]
+
+GRAIN_BYTES = 8
+MAX_GRAINS = 8
+"""Channels of a group are whole grains: vectors of the data path, and at most so many. Source: machine reference §4.17."""
+
+PREFERRED_BYTES = 32
+"""A group of so many bytes is preferred: 16 channels of f16, 8 of f32. Source: machine reference §4.17."""
+
+PREFERENCE = 4 / 3
+"""A plan with a preferred group is taken if it costs less than so many times the best. Source: machine reference §4.17."""
+
+REARRANGED_BYTES_PER_CYCLE = 4
+"""What a plan reckons with for groups that are not those of its input. Source: machine reference §4.17."""
 
 CUTS_AT_A_TIME = 128
 """Ways to cut that are costed together, those that may be cheapest first. Chosen."""
@@ -53,7 +68,7 @@ def create_pool_input(
         TensorError: ``group`` does not divide the channels.
     """
     inner = channels_per_group(params.channels) if group is None else group
-    return create_blocks(graph, as_element_type(dtype), params, name, group=inner, is_input=True)[0]
+    return create_blocks(graph, as_element_type(dtype), params, name, group=inner, is_input=True, keeps_group=True)[0]
 
 
 @dataclass(frozen=True)
@@ -61,18 +76,27 @@ class ChannelBlocks:
     """Blocks of activations seen as [groups, batch, *field, channels of a group].
 
     Attributes:
+        group: Channels of a group.
         tile: Tile of each, int32[n].
         start: First group, sample and position of each, int64[n, 2 + rank].
         size: Groups, samples and positions of each, int64[n, 2 + rank].
     """
 
+    group: int
     tile: Int32
     start: Int64
     size: Int64
 
 
 def create_blocks(
-    graph: Graph, dtype: ElementType, params: PoolParams, name: str, *, group: int, is_input: bool
+    graph: Graph,
+    dtype: ElementType,
+    params: PoolParams,
+    name: str,
+    *,
+    group: int,
+    is_input: bool,
+    keeps_group: bool = False,
 ) -> tuple[Tensor, ChannelBlocks]:
     """New activations, [batch, channels, *field], and the blocks that tiles make of them.
 
@@ -81,43 +105,51 @@ def create_blocks(
         dtype: Element type.
         params: The pooling.
         name: Name of the variable.
-        group: Channels that lie together.
+        group: Channels that lie together in what is read.
         is_input: True if they have the shape of its input, rather than of its output.
+        keeps_group: True if as many lie together here; by default that is chosen.
     """
     shape = params.in_shape if is_input else params.out_shape
-    made = unmapped_activations(graph, dtype, shape, name, group=group)
-    if not made.size:
-        empty = np.zeros((0, 2 + params.rank), np.int64)
-        return made.map(0), ChannelBlocks(np.zeros(0, np.int32), empty, empty)
-    together = groups_together(params.channels, group)
-    groups = shape[1] // group
-    extents = (-(-groups // together), shape[0], *shape[2:])
-    parts = _parts(graph, dtype, params, extents, group, together, is_input=is_input)
     tiles = graph.system.num_tiles
+    if not math.prod(shape):
+        empty = np.zeros((0, 2 + params.rank), np.int64)
+        made = unmapped_activations(graph, dtype, shape, name, group=group)
+        return made.map(0), ChannelBlocks(group, np.zeros(0, np.int32), empty, empty)
+    given, choices = group, [group] if keeps_group else _groups(params.channels, group, dtype)
+    group, parts = _best_plan(graph, dtype, params, given, choices, is_input=is_input)
+    made = unmapped_activations(graph, dtype, shape, name, group=group)
+    extents = (shape[1] // group, shape[0], *shape[2:])
     tile = _tile_of_each(extents, parts, tiles)
-    # Blocks are cut in units of `together` groups; the storage has groups, so each unit's tile is said once per group,
-    # and the last unit may be short.
-    tile = np.repeat(tile.reshape(extents[0], -1), together, axis=0)[:groups].reshape(-1)
     # The mapping takes runs: one where the tile changes, `group` elements per position.
     first = np.flatnonzero(np.append(True, tile[1:] != tile[:-1]))
     mapping = TileMapping(made.size, first * group, tile[first].astype(np.int32))
     set_mapping(graph, storage_order(made).apply(made), mapping)
-    blocks = _blocks(extents, parts, tiles)
-    start, end = (
-        np.minimum(edge * together, groups) for edge in (blocks.start[:, 0], blocks.start[:, 0] + blocks.size[:, 0])
-    )
-    blocks.start[:, 0], blocks.size[:, 0] = start, end - start
-    return made, blocks
+    return made, _blocks(group, extents, parts, tiles)
 
 
-def groups_together(channels: int, group: int) -> int:
-    """Groups of channels that a tile takes together: as many as hold 16, if so many do.
+def _groups(channels: int, together: int, dtype: ElementType) -> list[int]:
+    """Channels that a group may have where ``together`` of them are read together: whole grains that divide them."""
+    grain = GRAIN_BYTES // dtype.bytes
+    most = min(together, channels, MAX_GRAINS * grain)
+    return [n for n in range(grain, most + 1, grain) if channels % n == 0] or [together]
 
-    >>> groups_together(192, 8), groups_together(64, 16), groups_together(24, 12), groups_together(3, 1)
-    (2, 1, 1, 3)
-    """
-    whole = CHANNEL_GROUPS[0]
-    return min(whole // group, channels // group) if whole % group == 0 else 1
+
+def _best_plan(
+    graph: Graph, dtype: ElementType, params: PoolParams, given: int, choices: Sequence[int], *, is_input: bool
+) -> tuple[int, tuple[int, ...]]:
+    """Channels of a group, and parts of groups, samples and field dimensions."""
+    shape = params.in_shape if is_input else params.out_shape
+    preferred = min(PREFERRED_BYTES // dtype.bytes, max(choices))
+    best, cheapest = (choices[0], (1,) * len(shape)), math.inf
+    # Large groups first: what smaller ones have to be below bounds their search.
+    for group in sorted(choices, reverse=True):
+        extents = (shape[1] // group, shape[0], *shape[2:])
+        plan = _Planning(graph.system.ipu, params, dtype, group, group != given, is_input=is_input)
+        limit = cheapest if group >= preferred or best[0] < preferred else cheapest / PREFERENCE
+        parts, cycles = _parts(plan, extents, graph.system.num_tiles, limit)
+        if cycles < limit:
+            best, cheapest = (group, parts), cycles
+    return best
 
 
 def window_boxes(params: PoolParams, start: Int64, size: Int64) -> tuple[Int64, Int64, Int64]:
@@ -149,12 +181,12 @@ def _spread(number: Int64, blocks: int, tiles: int) -> Int64:
     return np.asarray(number * tiles // max(blocks, tiles), np.int64)
 
 
-def _blocks(extents: Sequence[int], parts: Sequence[int], tiles: int) -> ChannelBlocks:
+def _blocks(group: int, extents: Sequence[int], parts: Sequence[int], tiles: int) -> ChannelBlocks:
     numbers = np.indices(parts).reshape(len(parts), -1).T
     counts, whole = np.array(parts), np.array(extents)
     start, end = -(-numbers * whole // counts), -(-(numbers + 1) * whole // counts)
     tile = _spread(np.arange(len(numbers)), len(numbers), tiles)
-    return ChannelBlocks(tile.astype(np.int32), start, end - start)
+    return ChannelBlocks(group, tile.astype(np.int32), start, end - start)
 
 
 def _tile_of_each(extents: Sequence[int], parts: Sequence[int], tiles: int) -> Int64:
@@ -166,44 +198,36 @@ def _tile_of_each(extents: Sequence[int], parts: Sequence[int], tiles: int) -> I
 
 
 def _parts(
-    graph: Graph,
-    dtype: ElementType,
-    params: PoolParams,
-    extents: Sequence[int],
-    group: int,
-    together: int,
-    *,
-    is_input: bool,
-) -> tuple[int, ...]:
-    """Parts of groups, samples and each field dimension: the fewest expected cycles, then the fewest parts first."""
+    plan: _Planning, extents: Sequence[int], num_tiles: int, limit: float
+) -> tuple[tuple[int, ...], float]:
+    """Parts of groups, samples and each field dimension with the fewest expected cycles, then the fewest parts first;
+    and these cycles, infinitely many if none has fewer than ``limit``."""
     cuts = np.zeros((1, 0), np.int64)
     # All combinations, cut back after each dimension to those with no more blocks than tiles.
     for extent in extents:
         each = _cuts(extent)
         cuts = np.concatenate([np.repeat(cuts, len(each), axis=0), np.tile(each, len(cuts))[:, None]], axis=1)
-        cuts = cuts[cuts.prod(axis=1) <= graph.system.num_tiles]
+        cuts = cuts[cuts.prod(axis=1) <= num_tiles]
     largest, smallest = -(-np.array(extents) // cuts), np.maximum(np.array(extents) // cuts, 1)
-    largest[:, 0] *= together
-    plan = _Planning(graph.system.ipu, params, dtype, group, is_input=is_input)
     # The exact cost takes long for all of them. The bound is never above it, so once the least bound left exceeds the
     # cheapest found, none of the rest can win; equal bounds are still tried, so the result does not depend on how many
     # are tried together.
     bound = plan.cycles(largest, is_bound=True)
     best, cheapest = 0, math.inf
     for tried in np.array_split(np.argsort(bound, kind="stable"), -(-len(cuts) // CUTS_AT_A_TIME)):
-        if bound[tried[0]] > cheapest:
+        if bound[tried[0]] > min(cheapest, limit):
             break
         slowest = np.zeros(len(tried))
         # The slowest tile need not hold the largest block: one a row smaller can leave more of a worker's row over.
         # Each field dimension has blocks of two sizes.
-        for is_small in itertools.product((False, True), repeat=params.rank):
+        for is_small in itertools.product((False, True), repeat=plan.params.rank):
             blocks = np.where([False, False, *is_small], smallest[tried], largest[tried])
             slowest = np.maximum(slowest, plan.cycles(blocks))
         first = tried[slowest == slowest.min()].min()
         # Ties go to the first in the order of `cuts`, whichever batch it was found in.
         if (slowest.min(), first) < (cheapest, best):
             best, cheapest = int(first), float(slowest.min())
-    return tuple(int(n) for n in cuts[best])
+    return tuple(int(n) for n in cuts[best]), cheapest
 
 
 def _cuts(extent: int) -> Int64:
@@ -220,6 +244,7 @@ class _Planning:
     params: PoolParams
     dtype: ElementType
     group: int
+    is_regrouped: bool
     is_input: bool
 
     def cycles(self, blocks: Int64, *, is_bound: bool = False) -> Float64:
@@ -245,4 +270,5 @@ class _Planning:
             fetched = 2 * fetched + (0 if params.ties == "first" else field.prod(axis=1))
         received = fetched * blocks[:, 0] * blocks[:, 1] * self.group * self.dtype.bytes
         cycles = (work.least_cycles if is_bound else work.block_cycles)(np.stack(columns, axis=-1), self.ipu)
-        return np.asarray(cycles + received / self.ipu.exchange.bytes_per_cycle, np.float64)
+        rearranged = received / REARRANGED_BYTES_PER_CYCLE if self.is_regrouped else 0.0
+        return np.asarray(cycles + received / self.ipu.exchange.bytes_per_cycle + rearranged, np.float64)

@@ -31,7 +31,7 @@ from abele.poplibs.popops.reductions.codelets import Finish
 from abele.poplibs.popops.reductions.ops import find_reduce_op
 from abele.poplibs.popops.reductions.reduction import Reduction
 from abele.poplibs.poputil.guard import guarded_functions
-from abele.poplibs.poputil.layout import CHANNEL_GROUPS, channels_per_group, create_output_like
+from abele.poplibs.poputil.layout import channels_per_group, create_output_like
 from abele.poplibs.poputil.mapping import map_tensor_linearly
 from abele.poplibs.poputil.order import storage_order
 
@@ -99,7 +99,7 @@ def _pooling(graph: Graph, params: PoolParams, tensor: Tensor, name: str) -> tup
     group = _group(tensor)
     out, blocks = create_blocks(graph, tensor.dtype, params, f"{name}/out", group=group, is_input=False)
     return out, lambda body: body.add(
-        _execute_pool(graph, params, params.kind, inputs={"x": tensor}, out=out, blocks=blocks, group=group)
+        _execute_pool(graph, params, params.kind, inputs={"x": tensor}, out=out, blocks=blocks)
     )
 
 
@@ -141,7 +141,15 @@ def pool_input_gradient(
     if use_scaled_gradient:
         params = _sharing(params, name)
     group = fwd_chans_per_group or _group(pooled_gradient if tensor is None else tensor)
-    out, blocks = create_blocks(graph, pooled_gradient.dtype, params, f"{name}/out", group=group, is_input=True)
+    out, blocks = create_blocks(
+        graph,
+        pooled_gradient.dtype,
+        params,
+        f"{name}/out",
+        group=group,
+        is_input=True,
+        keeps_group=fwd_chans_per_group is not None,
+    )
     if out.size == 0:
         return out
     call = graph.library_call(
@@ -154,7 +162,7 @@ def pool_input_gradient(
         debug_name=name,
     )
     with call as body:
-        _emit_gradient(graph, body, params, inputs=inputs, out=out, blocks=blocks, group=group)
+        _emit_gradient(graph, body, params, inputs=inputs, out=out, blocks=blocks, read_group=group)
     return out
 
 
@@ -193,12 +201,11 @@ def _check(role: str, tensor: Tensor, shape: tuple[int, ...], name: str, dtype: 
 
 
 def _group(tensor: Tensor) -> int:
-    """Channels that follow each other innermost in memory, 16 of many, or what a new tensor would group."""
+    """Channels that follow each other innermost in memory, or what a new tensor would group."""
     order = storage_order(tensor)
     inner = [(d, n) for d, n in zip(order.dims(), order.extents, strict=True) if n != 1]
     if inner and inner[-1][0] == 1:
-        together = inner[-1][1]
-        return CHANNEL_GROUPS[0] if together % CHANNEL_GROUPS[0] == 0 else together
+        return inner[-1][1]
     return channels_per_group(tensor.shape[1])
 
 
@@ -230,8 +237,8 @@ def _execute_pool(
     inputs: dict[str, Tensor],
     out: Tensor,
     blocks: ChannelBlocks,
-    group: int,
 ) -> Execute:
+    group = blocks.group
     outer, own, extent = (blocks.start[:, :2], blocks.size[:, :2]), blocks.start[:, 2:], blocks.size[:, 2:]
     low, size, first = window_boxes(params, own, extent)
     edges: dict[str, Any] = {"x": _regions(inputs["x"], group, outer, low, size)}
@@ -255,8 +262,9 @@ def _emit_gradient(
     inputs: tuple[Tensor, ...],
     out: Tensor,
     blocks: ChannelBlocks,
-    group: int,
+    read_group: int,
 ) -> None:
+    group = blocks.group
     reads = dict(zip(("g", "pooled", "x"), inputs, strict=False))
     scale = 1.0
     # Windows at the edge have fewer elements, so each output has a divisor of its own; without padding it is one
@@ -266,10 +274,10 @@ def _emit_gradient(
     elif params.kind == "avg":
         scale = 1.0 / math.prod(params.kernel)
     elif params.ties == "shared":
-        reads["g"] = _scaled_by_ties(graph, body, params, inputs, group)
+        reads["g"] = _scaled_by_ties(graph, body, params, inputs, read_group)
     elif params.ties == "first":
         # Which element is the first is seen from the whole window, of which a block has only a part: another step.
-        places = _compared(graph, body, params, "places", inputs, group)
+        places = _compared(graph, body, params, "places", inputs, read_group)
         reads = {"g": inputs[0], "places": places}
     step: GradientStep = "first" if params.ties == "first" else params.kind
     outer, own, extent = (blocks.start[:, :2], blocks.size[:, :2]), blocks.start[:, 2:], blocks.size[:, 2:]
@@ -298,7 +306,7 @@ def _compared(
     found, blocks = create_blocks(graph, dtype, params, f"{step}/out", group=group, is_input=False)
     body.add(
         _execute_pool(
-            graph, params, step, inputs={"x": tensor, "pooled": pooled}, out=found, blocks=blocks, group=group
+            graph, params, step, inputs={"x": tensor, "pooled": pooled}, out=found, blocks=blocks
         )
     )
     return found
