@@ -12,9 +12,15 @@ from typing import Any
 from abele.codelet import straight_code
 from abele.machine import MachineConstant, sources, systems
 from abele.poplibs.poplin.linalg import estimates
+from abele.poplibs.popnn import pool_costs
 from abele.validation import compiled
 
-_OF_FORMULAS = estimates.calibrations, compiled.calibrations, straight_code.calibrations
+_OF_FORMULAS = (
+    estimates.calibrations,
+    compiled.calibrations,
+    straight_code.calibrations,
+    pool_costs.calibrations,
+)
 """What gives calibrated numbers that are no constants of machines."""
 
 

@@ -104,4 +104,6 @@ def test_max_pool_with_places__not_a_number_and_infinities__is_pytorchs(field: t
     x = torch.full((2, 3, *field), -torch.inf, dtype=torch.float64)
     some = torch.rand(x.shape, generator=torch.Generator().manual_seed(4))
     x[some < 0.1], x[some > 0.9] = torch.nan, 1.0
-    check_against_torch(Lossy(Apply(lambda v: with_places(pool(v, 3, 2, 1, return_indices=True)), x.shape)).double(), (x,))
+    check_against_torch(
+        Lossy(Apply(lambda v: with_places(pool(v, 3, 2, 1, return_indices=True)), x.shape)).double(), (x,)
+    )

@@ -136,8 +136,12 @@ def _reduction(combine: str, value: Expr, type_: ElementType) -> TaskReduction:
         fills = {ref: ref.fill for ref in _refs(value) if ref.bounds == bounds and ref.fill is not None}
         if fills and _known(value, fills) == identity(combine, type_.np).item():
             guards += tuple(b for b in bounds if b not in guards)
-            value = rewrite(value, lambda part, gone=fills: replace(part, fill=None) if part in gone else None)
+            value = _without_fills(value, fills)
     return TaskReduction(combine, value, type_, guards)
+
+
+def _without_fills(value: Expr, fills: Mapping[Ref, float]) -> Expr:
+    return rewrite(value, lambda part: replace(part, fill=None) if isinstance(part, Ref) and part in fills else None)
 
 
 def _known(value: Expr, fills: Mapping[Ref, float]) -> float | None:

@@ -195,7 +195,7 @@ class _Splitting:
         ]
 
     def _temporary(self, buffer: Buffer, call: BoundKernel) -> OperandBinding:
-        """How a temporary of ``call`` lies: as an operand of its shape does, whose elements loops meet beside its own."""
+        """How a temporary of ``call`` lies: as an operand of its shape does, which loops go through beside it."""
         self.buffers[buffer.id] = buffer
         shapes = call.kernel.shapes
         return next(

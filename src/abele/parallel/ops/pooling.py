@@ -42,7 +42,7 @@ def _chosen(windows: Array, best: Array, pooling: PoolParams, inside: Array) -> 
     if pooling.ties == "shared":
         return np.asarray(equal / np.maximum(equal.sum(axes, keepdims=True), 1))
     if pooling.ties == "all":
-        return equal
+        return np.asarray(equal)
     # The first that equals the maximum; of NaN, which equal nothing, the last.
     none = math.prod(pooling.kernel)
     number = np.arange(none).reshape(pooling.kernel)

@@ -12,12 +12,10 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, Literal
 
-import ml_dtypes
-
 from abele.codelet import Input, Output, Vector
 from abele.codelet.write import CodeWriter, WrittenValue
 from abele.codelet.written import written_codelet
-from abele.numerics import ElementType, f32, i32
+from abele.numerics import ElementType, bf16, f16, f32, i32
 from abele.poplibs.popnn.pool_costs import PoolWork
 
 PoolStep = Literal["max", "avg", "sum", "ties", "places"]
@@ -25,6 +23,8 @@ GradientStep = Literal["max", "avg", "sum", "first"]
 
 Window = tuple[tuple[int, ...], tuple[int, ...]]
 """Window and stride along every field dimension."""
+WHOLE_NUMBERS = {f32: 2**24, f16: 2**11, bf16: 2**8}
+"""Up to here a type has every whole number."""
 _INPUT: Any = Input
 _OUTPUT: Any = Output
 _VECTOR: Any = Vector
@@ -55,9 +55,9 @@ def pool_codelet(step: PoolStep, dtype: ElementType, window: Window, workers: in
             with code.when(code.local("e").compare("==", code.local("best"))):
                 code.let("total", total + 1.0)
         elif step == "places":
-            with code.when(code.local("e").compare("==", code.local("best"))):
-                with code.when(total.compare("==", none)):
-                    code.let("total", code.number_in_window().converted(f32))
+            is_best = code.local("e").compare("==", code.local("best"))
+            with code.when(is_best.both(total.compare("==", none))):
+                code.let("total", code.number_in_window().converted(f32))
             with code.when(code.local("e").compare("!=", code.local("e"))):
                 code.let("total", code.number_in_window().converted(f32))
         else:
@@ -85,7 +85,7 @@ def pool_codelet(step: PoolStep, dtype: ElementType, window: Window, workers: in
 
 def place_type(dtype: ElementType, kernel: tuple[int, ...]) -> ElementType:
     """The type of numbers in a window of ``kernel``: that of the elements, if it has every number and one more."""
-    return dtype if math.prod(kernel) <= 2 / float(ml_dtypes.finfo(dtype.np).eps) else f32
+    return dtype if math.prod(kernel) <= WHOLE_NUMBERS[dtype] else f32
 
 
 @lru_cache(maxsize=256)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from abele.machine import Ipu
+from abele.machine.source import Cited, calibrated
 from abele.numerics import ElementType
 from abele.poplibs.poputil.regions import count_up
 
@@ -31,15 +33,21 @@ store beside a load; one that does so where two operands are equal has a compari
 maxima has. Source: machine reference §4.10 (pooling)."""
 
 VECTOR_SLOTS = 20
-"""Slots of each channel vector of a work item beside its positions. A vertex has strides between positions and a number of
-vectors per group among its fields, so its innermost loop runs over positions, and a loop around it over the channel
-vectors: each has pointers to set, a loop to begin and a result to finish. Calibrated on published layers with stride 1
-(inception_tr_bs1_i1, i2 and i10), which the formula of §4.10 alone leaves 37 to 45 slots short for every item of two
-vectors; those with stride 2 were not looked at for it. Source: G."""
+"""Slots of each channel vector of a work item beside its positions. A vertex has strides between positions and a number
+of vectors per group among its fields, so its innermost loop runs over positions, and a loop around it over the channel
+vectors: each has pointers to set, a loop to begin and a result to finish. Calibrated, see :func:`calibrations`."""
 
 INIT_SLOTS = 1
 """Slots of setting a channel vector of the result before anything is added to it: one store of 64 bits.
 Source: machine reference §1.1."""
+
+
+def calibrations() -> Iterator[tuple[str, Cited]]:
+    """What was calibrated, by its name."""
+    layers = ("inception_tr_bs1_i1_dmaxpool", "inception_tr_bs1_i2_dmaxpool", "inception_tr_bs1_i10_dmax_pool")
+    on = tuple(f"operators: {layer}, {chip}" for layer in layers for chip in ("gc2", "gc200"))
+    text = "layers with stride 1, of which the formula of §4.10 alone leaves out 37 to 45 slots an item of two vectors"
+    yield "popnn.pool_costs.VECTOR_SLOTS", calibrated(VECTOR_SLOTS, text, on=on)
 
 
 @dataclass(frozen=True)
@@ -50,7 +58,7 @@ class PoolWork:
         kernel: Window along each field dimension.
         stride: Its step along each.
         dtype: Element type.
-        compares: True if positions count only where two operands are equal: a gradient of maxima, or what looks for them.
+        compares: True if positions count only where two operands are equal: a gradient of maxima, or what finds them.
         is_gradient: True if the blocks are of the input's gradient.
     """
 
@@ -78,7 +86,7 @@ class PoolWork:
         return np.asarray(LAUNCH_CYCLES + ipu.num_workers * (ENTRY_SLOTS + slots), np.int64)
 
     def least_cycles(self, blocks: Int64, ipu: Ipu) -> Int64:
-        """A bound of :meth:`block_cycles` from below: one row, and a worker's even share of work items and positions."""
+        """A bound of :meth:`block_cycles` from below: one row, and a worker's even share of items and positions."""
         batch, groups, vectors = self._sizes(blocks, ipu)
         met = batch * vectors
         for d in range(len(self.kernel)):

@@ -11,7 +11,6 @@ from abele.numerics import ElementType, f32, i32
 from abele.poplibs.popnn.pool_params import PoolParams
 from abele.poplibs.popops.expressions.host_kernel import nest_over, point
 
-
 NO_PLACE = int(np.iinfo(np.int32).max)
 """What stands for no element of a window: more than all numbers, so that a minimum passes over it."""
 

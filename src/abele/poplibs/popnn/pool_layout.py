@@ -32,13 +32,15 @@ Float64 = npt.NDArray[np.float64]
 
 GRAIN_BYTES = 8
 MAX_GRAINS = 8
-"""Channels of a group are whole grains: vectors of the data path, and at most so many. Source: machine reference §4.17."""
+"""Channels of a group are whole grains, vectors of the data path, and at most so many. Source: machine reference
+§4.17."""
 
 PREFERRED_BYTES = 32
 """A group of so many bytes is preferred: 16 channels of f16, 8 of f32. Source: machine reference §4.17."""
 
 PREFERENCE = 4 / 3
-"""A plan with a preferred group is taken if it costs less than so many times the best. Source: machine reference §4.17."""
+"""A plan with a preferred group is taken if it costs less than so many times the best. Source: machine reference
+§4.17."""
 
 REARRANGED_BYTES_PER_CYCLE = 4
 """What a plan reckons with for groups that are not those of its input. Source: machine reference §4.17."""
@@ -197,9 +199,7 @@ def _tile_of_each(extents: Sequence[int], parts: Sequence[int], tiles: int) -> I
     return _spread(number.reshape(-1), math.prod(parts), tiles)
 
 
-def _parts(
-    plan: _Planning, extents: Sequence[int], num_tiles: int, limit: float
-) -> tuple[tuple[int, ...], float]:
+def _parts(plan: _Planning, extents: Sequence[int], num_tiles: int, limit: float) -> tuple[tuple[int, ...], float]:
     """Parts of groups, samples and each field dimension with the fewest expected cycles, then the fewest parts first;
     and these cycles, infinitely many if none has fewer than ``limit``."""
     cuts = np.zeros((1, 0), np.int64)

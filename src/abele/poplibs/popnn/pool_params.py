@@ -120,4 +120,6 @@ class PoolParams:
 def _check_word(what: str, word: str, words: tuple[str, ...]) -> None:
     if word not in words:
         close = nearest(str(word), words)
-        raise InvalidOptionError(f"no {what} {word!r}", remedy=f"did you mean {close!r}?" if close else ", ".join(words))
+        raise InvalidOptionError(
+            f"no {what} {word!r}", remedy=f"did you mean {close!r}?" if close else ", ".join(words)
+        )

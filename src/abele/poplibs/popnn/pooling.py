@@ -282,16 +282,17 @@ def _emit_gradient(
     step: GradientStep = "first" if params.ties == "first" else params.kind
     outer, own, extent = (blocks.start[:, :2], blocks.size[:, :2]), blocks.start[:, 2:], blocks.size[:, 2:]
     low, size, first = gradient_boxes(params, own, extent)
+    boxes_of = {"x": (own, extent)}
+    edges: dict[str, Any] = {
+        name: _regions(t, group, outer, *boxes_of.get(name, (low, size))) for name, t in reads.items()
+    }
     compute_set = graph.compute_set("gradient")
     compute_set.vertices(
         pool_gradient_codelet(step, out.dtype, (params.kernel, params.stride), graph.system.ipu.num_workers),
         tile=blocks.tile,
         y=_regions(out, group, outer, own, extent),
         scale=scale,
-        **{
-            name: _regions(t, group, outer, *((own, extent) if name == "x" else (low, size)))
-            for name, t in reads.items()
-        },
+        **edges,
         **_state(blocks, size, first, group),
     )
     body.add(Execute(compute_set))
@@ -304,11 +305,7 @@ def _compared(
     _, pooled, tensor = inputs
     dtype = place_type(tensor.dtype, params.kernel) if step == "places" else tensor.dtype
     found, blocks = create_blocks(graph, dtype, params, f"{step}/out", group=group, is_input=False)
-    body.add(
-        _execute_pool(
-            graph, params, step, inputs={"x": tensor, "pooled": pooled}, out=found, blocks=blocks
-        )
-    )
+    body.add(_execute_pool(graph, params, step, inputs={"x": tensor, "pooled": pooled}, out=found, blocks=blocks))
     return found
 
 
