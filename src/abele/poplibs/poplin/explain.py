@@ -23,6 +23,8 @@ from abele.poplibs.poplin.planner.search import best_plans
 from abele.poplibs.poplin.planner.target import PlanningTarget, target_of
 from abele.poplibs.poplin.rewrites.combine_groups import GroupWidening
 from abele.poplibs.poplin.rewrites.expand_kernel import KernelExpansion
+from abele.poplibs.poplin.rewrites.flatten_field_out import OutputWindows
+from abele.poplibs.poplin.rewrites.swap_operands import is_turned
 from abele.poplibs.poputil.options import Options
 
 Type = ElementType | str | None
@@ -106,11 +108,19 @@ class Explanation:
         seen = self._seen
         if self.is_matmul and is_swapped(call):
             steps.append("rows and columns swap: the left matrix is held as weights, the right one streams past")
-        if isinstance(call.expansion, KernelExpansion):
-            axes = [seen.axes[d] for d in call.expansion.dims]
-            taps = " x ".join(f"{axis.kernel}" for axis in axes)
+        if is_turned(call):
+            steps.append("operands swap: the input is held as weights, the weights slide past")
+        if isinstance(call.widening, OutputWindows):
+            flat = " x ".join(f"{seen.axes[d].outputs}" for d in call.widening.expansion.dims)
             steps.append(
-                f"the kernel is expanded into the channels ({taps} positions): {seen.in_channels:,} in-channels "
+                f"output positions are flattened into the channels ({flat} of them): {seen.out_channels:,} "
+                f"out-channels become {call.problem.out_channels:,}, with weights written out for each"
+            )
+        if isinstance(call.expansion, KernelExpansion):
+            expanded = call.expansion.problem
+            taps = " x ".join(f"{expanded.axes[d].kernel}" for d in call.expansion.dims)
+            steps.append(
+                f"the kernel is expanded into the channels ({taps} positions): {expanded.in_channels:,} in-channels "
                 f"become {call.problem.in_channels:,}"
             )
         if isinstance(call.widening, GroupWidening):

@@ -94,6 +94,18 @@ class Axis:
             offset=-self.offset,
         )
 
+    def swapped(self) -> Axis:
+        """The axis with inputs and kernel exchanged: the kernel's positions slide past the inputs."""
+        return _signed(
+            self.kernel,
+            self.outputs,
+            self.inputs,
+            in_step=self.kernel_step,
+            out_step=-self.out_step,
+            kernel_step=self.in_step,
+            offset=-self.offset,
+        )
+
     @property
     def is_pointwise(self) -> bool:
         """True if every output reads just the input of the same index."""

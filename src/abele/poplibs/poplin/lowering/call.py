@@ -21,6 +21,7 @@ from abele.poplibs.poplin.lowering.home import Home, home, home_on
 from abele.poplibs.poplin.lowering.stages import ContractionStage
 from abele.poplibs.poplin.lowering.storage import Layouts, grains, input_order, layouts, new_output, weights_order
 from abele.poplibs.poplin.options import DEFAULT, Planning
+from abele.poplibs.poplin.planner.bound import least_cycles
 from abele.poplibs.poplin.planner.plan import ContractionPlan
 from abele.poplibs.poplin.planner.rearranging import SIDES, rearranging_cycles
 from abele.poplibs.poplin.planner.schedule import PlanSeries, make_schedule
@@ -60,6 +61,9 @@ class InputExpansion(Protocol):
 
 class Widening(Protocol):
     """A way to write the weights anew before they are used."""
+
+    def estimate(self, machine: PlanningTarget) -> int:
+        """Cycles that it is expected to take."""
 
     def emit(self, graph: Graph, compute_set: ComputeSet) -> Operand:
         """Add its vertices; the weights as they are used."""
@@ -141,7 +145,7 @@ class ContractionCall:
         """Expected cycles, arranging operands and output included."""
         machine = target_of(self.graph.system, self.planning)
         # Rewriting operands is part of the price, so that ways with and without it are compared fairly.
-        before = 0 if self.expansion is None else self.expansion.estimate(machine)
+        before = sum(way.estimate(machine) for way in (self.expansion, self.widening) if way is not None)
         return before + self.schedule.cycles + sum(self._arranging(side, machine) for side in SIDES)
 
     def _arranging(self, side: str, machine: PlanningTarget) -> int:
@@ -152,7 +156,15 @@ class ContractionCall:
         here = arrange_estimate(elements, self.problem.dtype, machine) if elements else 0
         if side not in self.charged:
             return here
-        return max(here, sum(rearranging_cycles(plan, side, machine) for plan in self.schedule.plans))
+        charged = (rearranging_cycles(plan.problem, side, plan.tiles, machine) for plan in self.schedule.plans)
+        return max(here, sum(charged))
+
+    @property
+    def least_cycles(self) -> int:
+        """Cycles that no plan of this call takes less than, known without planning."""
+        machine = target_of(self.graph.system, self.planning)
+        charged = sum(rearranging_cycles(self.problem, side, machine.tiles, machine) for side in self.charged)
+        return charged + least_cycles(self.problem, machine)
 
     @property
     def phases(self) -> dict[str, int]:
@@ -297,20 +309,25 @@ def _made(compute_set: ComputeSet | None) -> ComputeSet:
 def cheapest(calls: Iterable[ContractionCall]) -> ContractionCall:
     """The call that is expected to take the fewest cycles, of those that fit the tiles and what the plan is to be.
 
+    Calls that cannot be better than the best so far are not planned. Of equal ones the first is taken.
+
     Raises:
         OutOfMemoryError, InvalidOptionError: None fits; the error is that of the first.
     """
-    fitting: list[tuple[int, ContractionCall]] = []
+    best: tuple[int, ContractionCall] | None = None
     failure: OutOfMemoryError | InvalidOptionError | None = None
     for call in calls:
         try:
-            fitting.append((call.cycles_beside, call))
+            # What runs at the same time never makes a call shorter, so the bound holds beside others, too.
+            if best is None or call.least_cycles < best[0]:
+                cycles = call.cycles_beside
+                best = (cycles, call) if best is None or cycles < best[0] else best
         except (OutOfMemoryError, InvalidOptionError) as error:
             failure = failure or error
-    if not fitting:
+    if best is None:
         assert failure is not None
         raise failure
-    return min(fitting, key=lambda found: found[0])[1]
+    return best[1]
 
 
 def same_storage(graph: Graph, like: Tensor, dtype: ElementType) -> Tensor:

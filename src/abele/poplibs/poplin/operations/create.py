@@ -25,6 +25,8 @@ from abele.poplibs.poplin.operations.matmul import is_swapped
 from abele.poplibs.poplin.operations.matmul_layout import MatmulLayout, best_layout
 from abele.poplibs.poplin.options import ContractionOptions, Planning, Types, read_settings, resolve_types
 from abele.poplibs.poplin.rewrites.flatten_field import flattened
+from abele.poplibs.poplin.rewrites.flatten_field_out import OutputWindows
+from abele.poplibs.poplin.rewrites.swap_operands import is_turned
 from abele.poplibs.poputil.layout import CHANNEL_GROUPS, channels_per_group, unmapped_activations
 from abele.poplibs.poputil.options import Options
 from abele.poplibs.poputil.order import storage_order
@@ -241,14 +243,22 @@ def _placed(graph: Graph, made: Tensor, call: ContractionCall, *, is_left: bool)
 
 def _place(graph: Graph, made: Tensor, call: ContractionCall, role: str) -> None:
     """Map ``made`` as the operand ``x`` or ``w`` of ``call``; evenly where the call writes it anew in another order."""
+    if isinstance(call.widening, OutputWindows) and role == "x":
+        seen = call.meaning.x if call.meaning is not None else call.x
+        view = call.widening.input_view(Binding(made, seen.roles, seen.groups))
+        if not call.layouts.arrange_input:
+            place_input(graph, view, call)
+            return
+    if is_turned(call):
+        role = "w" if role == "x" else "x"
     theirs = call.x if role == "x" else call.w
     if _is_rewritten(call, role) or (call.layouts.arrange_input if role == "x" else call.layouts.arrange_weights):
         order = storage_order(made)
         graph.map_linear(order.apply(made), min_elements=order.extents[-1], grain=order.extents[-1])
         return
-    view = flattened(made) if role == "x" and theirs.tensor.ndim < made.ndim else made.reshape(theirs.tensor.shape)
+    rows = flattened(made) if role == "x" and theirs.tensor.ndim < made.ndim else made.reshape(theirs.tensor.shape)
     place = place_input if role == "x" else place_weights
-    place(graph, Binding(view, theirs.roles, theirs.groups), call)
+    place(graph, Binding(rows, theirs.roles, theirs.groups), call)
 
 
 def _is_rewritten(call: ContractionCall, role: str) -> bool:

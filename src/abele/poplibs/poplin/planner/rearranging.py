@@ -11,20 +11,19 @@ from __future__ import annotations
 from math import ceil, prod
 
 from abele.numerics import f32
-from abele.poplibs.poplin.planner.plan import ContractionPlan
+from abele.poplibs.poplin.contraction.problem import Contraction
 from abele.poplibs.poplin.planner.target import PlanningTarget
 
 SIDES = ("input", "weights", "output")
 """What can be rearranged."""
 
 
-def rearranging_cycles(plan: ContractionPlan, side: str, target: PlanningTarget) -> int:
-    """Cycles that PopLibs charges for rearranging a side of a planned contraction. Source: machine.md §4.16."""
-    problem = plan.problem
+def rearranging_cycles(problem: Contraction, side: str, tiles: int, target: PlanningTarget) -> int:
+    """Cycles that PopLibs charges for rearranging a side of a contraction on ``tiles``. Source: machine.md §4.16."""
     dims = {"input": problem.in_dims, "weights": problem.weight_dims, "output": problem.out_dims}[side]
     channels = problem.out_channels * (problem.in_channels if side == "input" else 1)
     element_bytes = problem.dtype.bytes
-    held = -(-prod(problem.extents[dim] for dim in dims) * element_bytes // plan.tiles)
+    held = -(-prod(problem.extents[dim] for dim in dims) * element_bytes // tiles)
     # Whole vectors move faster: five cycles for four units where the channels are made of them, else for three.
     whole = channels % (2 if problem.dtype == f32 else 4) == 0
     units = (4 if whole else 3) * min(target.memcpy_bytes_per_cycle, element_bytes)

@@ -20,6 +20,8 @@ from abele.poplibs.poplin.contraction.operand import Operand
 from abele.poplibs.poplin.contraction.problem import Contraction
 from abele.poplibs.poplin.lowering.call import ContractionCall, Meaning
 from abele.poplibs.poplin.lowering.storage import new_weights
+from abele.poplibs.poplin.planner.target import PlanningTarget
+from abele.poplibs.poplin.vertices import cost
 from abele.poplibs.poplin.vertices.widen import widen_diagonal
 from abele.poplibs.poputil.layout import clone
 from abele.poplibs.poputil.order import storage_order
@@ -90,6 +92,14 @@ class GroupWidening:
         p = self.problem
         extents = {dim: p.extents[dim] for dim in p.weight_dims}
         return new_weights(graph, p.dtype, extents, "widened")
+
+    def estimate(self, machine: PlanningTarget) -> int:
+        """Cycles that writing them is expected to take."""
+        groups = -(-self.problem.groups // machine.tiles)
+        elements = self.problem.in_channels * self.problem.out_channels * self.problem.taps
+        values = np.array([groups * self.problem.in_channels * self.problem.taps], dtype=np.int64)
+        widened = cost.widen(values, np.array([groups * elements], dtype=np.int64), self.problem.dtype)
+        return machine.superstep_cycles + int(widened[0])
 
     def emit(self, graph: Graph, compute_set: ComputeSet) -> Operand:
         """Add the vertices that fill them, one for each combined group."""

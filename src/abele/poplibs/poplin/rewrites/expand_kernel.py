@@ -30,7 +30,7 @@ from abele.poplibs.poplin.vertices import window_fields as at
 from abele.poplibs.poplin.vertices.field_table import field_table
 from abele.poplibs.poplin.vertices.geometry_fields import FIELD_DIMS
 
-_MOST_GROWTH = 64
+MOST_GROWTH = 64
 """Inputs are not written out more often than this, on average."""
 _VECTOR = 4
 """Neighbours in memory that boxes do not part."""
@@ -49,11 +49,11 @@ def expansions(call: ContractionCall) -> Iterator[ContractionCall]:
     for count in range(0 if sampled else 1, len(wide) + 1):
         for chosen in combinations(wide, count):
             dims = tuple(sorted({*sampled, *chosen}))
-            if all(problem.axes[d].in_step == 1 for d in dims) and _growth(problem, dims) <= _MOST_GROWTH:
+            if all(problem.axes[d].in_step == 1 for d in dims) and growth(problem, dims) <= MOST_GROWTH:
                 yield _expanded(call, dims)
 
 
-def _growth(problem: Contraction, dims: tuple[int, ...]) -> float:
+def growth(problem: Contraction, dims: tuple[int, ...]) -> float:
     """How many times as many elements the input has once it is written out."""
     axes = [problem.axes[d] for d in dims]
     return prod(axis.outputs * axis.kernel / axis.inputs for axis in axes)
@@ -66,12 +66,14 @@ def _expanded(call: ContractionCall, dims: tuple[int, ...]) -> ContractionCall:
     inner = replace(problem, in_channels=problem.in_channels * taps, axes=axes)
     expansion = KernelExpansion(problem, dims, call.x)
     planned = Binding(expansion.allocate(Graph(call.graph.system)), inner.in_dims, 1)
-    weights = Binding(_folded(call.w.operand(), dims), inner.weight_dims, 1)
+    weights = Binding(folded_kernel(call.w.operand(), dims), inner.weight_dims, 1)
     meaning = call.meaning or Meaning(problem, call.x, call.w, call.out_roles, lambda out: out)
-    return replace(call, problem=inner, x=planned, w=weights, meaning=meaning, expansion=expansion)
+    # PopLibs takes an input whose kernel is expanded, and its weights, to be rearranged; sampling is a view there.
+    charged = call.charged + (("input", "weights") if taps > 1 else ())
+    return replace(call, problem=inner, x=planned, w=weights, meaning=meaning, expansion=expansion, charged=charged)
 
 
-def _folded(weights: Operand, dims: tuple[int, ...]) -> Tensor:
+def folded_kernel(weights: Operand, dims: tuple[int, ...]) -> Tensor:
     """Weights [g, co, ci, *k] with the kernel along ``dims`` folded into the channels, kernel positions outermost."""
     named = {d: i for i, d in enumerate(weights.dims)}
     tensor = weights.tensor if "g" in named else weights.tensor.expand_dims(0)

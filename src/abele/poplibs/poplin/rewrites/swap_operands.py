@@ -1,0 +1,57 @@
+"""Swapping operands: the weights slide past, and the input is what the vertices hold.
+
+A contraction is symmetric: with samples and out-channels, inputs and kernel positions exchanged it is the same sums.
+The matrix units fill their weights with out-channels and want long runs of positions, so where a convolution has few
+out-channels and many kernel positions, the other way round does the same work in fewer passes. Operands and result lie
+as convolutions want them, so PopLibs takes all three sides to be rearranged. Source: machine.md §4.16.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from abele.poplibs.poplin.contraction.binding import Binding
+from abele.poplibs.poplin.lowering.call import ContractionCall, Meaning
+from abele.poplibs.poplin.planner.rearranging import SIDES
+
+_TURNED = {"b": "co", "co": "b", "i": "k", "k": "i"}
+
+
+def swapped(call: ContractionCall) -> ContractionCall:
+    """``call`` with its operands exchanged."""
+    problem = call.problem
+    turned = replace(
+        problem,
+        batch=problem.out_channels,
+        out_channels=problem.batch,
+        axes=tuple(axis.swapped() for axis in problem.axes),
+    )
+    meaning = call.meaning or Meaning(problem, call.x, call.w, call.out_roles, lambda out: out)
+    return replace(
+        call,
+        problem=turned,
+        x=turned_roles(call.w),
+        w=turned_roles(call.x),
+        out_roles=tuple(map(_turned_role, call.out_roles)),
+        meaning=meaning,
+        charged=SIDES,
+    )
+
+
+def is_turned(call: ContractionCall) -> bool:
+    """True if ``call`` is a convolution with operands exchanged."""
+    return call.meaning is not None and (call.meaning.out_roles[0], call.out_roles[0]) == ("b", "co")
+
+
+def turned_roles(binding: Binding) -> Binding:
+    """An operand in the place of the other one."""
+    return replace(binding, roles=tuple(map(_turned_role, binding.roles)))
+
+
+def _turned_role(role: str) -> str:
+    """The role that takes this one's place, groups before it where they are folded into it."""
+    head, star, name = role.rpartition("*")
+    if name in _TURNED:
+        return head + star + _TURNED[name]
+    turned = _TURNED.get(name[0])
+    return head + star + (turned + name[1:] if turned and name[1:].isdigit() else name)
