@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Protocol
@@ -143,12 +143,23 @@ class ContractionCall:
     @property
     def cycles(self) -> int:
         """Expected cycles, arranging operands and output included."""
+        plans = self.schedule.plans
+        return self._around([(plan.problem, plan.tiles) for plan in plans]) + self.schedule.cycles
+
+    @property
+    def least_cycles(self) -> int:
+        """Cycles that no plan of this call takes less than, known without planning."""
+        machine = target_of(self.graph.system, self.planning)
+        return self._around([(self.problem, machine.tiles)]) + least_cycles(self.problem, machine)
+
+    def _around(self, parts: Sequence[tuple[Contraction, int]]) -> int:
+        """Expected cycles of what is done to operands and output, where parts of the work run on so many tiles each."""
         machine = target_of(self.graph.system, self.planning)
         # Rewriting operands is part of the price, so that ways with and without it are compared fairly.
         before = sum(way.estimate(machine) for way in (self.expansion, self.widening) if way is not None)
-        return before + self.schedule.cycles + sum(self._arranging(side, machine) for side in SIDES)
+        return before + sum(self._arranging(side, parts, machine) for side in SIDES)
 
-    def _arranging(self, side: str, machine: PlanningTarget) -> int:
+    def _arranging(self, side: str, parts: Sequence[tuple[Contraction, int]], machine: PlanningTarget) -> int:
         """Expected cycles of arranging a side: what its order here takes, and no less than PopLibs charges."""
         output = 0 if self.is_direct or self.like is None else self.like.size
         x, w = (t.tensor.size * needed for t, needed in zip((self.x, self.w), self._arranges, strict=True))
@@ -156,15 +167,7 @@ class ContractionCall:
         here = arrange_estimate(elements, self.problem.dtype, machine) if elements else 0
         if side not in self.charged:
             return here
-        charged = (rearranging_cycles(plan.problem, side, plan.tiles, machine) for plan in self.schedule.plans)
-        return max(here, sum(charged))
-
-    @property
-    def least_cycles(self) -> int:
-        """Cycles that no plan of this call takes less than, known without planning."""
-        machine = target_of(self.graph.system, self.planning)
-        charged = sum(rearranging_cycles(self.problem, side, machine.tiles, machine) for side in self.charged)
-        return charged + least_cycles(self.problem, machine)
+        return max(here, sum(rearranging_cycles(problem, side, tiles, machine) for problem, tiles in parts))
 
     @property
     def phases(self) -> dict[str, int]:

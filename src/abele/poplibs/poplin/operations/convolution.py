@@ -22,7 +22,7 @@ from abele.poplibs.poplin.rewrites.expand_kernel import expansions
 from abele.poplibs.poplin.rewrites.flatten_field import flat_rows
 from abele.poplibs.poplin.rewrites.flatten_field_out import flattenings
 from abele.poplibs.poplin.rewrites.sum_outer_field import convolve_deep, weight_deltas_deep
-from abele.poplibs.poplin.rewrites.swap_operands import swapped
+from abele.poplibs.poplin.rewrites.swap_operands import fills_units_better, swapped
 from abele.poplibs.poplin.rewrites.weight_gradient import WeightGradient
 from abele.poplibs.poplin.vertices.geometry_fields import FIELD_DIMS
 from abele.poplibs.poputil.options import Options
@@ -125,8 +125,10 @@ def _best_way(call: ContractionCall) -> ContractionCall:
         call = dense
     if call.problem.rank and call.problem.is_pointwise:
         return flat_rows(call)
-    turned = swapped(call)
-    ways = [call, *expansions(call), *flattenings(call), *combinations_of_groups(call), turned, *expansions(turned)]
+    ways = [call, *expansions(call), *flattenings(call), *combinations_of_groups(call)]
+    if fills_units_better(call):
+        turned = swapped(call)
+        ways += [turned, *expansions(turned)]
     return cheapest(ways)
 
 

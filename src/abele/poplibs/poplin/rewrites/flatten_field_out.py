@@ -18,7 +18,6 @@ from abele.graph import ComputeSet, Graph, Tensor
 from abele.poplibs.poplin.contraction.binding import Binding
 from abele.poplibs.poplin.contraction.operand import Operand
 from abele.poplibs.poplin.contraction.problem import Contraction
-from abele.poplibs.poplin.conv_params.axis import Axis
 from abele.poplibs.poplin.lowering.call import ContractionCall
 from abele.poplibs.poplin.planner.target import PlanningTarget
 from abele.poplibs.poplin.rewrites.expand_kernel import MOST_GROWTH, KernelExpansion, folded_kernel, growth
@@ -51,7 +50,7 @@ def _flattened(call: ContractionCall, turned: ContractionCall, dims: tuple[int, 
         problem,
         in_channels=problem.in_channels * inputs,
         out_channels=problem.out_channels * outputs,
-        axes=tuple(Axis(1, 1, 1) if d in dims else a for d, a in enumerate(problem.axes)),
+        axes=tuple(axis for d, axis in enumerate(problem.axes) if d not in dims),
     )
     widening = OutputWindows(KernelExpansion(turned.problem, dims, turned.x), flat)
     meaning = turned.meaning
@@ -94,7 +93,9 @@ class OutputWindows:
 
     def input_view(self, x: Binding) -> Binding:
         """The input as it is planned: with inputs along these dimensions in the channels that are summed."""
-        return Binding(folded_kernel(turned_roles(x).operand(), self.expansion.dims), self.problem.in_dims, 1)
+        folded = folded_kernel(turned_roles(x).operand(), self.expansion.dims)
+        extents = self.problem.extents
+        return Binding(folded.reshape([extents[dim] for dim in self.problem.in_dims]), self.problem.in_dims, 1)
 
     def estimate(self, machine: PlanningTarget) -> int:
         """Cycles that writing them out is expected to take."""
@@ -111,7 +112,7 @@ class OutputWindows:
 
     def _as_weights(self, rows: Tensor) -> Tensor:
         """[g, co, ci, *field], outputs along some dimensions, with these outputs in the out-channels, outermost."""
-        dims, rank = self.expansion.dims, self.problem.rank
+        dims, rank = self.expansion.dims, self.expansion.problem.rank
         kept = [3 + d for d in range(rank) if d not in dims]
         turned = rows.transpose([0, *(3 + d for d in dims), 1, 2, *kept])
         extents = self.problem.extents

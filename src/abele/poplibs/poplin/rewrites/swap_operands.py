@@ -13,6 +13,7 @@ from dataclasses import replace
 from abele.poplibs.poplin.contraction.binding import Binding
 from abele.poplibs.poplin.lowering.call import ContractionCall, Meaning
 from abele.poplibs.poplin.planner.rearranging import SIDES
+from abele.poplibs.poplin.planner.target import target_of
 
 _TURNED = {"b": "co", "co": "b", "i": "k", "k": "i"}
 
@@ -36,6 +37,17 @@ def swapped(call: ContractionCall) -> ContractionCall:
         meaning=meaning,
         charged=SIDES,
     )
+
+
+def fills_units_better(call: ContractionCall) -> bool:
+    """True if fewer channels of the matrix units idle with operands exchanged.
+
+    Where none do, the same multiply-accumulates and three sides to rearrange cannot take less.
+    """
+    problem = call.problem
+    units, _ = target_of(call.graph.system, call.planning).conv_units(problem.dtype, problem.partials)
+    idle, turned = (-n % max(units, 1) / n for n in (problem.out_channels, problem.batch))
+    return turned < idle
 
 
 def is_turned(call: ContractionCall) -> bool:
