@@ -176,3 +176,25 @@ def test_loading__rebatched__has_the_samples_of_its_workers() -> None:
     with loader:
         found = loader.loading()
     assert (found.samples_per_batch, found.worker_samples, found.batches_per_epoch) == (16, 5, 6)
+
+
+class Counted(Noisy):
+    """Notes how many samples were asked for, and with how many threads."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds, self.asked, self.threads = seconds, 0, set[int]()
+
+    def __getitem__(self, number: int) -> torch.Tensor:
+        self.asked += 1
+        self.threads.add(torch.get_num_threads())
+        time.sleep(self.seconds)
+        return torch.zeros(2)
+
+
+def test_loading__samples_of_a_tenth_of_a_second__few_are_made_with_the_threads_of_a_worker() -> None:
+    data, threads = Counted(0.1), torch.get_num_threads()
+    found = poptorch.DataLoader(options(), data, batch_size=8, num_workers=1).loading()
+    assert found.sample_seconds >= 0.1
+    assert data.asked <= 5
+    assert data.threads == {1}
+    assert torch.get_num_threads() == threads

@@ -30,7 +30,9 @@ from abele.report import Loading
 ROUNDS = 4
 ROUND_SECONDS = 0.05
 """About what a round takes; of slow samples it makes one at least."""
-MOST_SAMPLES = 1024
+PROBED_SAMPLES = 8
+"""Samples that say how many a round has; of slow ones, one."""
+MOST_SAMPLES = 8192
 """Samples of a round."""
 
 
@@ -52,7 +54,7 @@ def measure_loading(data: DataLoader[Any] | AsynchronousDataAccessor, host: Host
     accessor, loader = _parts(data)
     batches, samples = _batches(data), _samples_per_batch(loader)
     make = _maker(loader)
-    with _untouched():
+    with _untouched(), _threads(1 if loader.num_workers else torch.get_num_threads()):
         seconds, tensors, rows = _rounds(make, min(MOST_SAMPLES, samples or 1))
     whole = (accessor._rebatched if accessor is not None else None) or samples or rows
     return cite(
@@ -90,9 +92,15 @@ def _parts(data: object) -> tuple[AsynchronousDataAccessor | None, DataLoader[An
 
 def _rounds(make: Make, most: int) -> tuple[float, list[torch.Tensor], int]:
     """Seconds of a sample in the best round, and a batch with the number of its samples."""
-    begin = time.perf_counter()
-    make(0, 1)
-    count = max(1, min(most, int(ROUND_SECONDS / max(time.perf_counter() - begin, 1e-9))))
+    count = 1
+    # The first sample of all may be dear for reasons of its own.
+    for few in (1, min(PROBED_SAMPLES, most)):
+        begin = time.perf_counter()
+        make(0, few)
+        each = max(time.perf_counter() - begin, 1e-9) / few
+        count = max(1, min(most, int(ROUND_SECONDS / each)))
+        if count < PROBED_SAMPLES:
+            break
     best, batch, rows = float("inf"), None, 1
     for number in range(ROUNDS):
         begin = time.perf_counter()
@@ -165,6 +173,17 @@ def _joined(items: list[Any], collate: Callable[[Any], Any], *, whole: bool) -> 
         return collate(items), len(items)
     batch = collate(items[0])
     return batch, max((len(t) for t in tensors_of(batch) if t.dim()), default=1)
+
+
+@contextmanager
+def _threads(count: int) -> Iterator[None]:
+    """So many threads for PyTorch's operations, as workers have one."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 @contextmanager
