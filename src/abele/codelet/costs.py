@@ -53,6 +53,52 @@ from abele.expr import Slots
 from abele.numerics import bool_, f16
 
 
+@dataclass(frozen=True)
+class ExpressionForm:
+    """How an expression reads.
+
+    Attributes:
+        number: Equal for expressions that read the same.
+        varies: True if it may have another value each time, even of the same variables.
+        locals: Local variables that it reads.
+        fields: Names of the fields that it reads elements of.
+    """
+
+    number: int
+    varies: bool
+    locals: frozenset[str]
+    fields: frozenset[str]
+
+
+class ExpressionForms:
+    """Forms of the expressions of a codelet, each worked out once."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, ExpressionForm] = {}
+        self._numbers: dict[Any, int] = {}
+
+    def of(self, e: VertexExpr) -> ExpressionForm:
+        """The form of ``e``."""
+        found = self._known.get(id(e))
+        if found is None:
+            found = self._known[id(e)] = self._form(e)
+        return found
+
+    def _form(self, e: VertexExpr) -> ExpressionForm:
+        parts = [self.of(part) for part in e.parts]
+        own = tuple(v for k, v in vars(e).items() if k != "line" and not isinstance(v, VertexExpr | tuple))
+        key = type(e), own, tuple(p.number for p in parts)
+        names, fields = {e.name} if isinstance(e, Local) else set(), set()
+        if isinstance(e, Element | Scalar):
+            fields.add(e.field.name)
+        return ExpressionForm(
+            self._numbers.setdefault(key, len(self._numbers)),
+            isinstance(e, HelperCall) or _is_random(e) or any(p.varies for p in parts),
+            frozenset(names.union(*(p.locals for p in parts))),
+            frozenset(fields.union(*(p.fields for p in parts))),
+        )
+
+
 @dataclass
 class LoopContext:
     """The innermost loop around code.
@@ -61,7 +107,7 @@ class LoopContext:
         variables: Local variables that change in it.
         stored: Names of fields that it writes.
         counter: Loop variable, by which addresses are stepped.
-        hoisted: Expressions that do not change in it, by structure; they are evaluated once, before it.
+        hoisted: Expressions that do not change in it, by number; they are evaluated once, before it.
         places: Where each row is touched in an iteration, by field and row.
         computes: True if it computes with its variable.
     """
@@ -69,8 +115,8 @@ class LoopContext:
     variables: set[str] = field(default_factory=set)
     stored: set[str] = field(default_factory=set)
     counter: str = ""
-    hoisted: dict[Any, VertexExpr] = field(default_factory=dict)
-    places: dict[Any, set[Any]] = field(default_factory=dict)
+    hoisted: dict[int, VertexExpr] = field(default_factory=dict)
+    places: dict[Any, set[int]] = field(default_factory=dict)
     computes: bool = False
 
     @property
@@ -78,16 +124,9 @@ class LoopContext:
         """True if an instruction steps its variable: loads and stores step addresses of rows touched at one place."""
         return self.computes or any(len(p) > 1 for p in self.places.values())
 
-    def is_invariant(self, expression: VertexExpr) -> bool:
-        """True if ``expression`` has one value throughout the loop."""
-        for part in expression.walk():
-            if isinstance(part, HelperCall) or _is_random(part):
-                return False
-            if isinstance(part, Local) and part.name in self.variables:
-                return False
-            if isinstance(part, Element | Scalar) and part.field.name in self.stored:
-                return False
-        return True
+    def is_invariant(self, form: ExpressionForm) -> bool:
+        """True if an expression has one value throughout the loop."""
+        return not (form.varies or form.locals & self.variables or form.fields & self.stored)
 
 
 class Segment:
@@ -95,15 +134,16 @@ class Segment:
 
     Attributes:
         code: Its instructions.
-        known: Expressions evaluated in it whose values still hold, by structure.
+        known: Numbers of the expressions evaluated in it whose values still hold.
         words: Constants made in it.
     """
 
-    def __init__(self, loop: LoopContext | None) -> None:
+    def __init__(self, loop: LoopContext | None, forms: ExpressionForms) -> None:
         self.loop = loop
+        self.forms = forms
         self.code = StraightCode()
-        self.known: set[Any] = set()
-        self._readers: dict[str | FieldDef, list[Any]] = {}
+        self.known: set[int] = set()
+        self._readers: dict[str, list[int]] = {}
         self.words: set[int] = set()
 
     def value(self, e: VertexExpr) -> None:
@@ -113,19 +153,21 @@ class Segment:
         elif isinstance(e, Local):
             if self.loop is not None and e.name == self.loop.counter:
                 self.loop.computes = True
-        # Evaluated before the loop.
-        elif self.loop is not None and self.loop.is_invariant(e):
-            self.loop.hoisted.setdefault(_structure(e), e)
-        elif any(isinstance(part, HelperCall) or _is_random(part) for part in e.walk()):
-            self._evaluate(e)  # another value each time
-        elif (key := _structure(e)) not in self.known:
-            self._evaluate(e)
-            self.known.add(key)
-            for part in e.walk():
-                if isinstance(part, Local | Element | Scalar):
-                    self._readers.setdefault(part.name if isinstance(part, Local) else part.field, []).append(key)
+        else:
+            self._once(e, self.forms.of(e))
 
-    def _changed(self, what: str | FieldDef) -> None:
+    def _once(self, e: VertexExpr, form: ExpressionForm) -> None:
+        if self.loop is not None and self.loop.is_invariant(form):
+            self.loop.hoisted.setdefault(form.number, e)  # evaluated before the loop
+        elif form.varies:
+            self._evaluate(e)
+        elif form.number not in self.known:
+            self._evaluate(e)
+            self.known.add(form.number)
+            for name in (*form.locals, *map(_of_field, form.fields)):
+                self._readers.setdefault(name, []).append(form.number)
+
+    def _changed(self, what: str) -> None:
         """Forget what is made of a variable or field that changes."""
         self.known.difference_update(self._readers.pop(what, ()))
 
@@ -182,8 +224,8 @@ class Segment:
         """The address of an element; where it moves by a constant with the loop variable, it is stepped."""
         for number, one in enumerate(index):
             if self.loop is not None and self._steps(one):
-                others = tuple(_structure(i) for n, i in enumerate(index) if n != number)
-                self.loop.places.setdefault((place.name, number, others), set()).add(_structure(one))
+                others = tuple(self.forms.of(i).number for n, i in enumerate(index) if n != number)
+                self.loop.places.setdefault((place.name, number, others), set()).add(self.forms.of(one).number)
             else:
                 self.value(one)
 
@@ -197,7 +239,7 @@ class Segment:
         if not isinstance(index, BinaryExpr) or index.op not in ("add", "sub", "mul"):
             return False
         sides = (index.left, index.right)
-        fixed = [s for s in sides if loop.is_invariant(s)]
+        fixed = [s for s in sides if loop.is_invariant(self.forms.of(s))]
         # Linear in the variable by induction: a linear side joined to an invariant one stays linear.
         return len(fixed) == 1 and self._steps(next(s for s in sides if s is not fixed[0]))
 
@@ -211,7 +253,7 @@ class Segment:
                 self.value(statement.value)
                 self.address(statement.field, statement.index)
                 self.code.place(slots.of_store(statement.field.type.bits))
-                self._changed(statement.field)
+                self._changed(_of_field(statement.field.name))
             case Leave():
                 self.code.place(slots.BRANCH)
             case Evaluate() | Return():
@@ -235,10 +277,11 @@ class Counting:
     charges: Charges = field(default_factory=Charges)
     code_bytes: int = 0
     _helpers: set[Helper] = field(default_factory=set, repr=False)
+    _forms: ExpressionForms = field(default_factory=ExpressionForms, repr=False)
 
     def block(self, body: list[Stmt], loop: LoopContext | None) -> Segment | None:
         """Slots ``body``; returns its only segment, or None where control flow splits it."""
-        segment, first, split = Segment(loop), None, False
+        segment, first, split = Segment(loop, self._forms), None, False
         for statement in body:
             first = first or statement
             self._helpers_of(statement)
@@ -248,7 +291,7 @@ class Counting:
             split = True
             self._control(statement, segment, loop)
             self._close(first, segment)
-            segment, first = Segment(loop), None
+            segment, first = Segment(loop, self._forms), None
         if split:
             self._close(first, segment)
         return None if split else segment
@@ -295,7 +338,7 @@ class Counting:
         loop = LoopContext(assigned([statement]), stored_fields(statement.body), statement.name)
         # A body without branches is one stretch, which also has the step and the branch back; otherwise these have a
         # stretch of their own.
-        end = self.block(statement.body, loop) or Segment(None)
+        end = self.block(statement.body, loop) or Segment(None, self._forms)
         if loop.steps:
             end.code.step(slots.LOOP_STEP)
         end.code.branches = True
@@ -312,7 +355,7 @@ class Counting:
     def _while(self, statement: WhileStmt, outer: Segment) -> None:
         loop = LoopContext(assigned([statement]), stored_fields(statement.body))
         self.straight(statement.body, loop)
-        test = Segment(loop)
+        test = Segment(loop, self._forms)
         test.value(statement.condition)
         test.code.place(slots.BRANCH)
         self.charges.iteration[statement] = test.code.length
@@ -381,6 +424,11 @@ def _word(e: ConstExpr) -> int:
         return int(np.array(e.value, type_.np).view(np.uint32 if type_.bits == 32 else np.uint16))
 
 
+def _of_field(name: str) -> str:
+    """What stands for a field among names of variables."""
+    return f".{name}"
+
+
 def _is_random(e: VertexExpr) -> bool:
     return isinstance(e, Math) and e.function == "random_u32"
 
@@ -395,13 +443,3 @@ def _binary_cost(e: BinaryExpr) -> Slots:
 
 def _is_power_of_two(e: VertexExpr) -> bool:
     return isinstance(e, ConstExpr) and int(e.value) > 0 and int(e.value) & (int(e.value) - 1) == 0
-
-
-def _structure(e: VertexExpr) -> Any:
-    """What is equal for two expressions that read the same."""
-    own = tuple(
-        (k, v if not isinstance(v, VertexExpr | tuple) else None)
-        for k, v in vars(e).items()
-        if k not in ("line",) and not isinstance(v, VertexExpr)
-    )
-    return type(e), own, tuple(_structure(p) for p in e.parts)
