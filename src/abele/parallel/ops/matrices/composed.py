@@ -34,7 +34,7 @@ IN_BLOCKS = {"blockSize": 16, "vertices": "counted"}
 A diagonal block is done on one worker of one tile, at a cost that grows with the cube of its rows, and everything else
 is products on all tiles. With poplin's 64 for solves, which is what published rows ran with, a factor of 128 rows and
 its gradient take 8 times the cycles of 16, and one tile has 3 to 17 times the mean memory; 256 rows do not fit. The
-vertices of PopLibs take four to five times the cycles of ours for the same block, and its solves go row by row.
+vertices of PopLibs take three to five times the cycles of ours for the same block, and its solves go row by row.
 """
 
 

@@ -1,7 +1,7 @@
 """Cholesky factorisation, block by block.
 
 Each step factorises a diagonal block on one worker, inverts the factor there, and leaves the rest to products. So does
-PopLibs, whose vertices' cycles are published as polynomials that were fitted to compiled code; they are four to five
+PopLibs, whose vertices' cycles are published as polynomials that were fitted to compiled code; they are three to five
 times those of the loops as written here, which the option ``vertices`` chooses.
 
 Why it is right: write A as blocks, with L₁₁ the factor of its first diagonal block. Then L₂₁ = A₂₁·L₁₁⁻ᵀ is the panel
