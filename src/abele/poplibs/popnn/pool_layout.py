@@ -13,6 +13,7 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -118,7 +119,9 @@ def create_blocks(
         made = unmapped_activations(graph, dtype, shape, name, group=group)
         return made.map(0), ChannelBlocks(group, np.zeros(0, np.int32), empty, empty)
     given, choices = group, [group] if keeps_group else _groups(params.channels, group, dtype)
-    group, parts = _best_plan(graph, dtype, params, given, choices, is_input=is_input)
+    group, parts = _best_plan(
+        graph.system.ipu, tiles, dtype, params, given=given, choices=tuple(choices), is_input=is_input
+    )
     made = unmapped_activations(graph, dtype, shape, name, group=group)
     extents = (shape[1] // group, shape[0], *shape[2:])
     tile = _tile_of_each(extents, parts, tiles)
@@ -136,8 +139,16 @@ def _groups(channels: int, together: int, dtype: ElementType) -> list[int]:
     return [n for n in range(grain, most + 1, grain) if channels % n == 0] or [together]
 
 
+@lru_cache(maxsize=256)
 def _best_plan(
-    graph: Graph, dtype: ElementType, params: PoolParams, given: int, choices: Sequence[int], *, is_input: bool
+    ipu: Ipu,
+    num_tiles: int,
+    dtype: ElementType,
+    params: PoolParams,
+    *,
+    given: int,
+    choices: tuple[int, ...],
+    is_input: bool,
 ) -> tuple[int, tuple[int, ...]]:
     """Channels of a group, and parts of groups, samples and field dimensions."""
     shape = params.in_shape if is_input else params.out_shape
@@ -146,9 +157,9 @@ def _best_plan(
     # Large groups first: what smaller ones have to be below bounds their search.
     for group in sorted(choices, reverse=True):
         extents = (shape[1] // group, shape[0], *shape[2:])
-        plan = _Planning(graph.system.ipu, params, dtype, group, group != given, is_input=is_input)
+        plan = _Planning(ipu, params, dtype, group, group != given, is_input=is_input)
         limit = cheapest if group >= preferred or best[0] < preferred else cheapest / PREFERENCE
-        parts, cycles = _parts(plan, extents, graph.system.num_tiles, limit)
+        parts, cycles = _parts(plan, extents, num_tiles, limit)
         if cycles < limit:
             best, cheapest = (group, parts), cycles
     return best
