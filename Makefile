@@ -10,7 +10,9 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 demo: $(VENV)/installed-demo
 	$(BIN)/abele demo digits
 
-test: lint types imports unit
+# Types are checked beside the tests: both use a core at a time for part of what they do.
+test: $(VENV)/installed-dev
+	@$(MAKE) --no-print-directory --jobs 2 lint types imports unit
 
 test-all: test slow fuzz
 

@@ -48,7 +48,7 @@ def test_validate__three_operators__makes_a_page(abele: Run, files: tuple[Path, 
     page = (tmp_path / "page" / "validation.md").read_text(encoding="utf-8")
     assert "sum\\_a, gc200" in page
     assert "without" not in found["memory"]["title"]
-    assert "no vertex code and no stacks" in page
+    assert "no code of vertices or of control, and no stacks" in page
 
 
 def test_validate__plain__prints_errors_and_verdicts(abele: Run) -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from abele.errors import UnsupportedOpError
+from abele.errors import NetworkError, UnsupportedOpError
 from abele.expr.derivative import arg
 from abele.graph import DebugRecord
 from abele.kernels.nest.ir import apply
 from abele.parallel import NetworkBuilder, evaluate
 from abele.parallel.network import differentiable
+from abele.parallel.network.network import contents_of
 from abele.parallel.ops import build
 from abele.parallel.registry import rule_of
 
@@ -103,3 +104,8 @@ def test_rule_of__unknown_kind__names_the_nearest() -> None:
         rule_of(net.ops[0])
     assert "no rule for an op of kind 'matmull'" in str(caught.value)
     assert "'matmul' exists" in str(caught.value)
+
+
+def test_contents__of_an_op_that_is_no_constant__names_its_kind() -> None:
+    with pytest.raises(NetworkError, match="a 'nonlinearity' op has no elements of its own"):
+        contents_of(small().finish().ops[1])

@@ -196,8 +196,8 @@ def _may_plan_smaller(case: NetworkCase, error: OutOfMemoryError) -> bool:
 def _worth_saying(case: NetworkCase, error: OutOfMemoryError) -> Advice:
     """What can be said before anything was tried, without what the error shows to be hopeless."""
     known = advice(error, case.net, case.schedule, case.settings)
-    if not _has_room(error):
-        known = replace(known, batch=None)
+    if not (_has_room(error, margin=1) or any(_has_room(error, parts) for parts in PARTS)):
+        known = replace(known, batch=None)  # Neither to be tried nor known to help.
     if case.settings.memory_proportion is None or not _has_room(error):
         known = replace(known, proportion=None)
     return replace(known, halve=known.halve and _has_room_for_half(error))
@@ -245,14 +245,14 @@ def _shares(case: NetworkCase) -> list[NetworkCase]:
     return [replace(case, settings=replace(case.settings, memory_proportion=usual * part)) for part in SHARES]
 
 
-def _has_room(error: OutOfMemoryError, parts: int = 0) -> bool:
+def _has_room(error: OutOfMemoryError, parts: int = 0, margin: float = MARGIN) -> bool:
     """True if the fullest tile might have room for a part of its temporaries; with 0 parts, for none of them."""
     if not error.tiles:
         return True
     worst = error.tiles[0]
     temporaries = worst.get("temporaries", 0)
     rest = _needed(error) - temporaries
-    return rest + (temporaries / parts if parts else 0) <= MARGIN * worst.get("available_bytes", 0)
+    return rest + (temporaries / parts if parts else 0) <= margin * worst.get("available_bytes", 0)
 
 
 def _needed(error: OutOfMemoryError) -> int:

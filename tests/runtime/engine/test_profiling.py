@@ -157,7 +157,7 @@ def test_profile__of_a_leaf_that_calls_several_functions__tells_them_apart(threa
     assert {"dense0", "dense1", "dense2"} <= set(functions)
     for n in range(3):
         assert functions[f"dense{n}"]["flops"] == 2 * 512 * 24 * 24 + 512 * 24
-        assert functions[f"dense{n}"]["calls"] == 4 * 32  # executions, blocks of 16 samples
+        assert functions[f"dense{n}"]["calls"] == 4 * 2  # executions, blocks of 256 samples
         assert functions[f"dense{n}"]["file"] == __file__
         # Values between the layers live in a thread's scratch memory: they are bytes of the functions alone.
         assert functions[f"dense{n}"]["read_bytes"] == 4 * (512 * 24 + 24 * 24)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from abele.errors import NetworkError
 from abele.graph.debug import DebugRecord
 from abele.parallel.network.frozen import Array, Dense, FrozenDict
 from abele.parallel.network.op import NetworkFunction, NetworkOp
@@ -144,9 +145,17 @@ class Network:
 
 
 def contents_of(op: NetworkOp) -> Array:
-    """The elements of a ``constant`` op."""
-    value = op.attrs["value"]
-    assert isinstance(value, Dense), value
+    """The elements of a ``constant`` op.
+
+    Raises:
+        NetworkError: ``op`` is of another kind, or its value is no array.
+    """
+    value = op.attrs.get("value")
+    if not isinstance(value, Dense):
+        raise NetworkError(
+            f"a {op.kind!r} op has no elements of its own: its attribute 'value' is {value!r}",
+            remedy="ask for the contents of ops of kind 'constant', whose value is a Dense",
+        )
     return value.contents
 
 
