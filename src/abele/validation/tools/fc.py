@@ -22,6 +22,8 @@ def build(graph: Graph, given: Parameters) -> Sequence:
         planner_options(given, "matmul-options", f"{name}-plan-constraints") for name in ("fwd", "bwd", "wu")
     )
     forward = {"fullyConnectedPass": "TRAINING_FWD"} | forward
+    backward = {"fullyConnectedPass": "TRAINING_BWD"} | backward
+    update = {"fullyConnectedPass": "TRAINING_WU"} | update
     x = poplin.create_matmul_input_lhs(graph, dtype, x_shape, w_shape, name="activations", options=forward)
     weights = poplin.create_matmul_input_rhs(graph, dtype, x_shape, w_shape, name="weights", options=forward)
     biases = None
@@ -35,7 +37,7 @@ def build(graph: Graph, given: Parameters) -> Sequence:
     if not passes.is_training:
         return prog
     turned = weights.transpose((0, 2, 1))
-    deltas = poplin.create_matmul_input_lhs(graph, dtype, z_shape, turned.shape, name="z_deltas")
+    deltas = poplin.create_matmul_input_lhs(graph, dtype, z_shape, turned.shape, name="z_deltas", options=backward)
     if passes.backward:
         poplin.matmul_grouped(graph, deltas, turned, prog, options=backward, name="bwd")
     if passes.update:

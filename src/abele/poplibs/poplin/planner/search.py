@@ -132,7 +132,7 @@ def best_plans(
     slices = _slices(problem, grains, parts)
     temporary = _temporary_bytes(problem, slices)
     available = _bound(problem, int(temporary.min()), planning.proportion, target, strict=strict)
-    methods = [m for m in _methods(problem, target) if planning.method in ("", m.family, m.kind)]
+    methods = [m for m in _methods(problem, target, planning) if planning.method in ("", m.family, m.kind)]
     if not methods:
         raise InvalidOptionError(
             f"the plan is to use {planning.method} vertices, which cannot do this work",
@@ -337,15 +337,18 @@ def _most_met(axis: Axis, outs: tuple[int, ...], kernels: tuple[int, ...]) -> tu
     return pairs, inputs
 
 
-def _methods(problem: Contraction, target: PlanningTarget) -> Iterator[Method]:
+def _methods(problem: Contraction, target: PlanningTarget, planning: Planning) -> Iterator[Method]:
     """The vertices that can do the work, preferred first."""
     units, core = target.conv_units(problem.dtype, problem.partials)
     # Of equal cost the first method is taken, so the order is that of preference.
-    if units and problem.is_pointwise:
-        yield Method("amp_1x1", units, 1, target.wide_loads, core)
-    if units and problem.rank:
-        heights = [h for h in (1, 2, 4) if h == 1 or (h <= problem.axes[0].kernel and problem.in_channels * h <= 16)]
-        yield from (Method("amp_nx1", units, h, target.wide_loads, core) for h in heights)
+    for group in _out_groups(problem, units, planning) if units else ():
+        if problem.is_pointwise:
+            yield Method("amp_1x1", units, 1, target.wide_loads, core, out_group=group)
+        if problem.rank:
+            heights = [
+                h for h in (1, 2, 4) if h == 1 or (h <= problem.axes[0].kernel and problem.in_channels * h <= 16)
+            ]
+            yield from (Method("amp_nx1", units, h, target.wide_loads, core, out_group=group) for h in heights)
     if problem.rank and slic_takes(problem.axes[-1], problem.dtype):
         yield Method("slic", stride=problem.axes[-1].out_step)
     if problem.diagonal and problem.rank and vmac_takes(problem.out_channels, problem.dtype, problem.partials):
@@ -354,6 +357,18 @@ def _methods(problem: Contraction, target: PlanningTarget) -> Iterator[Method]:
         yield Method("outer_product")
     if problem.dtype in (f16, f32):
         yield Method("hmac")
+
+
+def _out_groups(problem: Contraction, units: int, planning: Planning) -> tuple[int, ...]:
+    """Out-channels of a group that the matrix units may write: those of one pass, or 16.
+
+    Passes that are planned together share their groups, and out-channels of the forward pass are in-channels of the
+    weight update: as many as a unit sums.
+    Source: machine.md §5.4; for joint plans PopLibs' ConvPlan.cpp (plans of fully connected weight updates), from memory.
+    """
+    if planning.joint:
+        return (max(units, cost.weights_per_unit(problem.dtype)),)
+    return tuple(dict.fromkeys((cost.OUT_GROUP, units)))
 
 
 def _early_terms(slices: _Slices, compute: Int64, target: PlanningTarget) -> dict[str, Int64]:

@@ -19,8 +19,8 @@ from abele.poplibs.poplin.vertices.work import Work
 
 WORKERS = 6
 """Worker contexts of a tile. Source: §1.2."""
-_OUT_GROUP = 16
-"""Output channels of a group. Source: §5.4."""
+OUT_GROUP = 16
+"""Output channels of a group at most, and where a plan does not choose them. Source: §5.4."""
 _AMP_WEIGHT_BYTES = 32
 """Bytes of weights that a conv unit holds: 16 f16, 8 f32. Source: machine.md §1.3."""
 _SHUFFLE = {1: 15, 2: 46, 4: 60}
@@ -37,7 +37,7 @@ def weights_per_unit(dtype: ElementType) -> int:
     return _AMP_WEIGHT_BYTES // dtype.bytes
 
 
-def amp_1x1(work: Work, units: int, load_bytes: int, core_cycles: int = 0) -> Int64:
+def amp_1x1(work: Work, units: int, load_bytes: int, core_cycles: int = 0, *, out_group: int = OUT_GROUP) -> Int64:
     """Tile cycles of ConvPartial1x1Out: a matmul of positions by channels on the AMP units.
 
     Args:
@@ -45,6 +45,7 @@ def amp_1x1(work: Work, units: int, load_bytes: int, core_cycles: int = 0) -> In
         units: Conv units that work together for these types.
         load_bytes: Bytes of weights loaded in a cycle.
         core_cycles: Cycles from one position to the next; by default those of Mk2.
+        out_group: Out-channels of a group.
 
     Source: machine.md §4.2; measured minus formula +4 to +7 cycles for 32 to 2,048 rows (§4.0). One thing differs:
     there a sweep of two positions takes 41 or 42 slots and one of three 37 or 38. It starts the same pipeline and
@@ -52,7 +53,8 @@ def amp_1x1(work: Work, units: int, load_bytes: int, core_cycles: int = 0) -> In
     """
     common = work.dtype == f16 and (units == 16 or work.partials == f32)
     c = 1 if common else 0
-    ig, og, passes = _channel_groups(work, units, weights_per_unit(work.dtype))
+    ig, og = channel_groups(work, weights_per_unit(work.dtype), out_group)
+    passes = _passes(work, units, out_group)
     load = units * _AMP_WEIGHT_BYTES // load_bytes
     core = core_cycles or _core_cycles(work.dtype)
     first = _inner_1x1(work, units, core, common=common, zeroing=True)
@@ -83,7 +85,9 @@ def _worker_1x1(n: Int64, work: Work, units: int, core: int, *, common: bool, ze
     return slots + (2 + per_row * n if zeroing else 0)
 
 
-def amp_nx1(work: Work, units: int, load_bytes: int, core_cycles: int = 0, height: int = 1) -> Int64:
+def amp_nx1(
+    work: Work, units: int, load_bytes: int, core_cycles: int = 0, height: int = 1, *, out_group: int = OUT_GROUP
+) -> Int64:
     """Tile cycles of ConvPartialnx1: a convolution on the AMP units, one kernel position after the other.
 
     Args:
@@ -92,11 +96,13 @@ def amp_nx1(work: Work, units: int, load_bytes: int, core_cycles: int = 0, heigh
         load_bytes: Bytes of weights loaded in a cycle.
         core_cycles: Cycles from one position to the next; by default those of Mk2.
         height: Kernel rows that share one load of the weights, with as many fewer in-channels each.
+        out_group: Out-channels of a group.
 
     Source: machine.md §4.1.
     """
     half = work.partials == f16
-    ig, og, passes = _channel_groups(work, units, weights_per_unit(work.dtype) // height)
+    ig, og = channel_groups(work, weights_per_unit(work.dtype) // height, out_group)
+    passes = _passes(work, units, out_group)
     load = units * _AMP_WEIGHT_BYTES // (8 if height == 4 else load_bytes)
     rows = ceil_div(work.kernel_outer, height)
     most, least = ceil_div(work.positions, WORKERS), work.positions // WORKERS
@@ -108,7 +114,7 @@ def amp_nx1(work: Work, units: int, load_bytes: int, core_cycles: int = 0, heigh
     cg = work.groups
     body = cg * (16 + ig * (14 + og * (14 + inner)))
     setup = 109 + 6 * 9 + 6 * (10 if half else 9) + cg * (17 * og + 6 * (og - 1) + 1) + 6 * (cg - 1) + 1
-    zeroed = ceil_div(ceil_div(work.outputs, WORKERS) * np.minimum(work.out_channels, _OUT_GROUP), 4 if half else 2)
+    zeroed = ceil_div(ceil_div(work.outputs, WORKERS) * np.minimum(work.out_channels, out_group), 4 if half else 2)
     zeroing = WORKERS * (zeroed + 5) * cg * og
     return np.asarray(setup + body + zeroing, dtype=np.int64)
 
@@ -155,15 +161,14 @@ def outer_product(work: Work) -> Int64:
     return np.asarray(WORKERS * (25 + work.groups * (start + work.positions * per_row)), dtype=np.int64)
 
 
-def _channel_groups(work: Work, units: int, in_group: int) -> tuple[Int64, Int64, Int64]:
-    """In-groups, out-groups and passes over the units in an out-group."""
-    out_group = np.minimum(work.out_channels, _OUT_GROUP)
-    return *channel_groups(work, in_group), ceil_div(out_group, units)
+def _passes(work: Work, units: int, out_group: int) -> Int64:
+    """Passes over the units in a group of out-channels."""
+    return ceil_div(np.minimum(work.out_channels, out_group), units)
 
 
-def channel_groups(work: Work, in_group: int) -> tuple[Int64, Int64]:
+def channel_groups(work: Work, in_group: int, out_group: int) -> tuple[Int64, Int64]:
     """Groups of ``in_group`` in-channels, and of as many out-channels as are swept together."""
-    return ceil_div(work.in_channels, in_group), ceil_div(work.out_channels, _OUT_GROUP)
+    return ceil_div(work.in_channels, in_group), ceil_div(work.out_channels, out_group)
 
 
 _POSITIONS_IN_FLIGHT = 3

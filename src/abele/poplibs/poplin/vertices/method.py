@@ -22,6 +22,7 @@ class Method:
         wide_loads: True if weights are loaded 128 bits at a time.
         core_cycles: Cycles from one position to the next in the AMP kinds; 0 for those of Mk2.
         stride: Step along the innermost field dimension, for SLIC.
+        out_group: Out-channels of a group in the AMP kinds: those of one pass of the units, or 16.
     """
 
     kind: str
@@ -30,6 +31,7 @@ class Method:
     wide_loads: bool = False
     core_cycles: int = 0
     stride: int = 1
+    out_group: int = cost.OUT_GROUP
 
     @property
     def family(self) -> str:
@@ -40,9 +42,11 @@ class Method:
         """Tile cycles of slices, int64[n]."""
         match self.kind:
             case "amp_1x1":
-                return cost.amp_1x1(work, self.units, load_bytes, self.core_cycles)
+                return cost.amp_1x1(work, self.units, load_bytes, self.core_cycles, out_group=self.out_group)
             case "amp_nx1":
-                return cost.amp_nx1(work, self.units, load_bytes, self.core_cycles, self.height)
+                return cost.amp_nx1(
+                    work, self.units, load_bytes, self.core_cycles, self.height, out_group=self.out_group
+                )
             case "slic":
                 return slic(work, self.stride)
             case "vmac":
@@ -55,9 +59,9 @@ class Method:
         """Bytes of the records of slices, int64[n]; pointers to rows take ``pointer_bytes``."""
         match self.kind:
             case "amp_1x1":
-                return records.amp_1x1(work, pointer_bytes)
+                return records.amp_1x1(work, self.out_group, pointer_bytes)
             case "amp_nx1":
-                return records.amp_nx1(work, self.height, pointer_bytes)
+                return records.amp_nx1(work, self.height, self.out_group, pointer_bytes)
             case "outer_product":
                 return records.outer_product(work)
         return records.mac(work, pointer_bytes)
