@@ -263,19 +263,23 @@ def _explained(call: ContractionCall, *, is_matmul: bool) -> Explanation:
     plan = call.schedule.plans[0]
     target = target_of(call.graph.system, call.planning)
     free = replace(call.planning, parts=(), method="")
-    found = best_plans(plan.problem, plan.grains, target, free, 2)
+    # an outer product's own problem has partials of another type
+    problem = replace(plan.problem, partials=call.problem.partials)
+    found = best_plans(problem, plan.grains, target, free, 2)
     second = next((p for p in found if (p.parts, p.method) != (plan.parts, plan.method)), None)
-    return Explanation(call, is_matmul, second, tuple(_with_other_vertices(plan, target, free)))
+    return Explanation(call, is_matmul, second, tuple(_with_other_vertices(problem, plan, target, free)))
 
 
-def _with_other_vertices(plan: ContractionPlan, target: PlanningTarget, free: Planning) -> Iterator[ContractionPlan]:
+def _with_other_vertices(
+    problem: Contraction, plan: ContractionPlan, target: PlanningTarget, free: Planning
+) -> Iterator[ContractionPlan]:
     """The best split with each other kind of vertex, cheapest first."""
     found = []
     for kind in _VERTICES:
         if kind != plan.method.kind:
             try:
                 asked = replace(free, method=kind)
-                found.append(best_plans(plan.problem, plan.grains, target, asked, 1)[0])
+                found.append(best_plans(problem, plan.grains, target, asked, 1)[0])
             except (InvalidOptionError, OutOfMemoryError):
                 continue
     yield from sorted(found, key=lambda other: other.cycles)

@@ -10,6 +10,7 @@ import pytest
 
 from abele.errors import InvalidOptionError, OutOfMemoryError
 from abele.graph import Graph, Sequence
+from abele.machine import systems
 from abele.numerics import ElementType, f16, f32
 from abele.poplibs import poplin
 from abele.poplibs.poplin.contraction import problem as problems
@@ -232,6 +233,28 @@ def test_rearranging__of_a_side__costs_what_poplibs_charges(
 ) -> None:
     problem = problems.matmul(1, rows, 512, columns=columns, dtype=dtype, partials=f32, output=dtype)
     assert {side: rearranging_cycles(problem, side, 1472, BOW) for side in expected} == expected
+
+
+def test_find_plan__channels_that_are_no_multiple_of_16__are_written_in_groups_of_one_pass() -> None:
+    # 200 out-channels are 25 groups of 8: five tiles take 5 of them each, where groups of 16 would make it 6.
+    gc200 = target_of(systems.get("gc200"))
+    problem = problems.matmul(1, 30000, 512, columns=200, dtype=f16, partials=f32, output=f16)
+    plan = find_plan(problem, (1, 1, 8, 16), gc200)
+    assert plan.method.out_group == 8
+    assert (plan.split["co"], plan.split["ci"]) == (5, 2)
+    joint = find_plan(problem, (1, 1, 8, 16), gc200, Planning(joint=True))
+    assert joint.method.out_group == 16
+
+
+def test_find_plan__number_of_parts__is_the_smallest_with_its_largest_part() -> None:
+    # 13 parts of 25 groups have two at most, and 14 are no better: PopLibs does not look at them.
+    assert [n for n in search._part_counts(25, 1472).tolist() if n > 9] == [13, 25]
+
+
+def test_find_plan__outer_product__writes_the_type_of_its_operands() -> None:
+    plan = find_plan(problems.matmul(1, 1000, 1, columns=1000, dtype=f16, partials=f32, output=f16), (1, 1, 8, 1), BOW)
+    assert plan.method.kind == "outer_product"
+    assert (plan.problem.partials, plan.needs_finish) == (f16, False)
 
 
 def test_target__bow__has_the_conv_units_of_its_types() -> None:

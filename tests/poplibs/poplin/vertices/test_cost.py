@@ -77,6 +77,22 @@ def test_amp__long_slices__approach_the_peak_rate(
         assert 0.9 < 60_000 * 256 * 16 / method.cycles(work, 8)[0] / macs <= 1.0
 
 
+@pytest.mark.parametrize(
+    ("dtype", "channels", "slots"),
+    [(f16, 28, 25 + 10 + 5 * (6 + 4)), (f16, 8, 25 + 10 + 5 * (10 + 20)), (f32, 8, 25 + 11 + 5 * (6 + 1))],
+)
+def test_outer_product__rows__are_shared_by_the_workers(dtype: ElementType, channels: int, slots: int) -> None:
+    one, n = np.ones(1, dtype=np.int64), np.array([30])
+    assert cost.outer_product(Work(dtype, dtype, one, one, channels * one, n, n, n, one, one))[0] == 6 * slots
+
+
+def test_amp_1x1__groups_of_one_pass__take_no_pass_for_channels_that_are_not_there() -> None:
+    one, n = np.ones(1, dtype=np.int64), np.array([96])
+    work = Work(f16, f32, one, 16 * one, 24 * one, n, n, n, one, one)
+    wide, narrow = (int(cost.amp_1x1(work, 8, 8, out_group=group)[0]) for group in (16, 8))
+    assert 0.7 < narrow / wide < 0.8
+
+
 def test_reduce_add__deeper__costs_more() -> None:
     size = np.array([960])
     shallow, deep = (int(cost.reduce_add(size, d, f32, f32)[0]) for d in (2, 8))

@@ -7,9 +7,9 @@ exhaustive, and nothing depends on a heuristic descent, which could end in a loc
 Why a list of all splits is short enough, and still holds the best one:
 
 - What a part costs depends on the size of the largest part. Among all part counts that give the same largest part, the
-  smallest wastes no tile, so a dimension of n units offers at most 2·√n counts (``_part_counts``), not n. The one
-  exception is the out-channels: an even count lets pairs of tiles that read the same input receive it at twice the rate
-  (``_with_even``).
+  smallest wastes no tile, so a dimension of n units offers at most 2·√n counts (``_part_counts``), not n. PopLibs
+  leaves out the others, too (``ceildivConstrainDivisor`` of its solver, from memory), even where an even count of the
+  out-channels would let pairs of tiles receive the input that they share at twice the rate.
 - Products of more parts than there are tiles are never formed: beside parts whose product is p, a dimension offers the
   counts up to tiles / p.
 - Only where the lists are still longer than ``_MOST_CANDIDATES`` is every second count of the longest left out.
@@ -28,7 +28,7 @@ memory is short.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import lru_cache, reduce
 from math import prod
 
@@ -127,17 +127,68 @@ def best_plans(
     Raises:
         InvalidOptionError, OutOfMemoryError: As for :func:`find_plan`.
     """
+    ways = list(_ways(problem, target, planning))
+    if not ways:
+        raise InvalidOptionError(
+            f"the plan is to use {planning.method} vertices, which cannot do this work",
+            because=f"it is {problem}",
+        )
+    found: list[ContractionPlan] = []
+    failure: OutOfMemoryError | None = None
+    for written, methods in ways:
+        try:
+            found += _plans(written, grains, target, planning, count, methods=methods, strict=strict)
+        except OutOfMemoryError as error:
+            failure = failure or error
+    if failure is not None and not found:
+        raise failure
+    # each list is in this order already, so one list alone stays as it is
+    found.sort(key=lambda p: (_cycles_beside(p, planning), p.cycles, p.temporary_bytes))
+    return found[:count]
+
+
+def _ways(
+    problem: Contraction, target: PlanningTarget, planning: Planning
+) -> Iterator[tuple[Contraction, list[Method]]]:
+    """The vertices that can do the work, and the problem as they write it.
+
+    Outer products sum nothing, and write the type of their operands whatever that of partials is.
+    Source: declaration of PopLibs' OuterProduct, whose operands and result have one type (docs/library_vertices.md).
+    """
+    narrow = replace(problem, partials=problem.dtype)
+    for written, methods in (
+        (problem, _methods(problem, target, planning)),
+        (narrow, [Method("outer_product")] if _is_outer_product(problem) else []),
+    ):
+        asked = [m for m in methods if planning.method in ("", m.family, m.kind)]
+        if asked:
+            yield written, asked
+
+
+def _cycles_beside(plan: ContractionPlan, planning: Planning) -> int:
+    return int(_beside({name: np.asarray(n) for name, n in plan.terms}, planning))
+
+
+def _is_outer_product(problem: Contraction) -> bool:
+    return problem.is_pointwise and problem.in_channels == 1
+
+
+def _plans(
+    problem: Contraction,
+    grains: tuple[int, ...],
+    target: PlanningTarget,
+    planning: Planning,
+    count: int,
+    *,
+    methods: list[Method],
+    strict: bool,
+) -> list[ContractionPlan]:
+    """The best splits with some kinds of vertices; see :func:`best_plans`."""
     parts = _candidates(problem, grains, target.tiles, dict(planning.parts))
     # every row of the arrays from here on is one candidate split
     slices = _slices(problem, grains, parts)
     temporary = _temporary_bytes(problem, slices)
     available = _bound(problem, int(temporary.min()), planning.proportion, target, strict=strict)
-    methods = [m for m in _methods(problem, target, planning) if planning.method in ("", m.family, m.kind)]
-    if not methods:
-        raise InvalidOptionError(
-            f"the plan is to use {planning.method} vertices, which cannot do this work",
-            because=f"it is {problem}",
-        )
     # the vertex is chosen per candidate: which one is fastest depends on the size of its slice
     compute = np.stack([m.cycles(slices.work, target.load_bytes) for m in methods])
     early = _early_terms(slices, compute.min(axis=0), target)
@@ -193,8 +244,6 @@ def _beside(terms: Mapping[str, Int64], planning: Planning) -> Int64:
 def _candidates(problem: Contraction, grains: tuple[int, ...], tiles: int, pinned: Mapping[str, int]) -> Int64:
     """Parts of every dimension for every split worth a look, int64[n, dims]: at most ``tiles`` parts in all."""
     lists = [_part_counts(-(-problem.extents[d] // g), tiles) for d, g in zip(problem.split_dims, grains, strict=True)]
-    out = problem.split_dims.index("co")
-    lists[out] = _with_even(lists[out], -(-problem.out_channels // grains[out]), tiles)
     for i, dim in enumerate(problem.split_dims):
         if dim in pinned:
             lists[i] = np.array([pinned[dim]], dtype=np.int64)
@@ -234,11 +283,6 @@ def _part_counts(units: int, most: int) -> Int64:
     """
     sizes = distinct(-(-units // np.arange(1, min(units, most) + 1, dtype=np.int64)))
     return distinct(-(-units // sizes))
-
-
-def _with_even(counts: Int64, units: int, most: int) -> Int64:
-    """``counts`` and, beside odd ones, the next even ones: pairs of tiles that share an input receive it faster."""
-    return distinct(np.append(counts, np.minimum(counts + counts % 2, min(units, most))))
 
 
 def _slices(problem: Contraction, grains: tuple[int, ...], parts: Int64) -> _Slices:
@@ -338,7 +382,7 @@ def _most_met(axis: Axis, outs: tuple[int, ...], kernels: tuple[int, ...]) -> tu
 
 
 def _methods(problem: Contraction, target: PlanningTarget, planning: Planning) -> Iterator[Method]:
-    """The vertices that can do the work, preferred first."""
+    """The vertices that can do the work but outer products, preferred first."""
     units, core = target.conv_units(problem.dtype, problem.partials)
     # Of equal cost the first method is taken, so the order is that of preference.
     for group in _out_groups(problem, units, planning) if units else ():
@@ -353,8 +397,6 @@ def _methods(problem: Contraction, target: PlanningTarget, planning: Planning) -
         yield Method("slic", stride=problem.axes[-1].out_step)
     if problem.diagonal and problem.rank and vmac_takes(problem.out_channels, problem.dtype, problem.partials):
         yield Method("vmac")
-    if problem.is_pointwise and problem.in_channels == 1 and problem.partials == problem.dtype:
-        yield Method("outer_product")
     if problem.dtype in (f16, f32):
         yield Method("hmac")
 
@@ -364,7 +406,7 @@ def _out_groups(problem: Contraction, units: int, planning: Planning) -> tuple[i
 
     Passes that are planned together share their groups, and out-channels of the forward pass are in-channels of the
     weight update: as many as a unit sums.
-    Source: machine.md §5.4; for joint plans PopLibs' ConvPlan.cpp (plans of fully connected weight updates), from memory.
+    Source: machine.md §5.4; of joint plans, PopLibs' ConvPlan.cpp (plan of the weight update), from memory.
     """
     if planning.joint:
         return (max(units, cost.weights_per_unit(problem.dtype)),)

@@ -152,13 +152,19 @@ def hmac(work: Work) -> Int64:
 
 
 def outer_product(work: Work) -> Int64:
-    """Tile cycles of OuterProduct: one in-channel, no kernel, workers share out-channels. Source: machine.md §4.6."""
-    channels = ceil_div(work.out_channels, WORKERS)
+    """Tile cycles of OuterProduct: one in-channel, no kernel, workers share the positions.
+
+    A position is a row of out-channels: long ones run as a pipelined loop over vectors, short ones element by element.
+    Source: machine.md §4.6.
+    """
     if work.dtype == f16:
-        per_row, start = 6 + np.maximum(ceil_div(channels - 12, 4), 0), 10
+        start, least, width, slow = 10, 12, 4, ceil_div(5 * work.out_channels, 2)
     else:
-        per_row, start = 6 + np.maximum(ceil_div(channels - 6, 2), 0), 11
-    return np.asarray(WORKERS * (25 + work.groups * (start + work.positions * per_row)), dtype=np.int64)
+        start, least, width, slow = 11, 6, 2, 2 * work.out_channels
+    fast = 6 + ceil_div(work.out_channels - least, width)
+    per_row = np.where(work.out_channels >= least, fast, 10 + slow)
+    rows = ceil_div(work.positions, WORKERS)
+    return np.asarray(WORKERS * (25 + work.groups * (start + rows * per_row)), dtype=np.int64)
 
 
 def _passes(work: Work, units: int, out_group: int) -> Int64:

@@ -59,9 +59,9 @@ class Method:
         """Bytes of the records of slices, int64[n]; pointers to rows take ``pointer_bytes``."""
         match self.kind:
             case "amp_1x1":
-                return records.amp_1x1(work, self.out_group, pointer_bytes)
+                return records.amp_1x1(work, pointer_bytes, self.out_group)
             case "amp_nx1":
-                return records.amp_nx1(work, self.height, self.out_group, pointer_bytes)
+                return records.amp_nx1(work, self.height, pointer_bytes, self.out_group)
             case "outer_product":
                 return records.outer_product(work)
         return records.mac(work, pointer_bytes)

@@ -26,13 +26,13 @@ _ITEM_BYTES = 3 * _NUMBER_BYTES
 """An item of work: first output, number of outputs, first input."""
 
 
-def amp_1x1(work: Work, out_group: int, pointer_bytes: int) -> Int64:
+def amp_1x1(work: Work, pointer_bytes: int, out_group: int = cost.OUT_GROUP) -> Int64:
     """ConvPartial1x1Out: pointers, six 16-bit numbers, a stride, and one item of work for each worker."""
     numbers = 6 * _NUMBER_BYTES + 4 + _POINTER_BYTES
     return _whole(_slices(work, 1, out_group, pointer_bytes) + numbers + cost.WORKERS * _ITEM_BYTES)
 
 
-def amp_nx1(work: Work, height: int, out_group: int, pointer_bytes: int) -> Int64:
+def amp_nx1(work: Work, height: int, pointer_bytes: int, out_group: int = cost.OUT_GROUP) -> Int64:
     """ConvPartialnx1: pointers, eight 16-bit numbers, four words, and lists of work for each kernel position."""
     return _whole(
         _slices(work, height, out_group, pointer_bytes) + 8 * _NUMBER_BYTES + 4 * 4 + _worklists(work, height)
@@ -41,7 +41,7 @@ def amp_nx1(work: Work, height: int, out_group: int, pointer_bytes: int) -> Int6
 
 def mac(work: Work, pointer_bytes: int) -> Int64:
     """The horizontal, vertical and SLIC vertices, whose fields are those of ConvPartialnx1 but for a few numbers."""
-    return amp_nx1(work, 1, cost.OUT_GROUP, pointer_bytes)
+    return amp_nx1(work, 1, pointer_bytes)
 
 
 def outer_product(work: Work) -> Int64:
