@@ -15,6 +15,9 @@ _SUPPORTED = (f16, f32)
 _CONV_PASSES = ("NONE", "INFERENCE_FWD", "TRAINING_FWD", "TRAINING_BWD", "TRAINING_WU")
 _FC_PASSES = ("FC_INFERENCE_FWD", "FC_TRAINING_FWD", "FC_TRAINING_BWD", "FC_TRAINING_WU")
 
+TRAINING_PASSES = ("TRAINING_FWD", "TRAINING_BWD", "TRAINING_WU")
+"""Passes of a fully connected layer that is trained."""
+
 _SHARED = {
     "availableMemoryProportion": PROPORTION,
     "partialsType": element_type(None),
@@ -50,6 +53,21 @@ class Types:
 
 
 @dataclass(frozen=True)
+class SharedSplit:
+    """The split of one pass of a layer, where its passes are planned together.
+
+    Attributes:
+        parts: Numbers of parts, by dimension.
+        grains: What parts of every dimension are multiples of.
+        order: Dimensions in which the tiles are numbered, outermost first: passes agree on what lies where.
+    """
+
+    parts: tuple[tuple[str, int], ...]
+    grains: tuple[tuple[str, int], ...]
+    order: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Planning:
     """What the planner keeps to.
 
@@ -61,6 +79,8 @@ class Planning:
         tiles: Tiles that are used at most; 0 for all.
         parts: Numbers of parts that are given, by dimension.
         method: Family or kind of vertex that is given, or empty.
+        training_pass: Pass of a fully connected layer, by PopLibs' name, or empty.
+        split: The split that the plan of all passes gives this one, or None.
         beside: Cycles, by term, of a contraction that runs at the same time: what takes no longer costs nothing.
     """
 
@@ -72,6 +92,8 @@ class Planning:
     parts: tuple[tuple[str, int], ...] = ()
     method: str = ""
     beside: tuple[tuple[str, int], ...] = ()
+    training_pass: str = ""
+    split: SharedSplit | None = None
 
 
 DEFAULT = Planning()
@@ -115,7 +137,8 @@ def read_settings(
     planning = Planning(
         proportion=values["availableMemoryProportion"],
         swaps=swaps,
-        joint="TRAINING" in way and not is_conv,
+        joint=way in TRAINING_PASSES and not is_conv,
+        training_pass=way if way in TRAINING_PASSES and not is_conv else "",
         wide_loads=values["use128BitConvUnitLoad"],
         tiles=values["tilesPerIPU"],
         parts=parts,

@@ -13,7 +13,7 @@ from abele.errors import TensorError, TypeMismatchError
 from abele.graph import Graph, Sequence, Tensor, concat
 from abele.numerics import ElementType, as_element_type, f32
 from abele.poplibs.poplin.contraction import problem as problems
-from abele.poplibs.poplin.operations.matmul import product_call
+from abele.poplibs.poplin.operations.product import product_call
 from abele.poplibs.poplin.options import Planning
 from abele.poplibs.poputil.options import PROPORTION, Option, Options, choice, integer, read_options
 

@@ -13,7 +13,9 @@ on. A box lies within one block of either storage, so that it has one stride per
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import prod
+from types import MappingProxyType
 
 import numpy as np
 import numpy.typing as npt
@@ -33,7 +35,13 @@ _NARROWEST = 4
 _STRIDED_DIMS = 4
 
 
-def arrange(graph: Graph, compute_set: ComputeSet, source: Operand, target: Operand) -> Operand:
+def arrange(
+    graph: Graph,
+    compute_set: ComputeSet,
+    source: Operand,
+    target: Operand,
+    edges: Mapping[str, Int64] = MappingProxyType({}),
+) -> Operand:
     """Add the vertices that copy ``source`` into ``target``, which has another storage order.
 
     Args:
@@ -41,11 +49,12 @@ def arrange(graph: Graph, compute_set: ComputeSet, source: Operand, target: Oper
         compute_set: Where the vertices are added.
         source: What to copy.
         target: Where to. If it is not mapped yet, it is spread over all tiles; else its owners do the work.
+        edges: Indices of dimensions where another tile may begin in ``target``, ascending: boxes end there.
 
     Returns:
         The target.
     """
-    start, size = _boxes(source, target, graph.system.ipu.num_tiles)
+    start, size = _boxes(source, target, graph.system.ipu.num_tiles, edges)
     written = target.regions(start, size)
     tile = _owners(graph, written)
     # A new target: boxes are dealt to the tiles in order, as evenly as their number allows.
@@ -86,9 +95,13 @@ def _owners(graph: Graph, written: Regions) -> npt.NDArray[np.int32] | None:
     return None if len(tile) == 0 or int(tile.min()) < 0 else tile
 
 
-def _boxes(source: Operand, target: Operand, wanted: int) -> tuple[dict[str, Int64], dict[str, Int64]]:
+def _boxes(
+    source: Operand, target: Operand, wanted: int, edges: Mapping[str, Int64]
+) -> tuple[dict[str, Int64], dict[str, Int64]]:
     """Start and size of every box, by dimension name: about ``wanted`` boxes."""
     cuts = _cuts(source, target, wanted)
+    # a box that begins between two cuts ends at the next edge or cut
+    cuts |= {dim: np.union1d(cuts[dim], more) for dim, more in edges.items()}
     index = np.unravel_index(np.arange(prod(map(len, cuts.values())), dtype=np.int64), [len(c) for c in cuts.values()])
     sizes = {d: np.diff(c, append=source.extents[d]) for d, c in cuts.items()}
     start = {d: cuts[d][i] for d, i in zip(cuts, index, strict=True)}

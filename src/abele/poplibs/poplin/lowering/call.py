@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Protocol
 
+import numpy as np
+
 from abele.errors import InvalidOptionError, OutOfMemoryError
 from abele.graph import ComputeSet, Copy, Execute, Graph, LibraryCall, Tensor
 from abele.graph.program import Sequence as Program
@@ -15,9 +17,11 @@ from abele.poplibs.poplin.contraction.binding import Binding
 from abele.poplibs.poplin.contraction.host_kernel import contraction_kernel
 from abele.poplibs.poplin.contraction.operand import Operand, allocate
 from abele.poplibs.poplin.contraction.problem import Contraction
+from abele.poplibs.poplin.conv_params.axis import Int64
 from abele.poplibs.poplin.lowering.arrange import arrange, arrange_estimate
 from abele.poplibs.poplin.lowering.body import build
 from abele.poplibs.poplin.lowering.home import Home, home, home_on
+from abele.poplibs.poplin.lowering.placement import place_input, place_weights
 from abele.poplibs.poplin.lowering.stages import ContractionStage
 from abele.poplibs.poplin.lowering.storage import Layouts, grains, input_order, layouts, new_output, weights_order
 from abele.poplibs.poplin.options import DEFAULT, Planning
@@ -25,6 +29,7 @@ from abele.poplibs.poplin.planner.bound import least_cycles
 from abele.poplibs.poplin.planner.plan import ContractionPlan
 from abele.poplibs.poplin.planner.rearranging import SIDES, rearranging_cycles
 from abele.poplibs.poplin.planner.schedule import PlanSeries, make_schedule
+from abele.poplibs.poplin.planner.search import find_plan
 from abele.poplibs.poplin.planner.target import PlanningTarget, target_of
 from abele.poplibs.poputil.layout import clone
 from abele.poplibs.poputil.order import storage_order
@@ -138,7 +143,25 @@ class ContractionCall:
     def schedule(self) -> PlanSeries:
         """The plans, on one IPU of the graph's system."""
         chosen = grains(self.problem, self.layouts)
+        shared = self._shared_plan(chosen)
+        if shared is not None:
+            return PlanSeries("co", (shared,))
         return make_schedule(self.problem, chosen, target_of(self.graph.system, self.planning), self.planning)
+
+    def _shared_plan(self, chosen: tuple[int, ...]) -> ContractionPlan | None:
+        """The plan that the passes of a layer share, or None where there is none or operands do not lie for it."""
+        split = self.planning.split
+        if split is None:
+            return None
+        wanted = tuple(dict(split.grains)[dim] for dim in self.problem.split_dims)
+        if any(n % grain for n, grain in zip(wanted, chosen, strict=True)):
+            return None
+        planning = replace(self.planning, split=None, parts=split.parts)
+        try:
+            plan = find_plan(self.problem, wanted, target_of(self.graph.system, planning), planning)
+        except (InvalidOptionError, OutOfMemoryError):
+            return None
+        return replace(plan, order=split.order)
 
     @property
     def cycles(self) -> int:
@@ -263,6 +286,8 @@ class ContractionCall:
         homes = [home(plan, out) for plan, out in self._parts(made)]
         for where in homes:
             graph.map_regions(where.regions, where.tile)
+        if like is not None and self.is_direct and _lie_alike(graph, made, like):
+            return made, homes, made
         return made, homes, made if like is None else clone(graph, like, "out", self.problem.output)
 
     def _parts(self, made: Tensor) -> Iterator[tuple[ContractionPlan, Operand]]:
@@ -295,7 +320,13 @@ class ContractionCall:
     def _arranged(self, compute_set: ComputeSet, source: Operand, order: list[tuple[str, int]], name: str) -> Operand:
         graph = self._planned_tiles
         target = allocate(graph, self.problem.dtype, source.extents, order, name)
-        return arrange(graph, compute_set, source, target)
+        # Passes that share a plan find each other's operands on the tiles that read them.
+        edges: dict[str, Int64] = {}
+        if self.planning.split is not None:
+            (place_input if name == "input" else place_weights)(graph, target, self.schedule)
+            (plan,) = self.schedule.plans
+            edges = {dim: plan.pieces(dim)[0] for dim in source.dims if dim in plan.split}
+        return arrange(graph, compute_set, source, target, edges)
 
     @property
     def _planned_tiles(self) -> Graph:
@@ -331,6 +362,17 @@ def cheapest(calls: Iterable[ContractionCall]) -> ContractionCall:
         assert failure is not None
         raise failure
     return best[1]
+
+
+def _lie_alike(graph: Graph, one: Tensor, other: Tensor) -> bool:
+    """True if two tensors of the same storage order have the same tiles."""
+    order, found = storage_order(other), []
+    for tensor in (one, other):
+        begin, length = order.apply(tensor).intervals()
+        _, sizes, tiles, _ = graph.interval_map(tensor.variables).split(begin, length)
+        last = np.append(tiles[1:] != tiles[:-1], True)
+        found.append((np.cumsum(sizes)[last], tiles[last]))
+    return all(map(np.array_equal, *found))
 
 
 def same_storage(graph: Graph, like: Tensor, dtype: ElementType) -> Tensor:

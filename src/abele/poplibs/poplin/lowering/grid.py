@@ -37,13 +37,15 @@ class VertexGrid:
 
     @cached_property
     def tiles(self) -> npt.NDArray[np.int32]:
-        """Tile of every vertex: neighbours differ in their out-channels, so that pairs of tiles want the same input."""
+        """Tile of every vertex: neighbours differ in their out-channels, so that pairs of tiles want the same input.
+
+        Passes of a layer that are planned together number their tiles alike, whatever its dimensions are to each.
+        """
         dims = self.plan.problem.split_dims
         # Number the tiles with the out-channels innermost, then read the numbers in the order of vertices.
-        order = sorted(range(len(dims)), key=lambda i: dims[i] == "co")
-        parts = [self.plan.parts[i] for i in order]
-        ranks = np.arange(self.num, dtype=np.int32).reshape(parts)
-        return np.ascontiguousarray(np.moveaxis(ranks, -1, order[-1])).reshape(-1)
+        numbered = self.plan.order or sorted(dims, key="co".__eq__)
+        ranks = np.arange(self.num, dtype=np.int32).reshape([self.plan.split[dim] for dim in numbered])
+        return np.ascontiguousarray(ranks.transpose([numbered.index(dim) for dim in dims])).reshape(-1)
 
     def _index(self, dims: tuple[str, ...]) -> dict[str, Int64]:
         """Part along each of ``dims`` for every combination of their parts."""

@@ -12,29 +12,27 @@ from __future__ import annotations
 import numpy as np
 
 from abele.graph import Graph
-from abele.poplibs.poplin.contraction.binding import Binding
 from abele.poplibs.poplin.contraction.operand import Operand
 from abele.poplibs.poplin.conv_params.axis import Axis, Int64
-from abele.poplibs.poplin.lowering.call import ContractionCall
 from abele.poplibs.poplin.lowering.grid import VertexGrid
 from abele.poplibs.poplin.lowering.home import cut_regions
 from abele.poplibs.poplin.planner.plan import ContractionPlan
+from abele.poplibs.poplin.planner.schedule import PlanSeries
 from abele.poplibs.poputil.mapping import DEFAULT_MIN_BYTES_PER_TILE
 from abele.poplibs.poputil.regions import split_evenly
 
 
-def place_input(graph: Graph, binding: Binding, call: ContractionCall) -> None:
-    """Map the input of a contraction like that of ``call``, which has the same storage, by the plan of ``call``."""
-    _place(graph, binding.operand(), call, "co")
+def place_input(graph: Graph, operand: Operand, schedule: PlanSeries) -> None:
+    """Map the input of a contraction by its plans."""
+    _place(graph, operand, schedule, "co")
 
 
-def place_weights(graph: Graph, binding: Binding, call: ContractionCall) -> None:
-    """Map the weights of a contraction like those of ``call``, which have the same storage, by the plan of ``call``."""
-    _place(graph, binding.operand(), call, "bo")
+def place_weights(graph: Graph, operand: Operand, schedule: PlanSeries) -> None:
+    """Map the weights of a contraction by its plans."""
+    _place(graph, operand, schedule, "bo")
 
 
-def _place(graph: Graph, operand: Operand, call: ContractionCall, absent: str) -> None:
-    schedule = call.schedule
+def _place(graph: Graph, operand: Operand, schedule: PlanSeries, absent: str) -> None:
     serial = schedule.dim in operand.dims
     for plan, begin, size in schedule.parts():
         part = operand.slice(schedule.dim, begin, size) if serial else operand

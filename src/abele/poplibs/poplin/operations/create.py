@@ -21,8 +21,8 @@ from abele.poplibs.poplin.lowering.placement import place_input, place_weights
 from abele.poplibs.poplin.lowering.storage import new_weights
 from abele.poplibs.poplin.operations.convolution import forward_call
 from abele.poplibs.poplin.operations.dithering import dithered
-from abele.poplibs.poplin.operations.matmul import is_swapped
-from abele.poplibs.poplin.operations.matmul_layout import MatmulLayout, best_layout
+from abele.poplibs.poplin.operations.matmul_layout import MatmulLayout, best_layout, planned_together
+from abele.poplibs.poplin.operations.product import is_swapped
 from abele.poplibs.poplin.options import ContractionOptions, Planning, Types, read_settings, resolve_types
 from abele.poplibs.poplin.rewrites.flatten_field import flattened
 from abele.poplibs.poplin.rewrites.flatten_field_out import OutputWindows
@@ -232,7 +232,9 @@ def created_layout(
     """The layout of a product's operands that is expected to take the fewest cycles."""
     _check_shapes(a_shape, b_shape)
     types = resolve_types("matmul", {"a": as_element_type(dtype)}, output_type, settings.partials)
-    return best_layout(graph.system, tuple(a_shape), tuple(b_shape), types, settings.planning)
+    shapes = tuple(a_shape), tuple(b_shape)
+    planning = planned_together(graph.system, *shapes, types, settings.planning)
+    return best_layout(graph.system, *shapes, types, planning)
 
 
 def _placed(graph: Graph, made: Tensor, call: ContractionCall, *, is_left: bool) -> Tensor:
@@ -247,7 +249,7 @@ def _place(graph: Graph, made: Tensor, call: ContractionCall, role: str) -> None
         seen = call.meaning.x if call.meaning is not None else call.x
         view = call.widening.input_view(Binding(made, seen.roles, seen.groups))
         if not call.layouts.arrange_input:
-            place_input(graph, view, call)
+            place_input(graph, view.operand(), call.schedule)
             return
     if is_turned(call):
         role = "w" if role == "x" else "x"
@@ -258,7 +260,7 @@ def _place(graph: Graph, made: Tensor, call: ContractionCall, role: str) -> None
         return
     rows = flattened(made) if role == "x" and theirs.tensor.ndim < made.ndim else made.reshape(theirs.tensor.shape)
     place = place_input if role == "x" else place_weights
-    place(graph, Binding(rows, theirs.roles, theirs.groups), call)
+    place(graph, Binding(rows, theirs.roles, theirs.groups).operand(), call.schedule)
 
 
 def _is_rewritten(call: ContractionCall, role: str) -> bool:

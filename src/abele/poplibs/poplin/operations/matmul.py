@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from abele.errors import TensorError
 from abele.graph import Graph, Tensor
 from abele.graph.program import Sequence as Program
 from abele.numerics import ElementType
 from abele.poplibs.poplin.contraction import problem as problems
-from abele.poplibs.poplin.contraction.binding import Binding
-from abele.poplibs.poplin.contraction.problem import Contraction
-from abele.poplibs.poplin.lowering.call import ContractionCall, cheapest
-from abele.poplibs.poplin.options import Planning, read_settings, resolve_types
-from abele.poplibs.poplin.planner.rearranging import SIDES
+from abele.poplibs.poplin.operations.matmul_layout import planned_together
+from abele.poplibs.poplin.operations.product import product_call
+from abele.poplibs.poplin.options import read_settings, resolve_types
 from abele.poplibs.poputil.options import Options
 from abele.words import counted
 
@@ -60,9 +56,10 @@ def matmul(
     problem = problems.matmul(
         1, a.shape[0], a.shape[1], columns=b.shape[1], dtype=types.dtype, partials=types.partials, output=types.output
     )
-    return product_call(
-        graph, "poplin.matmul", name, problem=problem, a=a, b=b, planning=settings.planning, like=like
-    ).append(prog)
+    planning = planned_together(graph.system, a.shape, b.shape, types, settings.planning)
+    return product_call(graph, "poplin.matmul", name, problem=problem, a=a, b=b, planning=planning, like=like).append(
+        prog
+    )
 
 
 def matmul_grouped(
@@ -87,66 +84,9 @@ def matmul_grouped(
     types = resolve_types(name, {f"a {a.name!r}": a.dtype, f"b {b.name!r}": b.dtype}, output_type, settings.partials)
     extents = a.shape[0], a.shape[1], a.shape[2], b.shape[2]
     problem = problems.matmul(*extents, dtype=types.dtype, partials=types.partials, output=types.output)
+    planning = planned_together(graph.system, a.shape, b.shape, types, settings.planning)
     function = "poplin.matmul_grouped"
-    return product_call(graph, function, name, problem=problem, a=a, b=b, planning=settings.planning, like=like).append(
-        prog
-    )
-
-
-def product_call(
-    graph: Graph,
-    function: str,
-    name: str,
-    problem: Contraction,
-    a: Tensor,
-    b: Tensor,
-    planning: Planning,
-    like: Tensor | None = None,
-    *,
-    swapped: bool | None = None,
-) -> ContractionCall:
-    """The call that makes the product: rows as the batch, or columns (swapped: the left operand is held as weights).
-
-    Columns are the batch where that is said, where that writes ``like`` along its memory, or where that is faster.
-    PopLibs lays operands out for swapped products and takes all three sides to be rearranged for others, so it keeps
-    the left operand in the units unless the other way saves more than that. Source: machine.md §4.16.
-    """
-    if swapped is None and like is not None:
-        swapped = Binding(like, _roles(like, "b", "co"), problem.groups).operand().innermost == "b"
-    if swapped is None:
-        swapped = planning.swaps
-    calls = []
-    for swap in (True, False) if swapped is None else (swapped,):
-        asked = replace(problem, batch=problem.out_channels, out_channels=problem.batch) if swap else problem
-        row, column = ("co", "b") if swap else ("b", "co")
-        left = Binding(a, _roles(a, row, "ci"), problem.groups)
-        right = Binding(b, _roles(b, "ci", column), problem.groups)
-        x, w = (right, left) if swap else (left, right)
-        calls.append(
-            ContractionCall(
-                graph,
-                function=function,
-                name=name,
-                problem=asked,
-                x=x,
-                w=w,
-                out_roles=_roles(a, row, column),
-                planning=planning,
-                like=like,
-                charged=() if swap else SIDES,
-            )
-        )
-    return cheapest(calls)
-
-
-def is_swapped(call: ContractionCall) -> bool:
-    """True if the columns of a product take the part of the rows."""
-    return call.out_roles[-1] == "b"
-
-
-def _roles(tensor: Tensor, *roles: str) -> tuple[str, ...]:
-    """Roles of a matrix's dimensions, groups before them where there are any."""
-    return ("g", *roles) if tensor.ndim == 3 else roles
+    return product_call(graph, function, name, problem=problem, a=a, b=b, planning=planning, like=like).append(prog)
 
 
 def _check_matrices(name: str, a: Tensor, b: Tensor, a_dims: tuple[str, ...], b_dims: tuple[str, ...]) -> None:

@@ -12,11 +12,14 @@ from abele.machine import System
 from abele.numerics import ElementType
 from abele.poplibs.poplin.contraction import problem as problems
 from abele.poplibs.poplin.lowering.call import ContractionCall
-from abele.poplibs.poplin.lowering.storage import new_weights
-from abele.poplibs.poplin.operations.matmul import product_call
-from abele.poplibs.poplin.options import Planning, Types
+from abele.poplibs.poplin.lowering.storage import grains, new_weights
+from abele.poplibs.poplin.operations.product import product_call
+from abele.poplibs.poplin.options import Planning, SharedSplit, Types
+from abele.poplibs.poplin.planner.joint import joint_split
+from abele.poplibs.poplin.planner.target import target_of
 from abele.poplibs.poputil.layout import channels_per_group
 
+_FORWARD = "TRAINING_FWD"
 _COLUMN_BLOCKS = (16, 8)
 """Out-channels in a block: what one pass of 16 or of 8 conv units makes. Source: machine.md §5.4."""
 
@@ -30,11 +33,13 @@ class MatmulLayout:
             operand as weights, and the right operand streams past.
         block: Rows (swapped) or columns of the product that are stored in a block of weights.
         call: The product of operands that are stored so, in a graph of its own.
+        shared: The splits of all passes of a fully connected layer, by name, where they are planned together.
     """
 
     swapped: bool
     block: int
     call: ContractionCall
+    shared: tuple[tuple[str, SharedSplit], ...] = ()
 
     def lhs(self, graph: Graph, dtype: ElementType, shape: Sequence[int], name: str) -> Tensor:
         """An unmapped left operand, [m, k] or [g, m, k]."""
@@ -71,7 +76,60 @@ def best_layout(
     if not found:
         assert failure is not None
         raise failure
-    return min(found, key=lambda layout: _joint_cycles(layout, a_shape, b_shape, types, planning))
+    if planning.training_pass != _FORWARD:
+        return min(found, key=lambda layout: layout.call.cycles)
+    apart = min(found, key=lambda layout: _joint_cycles(layout, a_shape, b_shape, types, planning))
+    if planning.parts or planning.method:
+        return apart
+    least, best = _joint_cycles(apart, a_shape, b_shape, types, planning), apart
+    for layout in found:
+        together = _together(layout, a_shape, b_shape, types, planning) if layout.swapped else None
+        if together is not None and together[0] <= least:
+            least, best = together
+    return best
+
+
+def _together(
+    layout: MatmulLayout, a_shape: tuple[int, ...], b_shape: tuple[int, ...], types: Types, planning: Planning
+) -> tuple[int, MatmulLayout] | None:
+    """The layout with one split for all passes, and their cycles; None where no split suits all."""
+    calls = [layout.call, *_gradients(layout, a_shape, b_shape, types, planning, swaps=True)]
+    found = joint_split(
+        [call.problem for call in calls],
+        [grains(call.problem, call.layouts) for call in calls],
+        target_of(layout.call.graph.system, planning),
+        planning,
+    )
+    if found is None:
+        return None
+    cycles, splits = found
+    call = replace(layout.call, planning=replace(planning, split=splits[_FORWARD]))
+    return cycles, replace(layout, call=call, shared=tuple(splits.items()))
+
+
+def planned_together(
+    system: System, a_shape: tuple[int, ...], b_shape: tuple[int, ...], types: Types, planning: Planning
+) -> Planning:
+    """``planning`` with the split that the passes of a fully connected layer share, where this product is one of them.
+
+    As in PopLibs, the plan of any pass is looked up by the forward pass that belongs to it.
+    """
+    asked = planning.parts or planning.method or planning.swaps is not None or planning.split is not None
+    if not planning.training_pass or asked:
+        return planning
+    groups, rows, inner, columns = a_shape[:-2], a_shape[-2], a_shape[-1], b_shape[-1]
+    batch, inputs, outputs = {
+        _FORWARD: (rows, inner, columns),
+        "TRAINING_BWD": (rows, columns, inner),
+        "TRAINING_WU": (inner, rows, columns),
+    }[planning.training_pass]
+    shapes = (*groups, batch, inputs), (*groups, inputs, outputs)
+    try:
+        forward = best_layout(system, *shapes, types, replace(planning, training_pass=_FORWARD))
+    except (OutOfMemoryError, InvalidOptionError):
+        return planning
+    split = dict(forward.shared).get(planning.training_pass)
+    return planning if split is None else replace(planning, split=split)
 
 
 def _joint_cycles(
@@ -82,15 +140,30 @@ def _joint_cycles(
     What is asked of the plan is asked of the product's alone.
     Source: machine.md §5.15.
     """
-    if not planning.joint:
-        return layout.call.cycles
+    back, update = _gradients(layout, a_shape, b_shape, types, planning)
+    return layout.call.cycles + back.cycles + update.cycles
+
+
+def _gradients(
+    layout: MatmulLayout,
+    a_shape: tuple[int, ...],
+    b_shape: tuple[int, ...],
+    types: Types,
+    planning: Planning,
+    *,
+    swaps: bool | None = None,
+) -> tuple[ContractionCall, ContractionCall]:
+    """The backward pass and the weight update of a product of operands that lie so."""
     graph = Graph(layout.call.graph.system)
     a, b = (make(graph, types.dtype, s, n) for make, s, n in ((layout.lhs, a_shape, "a"), (layout.rhs, b_shape, "b")))
     out = layout.call.create_output(graph)
-    planning = replace(planning, parts=(), method="", swaps=None)
-    back = _gradient(graph, out, b.moveaxis(-1, -2), types, planning, None)
-    update = _gradient(graph, a.moveaxis(-1, -2), out, types, planning, b)
-    return layout.call.cycles + back.cycles + update.cycles
+    back, update = (
+        replace(planning, parts=(), method="", swaps=swaps, training_pass=f"TRAINING_{n}") for n in ("BWD", "WU")
+    )
+    return (
+        _gradient(graph, out, b.moveaxis(-1, -2), types, back, None),
+        _gradient(graph, a.moveaxis(-1, -2), out, types, update, b),
+    )
 
 
 def _gradient(

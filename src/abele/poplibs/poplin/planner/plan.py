@@ -24,6 +24,8 @@ class ContractionPlan:
         terms: Expected cycles, term by term; they add up.
         temporary_bytes: Memory of the fullest tile for slices and partials.
         available_bytes: The bound that the search kept to.
+        order: Dimensions in which the tiles are numbered, outermost first; where it is empty, the split dimensions with
+            the out-channels last.
     """
 
     problem: Contraction
@@ -33,6 +35,7 @@ class ContractionPlan:
     terms: tuple[tuple[str, int], ...]
     temporary_bytes: int
     available_bytes: int
+    order: tuple[str, ...] = ()
 
     @property
     def split(self) -> dict[str, int]:

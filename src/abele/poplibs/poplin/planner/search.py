@@ -173,6 +173,26 @@ def _is_outer_product(problem: Contraction) -> bool:
     return problem.is_pointwise and problem.in_channels == 1
 
 
+def candidates(problem: Contraction, grains: tuple[int, ...], tiles: int) -> Int64:
+    """Parts of every dimension for every split worth a look, int64[n, dims]."""
+    return _candidates(problem, grains, tiles, {})
+
+
+def split_costs(
+    problem: Contraction, grains: tuple[int, ...], parts: Int64, target: PlanningTarget, planning: Planning
+) -> tuple[Int64, Int64]:
+    """Expected cycles of given splits, each with its best vertex, and temporary bytes, int64[n] each."""
+    cycles, temporary = np.full(len(parts), np.iinfo(np.int64).max), np.zeros(len(parts), dtype=np.int64)
+    for written, methods in _ways(problem, target, planning):
+        slices = _slices(written, grains, parts)
+        compute = np.stack([m.cycles(slices.work, target.load_bytes) for m in methods]).min(axis=0)
+        terms = _terms(written, slices, _early_terms(slices, compute, target), target)
+        total = np.sum([n for _, n in terms], axis=0, dtype=np.int64)
+        temporary = np.where(total < cycles, _temporary_bytes(written, slices), temporary)
+        cycles = np.minimum(total, cycles)
+    return cycles, temporary
+
+
 def _plans(
     problem: Contraction,
     grains: tuple[int, ...],
