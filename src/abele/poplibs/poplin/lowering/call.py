@@ -188,9 +188,20 @@ class ContractionCall:
         x, w = (t.tensor.size * needed for t, needed in zip((self.x, self.w), self._arranges, strict=True))
         elements = {"input": x, "weights": w, "output": output}[side]
         here = arrange_estimate(elements, self.problem.dtype, machine) if elements else 0
+        return max(here, self._charge(side, parts, machine))
+
+    @property
+    def charge(self) -> int:
+        """Cycles that PopLibs takes rearranging operands and output to take."""
+        machine = target_of(self.graph.system, self.planning)
+        parts = [(plan.problem, plan.tiles) for plan in self.schedule.plans]
+        return sum(self._charge(side, parts, machine) for side in SIDES)
+
+    def _charge(self, side: str, parts: Sequence[tuple[Contraction, int]], machine: PlanningTarget) -> int:
+        """What PopLibs takes a side to take, where parts of the work run on so many tiles each."""
         if side not in self.charged:
-            return here
-        return max(here, sum(rearranging_cycles(problem, side, tiles, machine) for problem, tiles in parts))
+            return 0
+        return sum(rearranging_cycles(problem, side, tiles, machine) for problem, tiles in parts)
 
     @property
     def phases(self) -> dict[str, int]:

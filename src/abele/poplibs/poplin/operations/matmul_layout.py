@@ -81,7 +81,9 @@ def best_layout(
     apart = min(found, key=lambda layout: _joint_cycles(layout, a_shape, b_shape, types, planning))
     if planning.parts or planning.method:
         return apart
-    least, best = _joint_cycles(apart, a_shape, b_shape, types, planning), apart
+    # As in PopLibs, what is taken to be rearranged is compared beside the plans, not what a program would move.
+    calls = apart.call, *_gradients(apart, a_shape, b_shape, types, planning)
+    least, best = sum(call.schedule.cycles + call.charge for call in calls), apart
     for layout in found:
         together = _together(layout, a_shape, b_shape, types, planning) if layout.swapped else None
         if together is not None and together[0] <= least:
@@ -103,6 +105,8 @@ def _together(
     if found is None:
         return None
     cycles, splits = found
+    update = replace(calls[2], planning=replace(calls[2].planning, split=splits["TRAINING_WU"]), charged=("input",))
+    cycles += update.charge
     call = replace(layout.call, planning=replace(planning, split=splits[_FORWARD]))
     return cycles, replace(layout, call=call, shared=tuple(splits.items()))
 
