@@ -18,6 +18,8 @@ from abele.expr import FUNCTIONS
 
 _BASES: dict[str, type[Vertex]] = {kind.__name__: kind for kind in (Vertex, MultiVertex, SupervisorVertex)}
 _DIRECTIONS = {"in": "Input", "out": "Output", "inout": "InOut"}
+Formula = Callable[..., Any] | None
+"""A cost from the fields of a vertex, or None."""
 _BUILT: dict[str, type[Vertex]] = {}
 
 
@@ -42,7 +44,11 @@ class WrittenCode:
 
 
 def written_codelet(
-    name: str, code: CodeWriter, cycles: Callable[..., Any] | None, extra: object = None
+    name: str,
+    code: CodeWriter,
+    cycles: Formula,
+    extra: object = None,
+    record: Formula = None,
 ) -> type[Vertex]:
     """The codelet class of what ``code`` holds; one class for one text and cost.
 
@@ -50,13 +56,14 @@ def written_codelet(
         name: Readable part of the class name; a digest of the text is appended.
         code: Fields and statements.
         cycles: Cost formula; None to count issue slots.
-        extra: What else tells two classes of the same text apart: whatever the formula depends on.
+        extra: What else tells two classes of the same text apart: whatever the formulas depend on.
+        record: Formula of the bytes that a vertex keeps for itself; None where its fields say that.
     """
     text = class_text(code)
     emitted = "".join(emission_key(f) for f in FUNCTIONS if f"{f}(" in text)
     key = hashlib.sha256(f"{name}\n{text}\n{extra!r}{emitted}".encode()).hexdigest()[:12]
     if key not in _BUILT:
-        _BUILT[key] = _made(f"{name}_{key}", code, text, emitted, cycles)
+        _BUILT[key] = _made(f"{name}_{key}", code, text, emitted, (cycles, record))
     return _BUILT[key]
 
 
@@ -76,7 +83,7 @@ def _declared(field: FieldDef) -> str:
     return f"{field.name}: {f'{_DIRECTIONS[field.direction]}[{text}]' if field.is_edge else text}"
 
 
-def _made(name: str, code: CodeWriter, text: str, emitted: str, cycles: Callable[..., Any] | None) -> type[Vertex]:
+def _made(name: str, code: CodeWriter, text: str, emitted: str, formulas: tuple[Formula, Formula]) -> type[Vertex]:
     file, base = f"<poplibs {name}>", _BASES[code.kind]
     shown = text.replace("CLASS", name)
     linecache.cache[file] = (len(shown), None, shown.splitlines(keepends=True), file)
@@ -87,7 +94,8 @@ def _made(name: str, code: CodeWriter, text: str, emitted: str, cycles: Callable
         fields=tuple(code.fields.values()),
         file=file,
         line=1,
-        formula=cycles,
+        formula=formulas[0],
+        record=formulas[1],
         compute=None,
         attributes={"kind": base.kind, **workers},
         source=WrittenCode(code.helper(file), text, emitted),

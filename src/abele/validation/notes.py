@@ -25,7 +25,7 @@ REASONS = {
     "pooling": """Channels of a group are chosen as PopLibs does. The slots of the vertices' loop over channel
         vectors, which the public formula does not tell, were calibrated on the layers with stride 1. The layer of 768
         channels likely took 4 at a time, at least on GC2: the costs of the two plans are within a tenth of where
-        the preference for more changes. The published vertices hold lists of work, which ours work out.""",
+        the preference for more changes.""",
     "reduction": """Memory of eight figures in twelve agrees within 6 %, so their steps, and how workers share them, are
         likely the published ones. Maxima are likely shared by fewer workers, and the row of 4 × 12,544 × 8 likely lies
         so that no tile begins with a whole row of eight. In cycles the published first step along inner dimensions is

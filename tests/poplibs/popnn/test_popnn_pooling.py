@@ -234,7 +234,7 @@ def test_pool_cost__blocks_inside_and_at_edges__count_every_piece_item_and_posit
 
     def slots(block: Any, worker: int) -> int:
         batch, groups, channels, in_0, out_0, first_0, in_1, out_1, first_1 = (int(n) for n in block)
-        positions, vectors, total = batch * out_0 * out_1, -(-channels // 2), 0
+        positions, vectors, total = batch * out_0 * out_1, groups * -(-channels // 2), 0
         own = range(worker * positions // 6, (worker + 1) * positions // 6)
         for row in {p // out_1 for p in own}:
             columns = [p % out_1 for p in own if p // out_1 == row]
@@ -244,11 +244,20 @@ def test_pool_cost__blocks_inside_and_at_edges__count_every_piece_item_and_posit
             ]
             total += 30 + (20 + 20 * vectors) * sum(map(bool, hits)) + vectors * len(columns)
             total += (5 if is_gradient else 3) * vectors * sum(map(len, hits))
-        return groups * total
+        return total
 
     wanted = [11 + 6 * (15 + max(slots(b, w) for w in range(6))) for b in blocks]
     assert work.block_cycles(blocks, ipu).tolist() == wanted
     assert (work.least_cycles(blocks, ipu) <= wanted).all()
+
+
+def test_pool_record__one_row_for_each_worker__has_its_lists_and_pointers() -> None:
+    ipu = Bench(4).graph.system.ipu
+    work = PoolWork((2, 2), (2, 2), f16, compares=False, is_gradient=False)
+    block = np.array([[1, 3, 16, 12, 6, 0, 8, 4, 0]])  # six rows of four windows, three groups of channels
+    pointers = 2 * (4 + 3 * 4)
+    lists = 4 + 4 + 6 * (4 + 4 * 6)
+    assert work.block_state_bytes(block, ipu).tolist() == [pointers + (4 + 6 * 2) + lists + 5 * 2 + 2]
 
 
 def test_pool__channels_in_groups__blocks_cover_every_position_once() -> None:

@@ -80,7 +80,7 @@ def pool_codelet(step: PoolStep, dtype: ElementType, window: Window, workers: in
         code.store("y", code.local("total").converted(made), code.place())
 
     code.walk(_window_bounds, counts=True, each=one_element)
-    return written_codelet(f"Pool_{step}", code, work.vertex_cycles, extra=(dtype, window))
+    return written_codelet(f"Pool_{step}", code, work.vertex_cycles, (dtype, window), work.vertex_state_bytes)
 
 
 def place_type(dtype: ElementType, kernel: tuple[int, ...]) -> ElementType:
@@ -115,7 +115,7 @@ def pool_gradient_codelet(step: GradientStep, dtype: ElementType, window: Window
         code.store("y", (code.local("total") * code.scalar("scale")).converted(dtype), code.place())
 
     code.walk(_cover_bounds, counts=False, each=one_element)
-    return written_codelet(f"PoolGradient_{step}", code, work.vertex_cycles, extra=(dtype, window))
+    return written_codelet(f"PoolGradient_{step}", code, work.vertex_cycles, (dtype, window), work.vertex_state_bytes)
 
 
 class _Pooling(CodeWriter):

@@ -37,6 +37,16 @@ VECTOR_SLOTS = 20
 of vectors per group among its fields, so its innermost loop runs over positions, and a loop around it over the channel
 vectors: each has pointers to set, a loop to begin and a result to finish. Calibrated, see :func:`calibrations`."""
 
+NUMBER_BYTES = 2
+POINTER_BYTES = 4
+LIST_BYTES = 4
+ITEM_BYTES = 3 * NUMBER_BYTES
+NUMBERS = 5
+"""Bytes of a 16-bit number, of a pointer, of where a row of a list begins and how long it is, and of an item of work
+(first output, first input, number of positions); numbers of a vertex: what to set first, groups and vectors of
+channels, strides of input and output. Source: declarations of PopLibs' codelets (docs/library_vertices.md); that there
+is a list for each piece of a row, with an item for each window position that it meets, is guessed."""
+
 INIT_SLOTS = 1
 """Slots of setting a channel vector of the result before anything is added to it: one store of 64 bits.
 Source: machine reference §1.1."""
@@ -70,20 +80,37 @@ class PoolWork:
 
     def vertex_cycles(self, v: Any, ipu: Ipu) -> Int64:
         """Tile cycles of each vertex, from its fields."""
-        names = [f"{n}_{d}" for d in range(len(self.kernel)) for n in ("in", "out", "first")]
-        columns = [np.asarray(getattr(v, n), np.int64) for n in ("batch", "groups", "channels", *names)]
-        table = np.stack(np.broadcast_arrays(*columns), axis=-1)
-        # Many vertices have a block of the same form: each form is costed once.
-        blocks, which = np.unique(table, axis=0, return_inverse=True)
-        return self.block_cycles(blocks, ipu)[which.reshape(-1)]
+        blocks, which = self._forms(v)
+        return self.block_cycles(blocks, ipu)[which]
 
     def block_cycles(self, blocks: Int64, ipu: Ipu) -> Int64:
         """Tile cycles of blocks, rows of ``blocks``: samples, groups, channels of each; then for each field dimension
         the extent of what is read, that of the block, and where its first position stands to what is read."""
         batch, groups, vectors = self._sizes(blocks, ipu)
         fields = [self._field(d, blocks) for d in range(len(self.kernel))]
-        slots = self._slowest_worker(batch, fields, groups, vectors, ipu.num_workers)
+        # Lists of work hold for all groups of channels: a loop around that over vectors runs over groups.
+        pieces = self._pieces(batch, fields, ipu.num_workers)
+        slots = self._slowest_worker(pieces, groups * vectors, ipu.num_workers)
         return np.asarray(LAUNCH_CYCLES + ipu.num_workers * (ENTRY_SLOTS + slots), np.int64)
+
+    def vertex_state_bytes(self, v: Any, ipu: Ipu) -> Int64:
+        """Bytes of the record of each vertex, from its fields."""
+        blocks, which = self._forms(v)
+        return self.block_state_bytes(blocks, ipu)[which]
+
+    def block_state_bytes(self, blocks: Int64, ipu: Ipu) -> Int64:
+        """Bytes that a vertex keeps on its tile for itself, lists of work included; ``blocks`` as for
+        :meth:`block_cycles`."""
+        batch, groups, _ = self._sizes(blocks, ipu)
+        pieces = self._pieces(batch, [self._field(d, blocks) for d in range(len(self.kernel))], ipu.num_workers)
+        lists = np.bincount(
+            pieces.worker // ipu.num_workers, LIST_BYTES + ITEM_BYTES * pieces.items, minlength=len(blocks)
+        ).astype(np.int64)
+        # Inputs and outputs; the gradient of maxima has the inputs and outputs of the pooling beside them.
+        pointers = (4 if self.compares and self.is_gradient else 2) * (LIST_BYTES + POINTER_BYTES * groups)
+        starts = POINTER_BYTES + NUMBER_BYTES * ipu.num_workers
+        size = pointers + starts + LIST_BYTES + POINTER_BYTES + lists + NUMBERS * NUMBER_BYTES
+        return np.asarray(-(-size // POINTER_BYTES) * POINTER_BYTES, np.int64)
 
     def least_cycles(self, blocks: Int64, ipu: Ipu) -> Int64:
         """A bound of :meth:`block_cycles` from below: one row, and a worker's even share of items and positions."""
@@ -98,8 +125,17 @@ class PoolWork:
             field = self._field(d, blocks)
             items = items * field.met.sum(axis=(1, 2))[field.which]
         items = items * last.met.any(axis=1).sum(axis=1)[last.which]
-        slots = ROW_SLOTS + (self.position_slots * met + self._item_slots(vectors) * items) // ipu.num_workers
-        return np.asarray(LAUNCH_CYCLES + ipu.num_workers * (ENTRY_SLOTS + groups * slots), np.int64)
+        slots = (self.position_slots * groups * met + self._item_slots(groups * vectors) * items) // ipu.num_workers
+        return np.asarray(LAUNCH_CYCLES + ipu.num_workers * (ENTRY_SLOTS + ROW_SLOTS + slots), np.int64)
+
+    def _forms(self, v: Any) -> tuple[Int64, Int64]:
+        """The different blocks of vertices, and which is that of each."""
+        names = [f"{n}_{d}" for d in range(len(self.kernel)) for n in ("in", "out", "first")]
+        columns = [np.asarray(getattr(v, n), np.int64) for n in ("batch", "groups", "channels", *names)]
+        table = np.stack(np.broadcast_arrays(*columns), axis=-1)
+        # Many vertices have a block of the same form: each form is looked at once.
+        blocks, which = np.unique(table, axis=0, return_inverse=True)
+        return blocks, which.reshape(-1)
 
     def _sizes(self, blocks: Int64, ipu: Ipu) -> tuple[Int64, Int64, Int64]:
         """Samples, groups, and channel vectors of a group."""
@@ -120,10 +156,7 @@ class PoolWork:
         which = which.reshape(-1)
         return _FieldBlocks(np.maximum(kinds[which, 1], 1), which, met)
 
-    def _slowest_worker(
-        self, batch: Int64, fields: list[_FieldBlocks], groups: Int64, vectors: Int64, workers: int
-    ) -> Int64:
-        """Issue slots of the worker with the most, int64[blocks]."""
+    def _pieces(self, batch: Int64, fields: list[_FieldBlocks], workers: int) -> _Pieces:
         width, last = fields[-1].out, fields[-1]
         positions = batch * np.prod([f.out for f in fields], axis=0, dtype=np.int64)
         # Workers have runs of positions, cut as the codelet cuts them; a run meets rows in pieces, and each piece costs
@@ -131,8 +164,8 @@ class PoolWork:
         shares = np.arange(workers + 1) * positions[:, None] // workers
         begin, end = shares[:, :-1].reshape(-1), shares[:, 1:].reshape(-1)
         widths = np.repeat(width, workers)
-        pieces = np.where(end > begin, (end - 1) // widths - begin // widths + 1, 0)
-        worker, number = count_up(pieces)
+        counts = np.where(end > begin, (end - 1) // widths - begin // widths + 1, 0)
+        worker, number = count_up(counts)
         block, w = worker // workers, widths[worker]
         row = begin[worker] // w + number
         low, high = np.maximum(begin[worker] - row * w, 0), np.minimum(end[worker] - row * w, w)
@@ -145,11 +178,16 @@ class PoolWork:
         # Running sums give what any stretch of a row meets as a difference.
         along = np.pad(np.cumsum(last.met, axis=1, dtype=np.int64), ((0, 0), (1, 0), (0, 0)))
         reached = along[last.which[block], high] - along[last.which[block], low]
-        slots = ROW_SLOTS + self._item_slots(vectors[block]) * lines * (reached > 0).sum(axis=1)
-        slots += self.position_slots * vectors[block] * lines * reached.sum(axis=1)
-        slots += INIT_SLOTS * vectors[block] * (high - low)
-        each = np.bincount(worker, slots * groups[block], minlength=len(pieces)).astype(np.int64)
-        return np.asarray(each.reshape(-1, workers).max(axis=1, initial=0), np.int64)
+        items, met = lines * (reached > 0).sum(axis=1), lines * reached.sum(axis=1)
+        return _Pieces(len(batch), worker, items, met, high - low)
+
+    def _slowest_worker(self, pieces: _Pieces, vectors: Int64, workers: int) -> Int64:
+        """Issue slots of the worker with the most, int64[blocks]."""
+        each = vectors[pieces.worker // workers]
+        slots = ROW_SLOTS + self._item_slots(each) * pieces.items + self.position_slots * each * pieces.met
+        slots += INIT_SLOTS * each * pieces.positions
+        total = np.bincount(pieces.worker, slots, minlength=pieces.blocks * workers).astype(np.int64)
+        return np.asarray(total.reshape(-1, workers).max(axis=1, initial=0), np.int64)
 
     @staticmethod
     def _item_slots(vectors: Int64) -> Int64:
@@ -175,3 +213,22 @@ class _FieldBlocks:
     out: Int64
     which: Int64
     met: Bool
+
+
+@dataclass(frozen=True)
+class _Pieces:
+    """Pieces of rows that workers make, int64[n] each.
+
+    Attributes:
+        blocks: Number of blocks.
+        worker: The worker, counted through all blocks.
+        items: Work items of all groups of channels together.
+        met: Window positions that are met, of all positions of the piece.
+        positions: Positions of the piece.
+    """
+
+    blocks: int
+    worker: Int64
+    items: Int64
+    met: Int64
+    positions: Int64

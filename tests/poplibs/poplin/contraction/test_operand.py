@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from abele.graph import Graph
 from abele.graph.intervals import expand
 from abele.numerics import f32
-from abele.poplibs.poplin.contraction.operand import Operand, allocate, blocked, operand
+from abele.poplibs.poplin.contraction.operand import Operand, allocate, blocked, operand, seen_in_order
 from poplibs.poplin.support import system
 
 
@@ -47,6 +47,19 @@ def test_is_regular__view_of_two_variables__is_not() -> None:
     graph = Graph(system(4))
     both = concat([graph.variable(f32, (2, 4)), graph.variable(f32, (2, 4))])
     assert not operand(both, ("b", "ci")).is_regular
+
+
+def test_seen_in_order__groups_of_another_size__is_a_view_of_the_same_elements() -> None:
+    extents = {"ci": 16, "b": 3}
+    t = made(["ci1", "b", "ci0"], {"ci": 2}, extents)
+    seen = seen_in_order(t, blocked(["ci1", "b", "ci0"], {"ci": 8}, extents))
+    assert [(e.dim, e.step, e.extent) for e in seen.entries] == [("ci", 8, 2), ("b", 1, 3), ("ci", 1, 8)]
+    box = {"ci": np.array([8]), "b": np.array([1])}
+    regions = seen.regions(box, {"ci": np.array([8]), "b": np.array([1])})
+    # Four groups of two channels of the second sample, from the fifth group on.
+    assert expand(regions.begin, regions.length).tolist() == [
+        (group * 3 + 1) * 2 + i for group in range(4, 8) for i in range(2)
+    ]
 
 
 @given(st.data())

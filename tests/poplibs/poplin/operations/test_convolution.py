@@ -12,7 +12,8 @@ from abele.kernels.nest.reference import evaluate
 from abele.numerics import ElementType, f16, f32
 from abele.poplibs import poplin
 from abele.poplibs.poplin import ConvParams
-from abele.poplibs.poputil.layout import create_activations
+from abele.poplibs.poplin.lowering.stages import ContractionStage
+from abele.poplibs.poputil.layout import create_activations, unmapped_activations
 from poplibs.poplin.support import convolutions, reference_conv, run_body, system
 
 TOLERANCE = {f32: 1e-5, f16: 4e-3}
@@ -69,6 +70,22 @@ class Layer:
             (exact,) = evaluate(call.kernel, [given[t] for t in call.inputs], precise=True)
             np.testing.assert_allclose(exact, want, rtol=1e-11, atol=1e-11)
             assert call.outputs[0].mapping.is_complete
+
+
+@pytest.mark.parametrize("together", [4, 8, 12])
+@pytest.mark.parametrize("kernel", [1, 3])
+def test_convolution__channels_in_vectors__are_put_together_where_they_are_read(together: int, kernel: int) -> None:
+    params = ConvParams(2, 48, 16, (7, 6), (kernel, kernel))
+    graph, prog = Graph(system(24)), Sequence()
+    x = unmapped_activations(graph, f16, params.input_shape, group=together).map_linear()
+    w = poplin.create_weights(graph, params, f16)
+    y = poplin.convolution(graph, x, w, params, prog)
+    rng = np.random.default_rng(3)
+    values = {t: rng.uniform(-1, 1, t.shape).astype(np.float16) for t in (x, w)}
+    (got,) = run_body(graph, prog, values, y)
+    operands = (torch.tensor(values[t].astype(np.float64)) for t in (x, w))
+    np.testing.assert_allclose(got, reference_conv(params, *operands).numpy(), atol=2e-2)
+    assert kernel != 1 or not any(made.stage is ContractionStage.REWRITE for made in graph.compute_sets)
 
 
 @settings(max_examples=40)

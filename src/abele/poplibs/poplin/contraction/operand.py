@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 import numpy as np
@@ -145,6 +145,25 @@ def operand(tensor: Tensor, dims: Sequence[str]) -> Operand:
     entries = tuple(StorageDim(dims[fine[i][0]], steps[i], fine[i][1]) for i in keep) or (StorageDim(dims[0], 1, 1),)
     storage = order.apply(tensor).reshape([e.extent for e in entries])
     return Operand(tensor, tuple(dims), storage, entries)
+
+
+def seen_in_order(source: Operand, order: Sequence[tuple[str, int]]) -> Operand:
+    """``source`` as if memory held it in ``order``, which is given as for :func:`allocate`: pieces are put together
+    where they are read."""
+    extents = source.extents
+    by_dim = {dim: sorted((step for d, step in order if d == dim), reverse=True) for dim in source.dims}
+    fine = [(dim, step) for dim in source.dims for step in by_dim[dim]]
+    split = [_steps(extents[dim], step, by_dim[dim]) for dim, step in fine]
+    storage = source.tensor.reshape(split).transpose([fine.index(entry) for entry in order])
+    entries = [StorageDim(dim, step, n) for (dim, step), n in zip(order, storage.shape, strict=True)]
+    kept = tuple(e for e in entries if e.extent > 1) or (entries[-1],)
+    return replace(source, storage=storage.reshape([e.extent for e in kept]), entries=kept)
+
+
+def _steps(extent: int, step: int, levels: Sequence[int]) -> int:
+    """Steps along a level of a dimension until the next outer one moves on."""
+    outer = [other for other in levels if other > step]
+    return (min(outer) if outer else extent) // step
 
 
 def _inner(of_dim: Sequence[int], at: int) -> list[int]:

@@ -15,7 +15,7 @@ from abele.graph.program import Sequence as Program
 from abele.numerics import ElementType
 from abele.poplibs.poplin.contraction.binding import Binding
 from abele.poplibs.poplin.contraction.host_kernel import contraction_kernel
-from abele.poplibs.poplin.contraction.operand import Operand, allocate
+from abele.poplibs.poplin.contraction.operand import Operand, allocate, seen_in_order
 from abele.poplibs.poplin.contraction.problem import Contraction
 from abele.poplibs.poplin.conv_params.axis import Int64
 from abele.poplibs.poplin.lowering.arrange import arrange, arrange_estimate
@@ -23,7 +23,15 @@ from abele.poplibs.poplin.lowering.body import build
 from abele.poplibs.poplin.lowering.home import Home, home, home_on
 from abele.poplibs.poplin.lowering.placement import place_input, place_weights
 from abele.poplibs.poplin.lowering.stages import ContractionStage
-from abele.poplibs.poplin.lowering.storage import Layouts, grains, input_order, layouts, new_output, weights_order
+from abele.poplibs.poplin.lowering.storage import (
+    Layouts,
+    grains,
+    input_order,
+    is_in_vectors,
+    layouts,
+    new_output,
+    weights_order,
+)
 from abele.poplibs.poplin.options import DEFAULT, Planning
 from abele.poplibs.poplin.planner.bound import least_cycles
 from abele.poplibs.poplin.planner.plan import ContractionPlan
@@ -185,7 +193,7 @@ class ContractionCall:
     def _arranging(self, side: str, parts: Sequence[tuple[Contraction, int]], machine: PlanningTarget) -> int:
         """Expected cycles of arranging a side: what its order here takes, and no less than PopLibs charges."""
         output = 0 if self.is_direct or self.like is None else self.like.size
-        x, w = (t.tensor.size * needed for t, needed in zip((self.x, self.w), self._arranges, strict=True))
+        x, w = (t.tensor.size * needed for t, needed in zip((self.x, self.w), self._permutes, strict=True))
         elements = {"input": x, "weights": w, "output": output}[side]
         here = arrange_estimate(elements, self.problem.dtype, machine) if elements else 0
         return max(here, self._charge(side, parts, machine))
@@ -275,9 +283,18 @@ class ContractionCall:
             arrange(self.graph, compute_set, operands[2], self._output(result))
             body.add(Execute(compute_set))
 
-    @property
-    def _arranges(self) -> tuple[bool, bool]:
-        return self.layouts.arrange_input, self.layouts.arrange_weights
+    @cached_property
+    def _permutes(self) -> tuple[bool, bool]:
+        """Whether vertices write input and weights anew in another order.
+
+        Not where the channels that are summed lie together in groups of another size: exchange puts vectors of them
+        together where they are read. PopLibs, too, regroups only what is grouped along another dimension
+        (regroupIfBeneficial).
+        """
+        grain = self.graph.system.ipu.vector_width(self.problem.dtype)
+        x = self.layouts.arrange_input and not (self.expansion is None and is_in_vectors(self.x.operand(), grain))
+        w = self.layouts.arrange_weights and not (self.widening is None and is_in_vectors(self.w.operand(), grain))
+        return x, w
 
     def _output(self, tensor: Tensor) -> Operand:
         return Binding(tensor, self.out_roles, self.problem.groups).operand()
@@ -311,24 +328,28 @@ class ContractionCall:
         """Input and weights as vertices read them; what must be written anew for that is, in as few steps as can be."""
         rewritten = self.expansion is not None, self.widening is not None
         # An operand that is both rewritten and arranged needs a second step, as the first must be over.
-        late = any(both for both in map(all, zip(rewritten, self._arranges, strict=True)))
-        first = ContractionStage.REWRITE.compute_set(self.graph) if any((*rewritten, *self._arranges)) else None
+        late = any(both for both in map(all, zip(rewritten, self._permutes, strict=True)))
+        first = ContractionStage.REWRITE.compute_set(self.graph) if any((*rewritten, *self._permutes)) else None
         then = ContractionStage.ARRANGE.compute_set(self.graph) if late else None
         graph = self._planned_tiles
         x = self.x.operand() if self.expansion is None else self.expansion.emit(graph, _made(first))
         w = self.w.operand() if self.widening is None else self.widening.emit(graph, _made(first))
         if self.layouts.arrange_input:
             order = input_order(self.problem, self.layouts, x.extents)
-            x = self._arranged(_made(then if rewritten[0] else first), x, order, "input")
+            x = self._arranged(then if rewritten[0] else first, x, order, "input")
         if self.layouts.arrange_weights:
             order = weights_order(self.problem, self.layouts, w.extents)
-            w = self._arranged(_made(then if rewritten[1] else first), w, order, "weights")
+            w = self._arranged(then if rewritten[1] else first, w, order, "weights")
         for compute_set in (first, then):
             if compute_set is not None:
                 body.add(Execute(compute_set))
         return x, w
 
-    def _arranged(self, compute_set: ComputeSet, source: Operand, order: list[tuple[str, int]], name: str) -> Operand:
+    def _arranged(
+        self, compute_set: ComputeSet | None, source: Operand, order: list[tuple[str, int]], name: str
+    ) -> Operand:
+        if not self._permutes[name == "weights"]:
+            return seen_in_order(source, order)
         graph = self._planned_tiles
         target = allocate(graph, self.problem.dtype, source.extents, order, name)
         # Passes that share a plan find each other's operands on the tiles that read them.
@@ -337,7 +358,7 @@ class ContractionCall:
             (place_input if name == "input" else place_weights)(graph, target, self.schedule)
             (plan,) = self.schedule.plans
             edges = {dim: plan.pieces(dim)[0] for dim in source.dims if dim in plan.split}
-        return arrange(graph, compute_set, source, target, edges)
+        return arrange(graph, _made(compute_set), source, target, edges)
 
     @property
     def _planned_tiles(self) -> Graph:

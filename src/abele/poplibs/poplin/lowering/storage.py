@@ -70,6 +70,12 @@ def _sums_innermost(operand: Operand, channels: int) -> bool:
     return operand.is_regular and (channels == 1 or (operand.innermost == "ci" and operand.innermost_stride == 1))
 
 
+def is_in_vectors(operand: Operand, grain: int) -> bool:
+    """True if channels that are summed follow each other in memory, in blocks of whole vectors of ``grain``."""
+    block = operand.block("ci")
+    return block is not None and block % grain == 0 and _sums_innermost(operand, operand.extents["ci"])
+
+
 def _agrees(operand: Operand, dim: str, blocks: Mapping[str, int]) -> bool:
     """True if an operand stores a dimension whole or in just these blocks."""
     block = operand.block(dim)
