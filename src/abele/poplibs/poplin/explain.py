@@ -23,6 +23,7 @@ from abele.poplibs.poplin.planner.search import best_plans
 from abele.poplibs.poplin.planner.target import PlanningTarget, target_of
 from abele.poplibs.poplin.rewrites.combine_groups import GroupWidening
 from abele.poplibs.poplin.rewrites.expand_kernel import KernelExpansion
+from abele.poplibs.poplin.rewrites.flatten_field import FlatExpansion
 from abele.poplibs.poplin.rewrites.flatten_field_out import OutputWindows
 from abele.poplibs.poplin.rewrites.swap_operands import is_turned
 from abele.poplibs.poputil.options import Options
@@ -116,9 +117,10 @@ class Explanation:
                 f"output positions are flattened into the channels ({flat} of them): {seen.out_channels:,} "
                 f"out-channels become {call.problem.out_channels:,}, with weights written out for each"
             )
-        if isinstance(call.expansion, KernelExpansion):
-            expanded = call.expansion.problem
-            taps = " x ".join(f"{expanded.axes[d].kernel}" for d in call.expansion.dims)
+        expansion = call.expansion.windows if isinstance(call.expansion, FlatExpansion) else call.expansion
+        if isinstance(expansion, KernelExpansion):
+            expanded = expansion.problem
+            taps = " x ".join(f"{expanded.axes[d].kernel}" for d in expansion.dims)
             steps.append(
                 f"the kernel is expanded into the channels ({taps} positions): {expanded.in_channels:,} in-channels "
                 f"become {call.problem.in_channels:,}"

@@ -24,6 +24,7 @@ from abele.poplibs.poplin.lowering.home import Home, home, home_on
 from abele.poplibs.poplin.lowering.placement import place_input, place_weights
 from abele.poplibs.poplin.lowering.stages import ContractionStage
 from abele.poplibs.poplin.lowering.storage import (
+    HALF_BLOCK,
     Layouts,
     grains,
     input_order,
@@ -60,6 +61,19 @@ class Meaning:
     w: Binding
     out_roles: tuple[str, ...]
     restore: Callable[[Tensor], Tensor]
+
+
+@dataclass(frozen=True)
+class Unfolding:
+    """What an output that is planned with dimensions folded together is before: as it is meant, or as it is wanted.
+
+    Attributes:
+        roles: The roles of the dimensions it has then.
+        apply: That view of it.
+    """
+
+    roles: tuple[str, ...]
+    apply: Callable[[Tensor], Tensor]
 
 
 class InputExpansion(Protocol):
@@ -111,6 +125,9 @@ class ContractionCall:
         widening: How the weights are written anew before, or None; ``w`` then stands for the result, as ``x`` does.
         spread: How the result is spread out afterwards, or None.
         charged: Sides that PopLibs takes to be rearranged, of :data:`~abele.poplibs.poplin.planner.rearranging.SIDES`.
+        unfold: How the output is seen with its field, where samples and field are planned as one dimension, or None;
+            ``like`` and ``meaning`` are of that view.
+        follows: True if the weights stand for some that will be stored as the plan wants them.
     """
 
     graph: Graph
@@ -127,11 +144,13 @@ class ContractionCall:
     widening: Widening | None = None
     spread: Spread | None = None
     charged: tuple[str, ...] = ()
+    unfold: Unfolding | None = None
+    follows: bool = False
 
     @cached_property
     def wanted(self) -> Operand | None:
         """What the output is to look like, where that is given."""
-        return None if self.like is None else self._output(self.like)
+        return None if self.like is None else self._unfolded(self.like)
 
     @property
     def is_direct(self) -> bool:
@@ -139,22 +158,35 @@ class ContractionCall:
         wanted = self.wanted
         if wanted is None:
             return True
+        if self.unfold is not None:
+            return False
         return wanted.is_regular and (self.problem.out_channels == 1 or wanted.innermost == "co")
 
     @cached_property
     def layouts(self) -> Layouts:
         """How the operands are stored."""
         fixed = self.wanted.blocks if self.wanted is not None and self.is_direct else {}
-        return layouts(self.problem, self.x.operand(), self.w.operand(), fixed)
+        return layouts(self.problem, self.x.operand(), self.w.operand(), fixed, follows=self.follows)
+
+    @cached_property
+    def stored(self) -> Layouts:
+        """How the operands and the output are stored once the work is planned: in whole blocks where parts allow it."""
+        out = self.problem.split_dims.index("co")
+        chosen = self.layouts
+        halved = any(plan.grains[out] % (2 * HALF_BLOCK) for plan in self.schedule.plans)
+        return chosen.halved() if chosen.halves_out and halved else chosen
 
     @cached_property
     def schedule(self) -> PlanSeries:
         """The plans, on one IPU of the graph's system."""
-        chosen = grains(self.problem, self.layouts)
+        chosen, machine = grains(self.problem, self.layouts), target_of(self.graph.system, self.planning)
         shared = self._shared_plan(chosen)
         if shared is not None:
             return PlanSeries("co", (shared,))
-        return make_schedule(self.problem, chosen, target_of(self.graph.system, self.planning), self.planning)
+        # Eight units make eight out-channels in a pass, so that half a block keeps them as busy as a whole one.
+        units, _ = machine.conv_units(self.problem.dtype, self.problem.partials)
+        halves = self.layouts.halves_out and units == HALF_BLOCK and not self.planning.joint
+        return make_schedule(self.problem, chosen, machine, self.planning, halves=halves)
 
     def _shared_plan(self, chosen: tuple[int, ...]) -> ContractionPlan | None:
         """The plan that the passes of a layer share, or None where there is none or operands do not lie for it."""
@@ -273,14 +305,14 @@ class ContractionCall:
         for (plan, begin, size), where in zip(self.schedule.parts(), homes, strict=True):
             x, w, out = (op.slice(self.schedule.dim, begin, size) for op in operands)
             build(self.graph, body, plan, x=x, w=w, out=out, where=where)
-        if made is result:
+        if self.like is None or made is result:
             return
         if self.is_direct:
             order = storage_order(result)
             body.add(Copy(order.apply(made), order.apply(result)))
         else:
             compute_set = ContractionStage.ARRANGE_OUTPUT.compute_set(self.graph)
-            arrange(self.graph, compute_set, operands[2], self._output(result))
+            arrange(self.graph, compute_set, self._unfolded(self._seen(made)), self._unfolded(result))
             body.add(Execute(compute_set))
 
     @cached_property
@@ -299,6 +331,15 @@ class ContractionCall:
     def _output(self, tensor: Tensor) -> Operand:
         return Binding(tensor, self.out_roles, self.problem.groups).operand()
 
+    def _seen(self, made: Tensor) -> Tensor:
+        """What the plans write, with the dimensions that it is meant to have."""
+        return made if self.unfold is None else self.unfold.apply(made)
+
+    def _unfolded(self, tensor: Tensor) -> Operand:
+        """An output with the dimensions that it is meant to have."""
+        roles = self.out_roles if self.unfold is None else self.unfold.roles
+        return Binding(tensor, roles, self.problem.groups).operand()
+
     def _outputs(self) -> tuple[Tensor, list[Home], Tensor]:
         """What the plans write, where they leave it, and the result: the same, or a tensor to fill from it."""
         graph, like = self.graph, self.like
@@ -310,13 +351,13 @@ class ContractionCall:
         if like is not None and self.is_direct:
             made = same_storage(graph, like, self.problem.output)
         else:
-            made = new_output(graph, self.problem, self.layouts, self.out_roles)
+            made = new_output(graph, self.problem, self.stored, self.out_roles)
         homes = [home(plan, out) for plan, out in self._parts(made)]
         for where in homes:
             graph.map_regions(where.regions, where.tile)
         if like is not None and self.is_direct and _lie_alike(graph, made, like):
             return made, homes, made
-        return made, homes, made if like is None else clone(graph, like, "out", self.problem.output)
+        return made, homes, self._seen(made) if like is None else clone(graph, like, "out", self.problem.output)
 
     def _parts(self, made: Tensor) -> Iterator[tuple[ContractionPlan, Operand]]:
         """Every plan and the part of the output that it makes."""
@@ -335,10 +376,10 @@ class ContractionCall:
         x = self.x.operand() if self.expansion is None else self.expansion.emit(graph, _made(first))
         w = self.w.operand() if self.widening is None else self.widening.emit(graph, _made(first))
         if self.layouts.arrange_input:
-            order = input_order(self.problem, self.layouts, x.extents)
+            order = input_order(self.problem, self.stored, x.extents)
             x = self._arranged(then if rewritten[0] else first, x, order, "input")
         if self.layouts.arrange_weights:
-            order = weights_order(self.problem, self.layouts, w.extents)
+            order = weights_order(self.problem, self.stored, w.extents)
             w = self._arranged(then if rewritten[1] else first, w, order, "weights")
         for compute_set in (first, then):
             if compute_set is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from types import MappingProxyType
 
@@ -16,6 +16,8 @@ from abele.poplibs.poputil.layout import channels_per_group
 
 _IN_GROUPS = (16, 8)
 _OUT_GRAIN = 16
+HALF_BLOCK = _OUT_GRAIN // 2
+"""Out-channels in half a block: one pass of 8 conv units. Source: machine.md §5.4."""
 
 
 @dataclass(frozen=True)
@@ -26,18 +28,26 @@ class Layouts:
         blocks: Size of the blocks of ``ci``, ``co`` and ``b``, for those that are stored in blocks.
         arrange_input: True if the input must be written anew in another order.
         arrange_weights: True if the weights must be.
+        halves_out: True if nothing given says how out-channels are stored, so that their blocks may be halved.
     """
 
     blocks: tuple[tuple[str, int], ...]
     arrange_input: bool
     arrange_weights: bool
+    halves_out: bool = False
 
     def block(self, dim: str) -> int | None:
         """Block size of a dimension, or None where it is not stored in blocks."""
         return dict(self.blocks).get(dim)
 
+    def halved(self) -> Layouts:
+        """The same with out-channels in blocks of half the size."""
+        return replace(self, blocks=tuple((dim, n // 2 if dim == "co" else n) for dim, n in self.blocks))
 
-def layouts(problem: Contraction, x: Operand, w: Operand, out_blocks: Mapping[str, int]) -> Layouts:
+
+def layouts(
+    problem: Contraction, x: Operand, w: Operand, out_blocks: Mapping[str, int], *, follows: bool = False
+) -> Layouts:
     """The blocks in which operands are stored, and which operands are not stored so yet.
 
     Args:
@@ -45,6 +55,7 @@ def layouts(problem: Contraction, x: Operand, w: Operand, out_blocks: Mapping[st
         x: The input as it is.
         w: The weights as they are.
         out_blocks: Blocks of ``co`` and ``b`` that the output is to be stored in, where that is given.
+        follows: True if the weights stand for some that will be stored as the plan wants them.
     """
     channels = problem.in_channels
     x_fits = _sums_innermost(x, channels) and _agrees(x, "b", out_blocks)
@@ -57,12 +68,14 @@ def layouts(problem: Contraction, x: Operand, w: Operand, out_blocks: Mapping[st
         group = next((size for size in _IN_GROUPS if channels % size == 0 and channels > size), None)
         blocks |= {} if group is None else {"ci": group}
     x_fits, w_fits = x_fits and _agrees(x, "ci", blocks), w_fits and _agrees(w, "ci", blocks)
+    given_out = blocks.get("co") or (w.block("co") if w_fits and not follows else None)
     if "co" not in blocks:
         out_group = (w.block("co") if w_fits else None) or channels_per_group(problem.out_channels)
         blocks |= {"co": out_group} if out_group < problem.out_channels else {}
     if "b" not in blocks and x_fits and (samples := x.block("b")) is not None:
         blocks["b"] = samples
-    return Layouts(tuple(sorted(blocks.items())), not x_fits, not w_fits)
+    halves_out = given_out is None and blocks.get("co") == _OUT_GRAIN
+    return Layouts(tuple(sorted(blocks.items())), not x_fits, not w_fits, halves_out)
 
 
 def _sums_innermost(operand: Operand, channels: int) -> bool:

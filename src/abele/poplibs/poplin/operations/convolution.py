@@ -97,9 +97,17 @@ def convolution(
 
 
 def forward_call(
-    graph: Graph, x: Tensor, weights: Tensor, params: ConvParams, types: Types, planning: Planning, name: str
+    graph: Graph,
+    x: Tensor,
+    weights: Tensor,
+    params: ConvParams,
+    types: Types,
+    planning: Planning,
+    name: str,
+    *,
+    follows: bool = False,
 ) -> ContractionCall:
-    """The call that makes a convolution of checked operands."""
+    """The call that makes a convolution of checked operands; see :class:`ContractionCall` for ``follows``."""
     rank = len(params.field)
     problem = problems.forward(params, types.dtype, types.partials, types.output)
     left = Binding(x, ("b", "g*ci", *field_roles("i", rank)), params.groups)
@@ -114,6 +122,7 @@ def forward_call(
         w=right,
         out_roles=roles,
         planning=planning,
+        follows=follows,
     )
     return _best_way(call)
 

@@ -7,8 +7,9 @@ and share of memory, or its plan may be another one.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from types import MappingProxyType
 
 from abele.errors import TensorError
 from abele.graph import Graph, Tensor
@@ -98,8 +99,8 @@ def planned_weights(
 ) -> Tensor:
     """See :func:`create_weights`."""
     graph = dithered(graph, params, settings)
-    made = _new_conv_weights(graph, params, as_element_type(dtype), name)
     call = created_conv_call(graph, params, dtype, settings)
+    made = _new_conv_weights(graph, params, as_element_type(dtype), name, _weights_blocks(call))
     _place(graph, made, call, "w")
     return made
 
@@ -195,10 +196,22 @@ def _input_block(call: ContractionCall) -> int:
     return seen.variables[0].shape[-1]
 
 
-def _new_conv_weights(graph: Graph, params: ConvParams, dtype: ElementType, name: str) -> Tensor:
+def _weights_blocks(call: ContractionCall) -> dict[str, int]:
+    """Blocks of out-channels in the weights of a convolution, where its plan wants others than suit most readers."""
+    block = call.stored.block("co") if call.follows and not call.layouts.arrange_weights else None
+    return {} if block is None else {"co": block}
+
+
+def _new_conv_weights(
+    graph: Graph,
+    params: ConvParams,
+    dtype: ElementType,
+    name: str,
+    blocks: Mapping[str, int] = MappingProxyType({}),
+) -> Tensor:
     extents = {"g": params.groups, "co": params.out_channels // params.groups, "ci": params.weights_shape[1]}
     extents |= {f"k{d}": n for d, n in enumerate(params.kernel)}
-    return new_weights(graph, dtype, extents, name).reshape(params.weights_shape)
+    return new_weights(graph, dtype, extents, name, blocks).reshape(params.weights_shape)
 
 
 def created_conv_call(
@@ -217,7 +230,10 @@ def created_call(system: System, params: ConvParams, types: Types, planning: Pla
     calls = []
     for block in _input_blocks(params):
         x = unmapped_activations(elsewhere, element, params.input_shape, "input", group=block)
-        calls.append(forward_call(elsewhere, x, w, params=params, types=types, planning=planning, name="convolution"))
+        made = forward_call(
+            elsewhere, x, w, params=params, types=types, planning=planning, name="convolution", follows=True
+        )
+        calls.append(made)
     return cheapest(calls)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import prod
 
 import numpy as np
@@ -26,6 +26,7 @@ class ContractionPlan:
         available_bytes: The bound that the search kept to.
         order: Dimensions in which the tiles are numbered, outermost first; where it is empty, the split dimensions with
             the out-channels last.
+        is_limited: True if a split that needs more than that might be faster.
     """
 
     problem: Contraction
@@ -36,6 +37,7 @@ class ContractionPlan:
     temporary_bytes: int
     available_bytes: int
     order: tuple[str, ...] = ()
+    is_limited: bool = field(default=False, compare=False)
 
     @property
     def split(self) -> dict[str, int]:

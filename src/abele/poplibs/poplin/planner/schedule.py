@@ -2,8 +2,9 @@
 
 Serial parts are of the out-channels or of the batch. Each part then has outputs of its own, so nothing is summed
 between parts, and the temporary memory of one is free for the next. Parts of the in-channels would also need room for
-the sums so far. Numbers of parts are doubled until a plan fits: fewer parts are faster, as every part repeats the
-supersteps and one of the operands is sent again.
+the sums so far. Numbers of parts are doubled until a plan fits, and on while memory keeps out splits that might be
+faster and twice the parts are: every part repeats the supersteps and one of the operands is sent again, but a split
+that only just fits may take longer than both.
 """
 
 from __future__ import annotations
@@ -64,26 +65,38 @@ class PlanSeries:
 
 
 def make_schedule(
-    problem: Contraction, grains: tuple[int, ...], target: PlanningTarget, planning: Planning
+    problem: Contraction, grains: tuple[int, ...], target: PlanningTarget, planning: Planning, *, halves: bool = False
 ) -> PlanSeries:
-    """The schedule with the fewest serial parts that keeps to the memory allowed.
+    """The schedule that is expected to take the fewest cycles, of those that keep to the memory allowed.
 
     Where none does, one plan with as much memory as it needs. For the arguments and errors see
     :func:`~abele.poplibs.poplin.planner.search.find_plan`.
     """
-    parts = 1
+    parts, best = 1, None
     # Fewest parts first: a part more repeats all supersteps and one operand's exchange.
     while parts <= _MOST_PARTS:
-        found = [_in_parts(problem, grains, target, planning, d, parts) for d in _SERIAL_DIMS]
+        found = [_in_parts(problem, grains, target, planning, d, parts, halves=halves) for d in _SERIAL_DIMS]
         fitting = [schedule for schedule in found if schedule is not None]
-        if fitting:
-            return min(fitting, key=lambda schedule: schedule.cycles)
+        if best is not None and not any(schedule.cycles < best.cycles for schedule in fitting):
+            return best
+        best = min(fitting, key=lambda schedule: schedule.cycles, default=None)
+        if best is not None and not any(plan.is_limited for plan in best.plans):
+            return best
         parts *= 2
-    return PlanSeries("co", (find_plan(problem, grains, target, planning),))
+    if best is not None:
+        return best
+    return PlanSeries("co", (find_plan(problem, grains, target, planning, halves=halves),))
 
 
 def _in_parts(
-    problem: Contraction, grains: tuple[int, ...], target: PlanningTarget, planning: Planning, dim: str, parts: int
+    problem: Contraction,
+    grains: tuple[int, ...],
+    target: PlanningTarget,
+    planning: Planning,
+    dim: str,
+    parts: int,
+    *,
+    halves: bool,
 ) -> PlanSeries | None:
     """The schedule of so many parts along a dimension, or None where it does not fit, or what is asked for does not."""
     extent, grain = problem.extents[dim], grains[problem.split_dims.index(dim)]
@@ -93,7 +106,9 @@ def _in_parts(
     sizes = [end - begin for begin, end in pairwise(cuts)]
     problems = [replace(problem, out_channels=n) if dim == "co" else replace(problem, batch=n) for n in sizes]
     try:
-        return PlanSeries(dim, tuple(find_plan(p, grains, target, planning, strict=True) for p in problems))
+        return PlanSeries(
+            dim, tuple(find_plan(p, grains, target, planning, strict=True, halves=halves) for p in problems)
+        )
     except OutOfMemoryError:
         return None
     except InvalidOptionError:

@@ -95,6 +95,7 @@ def find_plan(
     planning: Planning = DEFAULT,
     *,
     strict: bool = False,
+    halves: bool = False,
 ) -> ContractionPlan:
     """The split of ``problem`` that is expected to take the fewest cycles.
 
@@ -105,12 +106,28 @@ def find_plan(
         planning: What to keep to. Where nothing fits the share of memory that it allows, the share is doubled until
             something does (as poplibs does), up to all of a tile; 0 asks for the least memory.
         strict: Do not double it.
+        halves: Parts of the out-channels may also be of halves of their grain, which the plan's grains then say.
 
     Raises:
         InvalidOptionError: No split has the parts, or no vertex is of the kind, that ``planning`` asks for.
         OutOfMemoryError: No split fits; the error says what the smallest needs.
     """
-    return best_plans(problem, grains, target, planning, 1, strict=strict)[0]
+    known = _known_plan(problem, grains, target, planning, strict)
+    if known and not halves:
+        return known[0]
+    plan = best_plans(problem, grains, target, planning, 1, strict=strict, halves=halves)[0]
+    if halves:
+        # Operands are then created for its grains, and who uses them asks for those: their splits are among these.
+        _known_plan(problem, plan.grains, target, planning, strict)[:] = [plan]
+    return plan
+
+
+@lru_cache(maxsize=4096)
+def _known_plan(
+    problem: Contraction, grains: tuple[int, ...], target: PlanningTarget, planning: Planning, strict: bool
+) -> list[ContractionPlan]:
+    """A place for the plan that a search with halved grains found to be of these ones; empty where there was none."""
+    return []
 
 
 def best_plans(
@@ -121,6 +138,7 @@ def best_plans(
     count: int,
     *,
     strict: bool = False,
+    halves: bool = False,
 ) -> list[ContractionPlan]:
     """The ``count`` splits that are expected to take the fewest cycles, best first; see :func:`find_plan`.
 
@@ -137,7 +155,7 @@ def best_plans(
     failure: OutOfMemoryError | None = None
     for written, methods in ways:
         try:
-            found += _plans(written, grains, target, planning, count, methods=methods, strict=strict)
+            found += _plans(written, grains, target, planning, count, methods=methods, strict=strict, halves=halves)
         except OutOfMemoryError as error:
             failure = failure or error
     if failure is not None and not found:
@@ -184,7 +202,7 @@ def split_costs(
     """Expected cycles of given splits, each with its best vertex, and temporary bytes, int64[n] each."""
     cycles, temporary = np.full(len(parts), np.iinfo(np.int64).max), np.zeros(len(parts), dtype=np.int64)
     for written, methods in _ways(problem, target, planning):
-        slices = _slices(written, grains, parts)
+        slices = _slices(written, grains, parts, whole=grains)
         compute = np.stack([m.cycles(slices.work, target.load_bytes) for m in methods]).min(axis=0)
         terms = _terms(written, slices, _early_terms(slices, compute, target), target)
         total = np.sum([n for _, n in terms], axis=0, dtype=np.int64)
@@ -202,11 +220,13 @@ def _plans(
     *,
     methods: list[Method],
     strict: bool,
+    halves: bool,
 ) -> list[ContractionPlan]:
     """The best splits with some kinds of vertices; see :func:`best_plans`."""
-    parts = _candidates(problem, grains, target.tiles, dict(planning.parts))
+    fine = _halved(problem, grains) if halves else grains
+    parts = _candidates(problem, fine, target.tiles, dict(planning.parts))
     # every row of the arrays from here on is one candidate split
-    slices = _slices(problem, grains, parts)
+    slices = _slices(problem, fine, parts, whole=grains)
     temporary = _temporary_bytes(problem, slices)
     available = _bound(problem, int(temporary.min()), planning.proportion, target, strict=strict)
     # the vertex is chosen per candidate: which one is fastest depends on the size of its slice
@@ -217,21 +237,27 @@ def _plans(
         return _terms(problem, slices.at(which), {name: n[which] for name, n in early.items()}, target)
 
     fits = temporary <= available
-    least = np.where(fits, _beside(early, planning), np.iinfo(np.int64).max)
+    first = _beside(early, planning)
+    least = np.where(fits, first, np.iinfo(np.int64).max)
+    least_beyond = int(first[~fits].min(initial=np.iinfo(np.int64).max))
     near = _near(least, min(count, int(fits.sum())), lambda which: _beside(dict(terms_of(which)), planning))
     terms = terms_of(near)
     total = np.sum([n for _, n in terms], axis=0, dtype=np.int64)
     # of equal cost, the split that is cheaper alone; then the one that takes less memory
-    order = np.lexsort((temporary[near], total, _beside(dict(terms), planning)))[:count]
+    beside = _beside(dict(terms), planning)
+    order = np.lexsort((temporary[near], total, beside))[:count]
     return [
         ContractionPlan(
             problem=problem,
             method=methods[int(compute[:, near[i]].argmin())],
             parts=tuple(int(p) for p in parts[near[i]]),
-            grains=grains,
+            grains=grains
+            if _is_whole(problem, grains, parts[near[i]], int(slices.work.out_channels[near[i]]))
+            else fine,
             terms=tuple((name, int(n[i])) for name, n in terms if n[i]),
             temporary_bytes=int(temporary[near[i]]),
             available_bytes=available,
+            is_limited=bool(least_beyond < beside[i]),
         )
         for i in order.tolist()
     ]
@@ -305,7 +331,20 @@ def _part_counts(units: int, most: int) -> Int64:
     return distinct(-(-units // sizes))
 
 
-def _slices(problem: Contraction, grains: tuple[int, ...], parts: Int64) -> _Slices:
+def _halved(problem: Contraction, grains: tuple[int, ...]) -> tuple[int, ...]:
+    """``grains`` with half the one of the out-channels."""
+    out = problem.split_dims.index("co")
+    return (*grains[:out], grains[out] // 2, *grains[out + 1 :])
+
+
+def _is_whole(problem: Contraction, grains: tuple[int, ...], parts: Int64, largest: int) -> bool:
+    """True if parts of the out-channels whose largest is ``largest`` can be of whole grains; no part grows by that."""
+    out = problem.split_dims.index("co")
+    grain = grains[out]
+    return (largest % grain == 0 or largest == problem.out_channels) and parts[out] <= -(-problem.out_channels // grain)
+
+
+def _slices(problem: Contraction, grains: tuple[int, ...], parts: Int64, whole: tuple[int, ...]) -> _Slices:
     extents = problem.extents
     count = {dim: parts[:, i] for i, dim in enumerate(problem.split_dims)}
     size: dict[str, Int64] = {}
@@ -339,26 +378,37 @@ def _slices(problem: Contraction, grains: tuple[int, ...], parts: Int64) -> _Sli
         work=work,
         in_bytes=_multiplied(size[d] for d in in_dims) * problem.dtype.bytes,
         weight_bytes=_multiplied(size[d] for d in weight_dims) * problem.dtype.bytes,
-        in_pieces=_pieces(problem, grains, in_dims, size),
-        weight_pieces=_pieces(problem, grains, weight_dims, size),
+        in_pieces=_pieces(problem, grains, in_dims, size, whole),
+        weight_pieces=_pieces(problem, grains, weight_dims, size, whole),
         in_sharers=count["co"],
         weight_sharers=count["b"] * fields,
         depth=count["ci"] * kernels,
     )
 
 
-def _pieces(problem: Contraction, grains: tuple[int, ...], dims: tuple[str, ...], size: Mapping[str, Int64]) -> Int64:
+def _pieces(
+    problem: Contraction,
+    grains: tuple[int, ...],
+    dims: tuple[str, ...],
+    size: Mapping[str, Int64],
+    whole: tuple[int, ...],
+) -> Int64:
     """Contiguous pieces of a slice stored with ``dims`` outermost first, and what a grain holds innermost.
 
     From the innermost dimension outwards, memory goes on without a gap as long as slices take dimensions whole. From
     the first that is cut, every index of a dimension further out begins a new piece.
     """
-    grain, extents = dict(zip(problem.split_dims, grains, strict=True)), problem.extents
+    # Slices of whole grains are stored in these, others in the finer ones that they are made of.
+    blocks = {
+        dim: fine if fine == coarse else np.where(size[dim] % coarse == 0, coarse, fine)
+        for dim, fine, coarse in zip(problem.split_dims, grains, whole, strict=True)
+    }
+    extents = problem.extents
     pieces = np.ones(len(size["b"]), dtype=np.int64)
     partial = np.zeros(len(pieces), dtype=np.bool_)
     for dim in reversed(dims):
         # Once a dimension inside is cut, every index of this one begins a piece; whole blocks (grains) stay together.
-        pieces = np.where(partial, pieces * cost.ceil_div(size[dim], grain.get(dim, 1)), pieces)
+        pieces = np.where(partial, pieces * cost.ceil_div(size[dim], blocks.get(dim, 1)), pieces)
         partial |= size[dim] < extents[dim]
     return pieces
 

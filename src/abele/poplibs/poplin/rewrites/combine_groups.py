@@ -42,7 +42,7 @@ def combinations_of_groups(call: ContractionCall) -> Iterator[ContractionCall]:
         x = Binding(call.x.tensor, call.x.roles, inner.groups)
         w = Binding(widening.allocate(Graph(call.graph.system)), inner.weight_dims, 1)
         meaning = call.meaning or Meaning(problem, call.x, call.w, call.out_roles, lambda out: out)
-        yield replace(call, problem=inner, x=x, w=w, meaning=meaning, widening=widening)
+        yield replace(call, problem=inner, x=x, w=w, meaning=meaning, widening=widening, follows=False)
 
 
 def combined_sums(call: ContractionCall) -> Iterator[ContractionCall]:

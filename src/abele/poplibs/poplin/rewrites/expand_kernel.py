@@ -24,6 +24,7 @@ from abele.poplibs.poplin.lowering.call import ContractionCall, Meaning
 from abele.poplibs.poplin.lowering.geometry import Slices
 from abele.poplibs.poplin.planner.plan import cuts_of
 from abele.poplibs.poplin.planner.target import PlanningTarget
+from abele.poplibs.poplin.rewrites.flatten_field import flat_windows
 from abele.poplibs.poplin.vertices import cost
 from abele.poplibs.poplin.vertices import expand as expand_vertex
 from abele.poplibs.poplin.vertices import window_fields as at
@@ -70,7 +71,8 @@ def _expanded(call: ContractionCall, dims: tuple[int, ...]) -> ContractionCall:
     meaning = call.meaning or Meaning(problem, call.x, call.w, call.out_roles, lambda out: out)
     # PopLibs takes an input whose kernel is expanded, and its weights, to be rearranged; sampling is a view there.
     charged = call.charged + (("input", "weights") if taps > 1 else ())
-    return replace(call, problem=inner, x=planned, w=weights, meaning=meaning, expansion=expansion, charged=charged)
+    wide = replace(call, problem=inner, x=planned, w=weights, meaning=meaning, expansion=expansion, charged=charged)
+    return flat_windows(wide) if inner.is_pointwise and not (call.like is not None and wide.is_direct) else wide
 
 
 def folded_kernel(weights: Operand, dims: tuple[int, ...]) -> Tensor:

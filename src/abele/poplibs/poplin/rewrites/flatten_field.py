@@ -6,12 +6,14 @@ cut it anywhere instead of per sample and per field dimension: parts are more ev
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import prod
 
-from abele.graph import Tensor
+from abele.graph import ComputeSet, Graph, Tensor
 from abele.poplibs.poplin.contraction.binding import Binding
-from abele.poplibs.poplin.lowering.call import ContractionCall, Meaning
+from abele.poplibs.poplin.contraction.operand import Operand, operand
+from abele.poplibs.poplin.lowering.call import ContractionCall, InputExpansion, Meaning, Unfolding
+from abele.poplibs.poplin.planner.target import PlanningTarget
 
 
 def flat_rows(call: ContractionCall) -> ContractionCall:
@@ -49,6 +51,65 @@ def flat_sum(call: ContractionCall) -> ContractionCall:
 
     meaning = Meaning(call.problem, call.x, call.w, call.out_roles, restore)
     return replace(call, problem=problem, x=x, w=w, out_roles=call.out_roles[:2], like=like, meaning=meaning)
+
+
+def flat_windows(call: ContractionCall) -> ContractionCall:
+    """A convolution whose windows are written out, or the gradient of one, with samples and field as the batch.
+
+    PopLibs flattens whatever has no kernel left (its transform ``flattenDims``): a weight gradient's rows are then cut
+    anywhere in in-channels and kernel positions together.
+
+    Args:
+        call: One whose operands are [g, b, ci, *field] and [g, co, ci, *kernel], and whose axes are all pointwise.
+    """
+    problem, roles, expansion = call.problem, call.out_roles, call.expansion
+    assert expansion is not None
+    field = [axis.outputs for axis in problem.axes]
+    flat = replace(problem, batch=problem.batch * prod(field), axes=())
+    x = Binding(windows_as_rows(call.x.tensor), flat.in_dims, 1)
+    w = Binding(call.w.tensor.reshape(call.w.tensor.shape[:3]), flat.weight_dims, 1)
+
+    def restore(out: Tensor) -> Tensor:
+        """[g · co, b] as the output with its field."""
+        apart = out.reshape((problem.groups, problem.out_channels, problem.batch, *field))
+        at = {"g": 0, "co": 1, "b": 2} | {f"o{d}": 3 + d for d in range(problem.rank)}
+        turned = apart.transpose([at[dim] for role in roles for dim in role.split("*")])
+        return turned.reshape([prod(problem.extents[dim] for dim in role.split("*")) for role in roles])
+
+    return replace(
+        call,
+        problem=flat,
+        x=x,
+        w=w,
+        out_roles=("g*co", "b"),
+        expansion=FlatExpansion(expansion),
+        unfold=Unfolding(roles, restore),
+    )
+
+
+@dataclass(frozen=True)
+class FlatExpansion:
+    """Windows that are written out and read as rows of a matrix, samples and field together.
+
+    Attributes:
+        windows: How they are written out.
+    """
+
+    windows: InputExpansion
+
+    def estimate(self, machine: PlanningTarget) -> int:
+        """Cycles that writing them out is expected to take."""
+        return self.windows.estimate(machine)
+
+    def emit(self, graph: Graph, compute_set: ComputeSet) -> Operand:
+        """Add the vertices that write them out; the rows, [g, b, ci]."""
+        return operand(windows_as_rows(self.windows.emit(graph, compute_set).tensor), ("g", "b", "ci"))
+
+
+def windows_as_rows(windows: Tensor) -> Tensor:
+    """[g, b, ci, *field] as [g, b · field, ci]."""
+    groups, batch, channels, *field = windows.shape
+    return windows.moveaxis(2, windows.ndim - 1).reshape((groups, batch * prod(field), channels))
 
 
 def flattened(tensor: Tensor) -> Tensor:

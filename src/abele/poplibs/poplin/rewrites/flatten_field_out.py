@@ -76,6 +76,7 @@ def _flattened(call: ContractionCall, turned: ContractionCall, dims: tuple[int, 
         meaning=replace(meaning, restore=restore),
         widening=widening,
         charged=("weights", "output"),
+        follows=False,
     )
 
 

@@ -36,6 +36,7 @@ def swapped(call: ContractionCall) -> ContractionCall:
         out_roles=tuple(map(_turned_role, call.out_roles)),
         meaning=meaning,
         charged=SIDES,
+        follows=False,
     )
 
 
@@ -52,7 +53,8 @@ def fills_units_better(call: ContractionCall) -> bool:
 
 def is_turned(call: ContractionCall) -> bool:
     """True if ``call`` is a convolution with operands exchanged."""
-    return call.meaning is not None and (call.meaning.out_roles[0], call.out_roles[0]) == ("b", "co")
+    roles = call.out_roles if call.unfold is None else call.unfold.roles
+    return call.meaning is not None and (call.meaning.out_roles[0], roles[0]) == ("b", "co")
 
 
 def turned_roles(binding: Binding) -> Binding:
