@@ -40,6 +40,7 @@ from abele.poplibs.poplin.planner.rearranging import SIDES, rearranging_cycles
 from abele.poplibs.poplin.planner.schedule import PlanSeries, make_schedule
 from abele.poplibs.poplin.planner.search import find_plan
 from abele.poplibs.poplin.planner.target import PlanningTarget, target_of
+from abele.poplibs.poplin.vertices import cost
 from abele.poplibs.poputil.layout import clone
 from abele.poplibs.poputil.order import storage_order
 
@@ -328,6 +329,23 @@ class ContractionCall:
         w = self.layouts.arrange_weights and not (self.widening is None and is_in_vectors(self.w.operand(), grain))
         return x, w
 
+    def _pads(self) -> tuple[bool, bool, bool]:
+        """True for input, weights and output where channels are padded to whole groups of the matrix units.
+
+        PopLibs writes such a side anew. Source: machine.md §4.16.
+        """
+        method = self.schedule.plans[0].method
+        if self.problem.axes or method.family != "amp":
+            return False, False, False
+        ins = self.problem.in_channels % cost.weights_per_unit(self.problem.dtype) > 0
+        outs = self.problem.out_channels % method.out_group > 0
+        return ins, ins or outs, outs
+
+    @property
+    def _writes(self) -> tuple[bool, bool]:
+        """True for input and weights where vertices write them anew, in another order or padded."""
+        return self._permutes[0] or self._pads[0], self._permutes[1] or self._pads[1]
+
     def _output(self, tensor: Tensor) -> Operand:
         return Binding(tensor, self.out_roles, self.problem.groups).operand()
 
@@ -355,7 +373,7 @@ class ContractionCall:
         homes = [home(plan, out) for plan, out in self._parts(made)]
         for where in homes:
             graph.map_regions(where.regions, where.tile)
-        if like is not None and self.is_direct and _lie_alike(graph, made, like):
+        if like is not None and self.is_direct and not self._pads[2] and _lie_alike(graph, made, like):
             return made, homes, made
         return made, homes, self._seen(made) if like is None else clone(graph, like, "out", self.problem.output)
 
@@ -369,16 +387,16 @@ class ContractionCall:
         """Input and weights as vertices read them; what must be written anew for that is, in as few steps as can be."""
         rewritten = self.expansion is not None, self.widening is not None
         # An operand that is both rewritten and arranged needs a second step, as the first must be over.
-        late = any(both for both in map(all, zip(rewritten, self._permutes, strict=True)))
-        first = ContractionStage.REWRITE.compute_set(self.graph) if any((*rewritten, *self._permutes)) else None
+        late = any(both for both in map(all, zip(rewritten, self._writes, strict=True)))
+        first = ContractionStage.REWRITE.compute_set(self.graph) if any((*rewritten, *self._writes)) else None
         then = ContractionStage.ARRANGE.compute_set(self.graph) if late else None
         graph = self._planned_tiles
         x = self.x.operand() if self.expansion is None else self.expansion.emit(graph, _made(first))
         w = self.w.operand() if self.widening is None else self.widening.emit(graph, _made(first))
-        if self.layouts.arrange_input:
+        if self.layouts.arrange_input or self._pads[0]:
             order = input_order(self.problem, self.stored, x.extents)
             x = self._arranged(then if rewritten[0] else first, x, order, "input")
-        if self.layouts.arrange_weights:
+        if self.layouts.arrange_weights or self._pads[1]:
             order = weights_order(self.problem, self.stored, w.extents)
             w = self._arranged(then if rewritten[1] else first, w, order, "weights")
         for compute_set in (first, then):
@@ -389,7 +407,7 @@ class ContractionCall:
     def _arranged(
         self, compute_set: ComputeSet | None, source: Operand, order: list[tuple[str, int]], name: str
     ) -> Operand:
-        if not self._permutes[name == "weights"]:
+        if not self._writes[name == "weights"]:
             return seen_in_order(source, order)
         graph = self._planned_tiles
         target = allocate(graph, self.problem.dtype, source.extents, order, name)
