@@ -36,11 +36,10 @@ from abele.poplibs.poplin.lowering.storage import (
 from abele.poplibs.poplin.options import DEFAULT, Planning
 from abele.poplibs.poplin.planner.bound import least_cycles
 from abele.poplibs.poplin.planner.plan import ContractionPlan
-from abele.poplibs.poplin.planner.rearranging import SIDES, rearranging_cycles
+from abele.poplibs.poplin.planner.rearranging import SIDES, padded_sides, rearranging_cycles
 from abele.poplibs.poplin.planner.schedule import PlanSeries, make_schedule
 from abele.poplibs.poplin.planner.search import find_plan
 from abele.poplibs.poplin.planner.target import PlanningTarget, target_of
-from abele.poplibs.poplin.vertices import cost
 from abele.poplibs.poputil.layout import clone
 from abele.poplibs.poputil.order import storage_order
 
@@ -334,12 +333,9 @@ class ContractionCall:
 
         PopLibs writes such a side anew. Source: machine.md §4.16.
         """
-        method = self.schedule.plans[0].method
-        if self.problem.axes or method.family != "amp":
-            return False, False, False
-        ins = self.problem.in_channels % cost.weights_per_unit(self.problem.dtype) > 0
-        outs = self.problem.out_channels % method.out_group > 0
-        return ins, ins or outs, outs
+        padded = padded_sides(self.problem, self.schedule.plans[0].method)
+        ins, weights, out = (side in padded for side in SIDES)
+        return ins, weights, out
 
     @property
     def _writes(self) -> tuple[bool, bool]:

@@ -42,6 +42,7 @@ from abele.poplibs.poplin.contraction.problem import Contraction
 from abele.poplibs.poplin.conv_params.axis import Axis, Int64
 from abele.poplibs.poplin.options import DEFAULT, Planning
 from abele.poplibs.poplin.planner.plan import ContractionPlan, cuts_of
+from abele.poplibs.poplin.planner.rearranging import padded_sides, rearranging_by_tiles
 from abele.poplibs.poplin.planner.sum_stages import stages
 from abele.poplibs.poplin.planner.target import PlanningTarget
 from abele.poplibs.poplin.vertices import cost
@@ -203,8 +204,8 @@ def split_costs(
     cycles, temporary = np.full(len(parts), np.iinfo(np.int64).max), np.zeros(len(parts), dtype=np.int64)
     for written, methods in _ways(problem, target, planning):
         slices = _slices(written, grains, parts, whole=grains)
-        compute = np.stack([m.cycles(slices.work, target.load_bytes) for m in methods]).min(axis=0)
-        terms = _terms(written, slices, _early_terms(slices, compute, target), target)
+        _, products = _products(written, methods, slices, parts, target)
+        terms = _terms(written, slices, _early_terms(slices, products, target), target)
         total = np.sum([n for _, n in terms], axis=0, dtype=np.int64)
         temporary = np.where(total < cycles, _temporary_bytes(written, slices), temporary)
         cycles = np.minimum(total, cycles)
@@ -229,9 +230,8 @@ def _plans(
     slices = _slices(problem, fine, parts, whole=grains)
     temporary = _temporary_bytes(problem, slices)
     available = _bound(problem, int(temporary.min()), planning.proportion, target, strict=strict)
-    # the vertex is chosen per candidate: which one is fastest depends on the size of its slice
-    compute = np.stack([m.cycles(slices.work, target.load_bytes) for m in methods])
-    early = _early_terms(slices, compute.min(axis=0), target)
+    chosen, products = _products(problem, methods, slices, parts, target)
+    early = _early_terms(slices, products, target)
 
     def terms_of(which: Int64) -> list[tuple[str, Int64]]:
         return _terms(problem, slices.at(which), {name: n[which] for name, n in early.items()}, target)
@@ -249,7 +249,7 @@ def _plans(
     return [
         ContractionPlan(
             problem=problem,
-            method=methods[int(compute[:, near[i]].argmin())],
+            method=methods[int(chosen[near[i]])],
             parts=tuple(int(p) for p in parts[near[i]]),
             grains=grains
             if _is_whole(problem, grains, parts[near[i]], int(slices.work.out_channels[near[i]]))
@@ -483,7 +483,27 @@ def _out_groups(problem: Contraction, units: int, planning: Planning) -> tuple[i
     return tuple(dict.fromkeys((cost.OUT_GROUP, units)))
 
 
-def _early_terms(slices: _Slices, compute: Int64, target: PlanningTarget) -> dict[str, Int64]:
+def _products(
+    problem: Contraction, methods: list[Method], slices: _Slices, parts: Int64, target: PlanningTarget
+) -> tuple[Int64, dict[str, Int64]]:
+    """The vertex of every candidate, by number, and the cycles that it takes, with what its groups have rearranged.
+
+    Which vertex is fastest depends on the size of its slice.
+    """
+    tiles, none = parts.prod(axis=1), np.zeros(len(parts), dtype=np.int64)
+    charges = [
+        sum((rearranging_by_tiles(problem, side, tiles, target) for side in padded_sides(problem, m)), none)
+        for m in methods
+    ]
+    compute = [m.cycles(slices.work, target.load_bytes) for m in methods]
+    chosen = np.argmin([a + b for a, b in zip(compute, charges, strict=True)], axis=0)
+    return chosen, {
+        "partial products": np.choose(chosen, compute),
+        "rearranging of padded sides": np.choose(chosen, charges),
+    }
+
+
+def _early_terms(slices: _Slices, products: Mapping[str, Int64], target: PlanningTarget) -> dict[str, Int64]:
     """Expected cycles of every candidate for inputs and products."""
     rate = np.float64(target.exchange_bytes_per_cycle)
     # Tiles that share an input differ in their out-channels and are neighbours (see `Grid.tiles`), so an even number
@@ -495,7 +515,7 @@ def _early_terms(slices: _Slices, compute: Int64, target: PlanningTarget) -> dic
             slices.weight_bytes, slices.weight_pieces, slices.weight_sharers, rate, target
         ),
         "copies of own shares": _own_copies(slices, target),
-        "partial products": compute,
+        **products,
     }
 
 
