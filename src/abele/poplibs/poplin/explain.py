@@ -132,11 +132,12 @@ class Explanation:
             )
         if self._is_flat:
             steps.append("samples and field are taken as one dimension (nothing moves)")
-        for arranged, name in zip(
-            (call.layouts.arrange_input, call.layouts.arrange_weights), ("input", "weights"), strict=True
-        ):
-            if arranged:
+        orders = call.layouts.arrange_input, call.layouts.arrange_weights
+        for written, ordered, name in zip(call.rewrites, orders, ("input", "weights"), strict=True):
+            if ordered:
                 steps.append(f"the {name} are rearranged: channels that are summed come innermost")
+            elif written:
+                steps.append(f"the {name} are written anew, as channels are padded to whole groups")
         return tuple(steps)
 
     @property

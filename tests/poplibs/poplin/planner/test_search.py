@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -21,9 +22,10 @@ from abele.poplibs.poplin.operations.matmul_layout import _joint_cycles, best_la
 from abele.poplibs.poplin.options import Planning, Types
 from abele.poplibs.poplin.planner import search
 from abele.poplibs.poplin.planner.plan import ContractionPlan
-from abele.poplibs.poplin.planner.rearranging import SIDES, rearranging_cycles
+from abele.poplibs.poplin.planner.rearranging import SIDES, padded_sides, rearranging_cycles
 from abele.poplibs.poplin.planner.search import find_plan
 from abele.poplibs.poplin.planner.target import PlanningTarget, target_of
+from abele.poplibs.poplin.vertices.method import Method
 from abele.runtime import Engine
 from poplibs.poplin.support import system
 
@@ -244,6 +246,21 @@ def test_find_plan__channels_that_are_no_multiple_of_16__are_written_in_groups_o
     assert (plan.split["co"], plan.split["ci"]) == (5, 2)
     joint = find_plan(problem, (1, 1, 8, 16), gc200, Planning(joint=True))
     assert joint.method.out_group == 16
+
+
+def test_find_plan__groups_that_channels_do_not_fill__are_charged_for() -> None:
+    # 600 out-channels are 75 whole groups of 8 and 37.5 of 16; groups of 16 have weights and output rearranged.
+    gc200 = target_of(systems.get("gc200"))
+    problem = problems.matmul(1, 20000, 256, columns=600, dtype=f16, partials=f32, output=f16)
+    assert padded_sides(problem, Method("amp_1x1", 8, out_group=8)) == ()
+    assert padded_sides(problem, Method("amp_1x1", 8)) == ("weights", "output")
+    assert padded_sides(problem, Method("hmac")) == ()
+    plan = find_plan(problem, (1, 1, 8, 16), gc200)
+    assert (plan.method.out_group, plan.split["co"]) == (8, 38)
+    odd = replace(problem, in_channels=250)
+    assert padded_sides(odd, Method("amp_1x1", 8, out_group=8)) == ("input", "weights")
+    terms = dict(find_plan(odd, (1, 1, 8, 10), gc200).terms)
+    assert 0 < terms["rearranging of padded sides"] < terms["partial products"]
 
 
 def test_find_plan__number_of_parts__is_the_smallest_with_its_largest_part() -> None:

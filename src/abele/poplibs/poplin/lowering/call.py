@@ -315,6 +315,11 @@ class ContractionCall:
             arrange(self.graph, compute_set, self._unfolded(self._seen(made)), self._unfolded(result))
             body.add(Execute(compute_set))
 
+    @property
+    def rewrites(self) -> tuple[bool, bool]:
+        """True for input and weights where they are written anew in another order, or padded."""
+        return self._permutes[0] or self._pads[0], self._permutes[1] or self._pads[1]
+
     @cached_property
     def _permutes(self) -> tuple[bool, bool]:
         """Whether vertices write input and weights anew in another order.
@@ -328,6 +333,7 @@ class ContractionCall:
         w = self.layouts.arrange_weights and not (self.widening is None and is_in_vectors(self.w.operand(), grain))
         return x, w
 
+    @cached_property
     def _pads(self) -> tuple[bool, bool, bool]:
         """True for input, weights and output where channels are padded to whole groups of the matrix units.
 
@@ -336,11 +342,6 @@ class ContractionCall:
         padded = padded_sides(self.problem, self.schedule.plans[0].method)
         ins, weights, out = (side in padded for side in SIDES)
         return ins, weights, out
-
-    @property
-    def _writes(self) -> tuple[bool, bool]:
-        """True for input and weights where vertices write them anew, in another order or padded."""
-        return self._permutes[0] or self._pads[0], self._permutes[1] or self._pads[1]
 
     def _output(self, tensor: Tensor) -> Operand:
         return Binding(tensor, self.out_roles, self.problem.groups).operand()
@@ -383,8 +384,8 @@ class ContractionCall:
         """Input and weights as vertices read them; what must be written anew for that is, in as few steps as can be."""
         rewritten = self.expansion is not None, self.widening is not None
         # An operand that is both rewritten and arranged needs a second step, as the first must be over.
-        late = any(both for both in map(all, zip(rewritten, self._writes, strict=True)))
-        first = ContractionStage.REWRITE.compute_set(self.graph) if any((*rewritten, *self._writes)) else None
+        late = any(both for both in map(all, zip(rewritten, self.rewrites, strict=True)))
+        first = ContractionStage.REWRITE.compute_set(self.graph) if any((*rewritten, *self.rewrites)) else None
         then = ContractionStage.ARRANGE.compute_set(self.graph) if late else None
         graph = self._planned_tiles
         x = self.x.operand() if self.expansion is None else self.expansion.emit(graph, _made(first))
@@ -403,7 +404,7 @@ class ContractionCall:
     def _arranged(
         self, compute_set: ComputeSet | None, source: Operand, order: list[tuple[str, int]], name: str
     ) -> Operand:
-        if not self._writes[name == "weights"]:
+        if not self.rewrites[name == "weights"]:
             return seen_in_order(source, order)
         graph = self._planned_tiles
         target = allocate(graph, self.problem.dtype, source.extents, order, name)
