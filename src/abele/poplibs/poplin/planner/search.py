@@ -472,15 +472,14 @@ def _methods(problem: Contraction, target: PlanningTarget, planning: Planning) -
 
 
 def _out_groups(problem: Contraction, units: int, planning: Planning) -> tuple[int, ...]:
-    """Out-channels of a group that the matrix units may write: those of one pass, or 16.
+    """Out-channels of a group that the matrix units may write: 16, those of one pass, or as many as a unit sums.
 
     Passes that are planned together share their groups, and out-channels of the forward pass are in-channels of the
     weight update: as many as a unit sums.
     Source: machine.md §5.4; of joint plans, PopLibs' ConvPlan.cpp (plan of the weight update), from memory.
     """
-    if planning.joint:
-        return (max(units, cost.weights_per_unit(problem.dtype)),)
-    return tuple(dict.fromkeys((cost.OUT_GROUP, units)))
+    summed = cost.weights_per_unit(problem.dtype)
+    return (summed,) if planning.joint else tuple(dict.fromkeys((cost.OUT_GROUP, units, summed)))
 
 
 def _products(
