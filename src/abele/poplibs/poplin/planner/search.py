@@ -14,12 +14,13 @@ Why a list of all splits is short enough, and still holds the best one:
   counts up to tiles / p.
 - Only where the lists are still longer than ``_MOST_CANDIDATES`` is every second count of the longest left out.
 
-Costs are those of the tile with the most to do, term by term, as the compiler counts them later: supersteps run behind
-barriers, so the slowest tile sets the time of each. Three terms came later, where estimates without them differed from
-what the compiler counted: separate pieces of a slice (each has a fixed cost), copies of the share that a tile holds
-itself, and sums in stages. What inputs and products take is known before the rest, and no split takes less than that.
-So splits that take longer with these terms alone than the best of them take altogether are dropped before the other
-terms are worked out: the bound is exact, and the plan the same as without it.
+Costs are those of the tile with the most to do, term by term, in the terms of PopLibs' estimate: a pure sum of
+exchanges and vertices (machine.md §5.9). It leaves out what a program takes besides: barriers and launches, what
+separate pieces of a slice cost to receive, and copies of the share that a tile holds itself. Plans chosen with those
+used far fewer tiles for small products than the published programs do. The compiler counts them all the same.
+What inputs and products take is known before the rest, and no split takes less than that. So splits that take longer
+with these terms alone than the best of them take altogether are dropped before the other terms are worked out: the
+bound is exact, and the plan the same as without it.
 
 Serial splits are not candidates here but in :mod:`~abele.poplibs.poplin.planner.schedule`, as they pay only where
 memory is short.
@@ -33,7 +34,6 @@ from functools import lru_cache, reduce
 from math import prod
 
 import numpy as np
-import numpy.typing as npt
 
 from abele.errors import InvalidOptionError, OutOfMemoryError
 from abele.graph.intervals import distinct
@@ -66,8 +66,6 @@ class _Slices:
         work: What a vertex does.
         in_bytes: Bytes of its slice of the input.
         weight_bytes: Bytes of its slice of the weights.
-        in_pieces: Contiguous pieces of its slice of the input, as activations are stored.
-        weight_pieces: Contiguous pieces of its slice of the weights, as weights are stored.
         in_sharers: Tiles that read the same slice of the input.
         weight_sharers: Tiles that read the same slice of the weights.
         depth: Partials of an output element.
@@ -76,8 +74,6 @@ class _Slices:
     work: Work
     in_bytes: Int64
     weight_bytes: Int64
-    in_pieces: Int64
-    weight_pieces: Int64
     in_sharers: Int64
     weight_sharers: Int64
     depth: Int64
@@ -203,7 +199,7 @@ def split_costs(
     """Expected cycles of given splits, each with its best vertex, and temporary bytes, int64[n] each."""
     cycles, temporary = np.full(len(parts), np.iinfo(np.int64).max), np.zeros(len(parts), dtype=np.int64)
     for written, methods in _ways(problem, target, planning):
-        slices = _slices(written, grains, parts, whole=grains)
+        slices = _slices(written, grains, parts)
         _, products = _products(written, methods, slices, parts, target)
         terms = _terms(written, slices, _early_terms(slices, products, target), target)
         total = np.sum([n for _, n in terms], axis=0, dtype=np.int64)
@@ -227,7 +223,7 @@ def _plans(
     fine = _halved(problem, grains) if halves else grains
     parts = _candidates(problem, fine, target.tiles, dict(planning.parts))
     # every row of the arrays from here on is one candidate split
-    slices = _slices(problem, fine, parts, whole=grains)
+    slices = _slices(problem, fine, parts)
     temporary = _temporary_bytes(problem, slices)
     available = _bound(problem, int(temporary.min()), planning.proportion, target, strict=strict)
     chosen, products = _products(problem, methods, slices, parts, target)
@@ -344,7 +340,7 @@ def _is_whole(problem: Contraction, grains: tuple[int, ...], parts: Int64, large
     return (largest % grain == 0 or largest == problem.out_channels) and parts[out] <= -(-problem.out_channels // grain)
 
 
-def _slices(problem: Contraction, grains: tuple[int, ...], parts: Int64, whole: tuple[int, ...]) -> _Slices:
+def _slices(problem: Contraction, grains: tuple[int, ...], parts: Int64) -> _Slices:
     extents = problem.extents
     count = {dim: parts[:, i] for i, dim in enumerate(problem.split_dims)}
     size: dict[str, Int64] = {}
@@ -378,39 +374,10 @@ def _slices(problem: Contraction, grains: tuple[int, ...], parts: Int64, whole: 
         work=work,
         in_bytes=_multiplied(size[d] for d in in_dims) * problem.dtype.bytes,
         weight_bytes=_multiplied(size[d] for d in weight_dims) * problem.dtype.bytes,
-        in_pieces=_pieces(problem, grains, in_dims, size, whole),
-        weight_pieces=_pieces(problem, grains, weight_dims, size, whole),
         in_sharers=count["co"],
         weight_sharers=count["b"] * fields,
         depth=count["ci"] * kernels,
     )
-
-
-def _pieces(
-    problem: Contraction,
-    grains: tuple[int, ...],
-    dims: tuple[str, ...],
-    size: Mapping[str, Int64],
-    whole: tuple[int, ...],
-) -> Int64:
-    """Contiguous pieces of a slice stored with ``dims`` outermost first, and what a grain holds innermost.
-
-    From the innermost dimension outwards, memory goes on without a gap as long as slices take dimensions whole. From
-    the first that is cut, every index of a dimension further out begins a new piece.
-    """
-    # Slices of whole grains are stored in these, others in the finer ones that they are made of.
-    blocks = {
-        dim: fine if fine == coarse else np.where(size[dim] % coarse == 0, coarse, fine)
-        for dim, fine, coarse in zip(problem.split_dims, grains, whole, strict=True)
-    }
-    extents = problem.extents
-    pieces = np.ones(len(size["b"]), dtype=np.int64)
-    partial = np.zeros(len(pieces), dtype=np.bool_)
-    for dim in reversed(dims):
-        # Once a dimension inside is cut, every index of this one begins a piece; whole blocks (grains) stay together.
-        pieces = np.where(partial, pieces * cost.ceil_div(size[dim], blocks.get(dim, 1)), pieces)
-        partial |= size[dim] < extents[dim]
-    return pieces
 
 
 def _product(count: Mapping[str, Int64], name: str, ones: Int64) -> Int64:
@@ -504,16 +471,9 @@ def _products(
 
 def _early_terms(slices: _Slices, products: Mapping[str, Int64], target: PlanningTarget) -> dict[str, Int64]:
     """Expected cycles of every candidate for inputs and products."""
-    rate = np.float64(target.exchange_bytes_per_cycle)
-    # Tiles that share an input differ in their out-channels and are neighbours (see `Grid.tiles`), so an even number
-    # pairs up.
-    in_rate = np.where(slices.in_sharers % 2 == 0, target.pair_bytes_per_cycle, rate)
     return {
-        "exchange of the input": _exchange(slices.in_bytes, slices.in_pieces, slices.in_sharers, in_rate, target),
-        "exchange of the weights": _exchange(
-            slices.weight_bytes, slices.weight_pieces, slices.weight_sharers, rate, target
-        ),
-        "copies of own shares": _own_copies(slices, target),
+        "exchange of the input": _input_exchange(slices, target),
+        "exchange of the weights": _exchange(slices.weight_bytes, slices.weight_sharers, target),
         **products,
     }
 
@@ -526,7 +486,6 @@ def _terms(
     convert = (slices.depth == 1) & (problem.partials != problem.output)
     casting = cost.cast(slices.work.partial_elements, problem.partials, problem.output) * convert
     return [
-        ("sync and launch", target.superstep_cycles * (1 + summing.supersteps + convert)),
         *early.items(),
         ("exchange of partials", summing.exchange),
         ("sum of partials", summing.compute),
@@ -538,7 +497,6 @@ def _terms(
 class _Summing:
     """What summing partials is expected to take, for every candidate: int64[n] each."""
 
-    supersteps: Int64
     exchange: Int64
     compute: Int64
 
@@ -547,7 +505,7 @@ def _summing(problem: Contraction, slices: _Slices, target: PlanningTarget) -> _
     """Stage by stage: the tiles that hold the partials of a group share its block.
 
     After a stage of ``step`` partials each, as many tiles more share what is left, so shares shrink as the number of
-    partials does: a later stage costs little but its superstep.
+    partials does: a later stage costs little.
     """
     block, kind = slices.work.partial_elements, problem.partials
     depths, index = _levels(slices.depth)
@@ -555,7 +513,7 @@ def _summing(problem: Contraction, slices: _Slices, target: PlanningTarget) -> _
     for row, depth in enumerate(depths):
         chosen = stages(int(depth))
         steps[row, : len(chosen)] = chosen
-    supersteps, exchange, compute = np.zeros((3, len(block)), dtype=np.int64)
+    exchange, compute = np.zeros((2, len(block)), dtype=np.int64)
     sharers = np.ones_like(block)
     for stage in range(_MOST_STAGES):
         step = steps[index, stage]
@@ -563,35 +521,26 @@ def _summing(problem: Contraction, slices: _Slices, target: PlanningTarget) -> _
         sharers = sharers * step
         share, active = cost.ceil_div(block, sharers), step > 1
         received = np.ceil(share * (step - 1) * kind.bytes / target.exchange_bytes_per_cycle).astype(np.int64)
-        supersteps += active
         exchange += np.maximum(received, target.fragment_cycles * step) * active
         compute += cost.reduce_add(share, step, kind, problem.output) * active
-    return _Summing(supersteps, exchange, compute)
+    return _Summing(exchange, compute)
 
 
-def _exchange(bytes_: Int64, pieces: Int64, sharers: Int64, rate: npt.ArrayLike, target: PlanningTarget) -> Int64:
-    """Cycles to receive a slice of which every sharer is taken to hold an equal part, piece by piece.
+def _input_exchange(slices: _Slices, target: PlanningTarget) -> Int64:
+    """Cycles to receive a slice of the input.
 
-    Source: machine.md §5.10 for the part, §2.1 for the rate of pairs of tiles, §2.3 for what separate pieces take.
+    Tiles that share it differ in their out-channels and are neighbours (see `Grid.tiles`), so an even number pairs up.
+    A pair receives all of the slice at the rate of pairs: what one of the two holds, the other still wants.
+    Source: machine.md §2.1 (rate of pairs of tiles).
     """
-    received = np.ceil((bytes_ - bytes_ // sharers) / rate).astype(np.int64)
-    return np.asarray(np.maximum(received, target.fragment_cycles * pieces))
+    alone = _exchange(slices.in_bytes, slices.in_sharers, target)
+    paired = np.ceil(slices.in_bytes / target.pair_bytes_per_cycle).astype(np.int64)
+    return np.where(slices.in_sharers % 2 == 0, paired, alone)
 
 
-def _own_copies(slices: _Slices, target: PlanningTarget) -> Int64:
-    """Cycles to put the part of a slice that lies on the tile beside what arrives; a slice that all lies there stays.
-
-    Source: machine.md §1.1 (a local copy's fixed cost, and its rate).
-    """
-    own = [
-        np.where(sharers > 1, bytes_ // sharers, 0)
-        for bytes_, sharers in (
-            (slices.in_bytes, slices.in_sharers),
-            (slices.weight_bytes, slices.weight_sharers),
-        )
-    ]
-    moved = np.where(sum(own) > 0, target.local_copy_cycles, 0)
-    return np.asarray(moved + sum(own) // target.memcpy_bytes_per_cycle, dtype=np.int64)
+def _exchange(bytes_: Int64, sharers: Int64, target: PlanningTarget) -> Int64:
+    """Cycles to receive a slice of which every sharer is taken to hold an equal part. Source: machine.md §5.10."""
+    return np.ceil((bytes_ - bytes_ // sharers) / target.exchange_bytes_per_cycle).astype(np.int64)
 
 
 def _temporary_bytes(problem: Contraction, slices: _Slices) -> Int64:

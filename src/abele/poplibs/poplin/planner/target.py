@@ -22,7 +22,6 @@ class PlanningTarget:
         pair_bytes_per_cycle: The same where the other tile of its pair receives the same.
         fragment_cycles: What receiving one separate piece takes at least.
         superstep_cycles: Sync and launch of one superstep.
-        local_copy_cycles: What a copy within a tile takes at least.
         memcpy_bytes_per_cycle: Rate of such a copy.
         units: Conv units that work together, and cycles from one position to the next, by names of input and partials
             type.
@@ -37,7 +36,6 @@ class PlanningTarget:
     pair_bytes_per_cycle: float
     fragment_cycles: int
     superstep_cycles: int
-    local_copy_cycles: int
     memcpy_bytes_per_cycle: int
     units: tuple[tuple[str, str, int, int], ...]
     load_bytes: int
@@ -61,7 +59,6 @@ def target_of(system: System, planning: Planning = DEFAULT) -> PlanningTarget:
         pair_bytes_per_cycle=ipu.exchange.pair_bytes_per_cycle,
         fragment_cycles=ipu.exchange.fragment_cycles,
         superstep_cycles=ipu.sync.on_chip_cycles + ipu.launch.compute_set_cycles + ipu.exchange.phase_overhead_cycles,
-        local_copy_cycles=ipu.rearrange.local_copy_cycles,
         memcpy_bytes_per_cycle=ipu.tile.memcpy_bytes_per_cycle,
         units=tuple((mode.input, mode.partials, mode.num_units, mode.core_cycles) for mode in ipu.amp.modes),
         load_bytes=amp.wide_weight_load_bytes_per_cycle if planning.wide_loads else amp.weight_load_bytes_per_cycle,
