@@ -156,7 +156,7 @@ class PoolWork:
         which = which.reshape(-1)
         return _FieldBlocks(np.maximum(kinds[which, 1], 1), which, met)
 
-    def _pieces(self, batch: Int64, fields: list[_FieldBlocks], workers: int) -> _Pieces:
+    def _pieces(self, batch: Int64, fields: list[_FieldBlocks], workers: int) -> _RowPieces:
         width, last = fields[-1].out, fields[-1]
         positions = batch * np.prod([f.out for f in fields], axis=0, dtype=np.int64)
         # Workers have runs of positions, cut as the codelet cuts them; a run meets rows in pieces, and each piece costs
@@ -179,9 +179,9 @@ class PoolWork:
         along = np.pad(np.cumsum(last.met, axis=1, dtype=np.int64), ((0, 0), (1, 0), (0, 0)))
         reached = along[last.which[block], high] - along[last.which[block], low]
         items, met = lines * (reached > 0).sum(axis=1), lines * reached.sum(axis=1)
-        return _Pieces(len(batch), worker, items, met, high - low)
+        return _RowPieces(len(batch), worker, items, met, high - low)
 
-    def _slowest_worker(self, pieces: _Pieces, vectors: Int64, workers: int) -> Int64:
+    def _slowest_worker(self, pieces: _RowPieces, vectors: Int64, workers: int) -> Int64:
         """Issue slots of the worker with the most, int64[blocks]."""
         each = vectors[pieces.worker // workers]
         slots = ROW_SLOTS + self._item_slots(each) * pieces.items + self.position_slots * each * pieces.met
@@ -216,7 +216,7 @@ class _FieldBlocks:
 
 
 @dataclass(frozen=True)
-class _Pieces:
+class _RowPieces:
     """Pieces of rows that workers make, int64[n] each.
 
     Attributes:
