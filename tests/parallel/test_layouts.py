@@ -81,7 +81,9 @@ def test_lstm_weights__of_every_layer__are_the_rows_of_one_matrix() -> None:
     assert [len(m) for m in matrices] == [1, 1]
     assert matrices[0] != matrices[1]
     assert all(m.size == 2 * 128 * 32 for found in matrices for m in found)
-    assert not any(v.name.endswith("gates/weights") for v in graph.variables), "nothing is written out again"
+    # products are swapped: what a call names its weights is the few samples, which are padded to a whole group
+    written = [v.size for v in graph.variables if v.name.endswith(("gates/weights", "gates/input"))]
+    assert max(written, default=0) < 128 * 32, "no matrix is written out again"
 
 
 def test_lstm_weights__that_two_operands_share__lie_on_their_own() -> None:
