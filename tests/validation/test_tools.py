@@ -16,6 +16,7 @@ from abele.validation.summary import errors_by_tool
 from abele.validation.tools.conv import params_of
 
 CONV = "--field {14,14} --kernel-size 3 --padding 1 --input-channels 32 --output-channels 32 --batch-size 2"
+WIDE_CONV = CONV.replace("32", "64")
 LAYER = "--input-size 32 --output-size 32 --batch-size 4 --sequence-size 3"
 
 
@@ -32,7 +33,7 @@ def cycles(kind: str, line: str, chip: str = "gc2") -> int:
         ("conv", CONV + " --single-phase fwd", "--single-phase all"),
         ("conv", CONV + " --single-phase bwd", "--single-phase all"),
         ("conv", CONV + " --single-phase wu", "--single-phase all"),
-        ("conv", CONV + " --partials-type half", "--partials-type float"),
+        ("conv", WIDE_CONV + " --partials-type half", "--partials-type float"),
         ("conv", CONV, "--tiles-per-ipu 16"),
         ("fc", "--input-size 64 --output-size 64 --batch-size 8", "--bias true"),
         ("fc", "--input-size 64 --output-size 64 --batch-size 8 --single-phase fwd", "--single-phase all"),
