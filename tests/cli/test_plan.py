@@ -43,7 +43,10 @@ def test_plan__large_product__names_split_runner_up_and_other_vertices(abele: Ru
     ("arguments", "text"),
     [
         ((*DEPTHWISE, "--constraints", '{"method": {"type": "AMP"}}'), "groups are combined: 32 of one channel become"),
-        ((*STEM, "--batch", "16"), "the kernel is expanded into the channels (7 x 7 positions): 3 in-channels become 147"),
+        (
+            (*STEM, "--batch", "16"),
+            "the kernel is expanded into the channels (7 x 7 positions): 3 in-channels become 147",
+        ),
         (POINTWISE, "samples and field are taken as one dimension (nothing moves)"),
         ((*MATMUL[:2], "64", "512", "--partials", "half"), "16 units"),
         (("matmul", "4", "16", "16"), "rows and columns swap"),

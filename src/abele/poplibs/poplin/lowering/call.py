@@ -337,11 +337,12 @@ class ContractionCall:
     def _pads(self) -> tuple[bool, bool, bool]:
         """True for input, weights and output where channels are padded to whole groups of the matrix units.
 
-        PopLibs writes such a side anew. Source: machine.md §4.16.
+        PopLibs writes such a side anew. Source: machine.md §4.16. What is written anew already, as the kernel is
+        expanded into its channels, takes the padding along.
         """
         padded = padded_sides(self.problem, self.schedule.plans[0].method)
         ins, weights, out = (side in padded for side in SIDES)
-        return ins, weights, out
+        return ins and self.expansion is None, weights and self.widening is None, out
 
     def _output(self, tensor: Tensor) -> Operand:
         return Binding(tensor, self.out_roles, self.problem.groups).operand()
