@@ -158,11 +158,16 @@ def test_difference__another_choice_among_equals__is_none() -> None:
 
 
 def test_rows__crash_of_a_process__is_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    import faulthandler
     import os
 
     from operators import workers
 
-    monkeypatch.setattr(workers, "run_entry", lambda *args: os.abort())
+    def crash(*args: object) -> None:
+        faulthandler.disable()  # The crash is meant: its stack is no news.
+        os.abort()
+
+    monkeypatch.setattr(workers, "run_entry", crash)
     (row,) = run_all([(entry("add"), "f32")], Limits(samples=1), 1)
     assert (row.status, "SIGABRT" in row.reason) == ("fail", True)
 

@@ -9,8 +9,7 @@ from abele.validation.figures import Comparison
 REASONS = {
     "cholesky": """Cycles of the vertices are PopLibs' published polynomials. One is not published, the inverse of a
         lower block, and is calibrated. The published memory is mostly compiled code, some 16 KB on each tile that runs
-        a vertex, so it counts tiles: products of 16 rows take fewer here, of f32 on GC200 one where theirs take some
-        forty.""",
+        a vertex, so it counts tiles.""",
     "matrix solver": """Cycles of the vertices are PopLibs' published polynomials. That systems with many right-hand
         sides are cut down to single rows, and that blocks share a program, is inferred from the published cycles and
         memory; how operands are spread is not known. The published memory counts tiles, as for Cholesky: products
@@ -32,10 +31,13 @@ REASONS = {
         some 620 shorter, and short sums of rows are some 75 a step longer; which terms of the vertices' formulas that
         is, is not known. It is not what steps cost beside their vertices: those of solvers agree within 5 cycles a
         step over 541 steps.""",
-    "conv": """Depthwise convolutions differ most. The estimates of the vertices that can do them lie close to each
-        other, so the two planners likely take different ones.""",
-    "fc": """Layers with few samples differ most. The passes share one layout of the weights, and what one of
-        them gains another loses; the published planner likely weighs them otherwise.""",
+    "conv": """In cycles depthwise convolutions differ most. The estimates of the vertices that can do them lie close to
+        each other, so the two planners likely take different ones. In memory kernels of 7 x 1 do: their weight update
+        is expanded whole here, while the published program needs two thirds of that for them and not for 1 x 7. First
+        layers are too small, as the published backward pass pads three or four out-channels to eight.""",
+    "fc": """Layers of 1,000 outputs and few samples in f16 are too fast: what is missing fits copies of a slice of
+        weights in pieces of two bytes, of which side is not known. Layers of five outputs hold half of the published
+        bytes, as the published program spreads them over nearly all tiles.""",
     "gemm": """Wide products on GC2 differ most, where memory is short and the product runs in serial parts. The
         published planner likely cuts them otherwise.""",
     "ctc loss": """The published program is spread otherwise. With one sequence, its fullest tile is all but 0.9 kB
