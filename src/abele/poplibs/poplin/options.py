@@ -74,7 +74,6 @@ class Planning:
     Attributes:
         proportion: Share of a tile's memory for slices and partials.
         swaps: True if the matrix units hold the left operand, and the right one streams past; None for either.
-        joint: Operands are laid out for forward pass, backward pass and weight update together.
         wide_loads: Weights enter the units by 128-bit loads.
         tiles: Tiles that are used at most; 0 for all.
         parts: Numbers of parts that are given, by dimension.
@@ -86,7 +85,6 @@ class Planning:
 
     proportion: float = PROPORTION.default
     swaps: bool | None = None
-    joint: bool = False
     wide_loads: bool = False
     tiles: int = 0
     parts: tuple[tuple[str, int], ...] = ()
@@ -94,6 +92,11 @@ class Planning:
     beside: tuple[tuple[str, int], ...] = ()
     training_pass: str = ""
     split: SharedSplit | None = None
+
+    @property
+    def joint(self) -> bool:
+        """True if operands are laid out for forward pass, backward pass and weight update together."""
+        return self.training_pass != ""
 
 
 DEFAULT = Planning()
@@ -137,7 +140,6 @@ def read_settings(
     planning = Planning(
         proportion=values["availableMemoryProportion"],
         swaps=swaps,
-        joint=way in TRAINING_PASSES and not is_conv,
         training_pass=way if way in TRAINING_PASSES and not is_conv else "",
         wide_loads=values["use128BitConvUnitLoad"],
         tiles=values["tilesPerIPU"],

@@ -385,7 +385,7 @@ class ContractionCall:
         """Input and weights as vertices read them; what must be written anew for that is, in as few steps as can be."""
         rewritten = self.expansion is not None, self.widening is not None
         # An operand that is both rewritten and arranged needs a second step, as the first must be over.
-        late = any(both for both in map(all, zip(rewritten, self.rewrites, strict=True)))
+        late = any(map(all, zip(rewritten, self.rewrites, strict=True)))
         first = ContractionStage.REWRITE.compute_set(self.graph) if any((*rewritten, *self.rewrites)) else None
         then = ContractionStage.ARRANGE.compute_set(self.graph) if late else None
         graph = self._planned_tiles
