@@ -59,6 +59,20 @@ def samples_in_blocks() -> Calls:
     return made
 
 
+def outputs_in_groups() -> Calls:
+    """A wide layer and a narrow one of 64 samples, whose outputs the caller keeps in groups of 16 samples."""
+    made = Calls()
+    x, w = made.buffer((64, 128), "x", True), made.buffer((64, 128), "w", True)
+    v, y = made.buffer((2, 64), "v", True), made.buffer((64, 64), "y")
+    out = made.buffer((4, 2, 16), "out", True)
+    made.call("wide", [x, w], y, {"b": 64, "n": 64, "k": 128}, ("b", "n"), load(0, "b", "k") * load(1, "n", "k"), "add")
+    narrow = nest({"b": 64, "n": 2, "k": 64}, store(2, ("b", "n"), load(0, "b", "k") * load(1, "n", "k"), "add"))
+    kernel = HostKernel(((64, 64), (2, 64), (64, 2)), (f32,) * 3, 2, 1, (narrow,))
+    groups = OperandBinding(out.id, (((4, 32), (16, 1)), ((2, 16),)))
+    made.calls.append(BoundKernel(kernel, (bind(y), bind(v), groups), "narrow", frozenset({1})))
+    return made
+
+
 def grains() -> Calls:
     """16 samples of 32 channels, which the plan keeps by grains of 8 channels with the samples between."""
     made = Calls()
@@ -198,6 +212,7 @@ PROGRAMS = {
     for made in (
         training_step,
         samples_in_blocks,
+        outputs_in_groups,
         grains,
         convolution,
         long_product,

@@ -17,6 +17,7 @@ SHOWN = {
     "normalise": ("half_histogram",),
     "split_dims": ("training_step", "samples_in_blocks", "convolution"),
     "join_dims": ("samples_in_blocks",),
+    "join_samples": ("outputs_in_groups",),
     "fuse_tasks": ("training_step", "softmax"),
     "read_unwidened": (),  # the CPU of these plans multiplies no pairs of bf16
     "drop_unread": ("training_step",),

@@ -38,6 +38,7 @@ from abele.kernels.tasks.group_leaves import group_leaves
 from abele.kernels.tasks.group_rows import group_rows
 from abele.kernels.tasks.inline_rows import inline_rows
 from abele.kernels.tasks.join_dims import join_dims
+from abele.kernels.tasks.join_samples import join_samples
 from abele.kernels.tasks.lay_out_blocks import lay_out_blocks
 from abele.kernels.tasks.leaves import LeafProgram
 from abele.kernels.tasks.order_dims import order_dims
@@ -86,6 +87,7 @@ PIPELINE = tuple(
         normalise,
         split_dims,
         join_dims,
+        join_samples,
         fuse_tasks,
         read_unwidened,
         drop_unread,

@@ -31,16 +31,27 @@ def join_dims(program: TaskProgram) -> TaskProgram:
     # Joining may bring further digits together: of three, two are joined in the first round and the third in the
     # second.
     while pairs := _pairs(program):
-        program = replace(program, spaces=_join_spaces(program, pairs), tasks=_join_tasks(program, pairs))
+        program = join_pairs(program, pairs)
     return program
 
 
-def _pairs(program: TaskProgram) -> list[Pair]:
-    """Pairs of digits that can be joined, no dim in more than one."""
+def join_pairs(program: TaskProgram, pairs: list[Pair]) -> TaskProgram:
+    """``program`` with each of ``pairs`` as one dim; nothing may keep them apart, and no dim be in two of them."""
+    return replace(program, spaces=_join_spaces(program, pairs), tasks=_join_tasks(program, pairs))
+
+
+def users_of_spaces(program: TaskProgram) -> dict[int, set[int]]:
+    """The numbers of the tasks that touch each space."""
     users: dict[int, set[int]] = {}
     for number, task in enumerate(program.tasks):
         for space in task.reads | task.writes:
             users.setdefault(space, set()).add(number)
+    return users
+
+
+def _pairs(program: TaskProgram) -> list[Pair]:
+    """Pairs of digits that can be joined, no dim in more than one."""
+    users = users_of_spaces(program)
     # Only dims that run through the same spaces and tasks can be joined, so only they are compared.
     alike: dict[tuple[frozenset[int], frozenset[int]], list[SampleDim]] = {}
     # Rows that values name are found by address.
@@ -50,19 +61,24 @@ def _pairs(program: TaskProgram) -> list[Pair]:
     pairs: list[Pair] = []
     for dims in alike.values():
         joined: set[int] = set()
-        for pair in _neighbours(program, dims):
-            if not joined & {id(d) for d in pair} and _can_join(program, pair, users):
+        for pair in neighbours(program, dims):
+            if not joined & {id(d) for d in pair} and kept_apart_by(program, pair, users) == frozenset():
                 joined |= {id(d) for d in pair}
                 pairs.append(pair)
     return pairs
 
 
-def _neighbours(program: TaskProgram, dims: list[SampleDim]) -> Iterator[Pair]:
-    """Pairs of ``dims`` that are digits of one loop in every task, one right after the other."""
+def neighbours(program: TaskProgram, dims: list[SampleDim]) -> Iterator[Pair]:
+    """Pairs of ``dims`` that are digits of one loop, one right after the other, in every task that splits a loop there.
+
+    Tasks that were written with a loop for each digit, as copies of views are, split none; but some task does.
+    """
     for outer in dims if len(dims) > 1 else []:
         faster = {n: _next_digit(program.tasks[n], name) for n, name in outer.tasks.items()}
         for inner in dims:
-            if all(faster[n] == name for n, name in inner.tasks.items()):
+            names = [(n, (name, inner.tasks[n])) for n, name in outer.tasks.items()]
+            split = [n for n, both in names if any(d in digits for digits in program.tasks[n].digits for d in both)]
+            if split and all(faster[n] == inner.tasks[n] for n in split):
                 yield outer, inner
 
 
@@ -72,15 +88,22 @@ def _next_digit(task: Task, name: str) -> str | None:
     return next((d for d in digits[digits.index(name) + 1 :] if d in task.extents), None) if digits else None
 
 
-def _can_join(program: TaskProgram, pair: Pair, users: dict[int, set[int]]) -> bool:
+def kept_apart_by(program: TaskProgram, pair: Pair, users: dict[int, set[int]]) -> frozenset[int] | None:
+    """The caller's buffers in which something lies between the digits of ``pair``; None if tasks keep them apart.
+
+    Args:
+        program: The tasks, and what they run over.
+        pair: Two digits that run through the same spaces and tasks.
+        users: See :func:`users_of_spaces`.
+    """
     outer, inner = pair
-    for number, place in outer.spaces.items():
-        if program.spaces[number].pinned and inner.spaces[number] != place + 1:
-            return False
-        # Somebody touches the space without running over the digit (through a window, say): its address would change.
-        if not users[number] <= outer.tasks.keys():
-            return False
-    return all(_runs_whole(program.tasks[n], pair, name, inner.tasks[n]) for n, name in outer.tasks.items())
+    # Somebody touches a space without running over the digit (through a window, say): its address would change.
+    if any(not users[number] <= outer.tasks.keys() for number in outer.spaces):
+        return None
+    if not all(_runs_whole(program.tasks[n], pair, name, inner.tasks[n]) for n, name in outer.tasks.items()):
+        return None
+    pinned = {n: place for n, place in outer.spaces.items() if program.spaces[n].pinned}
+    return frozenset(n for n, place in pinned.items() if inner.spaces[n] != place + 1)
 
 
 def _runs_whole(task: Task, pair: Pair, slow: str, fast: str) -> bool:

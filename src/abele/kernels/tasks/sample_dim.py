@@ -18,7 +18,7 @@ Node = tuple[str, int, str | int]
 
 def find_sample_dim(program: TaskProgram) -> SampleDim | None:
     """The sample dim of ``program``; None if nothing qualifies."""
-    state = _state(program)
+    state = state_spaces(program)
 
     def merit(candidate: SampleDim) -> tuple[bool, int, bool, int, int]:
         work, independent = _work(program, candidate)
@@ -97,7 +97,7 @@ def _candidate(program: TaskProgram, nodes: list[Node]) -> SampleDim | None:
     return SampleDim(extent, {n: int(p) for n, p in spaces}, {n: str(d) for n, d in tasks})
 
 
-def _state(program: TaskProgram) -> set[int]:
+def state_spaces(program: TaskProgram) -> set[int]:
     """Pinned spaces that are read before they are written."""
     written: set[int] = set()
     early: set[int] = set()

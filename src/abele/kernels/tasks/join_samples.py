@@ -1,0 +1,137 @@
+"""Join the digits of samples that only small arrays of the caller's keep apart; these go through copies.
+
+An array of the caller's stays as it lies. One that holds samples in groups, with something else between group and
+sample, keeps the digits of samples apart in all tasks and spaces that they run through: the two outputs of a network's
+last layer would leave its convolutions a few groups to run by blocks where there were many samples. What little there
+is in such an array is copied instead: before all tasks where one of them reads what it held, and after all where one
+writes it. Everything between has its samples whole.
+
+Only the dim that samples would be chosen from is looked at, and only if its tasks do so much that copies are nothing
+beside them. Weights are never copied: they have no samples.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from abele.kernels.nest.ir import Affine, Expr, affine
+from abele.kernels.nest.loop_nest import Hash
+from abele.kernels.tasks.join_dims import Pair, join_pairs, kept_apart_by, neighbours, users_of_spaces
+from abele.kernels.tasks.program import Put, Ref, SampleDim, Space, SpaceTable, Task, TaskProgram, plain
+from abele.kernels.tasks.sample_dim import common_dims, find_sample_dim, state_spaces
+
+MIN_POINTS = 1024
+"""Points of tasks for every element that is copied. An element takes up to 1 ns and a point of a product 0.02 ns, so
+copies take a twentieth of the time at most."""
+
+
+@dataclass(frozen=True)
+class _Copy:
+    """The copy of one array.
+
+    Attributes:
+        own: Number of the plan's own space.
+        original: The caller's.
+        index: Where in ``own`` element ``[d0, d1, …]`` of ``original`` is.
+    """
+
+    own: int
+    original: Space
+    index: tuple[Affine, ...]
+
+
+def join_samples(program: TaskProgram) -> TaskProgram:
+    """Join the digits of samples that only small arrays of the caller's keep apart; these go through copies."""
+    copies: list[_Copy] = []
+    while (found := _digits_of_samples(program)) is not None:
+        pair, apart = found
+        program, made = _with_own_spaces(program, apart)
+        owns = {copy.original.number: copy.own for copy in made}
+        outer, inner = (_in_spaces(dim, owns) for dim in pair)
+        copies = [_joined(program, (outer, inner), copy) for copy in (*copies, *made)]
+        program = join_pairs(program, [(outer, inner)])
+    first = [_copying(copy, back=False) for copy in copies if _is_read_first(program, copy.own)]
+    last = [_copying(copy, back=True) for copy in copies if any(copy.own in task.writes for task in program.tasks)]
+    return replace(program, tasks=(*first, *program.tasks, *last)) if copies else program
+
+
+def _digits_of_samples(program: TaskProgram) -> tuple[Pair, frozenset[int]] | None:
+    """Two digits of samples, and the arrays that keep them apart; None if there are none, or copies are too large."""
+    samples = find_sample_dim(program)
+    if samples is None or samples.spaces.keys() & state_spaces(program):
+        return None
+    same = samples.spaces.keys(), samples.tasks.keys()
+    digits = [dim for dim in common_dims(program) if (dim.spaces.keys(), dim.tasks.keys()) == same]
+    users = users_of_spaces(program)
+    most = sum(program.tasks[n].points for n in samples.tasks) // MIN_POINTS
+    for pair in neighbours(program, digits):
+        apart = kept_apart_by(program, pair, users) if samples in pair else None
+        if apart is None or not all(_can_move(program, n) for n in apart):
+            continue
+        if sum(program.spaces[n].size for n in apart) <= most:
+            return pair, apart
+    return None
+
+
+def _can_move(program: TaskProgram, space: int) -> bool:
+    """True if tasks find the elements of ``space`` by whole dims alone, and nothing is known of what they are."""
+    seeds = {part.seed.array for task in program.tasks for part in task.expressions() if isinstance(part, Hash)}
+    in_rows = any(space in task.in_rows for task in program.tasks)
+    return space not in seeds and not in_rows and program.spaces[space].buffer not in program.constants
+
+
+def _with_own_spaces(program: TaskProgram, originals: frozenset[int]) -> tuple[TaskProgram, list[_Copy]]:
+    """``program`` with spaces of its own in the place of ``originals``, and how these are copied."""
+    spaces, copies, owns = SpaceTable(program.spaces), [], dict[int, int]()
+    for number in sorted(originals):
+        original = spaces[number]
+        owns[number] = spaces.add(original.shape, original.type, f"{original.name}.copy").number
+        copies.append(_Copy(owns[number], original, tuple(affine(f"d{n}") for n in range(len(original.shape)))))
+    tasks = tuple(_moved(task, owns) if (task.reads | task.writes) & originals else task for task in program.tasks)
+    return replace(program, spaces=spaces.all(), tasks=tasks), copies
+
+
+def _moved(task: Task, owns: dict[int, int]) -> Task:
+    """``task`` with the plan's own spaces where it had the originals."""
+
+    def change(part: Expr) -> Expr | None:
+        return replace(part, space=owns[part.space]) if isinstance(part, Ref) and part.space in owns else None
+
+    changed = task.rewritten(change)
+    return replace(changed, puts=tuple(replace(p, space=owns.get(p.space, p.space)) for p in changed.puts))
+
+
+def _in_spaces(dim: SampleDim, owns: dict[int, int]) -> SampleDim:
+    return replace(dim, spaces={owns.get(number, number): place for number, place in dim.spaces.items()})
+
+
+def _joined(program: TaskProgram, pair: Pair, copy: _Copy) -> _Copy:
+    """``copy`` once the digits of ``pair`` are one dim."""
+    slow, fast = (dim.spaces.get(copy.own) for dim in pair)
+    if slow is None or fast is None:
+        return copy
+    both = copy.index[slow] * program.spaces[copy.own].shape[fast] + copy.index[fast]
+    index = (both if place == slow else position for place, position in enumerate(copy.index) if place != fast)
+    return replace(copy, index=tuple(index))
+
+
+def _is_read_first(program: TaskProgram, space: int) -> bool:
+    """True if what ``space`` held before counts: a task reads it, or leaves some of it as it was."""
+    task = next(task for task in program.tasks if space in task.reads | task.writes)
+    return space in task.reads or not any(_sets_all(program.spaces[space], task, put) for put in task.puts)
+
+
+def _sets_all(space: Space, task: Task, put: Put) -> bool:
+    """True if ``put`` stores every element of ``space``."""
+    names = [plain(position) for position in put.index]
+    extents = tuple(task.extents.get(name or "") for name in names)
+    return put.space == space.number and put.is_plain and len(set(names)) == len(names) and extents == space.shape
+
+
+def _copying(copy: _Copy, *, back: bool) -> Task:
+    """The task that fills ``copy``, or that takes it back to where the caller has it."""
+    dims = tuple((f"d{n}", extent) for n, extent in enumerate(copy.original.shape))
+    there, here = (copy.original.number, tuple(affine(d) for d, _ in dims)), (copy.own, copy.index)
+    source, target = (here, there) if back else (there, here)
+    put = Put(*target, Ref(*source))
+    return Task(f"{copy.original.name}.copy", dims, (), (), (put,))
