@@ -19,6 +19,7 @@ from abele.numerics import as_element_type, f16, f32, i32
 from abele.poplibs import popops
 from abele.poplibs.popops.reductions.ops import find_reduce_op
 from abele.poplibs.popops.reductions.plan import Planner
+from abele.poplibs.poputil.mapping import set_mapping
 
 RNG = np.random.default_rng(2)
 NUMPY = {
@@ -84,7 +85,7 @@ def test_reduce__deeper_operands__take_more_steps_but_not_many(rows: int) -> Non
     bench = Bench(1472)
     x = bench.graph.variable(f32, (rows, 8), name="x").map_rows(range(rows))
     popops.reduce(bench.graph, x, [0], "ADD", bench.prog)
-    assert len(_compute_sets(bench)) == {2: 2, 5: 2, 40: 3, 700: 4, 1472: 4}[rows]
+    assert len(_compute_sets(bench)) == {2: 1, 5: 1, 40: 2, 700: 3, 1472: 3}[rows]
 
 
 def test_reduce__rows_that_lie_on_one_tile__need_no_exchange_at_all() -> None:
@@ -408,7 +409,25 @@ def test_reduce__rows_of_one_column_group__are_gathered_on_tiles_that_hold_none(
     x = bench.graph.variable(f32, (12, 8), name="x").map_rows(range(12))
     out = popops.reduce(bench.graph, x, [0], "ADD", bench.prog)
     assert set(out.mapping.tile.tolist()).isdisjoint(range(12))
+    assert len(_compute_sets(bench)) == 1
+
+
+def test_reduce__one_row_per_tile_into_the_first_row__writes_after_all_is_read() -> None:
+    bench = Bench(64)
+    x = bench.graph.variable(f32, (12, 8), name="x").map_rows(range(12))
+    popops.reduce_with_output(bench.graph, x, x[0], [0], "ADD", bench.prog)
     assert len(_compute_sets(bench)) == 2
+
+
+def test_reduce__parts_of_rows_on_neighbouring_tiles__leave_no_tile_with_several_shares() -> None:
+    bench = Bench(1472)
+    parts = bench.graph.variable(f32, (61, 4, 6 * 168, 16), name="x")
+    tile = (np.arange(6)[None, None, :] * 4 + np.arange(4)[None, :, None]) * 61 + np.arange(61)[:, None, None]
+    begin = np.arange(tile.size, dtype=np.int64) * 168 * 16
+    set_mapping(bench.graph, parts, TileMapping(parts.size, begin, tile.reshape(-1).astype(np.int32)))
+    popops.reduce(bench.graph, parts, [0], "ADD", bench.prog)
+    (last,) = _compute_sets(bench)[-1].groups
+    assert np.bincount(last.tile).max() <= 6
 
 
 def test_reduce__several_ipus__keep_first_sums_on_their_own() -> None:

@@ -17,17 +17,19 @@ Int64 = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Partials:
-    """Intermediate results: ranges of the outputs, each on one tile, stored one after the other.
+    """Intermediate results: ranges of the outputs, each on one tile.
 
     Attributes:
         begin: First output of each range, int64[n].
         length: Outputs of each, int64[n].
         tile: Where each lies, int32[n].
+        place: Where each starts in storage, int64[n]; None where they are stored one after the other.
     """
 
     begin: Int64
     length: Int64
     tile: Int32
+    place: Int64 | None = None
 
     @property
     def num(self) -> int:
@@ -37,11 +39,11 @@ class Partials:
     @property
     def offset(self) -> Int64:
         """Where each range starts in storage, int64[n]."""
-        return np.cumsum(self.length) - self.length
+        return np.cumsum(self.length) - self.length if self.place is None else self.place
 
     @property
     def size(self) -> int:
-        """Elements of storage."""
+        """Elements of all ranges."""
         return int(self.length.sum())
 
     @property
@@ -50,12 +52,14 @@ class Partials:
         return TileMapping(self.size, self.offset, self.tile)
 
     def merged(self) -> Partials:
-        """The same storage with ranges joined that follow each other on one tile."""
-        ends = (self.begin + self.length)[:-1]
-        is_head = np.append(True, (self.begin[1:] != ends) | (self.tile[1:] != self.tile[:-1]))[: self.num]
-        head = np.flatnonzero(is_head)
+        """The same storage with ranges joined that follow each other there, on one tile."""
+        apart = self.tile[1:] != self.tile[:-1]
+        for first in (self.begin, self.offset):
+            apart |= first[1:] != (first + self.length)[:-1]
+        head = np.flatnonzero(np.append(True, apart)[: self.num])
         length = np.add.reduceat(self.length, head) if len(head) else self.length
-        return Partials(self.begin[head], length, self.tile[head])
+        place = None if self.place is None else self.place[head]
+        return Partials(self.begin[head], length, self.tile[head], place)
 
     def result_mapping(self, outputs: int) -> TileMapping:
         """Where results lie when each has one range."""
@@ -102,8 +106,11 @@ class CutRanges:
         return np.bincount(self.segment, minlength=len(self.cuts))
 
 
-def cut(begin: Int64, length: Int64, longest: int = 0, extra: Int64 | None = None) -> CutRanges:
-    """Cut ranges at each other's ends, at ``extra`` points, and into equal parts of at most ``longest`` elements."""
+def cut(begin: Int64, length: Int64, longest: int = 0, grain: int = 1, extra: Int64 | None = None) -> CutRanges:
+    """Cut ranges at each other's ends, at ``extra`` points, and into parts of at most ``longest`` elements.
+
+    These are as equal as whole ``grain`` elements, which ``longest`` is a multiple of, let them be.
+    """
     points = [begin, begin + length] if extra is None else [begin, begin + length, extra]
     cuts = distinct(np.concatenate(points))
     # Long segments in equal parts, so that several tiles share them.
@@ -111,7 +118,7 @@ def cut(begin: Int64, length: Int64, longest: int = 0, extra: Int64 | None = Non
         sizes = np.append(np.diff(cuts), 1)
         parts = -(-sizes // longest)
         entry, number = count_up(parts)
-        cuts = cuts[entry] + number * sizes[entry] // parts[entry]
+        cuts = cuts[entry] + number * -(-sizes // grain)[entry] // parts[entry] * grain
     first = np.searchsorted(cuts, begin)
     last = np.searchsorted(cuts, begin + length)
     entry, number = count_up(last - first)

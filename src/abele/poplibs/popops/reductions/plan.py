@@ -26,15 +26,17 @@ from abele.graph.mapping import TileMapping
 from abele.machine import System
 from abele.numerics import ElementType
 from abele.poplibs.popops.reductions import cost as reduce_cost
-from abele.poplibs.popops.reductions.first_step import MIN_ELEMENTS_PER_WORKER, MIN_VECTORS_PER_WORKER
+from abele.poplibs.popops.reductions.first_step import MIN_ELEMENTS_PER_WORKER, MIN_VECTORS_PER_WORKER, share
 from abele.poplibs.popops.reductions.ops import ReduceOp
 from abele.poplibs.popops.reductions.partials import Combination, Partials, combine_on_tiles, cut, depth
 
 Int64 = npt.NDArray[np.int64]
 MAX_STEPS = 4
 """Steps of a tree of partial results that are costed. Chosen."""
+EXCHANGE_DISTANCES = (0.5, 0.25, 0.375, 0.125)
+"""How far apart rectangles are that may exchange their hosts, as shares of all, in the order of trying. Chosen."""
 HOST_TRIES = 8
-"""Neighbouring tiles that are tried for one that holds no row itself, and need not copy it. Chosen."""
+"""Idle tiles that are tried for a rectangle whose host still holds one of its rows. Chosen."""
 
 
 @dataclass(frozen=True)
@@ -128,14 +130,19 @@ class Planner:
 
     def _columns(self, size: int, rows: int) -> int:
         """Columns of each rectangle so that all tiles are busy, and no worker has less than it is worth."""
-        least = MIN_VECTORS_PER_WORKER * reduce_cost.accumulators(self.op, self.system.ipu, self.type)
+        least = self._least_columns
         return -(-size // (rows * self.system.num_tiles * least)) * least
+
+    @property
+    def _least_columns(self) -> int:
+        """Columns that are worth a worker."""
+        return MIN_VECTORS_PER_WORKER * reduce_cost.accumulators(self.op, self.system.ipu, self.type)
 
     def _shares(self, rows: int, columns: int, load: int) -> tuple[int, int]:
         """Into how many parts the columns and the rows of a rectangle are cut for the workers of its tile."""
         ipu = self.system.ipu
         spare = -(-ipu.num_workers // max(load, 1))
-        least = MIN_VECTORS_PER_WORKER * reduce_cost.accumulators(self.op, ipu, self.type)
+        least = self._least_columns
         # Columns first: shares of them need no further step.
         kept = min(spare, max(columns // least, 1))
         worth = kept * 2 <= spare and rows * columns >= MIN_ELEMENTS_PER_WORKER * ipu.num_workers
@@ -144,7 +151,8 @@ class Planner:
     def _gather(self, steps: list[Combination], partials: Partials, group: int, wanted: TileMapping | None) -> Partials:
         """Append the step that brings up to ``group`` rows of each output to one tile, and what follows there."""
         longest = self._columns(partials.size, group) if wanted is None else 0
-        pieces = cut(partials.begin, partials.length, longest, None if wanted is None else wanted.begin)
+        at = None if wanted is None else wanted.begin
+        pieces = cut(partials.begin, partials.length, longest, grain=self._least_columns, extra=at)
         rows, size = pieces.depth, np.append(np.diff(pieces.cuts), 0)
         groups = -(-rows // group)
         # rows of one segment (outputs that the same tiles have partial results of) side by side, by tile: neighbours in
@@ -175,6 +183,7 @@ class Planner:
             hosts=hosts,
             kept=kept,
             reduced=reduced,
+            vector=self.system.ipu.vector_width(self.type),
         )
         steps.append(step)
         return self._join_on_tiles(steps, step.partials).merged()
@@ -183,8 +192,7 @@ class Planner:
         """:meth:`_shares` of each rectangle."""
         ipu = self.system.ipu
         spare = -(-ipu.num_workers // np.bincount(hosts)[hosts])
-        least = MIN_VECTORS_PER_WORKER * reduce_cost.accumulators(self.op, ipu, self.type)
-        kept = np.minimum(spare, np.maximum(columns // least, 1))
+        kept = np.minimum(spare, np.maximum(columns // self._least_columns, 1))
         worth = (kept * 2 <= spare) & (rows * columns >= MIN_ELEMENTS_PER_WORKER * ipu.num_workers)
         return kept, np.where(worth, np.minimum(spare // kept, rows), 1)
 
@@ -192,26 +200,52 @@ class Planner:
         """A tile for each rectangle, spread over the IPU of its first row, that holds none of its rows if possible.
 
         Neighbouring rows mostly lie on neighbouring tiles in the order of the results, so counting starts half a chip
-        away.
+        away; few rectangles lie a quarter of their distance further, since small results are put on the first tile. A host that holds one of its rows would copy it beside what arrives, so rectangles exchange their hosts
+        where that leaves fewer such, and then move to idle tiles: no tile gets more to do.
         """
         tiles = self.system.ipu.num_tiles
         num = len(first)
         number = np.arange(num)
-        # A host that holds one of its rows would copy it beside what arrives, so a neighbour is tried.
-        at = tiles // 2 + (number % tiles if num > tiles else number * tiles // num)
+        at = tiles // 2 + (number % tiles if num > tiles else (4 * number + 1) * tiles // (4 * num))
         base = held[first] // tiles * tiles
         span = np.minimum(self.system.num_tiles - base, tiles)
+        host = base + at % span
         rectangle = np.repeat(number, np.diff(np.append(first, len(held))))
         taken = np.unique(rectangle * self.system.num_tiles + held)
-        for _ in range(HOST_TRIES):
-            host = base + at % span
-            key = number * self.system.num_tiles + host
-            where = np.minimum(np.searchsorted(taken, key), len(taken) - 1)
-            meets = taken[where] == key
-            if not meets.any():
+
+        def holds(some: Int64, tile: Int64) -> npt.NDArray[np.bool_]:
+            key = some * self.system.num_tiles + tile
+            return np.asarray(taken[np.minimum(np.searchsorted(taken, key), len(taken) - 1)] == key)
+
+        for distance in _distances(num):
+            met = holds(number, host)
+            if not met.any():
                 break
-            at = at + np.where(meets, 1, 0)
-        return np.asarray(base + at % span, np.int64)
+            # Pairs of rectangles so far apart, no two pairs with one in common.
+            one = number[: num - distance][number[: num - distance] // distance % 2 == 0]
+            other = one + distance
+            gains = met[one] * 1 + met[other] - holds(one, host[other]) - holds(other, host[one])
+            swapped = (gains > 0) & (base[one] == base[other])
+            one, other = one[swapped], other[swapped]
+            host[one], host[other] = host[other], host[one]
+        for tried in range(HOST_TRIES):
+            left = number[holds(number, host)]
+            idle = np.setdiff1d(np.arange(self.system.num_tiles), host) if len(left) else left
+            if not len(idle):
+                break
+            # The idle tiles that follow each host, which several may have in common: the first takes it.
+            tile = idle[(np.searchsorted(idle, host[left]) + tried) % len(idle)]
+            _, firsts = np.unique(tile, return_index=True)
+            left, tile = left[firsts], tile[firsts]
+            better = ~holds(left, tile) & (tile // tiles * tiles == base[left])
+            host[left[better]] = tile[better]
+        return np.asarray(host, np.int64)
+
+
+def _distances(num: int) -> list[int]:
+    """How far apart rectangles are that may exchange their hosts: shares of their number."""
+    found = [int(np.ceil(num * part)) for part in EXCHANGE_DISTANCES]
+    return [n for n in dict.fromkeys(found) if 0 < n < num]
 
 
 def _plans(deepest: int) -> list[tuple[int, ...]]:
@@ -242,6 +276,7 @@ def _dealt(
     hosts: Int64,
     kept: Int64,
     reduced: Int64,
+    vector: int,
 ) -> Combination:
     """One vertex for each share of the columns and of the rows of each rectangle."""
     parts = kept * reduced
@@ -252,11 +287,11 @@ def _dealt(
     row = np.repeat(np.arange(len(rectangle)), kept[rectangle])
     column_part = np.arange(len(row)) - (np.cumsum(kept[rectangle]) - kept[rectangle])[row]
     own = rectangle[row]
-    low = column_part * columns[own] // kept[own]
-    high = (column_part + 1) * columns[own] // kept[own]
+    # Workers load vectors: rows of whole ones.
+    low, size = share(columns[own], kept[own], column_part, vector)
     vertex = base[own] + column_part * reduced[own] + row_part[row]
     order = np.argsort(vertex, kind="stable")
-    vertex, row, own, low, high = vertex[order], row[order], own[order], low[order], high[order]
+    vertex, row, own, low, size = vertex[order], row[order], own[order], low[order], size[order]
     head = np.flatnonzero(np.append(True, np.diff(vertex) != 0))
-    given = Partials((begin[own] + low)[head], (high - low)[head], hosts[own[head]].astype(np.int32))
+    given = Partials((begin[own] + low)[head], size[head], hosts[own[head]].astype(np.int32))
     return Combination(given, partials.offset[entry[row]] + offset[row] + low, vertex)

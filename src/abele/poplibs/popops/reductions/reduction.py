@@ -15,6 +15,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from abele.errors import TileMappingError
 from abele.graph import Execute, Graph, Regions, Tensor, boxes, whole
@@ -40,6 +41,7 @@ from abele.poplibs.poputil.mapping import linear_mapping, set_mapping, vector_gr
 from abele.poplibs.poputil.order import StorageOrder, storage_order
 from abele.poplibs.poputil.regions import flat_regions
 
+Int64 = npt.NDArray[np.int64]
 Adding = Callable[[ComputeSet], None]
 """Adds the vertices of one step to a compute set."""
 Scale = float | Tensor | None
@@ -149,6 +151,33 @@ class Reduction:
         return first_step(self._cells[0], kept, self.direction, ipu.num_workers, vector, wide)
 
     @cached_property
+    def _read_in_place(self) -> bool:
+        """True if the first step would combine nothing: no tile has two elements of an output.
+
+        The next step then reads the operand where it lies, which spares a superstep and a copy, and sends narrow
+        elements as they are.
+        """
+        first = self.first
+        if self.direction != "rows" or not first.is_single or (first.num_rows > 1).any():
+            return False
+        return not self.op.squares and self.kind.bits >= self.tensor.dtype.bits and not self.tensor.contains_aliases
+
+    def _given(self, out: Tensor | None) -> Partials:
+        """What is left to combine after the first step, for a result in ``out`` or, None, in a new tensor.
+
+        A result that lies over the operand may not be written while other vertices read that.
+        """
+        if not self._read_in_place or (out is not None and out.overlaps(self.tensor)):
+            return self.first.partials
+        return replace(self.first.partials, place=self._positions)
+
+    @property
+    def _positions(self) -> Int64:
+        """First element of each rectangle of the first step in the operand's storage order, int64[n]."""
+        first, grid = self.first, self.grid
+        return (first.block * grid.rows + first.row) * grid.columns + first.column
+
+    @cached_property
     def planner(self) -> Planner:
         """What decides about the steps after the first."""
         return Planner(self.graph.system, self.op, self.kind, self.finish.type, self.num_outputs)
@@ -156,15 +185,16 @@ class Reduction:
     @cached_property
     def free(self) -> tuple[Combination, ...]:
         """The steps after the first where results may lie anywhere."""
-        return self.planner.combinations(self.first.partials, None)
+        return self.planner.combinations(self._given(None), None)
 
-    def combinations(self, wanted: TileMapping) -> tuple[Combination, ...]:
-        """The steps after the first when the results are wanted where ``wanted`` says."""
+    def combinations(self, given: Partials, wanted: TileMapping) -> tuple[Combination, ...]:
+        """The steps after the first, which gives ``given``, when the results are wanted where ``wanted`` says."""
         free = self._results(self.free)
         # Results lie already where they are wanted: plan once.
-        if np.array_equal(free.begin, wanted.begin) and np.array_equal(free.tile, wanted.tile):
+        lies = np.array_equal(free.begin, wanted.begin) and np.array_equal(free.tile, wanted.tile)
+        if lies and (given.place is not None) == self._read_in_place:
             return self.free
-        return self.planner.combinations(self.first.partials, wanted)
+        return self.planner.combinations(given, wanted)
 
     def _results(self, steps: tuple[Combination, ...]) -> TileMapping:
         return (steps[-1].partials if steps else self.first.partials).result_mapping(self.num_outputs)
@@ -194,18 +224,22 @@ class Reduction:
         if self._is_empty:
             return []
         ordered = self.kept_order.apply(out).flatten()
-        combinations = self.combinations(self.graph.mapping_of(ordered))
-        given = [self.first.partials, *(c.partials for c in combinations)]
+        partials = self._given(out)
+        combinations = self.combinations(partials, self.graph.mapping_of(ordered))
+        given = [partials, *(c.partials for c in combinations)]
         targets = [*(self._store(p, n) for n, p in enumerate(given[:-1])), ordered]
         steps: list[Adding] = []
         last = len(combinations)
-        steps.append(lambda compute_set: self._add_first(compute_set, targets[0], last=not combinations))
+        if not combinations or partials.place is None:
+            steps.append(lambda compute_set: self._add_first(compute_set, targets[0], last=not combinations))
         for number, step in enumerate(combinations, start=1):
             source, target = targets[number - 1], targets[number]
             steps.append(_Adding(self, step, source, target, number == last))
         return steps
 
     def _store(self, partials: Partials, number: int) -> Tensor:
+        if partials.place is not None:
+            return self.order.apply(self.tensor).flatten()
         stored = self.graph.variable(self.kind, partials.size, name=f"{self.name}/partials{number}")
         return set_mapping(self.graph, stored, partials.mapping)
 
@@ -240,9 +274,8 @@ class Reduction:
 
     def _one(self, view: Tensor, target: Tensor) -> dict[str, Any]:
         """The rectangle of every vertex, in place within whole rows where that needs no copy."""
-        first, grid = self.first, self.grid
+        first, grid, position = self.first, self.grid, self._positions
         whole_cells = bool((first.num_columns == first.width).all())
-        position = (first.block * grid.rows + first.row) * grid.columns + first.column
         # The output lies over the operand: only the rectangle itself may be read, not what is between its rows.
         if target.overlaps(self.tensor):
             return {"x": self._boxes(view), "first": 0, "width": first.num_columns}
@@ -270,7 +303,7 @@ class Reduction:
         # Elements were squared in the first step.
         op = replace(self.op, squares=False)
         compute_set.vertices(
-            rectangle_codelet(op, self.kind, "rows", finish, short=_are_short(counts)),
+            rectangle_codelet(op, source.dtype, "rows", finish, short=_are_short(counts)),
             tile=step.partials.tile,
             x=flat_regions(source, step.source, length[step.vertex], step.vertex, step.partials.num),
             **counts,
