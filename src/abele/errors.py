@@ -210,6 +210,14 @@ class ReplicaDivergenceError(ApplicationRuntimeError):
     """Replicas of one program that would take different branches."""
 
 
+class RankLostError(ProgramRuntimeError):
+    """A rank that died, hangs, or does not come to where others wait for it."""
+
+
+class RankDisagreementError(ProgramRuntimeError):
+    """Ranks that are not at the same step of the same program, or began with different options or weights."""
+
+
 class UninitialisedReadError(ApplicationRuntimeError):
     """A read of memory that nothing has written."""
 

@@ -248,18 +248,23 @@ def plan_replica_copy(
         return plan_copy(source, destination, layout, tiles_per_ipu)
     pairs = _Pairs.of(source, destination, layout)
     phase, finishing = phase_of(pairs.wishes(np.arange(len(pairs.length))), layout.num_tiles, tiles_per_ipu)
-    # Replica r has IPUs r × each to (r + 1) × each − 1; every pair of replicas moves the same pieces.
+    # Replica r has IPUs r × each to (r + 1) × each − 1; every pair of replicas moves the same pieces, so these are
+    # added up for each pair of IPUs before they are repeated for all replicas.
     each = -(-layout.num_tiles // tiles_per_ipu)
     sender, receiver = (side.astype(np.int64) // tiles_per_ipu for side in (pairs.sender, pairs.receiver))
+    amount = np.bincount(sender * each + receiver, weights=pairs.length * pairs.width, minlength=each * each)
+    used = np.flatnonzero(amount)
     from_, to = (np.array(side, dtype=np.int64)[:, None] * each for side in zip(*moving, strict=True))
-    amount = np.tile(pairs.length * pairs.width, len(moving))
-    links = LinkBytes.of((from_ + sender).reshape(-1), (to + receiver).reshape(-1), amount)
+    many = np.tile(amount[used].astype(np.int64), len(moving))
+    links = LinkBytes.of((from_ + used // each).reshape(-1), (to + used % each).reshape(-1), many)
     buffers = TileVector.zero(layout.num_tiles)
     if source.overlaps(destination):
         buffers = phase.received_bytes
         size = pairs.length * pairs.width
         finishing = Moves.joined([finishing, Moves.single(pairs.receiver, size, pairs.granule)])
-    return ExchangePlan(replace(phase, link_bytes=links), None, Moves.joined([]), finishing, buffers)
+    # Between replicas nothing stays on a chip, though both ends have the same tile number.
+    phase = replace(phase, link_bytes=links, is_local=False)
+    return ExchangePlan(phase, None, Moves.joined([]), finishing, buffers)
 
 
 def nothing_moves(layout: Layout) -> ExchangePlan:

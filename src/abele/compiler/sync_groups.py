@@ -97,8 +97,9 @@ class SyncGroups:
 
         Source: ``Sync`` of the machine.
         """
-        sync, clock_hz = self.system.ipu.sync, self.system.ipu.clock_hz
-        return sync.global_cycles(max(1, len(self.ipus(groups))), clock_hz)
+        ipus = self.ipus(groups)
+        racks = {ipu // self.system.ipu_links.ipus_per_rack for ipu in ipus}
+        return self.system.sync_cycles_of(max(1, len(ipus)), max(1, len(racks)))
 
     @property
     def apart(self) -> Meets:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from abele.errors import MachineError
-from abele.machine.source import constant, parameter, stated
+from abele.machine.source import constant, guessed, parameter, stated
 from abele.machine.spec import Spec
 
 TOPOLOGIES = ("none", "pair", "ladder", "torus")
@@ -23,6 +23,7 @@ class IpuLinks(Spec):
         pair_links: Links between the two IPUs of a pair.
         cross_links: Links of a rung between pairs.
         rail_links: Links up, and again down, a rail.
+        ipus_per_rack: IPUs that these links join; beyond, gateway links do.
     """
 
     topology: str
@@ -32,6 +33,8 @@ class IpuLinks(Spec):
     pair_links: int = constant(stated(4, "IPUModel ladder: PL lib/poplibs_test/Util.cpp:360-427"), minimum=0)
     cross_links: int = constant(stated(2, "IPUModel ladder: PL lib/poplibs_test/Util.cpp:360-427"), minimum=0)
     rail_links: int = constant(stated(2, "IPUModel ladder: PL lib/poplibs_test/Util.cpp:360-427"), minimum=0)
+
+    ipus_per_rack: int = constant(stated(64, "a Pod64 is one IPU-Link domain, larger Pods join such racks (GC-SW)"))
 
     def bundle_bytes_per_second(self, num_links: int) -> float:
         """Usable bandwidth of ``num_links`` links in one direction."""
@@ -48,12 +51,17 @@ class GatewayLinks(Spec):
     """Links between machines of several racks.
 
     Attributes:
-        bytes_per_second: One machine, one direction.
-        ipus_per_machine: IPUs that share it.
+        bytes_per_second: All links of one machine, one direction; on a ring of racks half of them lead either way.
+        ipus_per_machine: IPUs that share them.
+        hop_seconds: From an IPU of one rack to one of the next, for data and for a sync.
     """
 
     bytes_per_second: float = parameter()
     ipus_per_machine: int = parameter()
+    hop_seconds: float = constant(
+        guessed(1e-6, "PCIe to the gateway, 100 Gbit Ethernet, PCIe again; no source found, 0.3 to 3 us are likely"),
+        minimum=0,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

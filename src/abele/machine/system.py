@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
 
 from abele import card
 from abele.errors import MachineError
@@ -57,7 +61,35 @@ class System(Spec):
     @property
     def sync_cycles(self) -> int:
         """Cycles of a sync over all tiles."""
-        return self.ipu.sync.global_cycles(self.num_ipus, self.ipu.clock_hz)
+        return self.sync_cycles_of(self.num_ipus, -(-self.num_ipus // self.ipu_links.ipus_per_rack))
+
+    def sync_cycles_of(self, num_ipus: int, num_racks: int = 1) -> int:
+        """Cycles of a sync over some IPUs.
+
+        Args:
+            num_ipus: How many.
+            num_racks: Racks that they are in.
+
+        Model: a sync in each rack, and the way from the rack that is farthest on the ring of gateways and back.
+        """
+        per_rack, clock_hz = -(-num_ipus // num_racks), self.ipu.clock_hz
+        within = self.ipu.sync.global_cycles(per_rack, clock_hz)
+        if num_racks == 1 or self.gateway is None:
+            return within
+        return within + math.ceil(2 * (num_racks // 2) * self.gateway.hop_seconds * clock_hz)
+
+    def barrier_cycles(self, ipu: npt.NDArray[np.int64], group: npt.NDArray[np.int64]) -> int:
+        """Cycles of barriers of groups of IPUs side by side: those of the group that takes longest.
+
+        Args:
+            ipu: IPUs, int64[n].
+            group: Group of each, int64[n].
+        """
+        label = np.unique(group, return_inverse=True)[1]
+        sizes = np.bincount(label)
+        racks = np.bincount(np.unique(np.stack([label, ipu // self.ipu_links.ipus_per_rack]), axis=1)[0])
+        kinds = np.unique(np.stack([sizes, racks]), axis=1)
+        return max((self.sync_cycles_of(int(n), int(r)) for n, r in kinds.T), default=self.ipu.sync.on_chip_cycles)
 
     @property
     def host_bytes_per_second(self) -> float:
@@ -96,13 +128,18 @@ class System(Spec):
     def with_ipus(self, num_ipus: int) -> System:
         """The same system with so many IPUs in use; its name says so, as in ``bow-2000:1``.
 
+        A part of a torus is an open ladder: the links that close it are those of the other IPUs.
+
         Raises:
             MachineError: ``num_ipus`` is not at least 1.
         """
         if num_ipus == self.num_ipus:
             return self
         base = self.name.partition(":")[0]
-        return replace(self, num_ipus=num_ipus, name=f"{base}:{num_ipus}")
+        links = self.ipu_links
+        if links.topology == "torus" and num_ipus < min(self.num_ipus, links.ipus_per_rack):
+            links = replace(links, topology="ladder")
+        return replace(self, num_ipus=num_ipus, name=f"{base}:{num_ipus}", ipu_links=links)
 
     def check(self) -> None:
         """Several IPUs need links."""

@@ -8,7 +8,14 @@ import numpy as np
 import pytest
 
 from abele.compiler import compile_program
-from abele.errors import GraphReplicationError, InvalidOptionError, TensorError, TypeMismatchError, UnsupportedOpError
+from abele.errors import (
+    GraphReplicationError,
+    InvalidOptionError,
+    MachineError,
+    TensorError,
+    TypeMismatchError,
+    UnsupportedOpError,
+)
 from abele.graph import Graph, Sequence
 from abele.machine import systems
 from abele.poplibs import gcl
@@ -204,3 +211,45 @@ def test_all_reduce__replicas_of_two_ipus__equals_numpy():
     x = graph.variable("f32", (101,), "x").map_linear()
     gcl.all_reduce_cross_replica_in_place(graph, x, "add", prog)
     np.testing.assert_array_equal(_run(graph, x, values, prog, x), np.broadcast_to(values.sum(0), values.shape))
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"num_ipus": 128}, "cluster: all_reduce over groups of 128 replicas goes between racks, .* no gateway"),
+        ({"ipu_links": {"rail_links": 0}}, "cluster: all_reduce over groups of 4 .*IpuLinks.rail_links is 0"),
+        ({"ipu_links": {"link_bytes_per_second": 0}}, "cluster: .*IpuLinks.link_bytes_per_second is 0"),
+    ],
+)
+def test_systems_whose_links_cannot_carry_it__are_refused_by_name(changes, text):
+    system = systems.get("bow-2000").evolve(name="cluster", **changes)
+    graph = Graph(system, replicas=system.num_ipus)
+    x = graph.variable("f32", (8,), "x").map_linear()
+    with pytest.raises(MachineError, match=f"(?s){text}"):
+        gcl.all_reduce_cross_replica(graph, x, "add", Sequence())
+    # Replicas that stay alone need no links.
+    gcl.all_reduce_cross_replica(graph, x, "add", Sequence(), CommGroup.none())
+
+
+@pytest.mark.parametrize(
+    ("options", "kind", "text"),
+    [
+        ({"link": "gw-link"}, InvalidOptionError, "link gw-link, but groups stay in a rack"),
+        ({"topology": "rung-ring-4"}, InvalidOptionError, "for replicas of 4 IPUs, these have 1"),
+        ({"useSynclessCollectives": "true"}, UnsupportedOpError, "without syncs are not offered"),
+    ],
+)
+def test_options_that_choose_links__of_other_systems__are_refused(options, kind, text):
+    graph, x, _, prog = _setup(4, (6,), "i32")
+    with pytest.raises(kind, match=text):
+        gcl.all_gather_cross_replica(graph, x, prog, options=options)
+    fitting = {"link": "ipu-link", "topology": "peripheral-ring", "useSynclessCollectives": "false"}
+    gcl.all_gather_cross_replica(graph, x, prog, options=fitting)
+
+
+def test_link__between_racks__is_a_gateway_link():
+    graph = Graph(systems.get("bow-pod256"), replicas=4)
+    x = graph.variable("f32", (8,), "x").map(0)
+    gcl.all_reduce_cross_replica(graph, x, "add", Sequence(), options={"link": "gw-link"})
+    with pytest.raises(InvalidOptionError, match="go over several racks"):
+        gcl.all_reduce_cross_replica(graph, x, "add", Sequence(), options={"link": "ipu-link"})

@@ -6,8 +6,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from abele.compiler.access import undef_access
-from abele.compiler.exchange import plan_replica_copy
+from abele.compiler.exchange import ExchangePlan, plan_replica_copy
 from abele.compiler.nodes.meaning import NODES, NodeMeaning
 from abele.compiler.remote import remote_cycles
 from abele.compiler.superstep import Superstep
@@ -18,6 +20,7 @@ from abele.graph.program import Copy, Execute, PrintTensor, WriteUndef
 from abele.graph.remote import RemoteBuffer
 from abele.graph.stream import Stream
 from abele.graph.tensor import Tensor
+from abele.machine import System
 from abele.words import counted, tiles_text
 
 if TYPE_CHECKING:
@@ -110,8 +113,23 @@ def _cross_replica(analysis: Analysis, step: Step) -> Superstep:
     access = analysis.access(step)
     plan = plan_replica_copy(node.source, node.destination, node.map, analysis.layout, analysis.tiles_per_ipu)
     whole = analysis.graph.whole_system
-    found = replace(Superstep.of(step, access), sync_cycles=whole.sync_cycles)
+    found = replace(Superstep.of(step, access), sync_cycles=_replica_barrier(analysis, node, plan))
     return analysis.moving(found, plan, whole if analysis.graph.replicas > 1 else None)
+
+
+def _replica_barrier(analysis: Analysis, node: CrossReplicaCopy, plan: ExchangePlan) -> int:
+    """Cycles of the barrier before a copy between replicas: of the IPUs that send to each other, directly or not."""
+    if plan.before is None or not len(plan.before.link_bytes.source):
+        return analysis.system.sync_cycles
+    onto = np.array([node.map[r] for r in range(analysis.graph.replicas)], dtype=np.int64)
+    group = np.arange(len(onto))
+    # Whoever a replica reaches in 2, 4, 8, … steps has its group, until all of a cycle have that of the first.
+    for _ in range(len(onto).bit_length()):
+        group, onto = np.minimum(group, group[onto]), onto[onto]
+    links = plan.before.link_bytes
+    ipus = np.unique(np.concatenate([links.source, links.target]))
+    whole: System = analysis.graph.whole_system
+    return whole.barrier_cycles(ipus, group[ipus // analysis.system.num_ipus])
 
 
 NODES.add(

@@ -7,10 +7,12 @@ from dataclasses import KW_ONLY, dataclass
 from abele.errors import TypeMismatchError
 from abele.graph import Graph, Tensor
 from abele.graph.program import Sequence
+from abele.machine.routes import check_joined
 from abele.poplibs.gcl.groups import CommGroup
 from abele.poplibs.gcl.operators import CollectiveOperator, read_operator
-from abele.poplibs.gcl.options import read_directions
+from abele.poplibs.gcl.options import check_links, read_directions
 from abele.poplibs.poputil.options import Options
+from abele.words import counted
 
 ALL = CommGroup()
 Op = CollectiveOperator | str
@@ -53,6 +55,17 @@ class ReplicasCall(CollectiveCall):
 
     prog: Sequence
     group: CommGroup = ALL
+
+    def directions(self) -> tuple[bool, ...]:
+        """As of every collective, of groups that links join.
+
+        Raises:
+            InvalidOptionError: A misspelt option, or one that names other links than those between the replicas.
+            GraphReplicationError: The replicas do not divide into such groups.
+            MachineError: The system has no links between the replicas of a group.
+        """
+        check_group(self.graph, self.group, self.options, self.name)
+        return super().directions()
 
 
 @dataclass(frozen=True)
@@ -98,6 +111,11 @@ class ReplicasReduceCall(ReduceCall):
 
     group: CommGroup = ALL
 
+    def directions(self) -> tuple[bool, ...]:
+        """As of :meth:`ReplicasCall.directions`."""
+        check_group(self.graph, self.group, self.options, self.name)
+        return super().directions()
+
 
 @dataclass(frozen=True)
 class ReduceIntoCall(CollectiveCall):
@@ -120,6 +138,26 @@ class ReduceIntoCall(CollectiveCall):
         return ReplicasReduceCall(
             self.graph, self.data, self.op, self.prog, self.group, options=self.options, name=self.name
         )
+
+
+def check_group(graph: Graph, group: CommGroup, options: Options, name: str) -> None:
+    """Refuse groups that no links join, and options that name other links.
+
+    Raises:
+        TypeMismatchError: The group is no :class:`CommGroup`.
+        GraphReplicationError: The replicas do not divide into such groups.
+        InvalidOptionError: The options name links that the groups do not use.
+        MachineError: The system has no links between the replicas of a group.
+    """
+    if not isinstance(group, CommGroup):
+        raise TypeMismatchError(f"the group of a collective must be a CommGroup, got {group!r}")
+    each, whole = graph.system.num_ipus, graph.whole_system
+    ipus = group.members(graph.replicas) * each
+    if ipus.shape[1] == 1:
+        return
+    check_joined(ipus[0], whole, f"{name} over groups of {counted(ipus.shape[1], 'replica')}")
+    racks = ipus // whole.ipu_links.ipus_per_rack
+    check_links(name, options, each, between_racks=bool((racks != racks[:, :1]).any()))
 
 
 def check_type(name: str, data: Tensor, destination: Tensor) -> None:

@@ -1,0 +1,196 @@
+"""Routes between IPUs, and how long traffic takes on the busiest bundle of links.
+
+Two rails of IPUs are joined by rungs: IPU ``i`` of a rack is on rail ``i % 2``, rung ``i // 2``. Traffic crosses the
+rung first, then runs along the rail (the shorter way round on a torus). Racks lie on a ring of gateway links, each
+machine of a rack joined with the machine at the same place of the next; traffic takes the shorter way round and enters
+the other rack at the place where it left its own. Routing is fixed, so which bundles a pair of IPUs uses is arithmetic,
+and nothing is searched. An exchange is scheduled statically: all bundles carry their traffic at the same time, so it
+lasts as long as the bundle that has most to carry.
+Source: IPUModel's ladder and routing, PL lib/poplibs_test/Util.cpp:360-427; racks and gateway ring: §2.5. That gateway
+traffic keeps its place is assumed.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from abele.errors import MachineError
+from abele.machine.system import System
+from abele.words import counted
+
+Int64 = npt.NDArray[np.int64]
+
+
+def link_seconds(source: Int64, target: Int64, amount: Int64, system: System) -> float:
+    """Seconds until the last byte between IPUs has arrived.
+
+    Args:
+        source: Sending IPUs, int64[n].
+        target: Receiving IPUs, each another than its sender, int64[n].
+        amount: Bytes from one to the other, int64[n].
+        system: The machine whose links are used.
+
+    Raises:
+        MachineError: The system has no links between two of the IPUs.
+    """
+    if len(source) == 0:
+        return 0.0
+    rack = system.ipu_links.ipus_per_rack
+    far = source // rack != target // rack
+    seconds = 0.0
+    if far.any():
+        seconds = _gateway_seconds(source[far], target[far], amount[far], system)
+        source = np.where(far, _entry(source, target, system), source)
+        inside = source != target
+        source, target, amount = source[inside], target[inside], amount[inside]
+    return max(seconds, _rung_seconds(source, target, amount, system), _rail_seconds(source, target, amount, system))
+
+
+def check_joined(ipus: Int64, system: System, user: str) -> None:
+    """Refuse to let IPUs exchange data that no links join.
+
+    Args:
+        ipus: Those that exchange data with each other, int64[n].
+        system: The machine.
+        user: What wants to, as an error says it.
+
+    Raises:
+        MachineError: What is missing, in the words of a system's description.
+    """
+    if len(ipus) < 2 or ipus.min() == ipus.max():
+        return
+    links, rack = system.ipu_links, system.ipu_links.ipus_per_rack
+    needed = {"IpuLinks.link_bytes_per_second": links.link_bytes_per_second, **_bundles_needed(ipus, system)}
+    missing = [name for name, value in needed.items() if not value]
+    if links.topology == "none":
+        missing = ["IpuLinks.topology = 'none'"]
+    if missing:
+        raise MachineError(
+            f"{system.name}: {user} needs links between IPUs {ipus.min()} and {ipus.max()}, and there are none",
+            because=missing[0] if "none" in missing[0] else f"{missing[0]} is 0",
+            remedy="give ipu_links a topology, links and a rate; or run replicas that exchange nothing",
+        )
+    if system.gateway is None and len(np.unique(ipus // rack)) > 1:
+        raise MachineError(
+            f"{system.name}: {user} goes between racks, and the system has no gateway links",
+            because=f"IPU-Links join {counted(rack, 'IPU')}; it is among IPUs {ipus.min()} to {ipus.max()}",
+            remedy="give the system a gateway, or groups of replicas that stay in a rack",
+        )
+
+
+def _bundles_needed(ipus: Int64, system: System) -> dict[str, int]:
+    links, place = system.ipu_links, ipus % system.ipu_links.ipus_per_rack
+    needed = {}
+    if len(np.unique(place % 2)) > 1:
+        name = _across(system)
+        needed[f"IpuLinks.{name}"] = getattr(links, name)
+    if len(np.unique(place // 2)) > 1:
+        needed["IpuLinks.rail_links"] = links.rail_links
+    return needed
+
+
+def shorter_way(steps: Int64, around: int) -> Int64:
+    """Signed steps on a ring of ``around`` places, the shorter way; half of it goes as it is given."""
+    return np.asarray(np.where(np.abs(steps) > around // 2, steps - np.sign(steps) * around, steps), np.int64)
+
+
+def _entry(source: Int64, target: Int64, system: System) -> Int64:
+    """IPU at which traffic from another rack enters: the target if its machine is at the sender's place."""
+    assert system.gateway is not None
+    rack, each = system.ipu_links.ipus_per_rack, system.gateway.ipus_per_machine
+    same = source % rack // each == target % rack // each
+    return np.asarray(np.where(same, target, target // rack * rack + source % rack), np.int64)
+
+
+def _gateway_seconds(source: Int64, target: Int64, amount: Int64, system: System) -> float:
+    """Time of what goes between racks: the latency of its hops, and the busiest gateway link or way to it."""
+    gateway, rack = system.gateway, system.ipu_links.ipus_per_rack
+    if gateway is None:
+        raise MachineError(
+            f"{system.name}: IPUs {source[0]} and {target[0]} are in different racks, and the system has no gateway",
+            because=f"IPU-Links join {counted(rack, 'IPU')}",
+            remedy="give the system a gateway, or fewer IPUs",
+        )
+    racks = -(-system.num_ipus // rack)
+    steps = shorter_way(target // rack - source // rack, racks)
+    # With two racks all links of a machine lead to the other one.
+    ways = 1 if racks == 2 else 2
+    machine, machines = source % rack // gateway.ipus_per_machine, -(-rack // gateway.ipus_per_machine)
+    hop, way = np.arange(int(np.abs(steps).max())), np.sign(steps)
+    at = ((source // rack)[:, None] + way[:, None] * hop) % racks
+    bundle = (at * machines + machine[:, None]) * 2 + ((way > 0) & (ways == 2))[:, None]
+    carried = np.asarray(np.where(hop < np.abs(steps)[:, None], amount[:, None], 0), np.int64)
+    busiest = _largest_sum(bundle.astype(np.int64).ravel(), carried.ravel()) / (gateway.bytes_per_second / ways)
+    into = _entry(source, target, system)
+    port = max(_largest_sum(source, amount), _largest_sum(into, amount)) / system.host.ipu_bytes_per_second
+    return float(int(np.abs(steps).max()) * gateway.hop_seconds + max(busiest, port))
+
+
+def _rung_seconds(source: Int64, target: Int64, amount: Int64, system: System) -> float:
+    """Time of the rung that has most to carry: what an IPU has for all that are on the other rail."""
+    crossing = source % 2 != target % 2
+    name = _across(system)
+    busiest = _largest_sum(source[crossing], amount[crossing])
+    return _seconds(busiest, getattr(system.ipu_links, name), name, system)
+
+
+def _across(system: System) -> str:
+    """The field with the links between the IPUs of a rung."""
+    return "pair_links" if system.num_ipus == 2 else "cross_links"
+
+
+def _rail_seconds(source: Int64, target: Int64, amount: Int64, system: System) -> float:
+    """Time of the busiest bundle between neighbours of a rail."""
+    along = np.flatnonzero(source // 2 != target // 2)
+    if len(along) == 0:
+        return 0.0
+    source, target, amount = source[along], target[along], amount[along]
+    links = system.ipu_links
+    rack = links.ipus_per_rack
+    table = _rack_bundles(min(system.num_ipus, rack), links.topology == "torus")
+    bundles = table[source % rack, target % rack]
+    # A rack has fewer than 4 bundles per IPU. Hops that a route does not have are bundle 0, and nothing passes there.
+    number = bundles + (source // rack * (4 * rack))[:, None]
+    busiest = _largest_sum(number.ravel(), np.where(bundles, amount[:, None], 0).ravel())
+    return _seconds(busiest, links.rail_links, "rail_links", system)
+
+
+def _seconds(amount: int, num_links: int, name: str, system: System) -> float:
+    rate = system.ipu_links.bundle_bytes_per_second(num_links)
+    if amount and not rate:
+        raise MachineError(
+            f"{system.name}: data goes between IPUs that no links join",
+            because=f"IpuLinks.{name} or its rate is 0",
+            remedy="give ipu_links this bundle, or fewer IPUs",
+        )
+    return amount / rate if amount else 0.0
+
+
+@lru_cache(maxsize=8)
+def _rack_bundles(num_ipus: int, is_torus: bool) -> npt.NDArray[np.int16]:
+    """The bundles between each two IPUs of a rack, int16[source, target, hops]; 0 stands for no hop.
+
+    Made once for each kind of rack: most exchanges on a Pod are between a few IPUs, and to find their routes anew
+    each time took longer than the rest of such an exchange.
+    """
+    everyone = np.arange(num_ipus)
+    source, target = everyone[:, None], everyone[None, :]
+    rungs = -(-num_ipus // 2)
+    steps = target // 2 - source // 2
+    if is_torus:
+        steps = shorter_way(steps, rungs)
+    hop, way = np.arange(np.abs(steps).max(initial=0)), np.sign(steps)[..., None]
+    rung = ((source // 2)[..., None] + way * hop) % rungs
+    bundle = 1 + (rung * 2 + target[..., None] % 2) * 2 + (way > 0)
+    bundles = np.where(hop < np.abs(steps)[..., None], bundle, 0).astype(np.int16)
+    bundles.flags.writeable = False
+    return bundles
+
+
+def _largest_sum(number: npt.NDArray[np.integer[Any]], amount: Int64) -> int:
+    """The largest sum of ``amount`` over entries of one number; 0 where there are none."""
+    return int(np.bincount(number, weights=amount, minlength=1).max()) if len(number) else 0
