@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cached_property
+
 from abele.errors import UnknownArrayError, nearest
 from abele.graph import Graph, Program, Stream, Tensor
 from abele.graph import Sequence as Steps
 from abele.parallel.lowering import Lowering
-from abele.parallel.network import Network
+from abele.parallel.network import Network, Value
 from abele.parallel.outputs import OutputCollector
 from abele.parallel.schedule import GRADIENT, UPDATED, Anchor, OutputMode, Schedule
 from abele.poplibs.poputil.layout import duplicate
@@ -32,15 +35,20 @@ class AnchorCollector:
             for number, anchor in enumerate(schedule.anchors)
         ]
 
-    def add(self, steps: Steps, *, updated: bool) -> None:
+    def add(self, steps_of: Callable[[Value | None], Steps], *, updated: bool) -> None:
         """Append what a micro-batch, or an update, does with its anchors.
+
+        Args:
+            steps_of: The steps that make a value, or with None those that come last.
+            updated: True for what updates make.
 
         Raises:
             UnknownArrayError: There is no tensor of a name.
         """
         for anchor, collector in zip(self._schedule.anchors, self._collectors, strict=True):
             if anchor.tensor.startswith(UPDATED) == updated:
-                collector.add([self._kept(anchor, steps)], steps)
+                steps = steps_of(self._values.get(anchor.tensor))
+                collector.add([(self._kept(anchor, steps), steps)])
 
     @property
     def streams(self) -> list[Stream]:
@@ -65,11 +73,17 @@ class AnchorCollector:
             return duplicate(self._graph, tensor, steps, "keep_gradient")
         return tensor
 
-    def _tensor(self, name: str) -> Tensor:
+    @cached_property
+    def _values(self) -> dict[str, Value]:
+        """The values that have a name for anchors."""
         values = {value.name: value for value in (*self._net.inputs, *self._net.parameters, *self._net.buffers)}
         for parameter, gradient in self._net.gradients.items():
             values[GRADIENT + parameter.name] = gradient
             values[UPDATED + parameter.name] = parameter
+        return values
+
+    def _tensor(self, name: str) -> Tensor:
+        values = self._values
         if name in values:
             return self._tensors[values[name]]
         for variable in self._graph.variables:

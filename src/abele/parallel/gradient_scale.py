@@ -14,6 +14,7 @@ Source: the loss-scaling rule that Graphcore published with PopART.
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Sequence
 
@@ -92,8 +93,16 @@ class GradientScale:
         self.number = 1.0 if is_scalar else 1.0 / scale
         self.scalar = self._made("gradient_scale", 1.0 / scale) if is_scalar else None
 
+    def on(self, graph: Graph) -> GradientScale:
+        """The scale as another IPU reads it: with a scalar of its own, which whoever owns it has to send there."""
+        other = copy.copy(self)
+        if self.scalar is not None:
+            other.graph = graph
+            other.scalar = other._made("gradient_scale", 1.0 / self._scale)
+        return other
+
     def _made(self, name: str, initial: float) -> Tensor:
-        return self.graph.variable(f32, (), name=f"gradients/{name}", initial=initial).map(0)
+        return self.graph.map(self.graph.variable(f32, (), name=f"gradients/{name}", initial=initial), 0)
 
     def begin(self, prog: Steps) -> None:
         """Append what comes before the micro-batches of a step: the scale of the loss and its inverse."""

@@ -10,7 +10,7 @@ from typing import Any
 from abele.graph import Copy, DebugRecord, Graph, Tensor
 from abele.graph import Sequence as Steps
 from abele.numerics import ElementType, f16
-from abele.parallel.network import Dense, NetworkOp, OpBlock, Value
+from abele.parallel.network import Dense, NetworkOp, OpBlock, Place, Value
 from abele.parallel.network.network import contents_of
 from abele.parallel.network.structure import attributes_key
 from abele.parallel.registry import OpRule, rule_of
@@ -31,7 +31,7 @@ class Lowering:
         graph: Where variables and vertices are made.
         prog: The sequence that rules append to.
         planning: Options of matrix products, convolutions and recurrent layers; see :meth:`planned`.
-        updates: The device side of each optimiser, by number; see ``update`` ops.
+        updates: The device side of each optimiser, by its number and that of the IPU; see ``update`` ops.
         repeats: What was built so far, for ops whose like was lowered before.
         loss_scale: What the loss is multiplied by, where that may change; see ``loss_scale`` ops.
         shares: What a running mean and a further gradient count for in this micro-batch; see ``running_mean`` ops.
@@ -44,11 +44,14 @@ class Lowering:
         self.graph = graph
         self.prog: Steps = Steps() if outer is None else outer.prog
         self.planning: dict[str, Any] = dict(planning or {}) if outer is None else outer.planning
-        self.updates: dict[int, GroupUpdate] = {} if outer is None else outer.updates
+        self.updates: dict[tuple[int, int], GroupUpdate] = {} if outer is None else outer.updates
         self.repeats: Repeats = Repeats(graph) if outer is None else outer.repeats
         self.loss_scale: Tensor | None = None if outer is None else outer.loss_scale
         self.shares: tuple[Tensor, Tensor] | None = None if outer is None else outer.shares
         self.functions: SharedFunctions = SharedFunctions() if outer is None else outer.functions
+        # One graph for each IPU: the ops of a place are lowered on its tiles, with all that is inside of them.
+        several = graph.system.num_ipus > 1
+        self._graphs: list[Graph] = [*map(graph.ipu, range(graph.system.num_ipus))] if outer is None and several else []
         self._outer = outer
         self._stands_for: dict[Value, Value] = {}
         self._constants: dict[Value, NetworkOp] = {}
@@ -76,6 +79,16 @@ class Lowering:
         assert tensor.shape == value.shape, f"{value} bound to {tensor!r}"
         assert tensor.dtype == value.dtype, f"{value} bound to {tensor!r}"
         self._tensors[value] = tensor
+
+    def graph_of(self, place: Place) -> Graph:
+        """The graph of an IPU's tiles."""
+        return self._graphs[place.ipu] if len(self._graphs) > 1 else self.graph
+
+    def _go_to(self, place: Place | None) -> None:
+        """Go on with the graph of another IPU; inside of blocks everything is where the block is."""
+        if len(self._graphs) > 1 and place is not None:
+            self.graph = self._graphs[place.ipu]
+            self.repeats.where = place.ipu
 
     def lay_out_like(self, results: Mapping[Value, Value]) -> None:
         """Ask for each of ``results`` to be laid out like another value, where its op can choose."""
@@ -121,14 +134,39 @@ class Lowering:
             UnsupportedOpError: An op of a kind without a rule.
         """
         listed = list(ops)
-        for value in (*leaving, *(v for op in listed for v in op.inputs)):
+        self.announce(listed, leaving)
+        self.lower(listed)
+
+    def announce(self, ops: Sequence[NetworkOp], leaving: Iterable[Value] = ()) -> None:
+        """Take note of what reads which values, before any of it is lowered."""
+        for value in (*leaving, *(v for op in ops for v in op.inputs)):
             self._readers[value] = self._readers.get(value, 0) + 1
-        for op in listed:
+        for op in ops:
             if op.kind == "constant":
                 self._constants[op.output] = op
-        for op in listed:
+
+    def lower(self, ops: Iterable[NetworkOp]) -> None:
+        """Lower ops that were announced, in order.
+
+        Raises:
+            UnsupportedOpError: An op of a kind without a rule.
+        """
+        for op in ops:
             if op.kind != "constant":
+                self._go_to(op.place)
                 self._run_op(op)
+
+    @contextmanager
+    def reading(self, tensors: Mapping[Value, Tensor]) -> Iterator[None]:
+        """Let other tensors stand for some values inside; those that were bound before come back."""
+        before = {v: self._tensors[v] for v in tensors if v in self._tensors}
+        self._tensors.update(tensors)
+        try:
+            yield
+        finally:
+            for value in tensors:
+                del self._tensors[value]
+            self._tensors.update(before)
 
     def _run_op(self, op: NetworkOp) -> None:
         rule = rule_of(op)
@@ -183,7 +221,7 @@ class Lowering:
         def copy() -> tuple[Tensor]:
             turned = len(tensor.T.intervals()[0]) < len(tensor.intervals()[0])
             source = tensor.T if turned else tensor
-            made = self.graph.variable(tensor.dtype, source.shape, name="whole").map_linear()
+            made = self.graph.map_linear(self.graph.variable(tensor.dtype, source.shape, name="whole"))
             self.prog.add(Copy(source, made, name="whole"))
             return (made.T if turned else made,)
 
@@ -243,7 +281,8 @@ class Lowering:
         laid_out = layout()
         if laid_out is not None:
             return laid_out
-        return self.graph.variable(value.dtype, value.shape, name=value.name or "value").map_linear()
+        graph = self.graph_of(value.place)
+        return graph.map_linear(graph.variable(value.dtype, value.shape, name=value.name or "value"))
 
     def constant(self, op: NetworkOp) -> Tensor:
         """A new tensor with the contents of a constant; one number is one element, however often it is shown."""
@@ -251,7 +290,7 @@ class Lowering:
         number = Dense(contents_of(op)).number
         if number is not None:
             return self.graph.constant(value.dtype, (), number, name=name).broadcast_to(value.shape)
-        return self.graph.constant(value.dtype, value.shape, contents_of(op), name=name).map_linear()
+        return self.graph.map_linear(self.graph.constant(value.dtype, value.shape, contents_of(op), name=name))
 
     def number(self, value: Value) -> float | None:
         """The number that ``value`` is at every element, if it is a constant of one."""
@@ -329,7 +368,7 @@ class Lowering:
     def variable_like(self, tensor: Tensor, name: str) -> Tensor:
         """A new variable of the shape, type and layout of a tensor, or spread linearly where that has no layout."""
         if tensor.contains_aliases or tensor.contains_constant:
-            return self.graph.variable(tensor.dtype, tensor.shape, name=name).map_linear()
+            return self.graph.map_linear(self.graph.variable(tensor.dtype, tensor.shape, name=name))
         return clone(self.graph, tensor, name)
 
     def copied(self, tensor: Tensor, name: str) -> Tensor:

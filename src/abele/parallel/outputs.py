@@ -35,27 +35,31 @@ class OutputCollector:
         self.before = Steps(name="before")
         self.after = Steps(name="after")
 
-    def add(self, outputs: Sequence[Tensor], micro_batch: Steps) -> None:
-        """Append to ``micro_batch`` what it does with its outputs."""
+    def add(self, outputs: Sequence[tuple[Tensor, Steps]]) -> None:
+        """Append what a micro-batch does with its outputs, each to the steps of the stage that makes it."""
         self.streams = [
-            self.graph.host_stream_out(f"{self.name}/{number}", t.dtype, t.shape) for number, t in enumerate(outputs)
+            self.graph.host_stream_out(f"{self.name}/{number}", t.dtype, t.shape)
+            for number, (t, _) in enumerate(outputs)
         ]
-        copies = Steps(
-            *(Copy(t, s, name=s.name) for t, s in zip(outputs, self.streams, strict=True)), name=f"{self.name}s"
-        )
+        for steps in dict.fromkeys(steps for _, steps in outputs):
+            numbers = [number for number, (_, of_output) in enumerate(outputs) if of_output is steps]
+            self._add([outputs[number][0] for number in numbers], [self.streams[number] for number in numbers], steps)
+
+    def _add(self, outputs: Sequence[Tensor], streams: Sequence[Stream], micro_batch: Steps) -> None:
+        copies = Steps(*(Copy(t, s, name=s.name) for t, s in zip(outputs, streams, strict=True)), name=f"{self.name}s")
         match self.schedule.outputs:
             case OutputMode.FINAL:
                 self.after.add(copies)
             case OutputMode.SUM:
-                self._sum(outputs, micro_batch)
+                self._sum(outputs, streams, micro_batch)
             case OutputMode.EVERY_N if self.schedule.period > 1:
                 self._every(copies, micro_batch)
             case _:
                 micro_batch.add(copies)
 
-    def _sum(self, outputs: Sequence[Tensor], micro_batch: Steps) -> None:
-        for number, (output, stream) in enumerate(zip(outputs, self.streams, strict=True)):
-            total = clone(self.graph, output, f"output/{number}/sum")
+    def _sum(self, outputs: Sequence[Tensor], streams: Sequence[Stream], micro_batch: Steps) -> None:
+        for output, stream in zip(outputs, streams, strict=True):
+            total = clone(self.graph, output, f"{stream.name}/sum")
             popops.zero(self.graph, total, self.before)
             popops.map_in_place(self.graph, _1 + _2, [total, output], micro_batch, name="sum_output")
             self.after.add(Copy(total, stream, name=stream.name))

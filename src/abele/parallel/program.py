@@ -8,19 +8,22 @@ from typing import Any
 
 import numpy as np
 
-from abele.graph import Copy, Graph, Program, Repeat, Stream, Tensor, caller
+from abele.graph import Copy, Graph, Program, Stream, Tensor, caller, concat
 from abele.graph import Sequence as Steps
 from abele.numerics import f16, f32
 from abele.parallel.anchors import AnchorCollector
+from abele.parallel.body import Body, repeat
 from abele.parallel.gradient_scale import GradientScale
 from abele.parallel.lowering import Lowering
 from abele.parallel.modes import PLAIN, RunModes
-from abele.parallel.network import Network, NetworkOp, Stage, Value
+from abele.parallel.network import Network, NetworkOp, Place, Stage, Value
 from abele.parallel.optimisers import Group, climbs
 from abele.parallel.outputs import OutputCollector
 from abele.parallel.passes import Pipeline, Watch, inference_pipeline, training_pipeline
 from abele.parallel.passes.count_magnitudes import COUNTS
+from abele.parallel.pipelined import PipelinedBody
 from abele.parallel.schedule import MeanStrategy, OutputMode, Schedule
+from abele.parallel.serial import SerialBody
 from abele.parallel.shared_functions import SharedFunctions
 from abele.parallel.update import GroupUpdate, group_update
 from abele.poplibs import gcl, popops
@@ -190,6 +193,10 @@ class _ProgramBuilder:
         self.to.lay_out_like(_gradients(net))
         self.scale = GradientScale(graph, groups, automatic=automatic_loss_scale)
         self.to.loss_scale = self.scale.loss
+        # Without updates in between, all micro-batches of a run go through a pipeline without a pause.
+        self._updates = 1 if net.num_stages > 1 and not groups else schedule.device_iterations
+        count = schedule.rounds // self._updates
+        self.body: Body = PipelinedBody(net, graph, count) if net.num_stages > 1 else SerialBody(count)
         self.outputs = OutputCollector(graph, schedule)
         self.changed = OutputCollector(graph, replace(schedule, outputs=OutputMode.ALL), "changed_input")
 
@@ -204,41 +211,31 @@ class _ProgramBuilder:
             self.to.functions = SharedFunctions.of(needed)
         of_step = [op for op in needed if op.stage == Stage.UPDATE]
         sums = [op for op in needed if op.kind in _OF_MICRO_BATCHES]
-        compute = Steps()
-        with self.to.into(compute):
-            self.to.run(op for op in needed if op.stage != Stage.UPDATE and op.kind not in _OF_MICRO_BATCHES)
-        self.to.updates = {
-            number: group_update(
-                self.graph,
-                group.optimiser,
-                f"optimiser{number}",
-                repeats=self.to.repeats,
-                scale=self.scale,
-                share=self._share(group),
-            )
-            for number, group in enumerate(self.groups)
-        }
+        body = self.body
+        compute = [op for op in needed if op.stage != Stage.UPDATE and op.kind not in _OF_MICRO_BATCHES]
+        body.lower(self.to, compute, sums)
+        self._make_updates(of_step)
         self._accumulators(sums)
         inputs = [self._input_stream(v) for v in self.net.inputs]
-        copies = [Copy(s, self.to[v], name=s.name) for s, v in inputs]
         if modes.synthetic_data:
             self._make_data()
-        micro_batch = Steps(*([] if modes.synthetic_data else copies), compute, name="micro_batch")
+        else:
+            for stream, value in inputs:
+                body.stage_of(value).entering.add(Copy(stream, self.to[value], name=stream.name))
         step = Steps(name="step")
-        if any(op.kind == "running_mean" for op in sums):
-            self.to.shares = self._running_shares(step, micro_batch)
-        with self.to.into(micro_batch):
-            self.to.run(sums)
+        for stage in dict.fromkeys(body.stage_of(op.output) for op in sums if op.kind == "running_mean"):
+            body.shares[stage] = self._running_shares(step, stage.leaving)
+        body.lower_sums(self.to, sums)
         if not modes.synthetic_data:
-            self.outputs.add([self._kept(v, micro_batch) for v in self.net.outputs], micro_batch)
-            self.changed.add([self.to[v] for v in self.net.changed_inputs.values()], micro_batch)
+            self.outputs.add([self._kept(v, body.stage_of(v).leaving) for v in self.net.outputs])
+            self.changed.add([(self.to[v], body.stage_of(v).leaving) for v in self.net.changed_inputs.values()])
         anchors = AnchorCollector(self.graph, self.net, self.to, self.schedule)
-        anchors.add(micro_batch, updated=False)
-        self._write_back(micro_batch)
-        self._step(step, micro_batch, of_step)
-        anchors.add(step, updated=True)
+        anchors.add(lambda value: body.stage_of(value).leaving, updated=False)
+        self._write_back()
+        self._step(step, of_step)
+        anchors.add(lambda _: step, updated=True)
         before = [*modes.steps(), self.outputs.before, *anchors.before]
-        program = Steps(*before, _repeat(self.schedule.device_iterations, step), self.outputs.after, *anchors.after)
+        program = Steps(*before, repeat(self._updates, step), self.outputs.after, *anchors.after)
         weights = {v.name: self.to[v] for v in (*self.net.parameters, *self.net.buffers)}
         seed = self.to[self.net.seed] if self.net.seed is not None else None
         return NetworkProgram(
@@ -248,7 +245,7 @@ class _ProgramBuilder:
             inputs=[] if modes.synthetic_data else [s for s, _ in inputs],
             outputs=self.outputs.streams,
             weights=weights,
-            groups=list(self.to.updates.values()),
+            groups=[self._first_of(number) for number in range(len(self.groups))],
             scale=self.scale,
             seed=seed,
             changed=self.changed.streams,
@@ -258,13 +255,37 @@ class _ProgramBuilder:
     def _input_stream(self, value: Value) -> tuple[Stream, Value]:
         return self.graph.host_stream_in(f"input/{value.name}", value.dtype, value.shape), value
 
-    def _kept(self, value: Value, micro_batch: Steps) -> Tensor:
-        """The tensor of an output; a copy of what only shows a weight that changes before the host reads it."""
+    def _make_updates(self, ops: Sequence[NetworkOp]) -> None:
+        """The device side of each optimiser, on each IPU that has parameters of it."""
+        ipus = {number: {0} if self.net.num_ipus == 1 else set[int]() for number in range(len(self.groups))}
+        for op in ops:
+            if op.kind == "update":
+                ipus[op.attrs["group"]].add(op.output.place.ipu)
+        for number, group in enumerate(self.groups):
+            first, *others = sorted(ipus[number]) or [0]
+            made = self.to.updates[number, first] = group_update(
+                self.to.graph_of(Place(first)),
+                group.optimiser,
+                f"optimiser{number}",
+                repeats=self.to.repeats,
+                scale=self.scale,
+                share=self._share(group),
+            )
+            for ipu in others:
+                self.to.updates[number, ipu] = made.on(self.to.graph_of(Place(ipu)))
+
+    def _first_of(self, group: int) -> GroupUpdate:
+        """The update of a group that the host reaches."""
+        return next(update for (number, _), update in self.to.updates.items() if number == group)
+
+    def _kept(self, value: Value, micro_batch: Steps) -> tuple[Tensor, Steps]:
+        """The tensor of an output, a copy of what only shows a weight that changes before the host reads it; and the
+        steps that it belongs to."""
         tensor = self.to[value]
         changing = {*self.net.gradients, *self.net.updates}
         weights = {v for w in changing if w in self.to for v in self.to[w].variables}
         is_late = self.schedule.outputs == OutputMode.FINAL and not weights.isdisjoint(tensor.variables)
-        return duplicate(self.graph, tensor, micro_batch, "keep_output") if is_late else tensor
+        return duplicate(self.graph, tensor, micro_batch, "keep_output") if is_late else tensor, micro_batch
 
     def _make_data(self) -> None:
         """Let inputs hold numbers from the start: normal ones, and zeros for integers, which may be indices."""
@@ -279,7 +300,8 @@ class _ProgramBuilder:
         for op in sums:
             total = op.inputs[0]
             if op.kind == "count_magnitudes":
-                self.to.bind(total, self.graph.variable(f32, total.shape, name=total.name).map(0))
+                graph = self.to.graph_of(total.place)
+                self.to.bind(total, graph.map(graph.variable(f32, total.shape, name=total.name), 0))
             else:
                 self.to.bind(total, clone(self.graph, self.to[parameters[op.output]], total.name, total.dtype))
 
@@ -301,7 +323,7 @@ class _ProgramBuilder:
         map_with_outputs(self.graph, exprs, [made[0]], made, micro_batch, "running_mean_shares")
         return made[1], made[2]
 
-    def _write_back(self, prog: Steps) -> None:
+    def _write_back(self) -> None:
         """Append the changes that the model makes, and that of the random state; sums change in place."""
         steps = {op.output: op for op in self.net.ops if op.kind == "update"}
         changes = {s: steps[v].inputs[0] if v in steps else v for s, v in self.net.updates.items()}
@@ -311,44 +333,51 @@ class _ProgramBuilder:
         sources = {
             state: self.to[value]
             if written.isdisjoint(self.to[value].variables)
-            else duplicate(self.graph, self.to[value], prog, f"keep/{state.name}")
+            else duplicate(self.graph, self.to[value], self.body.stage_of(value).leaving, f"keep/{state.name}")
             for state, value in changes.items()
         }
         for state, source in sources.items():
-            prog.add(Copy(source, self.to[state], name=f"write_back/{state.name}"))
+            leaving = self.body.stage_of(changes[state]).leaving
+            leaving.add(Copy(source, self.to[state], name=f"write_back/{state.name}"))
             if self.net.updates[state] in steps:  # The optimiser's step is taken in place, on what is written here.
                 self.to.bind(changes[state], self.to[state])
         if self.net.seed is not None:
-            counter = self.to[self.net.seed][1:2]
-            popops.map_in_place(self.graph, _1 + 1, [counter], prog, name="advance_random_state")
+            self.body.advance_random_state(self.net.seed, self.to)
 
-    def _step(self, step: Steps, micro_batch: Steps, ops: Sequence[NetworkOp]) -> None:
+    def _step(self, step: Steps, ops: Sequence[NetworkOp]) -> None:
         updates = [op for op in ops if op.kind == "update"]
         self.scale.begin(step)
         for total in self.net.accumulators:
             popops.zero(self.graph, self.to[total], step)
-        step.add(_repeat(self.schedule.accumulation, micro_batch))
+        for steps in (self.body.before, self.body.program(), self.body.after):
+            if not isinstance(steps, Steps) or steps.steps:
+                step.add(steps)
         with self.to.into(step):
             self.to.run(op for op in ops if op.kind == "all_reduce")
         groups = {op.attrs["group"] for op in updates}
-        shares = {abs(self.to.updates[number].share) for number in groups} or {1.0}
+        shares = {abs(self._first_of(number).share) for number in groups} or {1.0}
         self.scale.before_updates([self.to[op.inputs[1]] for op in updates], shares.pop(), step)
         with self.to.into(step):
-            for number, group in self.to.updates.items():
+            for number in range(len(self.groups)):
+                group = self._first_of(number)
                 group.begin(step)
                 self.to.run(op for op in updates if op.attrs["group"] == number)
                 group.end(step)
-        counts = next((self.to[v] for v in self.net.accumulators if v.name == COUNTS), None)
+        counts = self._counts(step)
         if counts is not None and self.schedule.replicas > 1:
             gcl.all_reduce_cross_replica_in_place(self.graph, counts, "add", step, name="counts_of_replicas")
         self.scale.end(counts, step)
+
+    def _counts(self, step: Steps) -> Tensor | None:
+        """Small and large elements of the gradients of all places together, if they are counted."""
+        counts = [self.to[v] for v in self.net.accumulators if v.name.startswith(COUNTS)]
+        if len(counts) < 2:
+            return counts[0] if counts else None
+        together = concat([c.reshape((1, 2)) for c in counts])
+        return popops.reduce(self.graph, together, [0], "ADD", step, name="counts_of_all")
 
 
 def _gradients(net: Network) -> dict[Value, Value]:
     """For each gradient the parameter that it is to be laid out like."""
     sums = {op.output: op.inputs[1] for op in net.ops if op.kind in ("accumulate", "running_mean")}
     return {sums.get(gradient, gradient): parameter for parameter, gradient in net.gradients.items()}
-
-
-def _repeat(count: int, body: Program) -> Program:
-    return body if count == 1 else Repeat(count, body)

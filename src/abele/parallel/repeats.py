@@ -162,11 +162,13 @@ class Repeats:
 
     Attributes:
         found: How often something was built again.
+        where: The IPU on which things are built, of several: what has no operands depends on it.
     """
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph.top_level
         self.found = 0
+        self.where = 0
         self._likeness = Likeness(self.graph)
         self._built: dict[Hashable, _Built | None] = {}
         self._checked: set[Hashable] = set()
@@ -183,7 +185,7 @@ class Repeats:
         like = self._likeness.of(operands)
         if like is None:
             return make()
-        key, variables = (what, like[0]), like[1]
+        key, variables = (what, like[0], self.where), like[1]
         if key not in self._built:
             results, self._built[key] = self._first(variables, prog, make)
             return results

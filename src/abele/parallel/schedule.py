@@ -12,7 +12,7 @@ from functools import cached_property
 
 import numpy as np
 
-from abele.errors import InvalidOptionError
+from abele.errors import GraphReplicationError, InvalidOptionError
 from abele.poplibs.gcl import CommGroup
 
 
@@ -78,6 +78,7 @@ class Schedule:
         replicas: Copies of the network that run side by side.
         input_groups: Replicas that are given the same inputs; by default each has its own.
         own_values: Parameters and buffers, by name, of which each group of replicas has values of its own.
+        ranks: Processes that execute equally many consecutive replicas each. Batches are those of one process's own.
 
     Raises:
         InvalidOptionError: A count that is no positive whole number.
@@ -94,14 +95,29 @@ class Schedule:
     replicas: int = 1
     input_groups: CommGroup = EACH_ITS_OWN
     own_values: tuple[tuple[str, CommGroup], ...] = ()
+    ranks: int = 1
 
     def __post_init__(self) -> None:
-        for name in ("device_iterations", "accumulation", "period", "replicas"):
+        for name in ("device_iterations", "accumulation", "period", "replicas", "ranks"):
             count = getattr(self, name)
             if isinstance(count, bool) or not isinstance(count, int) or count < 1:
                 raise InvalidOptionError(f"a schedule's {name} is a positive whole number, not {count!r}")
         for group in (self.input_groups, *(group for _, group in self.own_values)):
             group.members(self.replicas)
+        if self.replicas % self.ranks:
+            raise GraphReplicationError(f"{self.replicas} replicas cannot be shared by {self.ranks} ranks")
+        if self.ranks > 1:
+            self.input_groups.members(self.own_replicas)
+        if self.ranks > 1 and self.own_values:
+            raise GraphReplicationError(
+                f"groups of replicas have values of their own of {self.own_values[0][0]!r}: that takes one process",
+                remedy="all replicas in one process, or the same values in all",
+            )
+
+    @property
+    def own_replicas(self) -> int:
+        """Replicas that one process executes; all of them where there is one process."""
+        return self.replicas // self.ranks
 
     def of_anchor(self, anchor: Anchor) -> Schedule:
         """The schedule by which an anchor comes back."""
@@ -116,23 +132,23 @@ class Schedule:
     @cached_property
     def micro_batches(self) -> int:
         """Micro-batches that the host sends for one run."""
-        return self.rounds * len(self.input_groups.members(self.replicas))
+        return self.rounds * len(self.input_groups.members(self.own_replicas))
 
     @property
     def returned(self) -> int:
-        """Micro-batches of which the host gets outputs, those of all replicas."""
+        """Micro-batches of which a host gets outputs, those of all of its replicas."""
         counts = {OutputMode.ALL: self.rounds, OutputMode.EVERY_N: self.rounds // self.period}
-        return counts.get(self.outputs, 1) * self.replicas
+        return counts.get(self.outputs, 1) * self.own_replicas
 
     @property
     def shares_inputs(self) -> bool:
         """True if some replicas are given the same inputs."""
-        return self.micro_batches < self.rounds * self.replicas
+        return self.micro_batches < self.rounds * self.own_replicas
 
     @cached_property
     def input_of(self) -> tuple[int, ...]:
         """For each replica, which of the micro-batches of a round it is given."""
-        members = self.input_groups.members(self.replicas)
+        members = self.input_groups.members(self.own_replicas)
         return tuple(np.argsort(members.ravel()) // members.shape[1])
 
     def group_of(self, name: str) -> CommGroup | None:

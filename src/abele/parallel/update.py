@@ -8,6 +8,7 @@ from abele.graph import Copy, Graph, Tensor
 from abele.graph import Sequence as Steps
 from abele.numerics import ElementType, f32
 from abele.parallel.gradient_scale import GradientScale
+from abele.parallel.joined_copies import joined_copies
 from abele.parallel.optimisers import GRADIENT, PARAMETER, Lamb, Optimiser, Sgd, StateSlot, Terms
 from abele.parallel.optimisers.terms import SCALE
 from abele.parallel.repeats import Repeats
@@ -46,17 +47,33 @@ class GroupUpdate:
         self.state: dict[str, Tensor] = {}
         numbers = optimiser.numbers
         mine = (optimiser.variable & numbers.keys()) - {"loss_scaling"}
+        self._elsewhere: list[GroupUpdate] = []
         self.hyper = {key: self._scalar(key, numbers[key]) for key in sorted(mine)}
         self.scalars = {key: self._kept(key, slot) for key, slot in optimiser.scalars().items()}
 
+    def on(self, graph: Graph) -> GroupUpdate:
+        """The same optimiser for parameters on another IPU, which is sent the scalars at the begin of each step."""
+        other = type(self)(graph, self.optimiser, self.name, self.repeats, self.scale.on(graph), self.share)
+        other.state = self.state
+        self._elsewhere.append(other)
+        return other
+
     def begin(self, prog: Steps) -> None:
-        """Append what comes once before the updates of a step: scalars advance."""
+        """Append what comes once before the updates of a step: scalars advance, and are sent to other IPUs."""
         terms = Terms({}, self.optimiser.numbers, self.optimiser.variable)
         exprs = self.optimiser.advance(terms)
         if exprs:
             with self.graph.scope(self.name):
                 outputs = [self.scalars[name] for name in exprs]
                 map_with_outputs(self.graph, list(exprs.values()), self._operands(terms, {}), outputs, prog, "advance")
+        pairs = [p for other in self._elsewhere for p in zip(self._numbers(), other._numbers(), strict=True)]
+        for copy in joined_copies(pairs, f"{self.name}/numbers"):
+            prog.add(copy)
+
+    def _numbers(self) -> list[Tensor]:
+        """The scalars that updates read."""
+        scale = [] if self.scale.scalar is None else [self.scale.scalar]
+        return [*self.hyper.values(), *self.scalars.values(), *scale]
 
     def update(self, parameter: Tensor, gradient: Tensor, prog: Steps) -> None:
         """Append the update of one parameter, and of what is kept beside it, by its gradient."""
@@ -120,7 +137,7 @@ class GroupUpdate:
         return [self.hyper[name] if kind == "number" else state[name] for kind, name in terms.operands]
 
     def _scalar(self, name: str, initial: float, dtype: ElementType = f32) -> Tensor:
-        return self.graph.variable(dtype, (), name=f"{self.name}/{name}", initial=initial).map(0)
+        return self.graph.map(self.graph.variable(dtype, (), name=f"{self.name}/{name}", initial=initial), 0)
 
     def _kept(self, name: str, slot: StateSlot) -> Tensor:
         """A scalar of the optimiser, which persists where it is lasting."""

@@ -230,7 +230,7 @@ class Pending:
 def connect_outputs(engine: Engine, compiled: Compiled, outfeed: Outfeed | None) -> Pending:
     """Make room for the outputs of a run, or let ``outfeed`` have them."""
     schedule, ends = compiled.schedule, compiled.ends
-    each = schedule.rounds * schedule.replicas
+    each = schedule.rounds * schedule.own_replicas
     changed = [np.empty((each, *end.shape), end.np) for _, end in ends.changed]
     for (_, end), array in zip(ends.changed, changed, strict=True):
         engine.connect(end.handle, array)

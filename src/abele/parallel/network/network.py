@@ -76,6 +76,16 @@ class Network:
 
     # --- questions -----------------------------------------------------------------------------------------------
 
+    @cached_property
+    def num_ipus(self) -> int:
+        """IPUs of one replica that its ops are placed on: one more than the highest number."""
+        return 1 + max((op.place.ipu for op in self.ops if op.place is not None), default=0)
+
+    @cached_property
+    def num_stages(self) -> int:
+        """Stages of its pipeline; one if it is none."""
+        return 1 + max((op.place.pipeline_stage for op in self.ops if op.place is not None), default=0)
+
     @property
     def entries(self) -> tuple[Value, ...]:
         """Every value that enters."""

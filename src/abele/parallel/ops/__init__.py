@@ -31,6 +31,7 @@ from abele.parallel.ops import (
     softmax,
     sorting,
     training,
+    transfer,
     views,
 )
 
@@ -65,5 +66,6 @@ __all__ = [
     "softmax",
     "sorting",
     "training",
+    "transfer",
     "views",
 ]

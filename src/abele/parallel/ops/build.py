@@ -29,6 +29,7 @@ from abele.parallel.ops.search import search
 from abele.parallel.ops.softmax import safe_softmax, softmax
 from abele.parallel.ops.sorting import sort, top_k
 from abele.parallel.ops.training import accumulate, all_reduce, count_magnitudes, loss_scale, running_mean, update
+from abele.parallel.ops.transfer import transfer
 from abele.parallel.ops.views import concat, detach, expand, pad, permute, placed, reshape, reverse, slice_, transpose
 
 __all__ = [
@@ -98,6 +99,7 @@ __all__ = [
     "taken_from",
     "top_k",
     "total",
+    "transfer",
     "transpose",
     "transposed_convolution",
     "uniform",

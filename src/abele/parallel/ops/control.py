@@ -251,7 +251,7 @@ class Looping(OpRule):
             return None
         # The body does not know that its parameter is a counter: it is a tensor like any other, advanced at the end of
         # the trip.
-        counter = to.graph.variable(i32, (), name="trip").map(0)
+        counter = to.graph.map(to.graph.variable(i32, (), name="trip"), 0)
         to.prog.add(Copy(to.graph.constant(i32, (), 0, name="zero"), counter, name="first_trip"))
         return counter
 

@@ -73,7 +73,7 @@ class HostCallRule(OpRule):
         name = f"{op.attrs['function']}{_CALL}{len(to.graph.host_functions)}"
         takes, gives = ([(v.dtype, v.shape) for v in values] for values in (op.inputs, op.outputs))
         function = to.graph.host_function(name, takes, gives)
-        made = tuple(to.graph.variable(v.dtype, v.shape, name="from_host").map_linear() for v in op.outputs)
+        made = tuple(to.graph.map_linear(to.graph.variable(v.dtype, v.shape, name="from_host")) for v in op.outputs)
         to.prog.add(HostCall(function, tuple(to[v] for v in op.inputs), made))
         return made
 

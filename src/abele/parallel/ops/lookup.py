@@ -175,7 +175,7 @@ class LookUp(OpRule):
         """One multi-slice."""
         table, index = op.inputs
         if not op.output.size:
-            return to.graph.variable(op.output.dtype, op.output.shape, name="rows").map(0)
+            return to.graph.map(to.graph.variable(op.output.dtype, op.output.shape, name="rows"), 0)
         plan, tables, numbers = _plan(to, table.shape, op.output), _grouped(to[table], 2), _grouped(to[index], 1)
         if not is_stored_for(tables, plan):
             plan = _plan_as_stored(to, table.shape, op.output, tables, usedForUpdate=False)
@@ -251,7 +251,7 @@ def _rows(to: Lowering, rows: Value) -> Tensor:
     number = to.number(rows)
     if number is None:
         return to[rows]
-    made = to.graph.variable(rows.dtype, rows.shape, name="rows").map_linear()
+    made = to.graph.map_linear(to.graph.variable(rows.dtype, rows.shape, name="rows"))
     popops.fill(to.graph, made, to.prog, number)
     return made
 
@@ -332,8 +332,8 @@ def _set_by_number(to: Lowering, table: Value, rows: Value, index: Value) -> Ten
     plan = _plan(to, shape, numbers, usedForSlice=False, operationForUpdate="max", planMinimisationTarget="cycles")
     last = _new_table(to, shape, i32, plan, "last")
     popops.fill(graph, last, prog, -1)
-    places = graph.variable(i32, numbers.shape, name="numbers").map_linear()
-    order = graph.constant(i32, (count, 1), np.arange(count, dtype=np.int32)[:, None], name="order").map_linear()
+    places = graph.map_linear(graph.variable(i32, numbers.shape, name="numbers"))
+    order = graph.map_linear(graph.constant(i32, (count, 1), np.arange(count, dtype=np.int32)[:, None], name="order"))
     prog.add(Copy(order.broadcast_to(numbers.shape), places, name="numbers"))
     _update(to, last, places, index=index, operation="max", plan=plan)
     stored = _grouped(_rows(to, rows), 2)

@@ -152,7 +152,9 @@ class Resample(OpRule):
             if np.ptp(row) == 0:
                 term = term * float(row[0])
             else:
-                operands.append(to.graph.constant(x.dtype, along, row.reshape(along), name="weights").map_linear())
+                operands.append(
+                    to.graph.map_linear(to.graph.constant(x.dtype, along, row.reshape(along), name="weights"))
+                )
                 term = term * derivative.arg(len(operands) - 1)
             terms.append(term)
         return popops.map(to.graph, popops.expr.written_out(sum(terms[1:], terms[0])), operands, to.prog)

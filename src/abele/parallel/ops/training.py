@@ -278,5 +278,5 @@ class Update(OpRule):
     def lower(self, to: Lowering, op: NetworkOp) -> Tensor:
         """The fused update of the group that the program has for the optimiser."""
         parameter, gradient = to[op.inputs[0]], to[op.inputs[1]]
-        to.updates[op.attrs["group"]].update(parameter, gradient, to.prog)
+        to.updates[op.attrs["group"], op.output.place.ipu].update(parameter, gradient, to.prog)
         return parameter

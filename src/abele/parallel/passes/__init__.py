@@ -8,6 +8,7 @@ from abele.parallel.passes.common_subexpressions import CommonSubexpressions
 from abele.parallel.passes.dead_code import DeadCode
 from abele.parallel.passes.differentiate import Differentiate, differentiate
 from abele.parallel.passes.fold_constants import FoldConstants
+from abele.parallel.passes.follow import Follow
 from abele.parallel.passes.group_convolutions import GroupConvolutions
 from abele.parallel.passes.narrow import Narrow
 from abele.parallel.passes.optimise import Optimise
@@ -22,18 +23,24 @@ from abele.parallel.passes.pipeline import (
 )
 from abele.parallel.passes.place import AssignPlaces
 from abele.parallel.passes.recompute import Recompute
+from abele.parallel.passes.recompute_stages import RecomputeStages
+from abele.parallel.passes.spread import InsertTransfers
+from abele.parallel.passes.stages import AssignStages
 
 __all__ = [
     "Accumulate",
     "AllReduce",
     "AssignPlaces",
+    "AssignStages",
     "BlockPass",
     "Canonicalise",
     "CommonSubexpressions",
     "DeadCode",
     "Differentiate",
     "FoldConstants",
+    "Follow",
     "GroupConvolutions",
+    "InsertTransfers",
     "Narrow",
     "Optimise",
     "Outline",
@@ -41,6 +48,7 @@ __all__ = [
     "PassDump",
     "Pipeline",
     "Recompute",
+    "RecomputeStages",
     "Watch",
     "check_passes",
     "checked_passes",

@@ -7,11 +7,14 @@ from dataclasses import astuple, dataclass
 from typing import Any, ClassVar
 
 from abele.numerics import ElementType
-from abele.parallel.network import Network, NetworkBuilder, NetworkOp, Stage, Value
+from abele.parallel.network import Network, NetworkBuilder, NetworkOp, Place, Stage, Value
 from abele.parallel.ops import build
 from abele.parallel.passes.base import Pass, reading
 from abele.parallel.schedule import MeanStrategy, Schedule
 from abele.poplibs.gcl import CommGroup
+
+_Alike = tuple[CommGroup, ElementType, int]
+"""What gradients have in common that are reduced together: the groups of replicas, the type, and the IPU."""
 
 
 @dataclass(frozen=True)
@@ -53,23 +56,24 @@ class AllReduce(Pass):
         values = {v: v for op in updates for v in (*op.inputs, *op.outputs)}
         sums = frozenset(net.updates[total] for total in net.accumulators)
         with made.at(made.origin.renamed("all_reduce"), stage=Stage.UPDATE):
-            for (group, _), gradients in self._together(net, updates).items():
+            for (group, _, ipu), gradients in self._together(net, updates).items():
                 size, in_place = group.members(self.replicas).shape[1], sums.issuperset(gradients)
-                reduced = build.all_reduce(made, gradients, group, size, scale=self._scale(size), in_place=in_place)
+                with made.at(place=Place(ipu)):
+                    reduced = build.all_reduce(made, gradients, group, size, scale=self._scale(size), in_place=in_place)
                 values |= zip(gradients, reduced, strict=True)
         for op in updates:
             made.append(reading(op, values))
         return made.finish()
 
-    def _together(self, net: Network, updates: Sequence[NetworkOp]) -> dict[tuple[CommGroup, ElementType], list[Value]]:
-        """The gradients of updates by the replicas that share them and their type, each once."""
+    def _together(self, net: Network, updates: Sequence[NetworkOp]) -> dict[_Alike, list[Value]]:
+        """The gradients of updates by the replicas that share them, their type and their IPU, each once."""
         names = {value: state.name for state, value in net.updates.items()}
         groups = {name: CommGroup(*group) for name, group in self.own_values}
-        found: dict[tuple[CommGroup, ElementType], dict[Value, None]] = {}
+        found: dict[_Alike, dict[Value, None]] = {}
         for op in updates:
             gradient = op.inputs[1]
             group = groups.get(names[op.output], CommGroup.all())
-            found.setdefault((group, gradient.dtype), {})[gradient] = None
+            found.setdefault((group, gradient.dtype, gradient.place.ipu), {})[gradient] = None
         return {key: list(gradients) for key, gradients in found.items()}
 
     def _scale(self, size: int) -> float:

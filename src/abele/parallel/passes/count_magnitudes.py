@@ -11,7 +11,7 @@ from abele.parallel.ops import build
 from abele.parallel.passes.base import Pass
 
 COUNTS = "gradients/counts"
-"""Name of the accumulator that has the counts."""
+"""Name of the accumulator that has the counts; that of further places begins with it."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,10 @@ class CountMagnitudes(Pass):
         if not halves:
             return net
         made = NetworkBuilder.of(net)
-        counts = made.accumulator((2,), f32, COUNTS)
-        with made.at(made.origin.renamed("count_magnitudes"), stage=Stage.BACKWARD):
-            made.updates[counts] = build.count_magnitudes(made, counts, halves, self.edge)
+        # Each IPU, and each stage of a pipeline, counts what it makes.
+        for number, place in enumerate(dict.fromkeys(g.place for g in halves)):
+            counts = made.accumulator((2,), f32, f"{COUNTS}/{number}" if number else COUNTS)
+            with made.at(made.origin.renamed("count_magnitudes"), stage=Stage.BACKWARD, place=place):
+                here = [g for g in halves if g.place == place]
+                made.updates[counts] = build.count_magnitudes(made, counts, here, self.edge)
         return made.finish()

@@ -29,6 +29,7 @@ from abele.errors import TensorError
 from abele.expr import Const, derivative
 from abele.numerics import i32
 from abele.parallel.network import (
+    HERE,
     BlockBuilder,
     FrozenDict,
     Network,
@@ -99,7 +100,8 @@ def differentiate(
         raise TensorError("the network has no loss to differentiate")
     made, sources = NetworkBuilder.of(net), list(wanted)
     with made.at(stage=Stage.BACKWARD):
-        pending: Pending = {net.loss: [_start(made, net.loss, scale, variable_scale)]}
+        with made.at(place=net.loss.place):
+            pending: Pending = {net.loss: [_start(made, net.loss, scale, variable_scale)]}
         # What the model makes of a parameter in place is that parameter still: its gradient counts as well, and goes no
         # further, since such changes have no derivative.
         changed = {v: net.updates[v] for v in sources if net.updates.get(v, v) is not v}
@@ -112,7 +114,9 @@ def differentiate(
             parts = [late] if late is not None else pending.pop(value, [])
             if parts:
                 pending.setdefault(parameter, []).extend(parts)
-        made.gradients = {v: _total(made, pending[v]) for v in sources if v in pending}
+        for parameter in (v for v in sources if v in pending):
+            with made.at(place=parameter.place):
+                made.gradients[parameter] = _total(made, pending[parameter])
     made.loss = None
     return made.finish()
 
@@ -121,7 +125,8 @@ def _start(net: BlockBuilder, loss: Value, scale: float, variable_scale: float |
     """The gradient of the loss by itself."""
     if variable_scale is None:
         return build.full(net, scale, loss.shape, loss.dtype)
-    start = build.loss_scale(net, variable_scale, loss.dtype)
+    with net.at(place=HERE):  # Where the number is that the host writes.
+        start = build.loss_scale(net, variable_scale, loss.dtype)
     if scale != 1:
         start = build.map_(net, derivative.arg(0) * Const(scale, loss.dtype), [start])
     return build.expand(net, start, loss.shape) if loss.shape else start

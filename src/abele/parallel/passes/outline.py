@@ -24,7 +24,7 @@ from itertools import pairwise
 from typing import Any, ClassVar
 
 from abele.graph.debug import DebugRecord
-from abele.parallel.network import FrozenDict, Network, NetworkFunction, NetworkOp, OpBlock, Stage, Value
+from abele.parallel.network import HERE, FrozenDict, Network, NetworkFunction, NetworkOp, OpBlock, Stage, Value
 from abele.parallel.network.structure import attributes_key, block_key
 from abele.parallel.ops.control import split_label
 from abele.parallel.passes.base import Pass
@@ -80,7 +80,7 @@ class _Outlining:
     def _take(self, stretches: Sequence[Stretch]) -> None:
         """Make calls of those of ``stretches`` that are free and equal as blocks."""
         # Candidates come best first; one that a better one has broken is skipped.
-        free = [s for s in stretches if not any(self._taken[s[0] : s[0] + s[1]])]
+        free = [s for s in stretches if not any(self._taken[s[0] : s[0] + s[1]]) and self._is_in_one_place(s)]
         if len(free) < self._settings.min_calls:
             return
         leaving = self._leaving(free)
@@ -92,6 +92,11 @@ class _Outlining:
         for occurrences in groups.values():
             if len(occurrences) >= self._settings.min_calls:
                 self._call(occurrences)
+
+    def _is_in_one_place(self, stretch: Stretch) -> bool:
+        """True if a call can have the place of all ops; the ops of a function are wherever it is called."""
+        start, length = stretch
+        return len({op.place for op in self._ops[start : start + length]} - {None}) <= 1
 
     def _leaving(self, stretches: Sequence[Stretch]) -> list[tuple[int, int]]:
         """Which results of a stretch's ops (op, result) something outside reads, in any of the occurrences."""
@@ -149,10 +154,10 @@ class _Occurrence:
         for op in ops:
             for value in op.inputs:
                 if value not in inside and value not in entered:
-                    entered[value] = Value(value.shape, value.dtype, place=value.place)
+                    entered[value] = Value(value.shape, value.dtype)
             # What the stretch makes itself, or a parameter for what comes from outside, in order of first use.
             inputs = tuple(inside.get(v) or entered[v] for v in op.inputs)
-            outputs = tuple(replace(v) for v in op.outputs)
+            outputs = tuple(replace(v, place=HERE) for v in op.outputs)
             inside |= zip(op.outputs, outputs, strict=True)
             made.append(replace(op, inputs=inputs, outputs=outputs, attrs=_from(op, random), debug=_under(op, path)))
         outputs = tuple(ops[number].outputs[position] for number, position in leaving)
@@ -217,11 +222,11 @@ def _tokens(ops: Sequence[NetworkOp]) -> list[int]:
 
 def _token(op: NetworkOp) -> Any:
     attrs = {name: value for name, value in op.attrs.items() if name not in ("modifier", "random", "path")}
-    made = tuple((v.type, v.stage, v.place) for v in op.outputs)
+    made = tuple((v.type, v.stage) for v in op.outputs)
     read = tuple(v.type for v in op.inputs)
     blocks = tuple(map(block_key, op.regions))
     # Updates are never outlined: a fresh object is equal to no other token.
-    if any(stage == Stage.UPDATE for _, stage, _ in made):
+    if any(stage == Stage.UPDATE for _, stage in made):
         return object()
     return op.kind, attributes_key(attrs), made, read, blocks
 

@@ -22,12 +22,16 @@ from abele.parallel.passes.count_magnitudes import CountMagnitudes
 from abele.parallel.passes.dead_code import DeadCode
 from abele.parallel.passes.differentiate import Differentiate
 from abele.parallel.passes.fold_constants import FoldConstants
+from abele.parallel.passes.follow import Follow
 from abele.parallel.passes.group_convolutions import GroupConvolutions
 from abele.parallel.passes.narrow import Narrow
 from abele.parallel.passes.optimise import Optimise
 from abele.parallel.passes.outline import Outline
 from abele.parallel.passes.place import AssignPlaces
 from abele.parallel.passes.recompute import CHEAP, Recompute
+from abele.parallel.passes.recompute_stages import RecomputeStages
+from abele.parallel.passes.spread import InsertTransfers
+from abele.parallel.passes.stages import AssignStages
 from abele.parallel.schedule import Schedule
 from abele.writing import writing
 
@@ -136,11 +140,16 @@ def _simplifying() -> tuple[Pass, ...]:
 
 def inference_pipeline() -> Pipeline:
     """What networks go through before they are lowered to run forward."""
-    return Pipeline((*_simplifying(), Outline(), AssignPlaces()))
+    return Pipeline((*_simplifying(), Outline(), AssignPlaces(), AssignStages(), Follow(), InsertTransfers()))
 
 
 def training_pipeline(
-    schedule: Schedule, groups: Sequence[Group], *, recompute: bool = False, automatic_loss_scale: bool = False
+    schedule: Schedule,
+    groups: Sequence[Group],
+    *,
+    recompute: bool = False,
+    recompute_stages: bool = True,
+    automatic_loss_scale: bool = False,
 ) -> Pipeline:
     """What networks go through before they are lowered to be trained.
 
@@ -148,6 +157,7 @@ def training_pipeline(
         schedule: How many micro-batches make an update.
         groups: Optimisers and their parameters.
         recompute: True to compute cheap activations again in the backward pass.
+        recompute_stages: False to keep activations between the stages of a pipeline, and not compute them again.
         automatic_loss_scale: True if the scale of the loss follows the gradients.
 
     Raises:
@@ -163,6 +173,7 @@ def training_pipeline(
         (
             *_simplifying(),
             Outline(),
+            AssignPlaces(),
             replace(start, variable_scale=scale) if changes else start,
             CommonSubexpressions(),
             DeadCode(),
@@ -171,7 +182,11 @@ def training_pipeline(
             Optimise(named),
             *((AllReduce.of(schedule),) if schedule.replicas > 1 else ()),
             AssignPlaces(),
+            AssignStages(),
             Recompute(tuple(sorted(CHEAP)) if recompute else ()),
+            *((RecomputeStages(),) if recompute_stages else ()),
+            Follow(),
+            InsertTransfers(),
         )
     )
 

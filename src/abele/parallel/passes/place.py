@@ -6,8 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from abele.errors import NetworkError
-from abele.parallel.network import HERE, FrozenDict, Network, NetworkOp, Place, Value
+from abele.parallel.network import HERE, FrozenDict, Network, Place, Value
 from abele.parallel.passes.base import Pass
 
 
@@ -16,21 +15,12 @@ class AssignPlaces(Pass):
     """Give inputs, state and constants the place of the first op that reads them.
 
     Ops have the place that the model gave them, and gradients that of the op that they belong to.
-
-    Attributes:
-        num_ipus: How many there are to place values on.
     """
 
     name: ClassVar[str] = "place"
-    num_ipus: int = 1
 
     def run(self, net: Network) -> Network:
-        """The network with places.
-
-        Raises:
-            NetworkError: A value is on an IPU that there is not.
-        """
-        self._check(net.walk())
+        """The network with places."""
         readers: dict[Value, Place] = {}
         for op in net.ops:
             for value in op.inputs if op.place is not None else ():
@@ -38,17 +28,6 @@ class AssignPlaces(Pass):
         free = (*net.entries, *net.constants)
         moved = {v: replace(v, place=readers[v]) for v in free if v in readers and readers[v] != v.place}
         return substituted(net, moved) if moved else net
-
-    def _check(self, ops: Iterable[NetworkOp]) -> None:
-        for op in ops:
-            for value in op.outputs:
-                if value.place.ipu >= self.num_ipus:
-                    raise NetworkError(
-                        f"{op.kind} is placed on IPU {value.place.ipu}, the machine has {self.num_ipus}",
-                        at=op.debug.location or None,
-                        because=str(op.debug),
-                        remedy="place the model's parts on the IPUs that there are",
-                    )
 
 
 def substituted(net: Network, moved: dict[Value, Value]) -> Network:

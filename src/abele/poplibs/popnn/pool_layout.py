@@ -117,7 +117,7 @@ def create_blocks(
     if not math.prod(shape):
         empty = np.zeros((0, 2 + params.rank), np.int64)
         made = unmapped_activations(graph, dtype, shape, name, group=group)
-        return made.map(0), ChannelBlocks(group, np.zeros(0, np.int32), empty, empty)
+        return graph.map(made, 0), ChannelBlocks(group, np.zeros(0, np.int32), empty, empty)
     given, choices = group, [group] if keeps_group else _groups(params.channels, group, dtype)
     group, parts = _best_plan(
         graph.system.ipu, tiles, dtype, params, given=given, choices=tuple(choices), is_input=is_input

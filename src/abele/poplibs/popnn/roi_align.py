@@ -92,7 +92,7 @@ def roi_align_fwd(
     cut = _Cut.of(graph, data, shape[0], most=1)
     out = graph.variable(data.dtype, shape, name=f"{name}/out")
     if not out.size:
-        return out.map(0)
+        return graph.map(out, 0)
     cut.place_regions(graph, out)
     call = graph.library_call(
         prog,

@@ -175,7 +175,7 @@ def draw(
     if like is not None and like.shape == shape and not like.contains_aliases:
         out = clone(graph, like, f"{name}/out", dtype)
     else:
-        out = graph.variable(dtype, shape, name=f"{name}/out").map_linear()
+        out = graph.map_linear(graph.variable(dtype, shape, name=f"{name}/out"))
     words = [random_bits(1, modifier, number, draws).node for number in range(draws)]
     value = Expr(substitute(expression, words.__getitem__))
     typed = value if element_type(value.node, (u32,)) == dtype else Cast(value, dtype)

@@ -59,7 +59,7 @@ def _shifts(graph: Graph, x: Tensor, params: ConvParams) -> Iterator[tuple[int, 
         for o in range(axis.outputs):
             i = _met(axis, o, k)
             if i is None and zeros is None:
-                zeros = graph.constant(x.dtype, x[:, :, :1].shape, 0, name="zeros").map_linear()
+                zeros = graph.map_linear(graph.constant(x.dtype, x[:, :, :1].shape, 0, name="zeros"))
             slices.append(x[:, :, i : i + 1] if i is not None else zeros)
         yield k, _into_batch(concat([s for s in slices if s is not None], 2))
 

@@ -44,7 +44,7 @@ class SequenceLoop:
     def valid(self, lengths: Tensor, batch: int) -> Tensor:
         """True where each sample still has this step, bool[batch, 1]."""
         # One element per sample on one tile: it is broadcast to all units, whose tiles fetch it.
-        made = self.graph.variable(bool_, (batch, 1), name="valid").map(0)
+        made = self.graph.map(self.graph.variable(bool_, (batch, 1), name="valid"), 0)
         wanted = lengths.reshape((lengths.size, 1))
         self.map([_1 > _2], [wanted.broadcast_to((batch, 1)), self.index], [made], "valid")
         return made
@@ -73,8 +73,8 @@ def run_loop(
         backwards: True if it runs from the last step to the first.
         unroll: Steps per turn.
     """
-    index = graph.variable(u32, (1,), name="step").map(0)
-    first = graph.constant(u32, (1,), steps - 1 if backwards else 0, name="first_step").map(0)
+    index = graph.map(graph.variable(u32, (1,), name="step"), 0)
+    first = graph.constant(u32, (1,), steps - 1 if backwards else 0, name="first_step")
     before, turn = Sequence(), Sequence()
     # What the body needs once goes to `before`, which is complete only when all turns are made; hence both are appended
     # at the end.

@@ -130,7 +130,7 @@ def validate_indices(graph: Graph, offsets: Tensor, entries: int, prog: Sequence
         prog: Sequence that the test is appended to.
         name: Name of the call that the indices belong to; the message names it.
     """
-    found = graph.variable(bool_, (), name=f"{name}/out_of_range").map(0)
+    found = graph.map(graph.variable(bool_, (), name=f"{name}/out_of_range"), 0)
     flat = offsets.flatten()
     call = graph.library_call(
         prog,

@@ -86,7 +86,9 @@ def sort_with_permutation(
     moved = keys.moveaxis(axis, keys.ndim - 1)
     length = moved.shape[-1]
     if keys.size == 0:
-        return graph.clone(keys, name=f"{name}/out"), graph.variable(u32, keys.shape, name=f"{name}/places").map(0)
+        return graph.clone(keys, name=f"{name}/out"), graph.map(
+            graph.variable(u32, keys.shape, name=f"{name}/places"), 0
+        )
     blocks = RecordBlocks.plan(graph, keys.size // length, length)
     columns = [blocks.variable(graph, t, f"{name}/{n}") for n, t in record.columns.items()]
     rows = moved.reshape(columns[0].shape)

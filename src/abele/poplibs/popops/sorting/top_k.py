@@ -172,7 +172,7 @@ def _search(graph: Graph, body: Steps, inputs: Sequence[Tensor], record: Record,
     # Positions as second keys: of equal keys the first wins, whatever way records take through the network.
     if record.by_second:
         numbers = graph.constant(u32, (length,), np.arange(length, dtype=np.uint32), name=f"{name}/numbers")
-        body.add(Copy(numbers.map_linear().broadcast_to((rows, length)), columns[1]))
+        body.add(Copy(graph.map_linear(numbers).broadcast_to((rows, length)), columns[1]))
     network = SortingNetwork(graph, body, blocks, record, columns, name)
     if is_tree:
         network.keep_best(k)

@@ -1,0 +1,227 @@
+"""Micro-batches as a pipeline: each stage works on another one, at the same time as all others.
+
+Each stage is a function of the program. A tick first sends what stages of the tick before have made for other IPUs, all
+in one exchange, and then calls the stages that have a micro-batch, the last one first: stages of one tick read nothing
+of one another, so those on different IPUs run side by side, and what a stage reads of earlier ticks is still there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from abele.errors import NetworkError
+from abele.graph import Call, Copy, Graph, Program, Tensor
+from abele.graph import Sequence as Steps
+from abele.parallel.body import Body, StageSteps, repeat
+from abele.parallel.fixed import fixed_values
+from abele.parallel.joined_copies import joined_copies
+from abele.parallel.lowering import Lowering
+from abele.parallel.network import Network, NetworkOp, Value, needed
+from abele.parallel.rings import RingPlaces, StageRing, by_type
+from abele.parallel.ticks import Ticks
+from abele.poplibs import popops
+from abele.poplibs.popops.expr import _1
+
+
+class _PipelineStage(StageSteps):
+    """A stage of the pipeline.
+
+    Attributes:
+        number: Its number.
+        ipu: Where it runs.
+        graph: The graph of that IPU.
+        arriving: What is sent to it before each of its ticks: source and destination.
+        tensors: What stands here for values of earlier stages.
+        places: Where it is in the rings of each IPU: mostly of its own, but what is sent to a later stage waits there.
+        seed: Its own state of random ops.
+    """
+
+    def __init__(self, number: int, graph: Graph) -> None:
+        super().__init__(f"stage{number}")
+        self.number = number
+        self.graph = graph
+        self.arriving: list[tuple[Tensor, Tensor]] = []
+        self.tensors: dict[Value, Tensor] = {}
+        self.places: dict[int, RingPlaces] = {}
+        self.seed: Tensor | None = None
+
+
+class PipelinedBody(Body):
+    """A pipeline from empty to empty.
+
+    Args:
+        net: The network, with the stage of each op.
+        graph: Where it is lowered.
+        count: Micro-batches.
+
+    Raises:
+        NetworkError: A state that one stage changes and another reads.
+    """
+
+    def __init__(self, net: Network, graph: Graph, count: int) -> None:
+        super().__init__()
+        self._net = net
+        self._graph = graph
+        self._ticks = Ticks(net.num_stages, count)
+        self._fixed = fixed_values(net)
+        self._arriving = {v for op in net.ops if op.kind == "transfer" for v in op.outputs}
+        home: dict[int, int] = {}
+        for op in net.ops:
+            if op.place is not None and not self._fixed.issuperset(op.outputs):
+                home.setdefault(op.place.pipeline_stage, op.place.ipu)
+        self._stages = [_PipelineStage(n, graph.ipu(home.get(n, 0))) for n in range(net.num_stages)]
+        self._seeded: list[_PipelineStage] = []
+
+    def stage_of(self, value: Value | None) -> StageSteps:
+        """That of the value's place."""
+        return self._stages[-1] if value is None else self._stages[value.place.pipeline_stage]
+
+    # --- lowering ----------------------------------------------------------------------------------------------------
+
+    def lower(self, to: Lowering, ops: Sequence[NetworkOp], sums: Sequence[NetworkOp]) -> None:
+        """Stage after stage; what crosses from one to another goes through rings."""
+        every = [*ops, *sums]
+        to.announce(every, self._net.leaves)
+        self._check_state(every)
+        readers = self._readers(every)
+        sent = [op for op in ops if op.kind == "transfer" and op.inputs[0] in self._fixed]
+        once = set(needed(ops, (v for op in sent for v in op.outputs))) if sent else set()
+        for stage in self._stages:
+            mine = [op for op in ops if op.place is not None and op.place.pipeline_stage == stage.number]
+            self._give_seed(stage, mine, to)
+            with to.reading(stage.tensors):
+                for op in mine:
+                    self._lower(to, op, stage, once)
+            self._keep(stage, readers, to)
+
+    def _lower(self, to: Lowering, op: NetworkOp, stage: _PipelineStage, once: set[NetworkOp]) -> None:
+        if op in once:
+            with to.into(self.before):
+                to.lower([op])
+        elif op.kind == "transfer":
+            # The copy is made in the tick's one exchange.
+            with to.into(Steps()) as copies:
+                to.lower([op])
+            for step in copies:
+                assert isinstance(step, Copy)
+                assert isinstance(step.source, Tensor)
+                assert isinstance(step.destination, Tensor)
+                stage.arriving.append((step.source, step.destination))
+        else:
+            with to.into(stage.compute):
+                to.lower([op])
+
+    def lower_sums(self, to: Lowering, sums: Sequence[NetworkOp]) -> None:
+        """Those of each stage."""
+        for stage in self._stages:
+            to.shares = self.shares.get(stage)
+            mine = [op for op in sums if op.output.place.pipeline_stage == stage.number]
+            with to.into(stage.leaving), to.reading(stage.tensors):
+                to.lower(mine)
+            for places in stage.places.values():
+                places.advance(stage.leaving)
+
+    def _readers(self, ops: Iterable[NetworkOp]) -> dict[Value, set[int]]:
+        """For each value the later stages that read it."""
+        found: dict[Value, set[int]] = {}
+        lasting = self._fixed | {*self._net.entries} - {*self._net.inputs}
+        for op in ops:
+            for value in op.inputs if op.place is not None else ():
+                if value in lasting:
+                    continue
+                made, read = value.place.pipeline_stage, op.output.place.pipeline_stage
+                if op.kind != "transfer" and read > made:
+                    found.setdefault(value, set()).add(read)
+        return found
+
+    def _keep(self, stage: _PipelineStage, readers: dict[Value, set[int]], to: Lowering) -> None:
+        """Let later stages read what this one makes."""
+        groups: dict[tuple[int, bool, tuple[int, ...]], list[Value]] = {}
+        for value, stages in readers.items():
+            if value.place.pipeline_stage == stage.number and value in to:
+                key = value.place.ipu, value in self._arriving, tuple(sorted(stages))
+                groups.setdefault(key, []).append(value)
+        for (ipu, arrives, numbers), values in groups.items():
+            # One tick later a value is still where it was made; but what arrives is there before anything runs.
+            length, near = numbers[-1] - stage.number, stage.number if arrives else stage.number + 1
+            if numbers[-1] <= near:
+                continue
+            graph = self._graph.ipu(ipu)
+            tensors = [self._held(to[v], stage, graph) for v in values]
+            for kept in by_type(values, tensors).values():
+                ring = StageRing.of(graph, kept, length)
+                ring.write(self._index(stage, ipu, length), stage.leaving)
+                for number in numbers:
+                    if number > near:
+                        later = self._stages[number]
+                        later.tensors |= ring.read(self._index(later, ipu, length), later.entering)
+
+    def _index(self, stage: _PipelineStage, ipu: int, length: int) -> Tensor:
+        """Where a stage is in rings of a length on an IPU."""
+        return stage.places.setdefault(ipu, RingPlaces(self._graph.ipu(ipu))).index(length)
+
+    def _held(self, tensor: Tensor, stage: _PipelineStage, graph: Graph) -> Tensor:
+        """A tensor that shows each of its elements once; a copy, where it shows some several times."""
+        if not tensor.contains_aliases and not tensor.contains_constant:
+            return tensor
+        made = graph.map_linear(graph.variable(tensor.dtype, tensor.shape, name="held"))
+        stage.leaving.add(Copy(tensor, made, name="hold"))
+        return made
+
+    def _check_state(self, ops: Sequence[NetworkOp]) -> None:
+        """Raise unless each state that micro-batches change is read by the stage alone that changes it."""
+        changing = {
+            state: value.place.pipeline_stage
+            for state, value in self._net.updates.items()
+            if state not in self._fixed and state not in self._net.accumulators
+        }
+        for op in ops:
+            for value in op.inputs:
+                stage = changing.get(value)
+                if stage is not None and op.output.place.pipeline_stage != stage:
+                    raise NetworkError(
+                        f"{value.name!r} is read in stage {op.output.place.pipeline_stage} of the pipeline "
+                        f"and changed in stage {stage}",
+                        at=op.debug.location or None,
+                        because="stages work on different micro-batches at a time, so it would be another one's",
+                        remedy="read and change it in the same stage",
+                    )
+
+    # --- random state ------------------------------------------------------------------------------------------------
+
+    def _give_seed(self, stage: _PipelineStage, ops: Sequence[NetworkOp], to: Lowering) -> None:
+        seed = self._net.seed
+        if seed is None or not any(seed in op.inputs for op in ops):
+            return
+        whole = to[seed]
+        stage.seed = stage.graph.map(stage.graph.variable(whole.dtype, whole.shape, name=f"seed/{stage.name}"), 0)
+        stage.tensors[seed] = stage.seed
+        self._seeded.append(stage)
+
+    def advance_random_state(self, seed: Value, to: Lowering) -> None:
+        """One more in each stage: they have seen as many micro-batches as each other when the pipeline is empty."""
+        whole = to[seed]
+        for stage in self._seeded:
+            assert stage.seed is not None
+            popops.map_in_place(stage.graph, _1 + 1, [stage.seed[1:2]], stage.leaving, name="advance_random_state")
+            self.before.add(Copy(whole, stage.seed, name="send_random_state"))
+        if self._seeded:
+            first = self._seeded[0].seed
+            assert first is not None
+            self.after.add(Copy(first, whole, name="random_state"))
+
+    # --- the program -------------------------------------------------------------------------------------------------
+
+    def program(self) -> Program:
+        """All ticks."""
+        functions = [self._graph.function(stage.steps, stage.name) for stage in self._stages]
+        ticks = Steps(name="pipeline")
+        for busy, count in self._ticks.runs():
+            tick = Steps(name=f"stages {busy[0]} to {busy[-1]}")
+            # The copies to stages that are about to run.
+            for copy in joined_copies((pair for number in busy for pair in self._stages[number].arriving), "send"):
+                tick.add(copy)
+            for number in reversed(busy):
+                tick.add(Call(functions[number]))
+            ticks.add(repeat(count, tick))
+        return ticks

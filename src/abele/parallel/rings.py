@@ -1,0 +1,117 @@
+"""Rings: what a stage of a pipeline makes and a later one on the same IPU reads, micro-batch by micro-batch.
+
+Between the two stages are as many ticks as their numbers differ by, and in each the first stage makes the value of
+another micro-batch. Within a tick later stages run before earlier ones; so a value that is read one tick later is still
+where it was made, and one that is read ``n`` ticks later needs ``n`` places, of which the oldest is read right before
+it is written anew. What arrives from other IPUs does so before any stage runs, and needs a place even for one tick. All
+values of one type that the same stages read are one row of a ring, which is written and read in one step each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from abele.graph import Copy, Graph, Tensor, concat
+from abele.graph import Sequence as Steps
+from abele.numerics import u32
+from abele.parallel.network import Value
+from abele.poplibs import popops
+from abele.poplibs.popops.expr import _1, select
+from abele.poplibs.poputil.order import storage_order
+
+
+@dataclass(frozen=True)
+class _InRow:
+    """A value as part of a row."""
+
+    value: Value
+    tensor: Tensor
+
+    @property
+    def flat(self) -> Tensor:
+        """Its elements in the order in which they lie in memory."""
+        return storage_order(self.tensor).apply(self.tensor).flatten()
+
+    def restored(self, flat: Tensor) -> Tensor:
+        """Elements in that order in the shape of the value."""
+        order = storage_order(self.tensor)
+        return order.undo(flat.reshape(order.extents))
+
+
+@dataclass(frozen=True, eq=False)
+class StageRing:
+    """Places for the values of several micro-batches.
+
+    Attributes:
+        graph: The IPU's.
+        rows: What a row is made of.
+        table: [places, elements].
+    """
+
+    graph: Graph
+    rows: tuple[_InRow, ...]
+    table: Tensor
+
+    @staticmethod
+    def of(graph: Graph, tensors: Mapping[Value, Tensor], places: int) -> StageRing:
+        """A ring for tensors of one type, laid out as they are."""
+        rows = tuple(_InRow(v, t) for v, t in tensors.items())
+        piece = concat([row.flat for row in rows]).reshape((1, -1))
+        table = popops.create_sliceable_tensor_from_slice(graph, piece, [0], [places], name="ring")
+        return StageRing(graph, rows, table)
+
+    def write(self, index: Tensor, prog: Steps) -> None:
+        """Append the step that writes a row."""
+        piece = concat([row.flat for row in self.rows]).reshape((1, -1))
+        if self.table.shape[0] == 1:
+            prog.add(Copy(piece, self.table, name="write_ring"))
+            return
+        popops.dynamic_update(
+            self.graph, self.table, piece, offset=index, dims=[0], sizes=[1], prog=prog, name="write_ring"
+        )
+
+    def read(self, index: Tensor, prog: Steps) -> dict[Value, Tensor]:
+        """Append the step that reads a row; returns what it has of each value."""
+        taken = self.table
+        if self.table.shape[0] > 1:
+            taken = popops.dynamic_slice(self.graph, self.table, index, [0], [1], prog, name="read_ring")
+        taken = taken.flatten()
+        found, begin = {}, 0
+        for row in self.rows:
+            end = begin + row.tensor.size
+            found[row.value] = row.restored(taken[begin:end])
+            begin = end
+        return found
+
+
+class RingPlaces:
+    """Where a stage is in the rings that it writes and reads: one number for all rings of a length."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+        self._indices: dict[int, Tensor] = {}
+
+    def index(self, length: int) -> Tensor:
+        """The place, u32[1], in rings of a length."""
+        if length not in self._indices:
+            made = self._graph.variable(u32, (1,), name=f"place_of_{length}", initial=0)
+            self._indices[length] = self._graph.map(made, 0)
+        return self._indices[length]
+
+    def advance(self, prog: Steps) -> None:
+        """Append what moves on by one place: a micro-batch has gone through the stage."""
+        for length, index in self._indices.items():
+            if length == 1:
+                continue
+            popops.map_in_place(
+                self._graph, select(0, _1 + 1, _1 + 1 == length), [index], prog, name=f"next_of_{length}"
+            )
+
+
+def by_type(values: Iterable[Value], tensors: Sequence[Tensor]) -> dict[str, dict[Value, Tensor]]:
+    """Values and their tensors, apart by element type."""
+    found: dict[str, dict[Value, Tensor]] = {}
+    for value, tensor in zip(values, tensors, strict=True):
+        found.setdefault(tensor.dtype.name, {})[value] = tensor
+    return found

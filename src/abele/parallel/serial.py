@@ -1,0 +1,50 @@
+"""Micro-batches one after the other: each goes through the whole network."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from abele.graph import Program
+from abele.parallel.body import Body, StageSteps, repeat
+from abele.parallel.lowering import Lowering
+from abele.parallel.network import NetworkOp, Value
+from abele.poplibs import popops
+from abele.poplibs.popops.expr import _1
+
+
+class SerialBody(Body):
+    """One micro-batch after the other.
+
+    Args:
+        count: How many make an update.
+    """
+
+    def __init__(self, count: int) -> None:
+        super().__init__()
+        self._count = count
+        self._stage = StageSteps("micro_batch")
+
+    def stage_of(self, value: Value | None) -> StageSteps:
+        """The one there is."""
+        return self._stage
+
+    def lower(self, to: Lowering, ops: Sequence[NetworkOp], sums: Sequence[NetworkOp]) -> None:
+        """All ops in order."""
+        with to.into(self._stage.compute):
+            to.run(ops)
+
+    def lower_sums(self, to: Lowering, sums: Sequence[NetworkOp]) -> None:
+        """All in order."""
+        to.shares = self.shares.get(self._stage)
+        with to.into(self._stage.leaving):
+            to.run(sums)
+
+    def advance_random_state(self, seed: Value, to: Lowering) -> None:
+        """One more."""
+        popops.map_in_place(
+            to.graph.top_level, _1 + 1, [to[seed][1:2]], self._stage.leaving, name="advance_random_state"
+        )
+
+    def program(self) -> Program:
+        """A loop."""
+        return repeat(self._count, self._stage.steps)
