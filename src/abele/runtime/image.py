@@ -25,6 +25,7 @@ from abele.runtime.memory.arena import Arena
 from abele.runtime.memory.effects import EffectsOf
 from abele.runtime.native.fusion import Storage
 from abele.runtime.native.plan_runs import HostKernels
+from abele.runtime.ranks.group import Ranks
 from abele.runtime.supersteps.float_behaviour import Behaviour
 from abele.runtime.supersteps.native_supersteps import NativeSupersteps
 from abele.runtime.supersteps.placed_groups import CountedVertices
@@ -141,11 +142,13 @@ class Host:
         print_text: Writes a line for the user.
         remote: The remote buffers.
         functions: The host functions.
+        ranks: The processes that share the replicas; None where there is one.
     """
 
     print_text: Callable[[str], None]
     remote: RemoteMemory
     functions: HostFunctions
+    ranks: Ranks | None = None
 
 
 def silent(stage: str, fraction: float) -> None:
@@ -159,7 +162,7 @@ def build_image(
     """Lower the programs of an executable, lay out its variables and load their initial contents."""
     programs, graph = executable.programs, executable.graph
     arena, callbacks, memory, effects = (
-        Arena(graph.variables, graph.replicas),
+        Arena(graph.variables, host.remote.share.count, host.remote.share),
         Callbacks(),
         WorkingMemory(),
         EffectsOf(),
@@ -176,7 +179,7 @@ def build_image(
         storage = Storage(programs, effects, arena, options.keep, may_place=may_place, watched=watched)
         arena.store_in(storage.orders)
     native = HostKernels(arena, effects, storage, memory) if storage is not None else None
-    seeds = Seeds((graph.num_tiles, graph.system.ipu.num_workers), graph.replicas)
+    seeds = Seeds((graph.num_tiles, graph.system.ipu.num_workers), arena.replicas)
     context = LoweringContext(
         arena=arena,
         supersteps=supersteps,
@@ -190,6 +193,7 @@ def build_image(
         seeds=seeds,
         clock=clock,
         threads=options.num_threads,
+        ranks=host.ranks,
     )
     lowering = checking.lowering(context, programs, graph, placed)
     entries = []

@@ -33,7 +33,7 @@ def micro_batch_shape(shape: Shape, schedule: Schedule) -> Shape:
         raise BatchSizeError(
             f"a batch of {size} does not divide into the {parts} micro-batches of a run",
             because=f"{schedule.device_iterations} device iterations, {schedule.accumulation} micro-batches each"
-            + (f", on {schedule.replicas} replicas" if schedule.replicas > 1 else ""),
+            + (f", on {schedule.own_replicas} replicas" if schedule.own_replicas > 1 else ""),
             remedy=f"batches of a multiple of {parts}",
         )
     return (size // parts, *shape[1:]) if shape else ()
@@ -62,8 +62,8 @@ def dealt(array: Array, schedule: Schedule, shape: Shape) -> Array:
 def gathered(array: Array, schedule: Schedule, shape: Shape) -> Array:
     """The inverse of :func:`dealt`, as a host batch: of replicas that share inputs, what the first of them has."""
     if schedule.shares_inputs:
-        first = schedule.input_groups.members(schedule.replicas)[:, 0]
-        array = array.reshape(schedule.rounds, schedule.replicas, *shape).take(first, axis=1)
+        first = schedule.input_groups.members(schedule.own_replicas)[:, 0]
+        array = array.reshape(schedule.rounds, schedule.own_replicas, *shape).take(first, axis=1)
     return array.reshape(host_shape(shape, schedule))
 
 
@@ -73,7 +73,7 @@ def combine(stacked: Array, schedule: Schedule) -> Array:
     One micro-batch comes as it is; several are joined along their first dimension, and scalars become a vector.
     """
     is_one = schedule.outputs in (OutputMode.SUM, OutputMode.FINAL) or schedule.rounds == 1
-    if is_one and schedule.replicas == 1:
+    if is_one and schedule.own_replicas == 1:
         single: Array = stacked[0]
         return single
     return stacked.reshape(-1, *stacked.shape[2:]) if stacked.ndim > 1 else stacked

@@ -136,7 +136,7 @@ def _reporting(progress: Progress | None, settings: Settings) -> Iterator[Progre
 
 def _build(case: NetworkCase) -> NetworkProgram:
     net, schedule, groups, settings = case.net, case.schedule, case.groups, case.settings
-    graph = Graph(settings.target(schedule.replicas), replicas=schedule.replicas)
+    graph = Graph(settings.target(schedule.replicas * net.num_ipus), replicas=schedule.replicas)
     planning, modes = settings.planning, settings.modes
     watch = _watch(settings, training=groups is not None)
     if groups is None:

@@ -25,11 +25,13 @@ class DeviceArrays:
     Args:
         engine: The engine that has them.
         schedule: How many replicas there are.
+        rank: Which of the schedule's processes this is.
     """
 
-    def __init__(self, engine: Engine, schedule: Schedule) -> None:
+    def __init__(self, engine: Engine, schedule: Schedule, rank: int = 0) -> None:
         self._engine = engine
         self._schedule = schedule
+        self._first = rank * schedule.own_replicas
 
     def read(self, end: End) -> Array:
         """What the host has of a tensor; see :meth:`host_shape`."""
@@ -53,7 +55,8 @@ class DeviceArrays:
 
     def read_random(self, end: End) -> list[int]:
         """The state of random ops: that of the first replica."""
-        return [int(v) for v in self.read(end)]
+        seed, counter = (int(v) for v in self.read(end))
+        return [(seed - self._first * _GOLDEN) % (1 << 32), counter]
 
     def write_random(self, end: End, state: npt.ArrayLike) -> None:
         """Set the state of random ops: replicas draw different numbers, each from a seed of its own.
@@ -62,6 +65,7 @@ class DeviceArrays:
         """
         seed, counter = np.asarray(state, np.int64)
         seeds = seed + np.arange(self._schedule.replicas, dtype=np.int64) * _GOLDEN
+        seeds = seeds[self._first : self._first + self._schedule.own_replicas]
         own = np.stack([seeds, np.full_like(seeds, counter)], 1).astype(np.uint32)
         self._engine.write(end.handle, own if self._schedule.replicas > 1 else own[0])
 

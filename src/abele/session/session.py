@@ -19,6 +19,7 @@ from abele.parallel import Group, Network, Optimiser, Schedule
 from abele.parallel.ops.host_call import body_of_host_function
 from abele.report import CallTimes, HostProfile, Report, take_waited
 from abele.runtime import Engine
+from abele.runtime.ranks.group import Ranks
 from abele.session import feeds
 from abele.session.arrays import SharedArray, SharedArrays
 from abele.session.compiled import Compiled
@@ -27,6 +28,7 @@ from abele.session.device_arrays import DeviceArrays
 from abele.session.locks import ForkLock
 from abele.session.mirror import Mirror
 from abele.session.optimisers import check_optimisers
+from abele.session.ranks import check_alike, joined_ranks
 from abele.session.settings import Settings
 from abele.words import counted
 
@@ -48,6 +50,7 @@ class Session:
         seed: What random ops start from.
         follow_host: True if weights that are written on the host reach the next run by themselves; otherwise with
             :meth:`upload`, and what runs have learnt is newer than such writes.
+        ranks: The processes of a schedule of several; those that MPI knows when left out.
 
     Attributes:
         compiled: The network.
@@ -63,8 +66,10 @@ class Session:
         state: SharedArrays | None = None,
         seed: int = 0,
         follow_host: bool = True,
+        ranks: Ranks | None = None,
     ) -> None:
         self.compiled = compiled
+        self._ranks = joined_ranks(compiled.schedule, ranks)
         self.weights = weights if isinstance(weights, SharedArrays) else SharedArrays(weights)
         self.state = SharedArrays() if state is None else state
         self._seed = seed
@@ -148,6 +153,10 @@ class Session:
     # --- the device ----------------------------------------------------------------------------------------------
 
     @property
+    def _rank(self) -> int:
+        return 0 if self._ranks is None else self._ranks.rank
+
+    @property
     def status(self) -> str:
         """``compiled``, ``attached`` or ``closed``."""
         return "closed" if self._closed else "attached" if self._attached else "compiled"
@@ -169,6 +178,8 @@ class Session:
             if self._attached:
                 return False
             self._check_arrays()
+            if self._ranks is not None:
+                check_alike(self._ranks, self.compiled, self.weights, self.state, self._optimisers)
             first, engine = self._engine is None, self._loaded("be attached")
             # No run has changed it yet, so the state that nobody gave is what the program starts with.
             self._adopt_state()
@@ -231,14 +242,18 @@ class Session:
         if self._engine is None:
             settings = self.compiled.settings
             self._engine = Engine(
-                self.compiled.executable, mode=settings.mode, threads=settings.threads or None, options=settings.engine
+                self.compiled.executable,
+                mode=settings.mode,
+                threads=settings.threads or None,
+                options=settings.engine,
+                ranks=self._ranks,
             )
             for name in self.compiled.executable.graph.host_functions:
                 body = body_of_host_function(name)
                 if body is not None:
                     self._engine.connect_function(name, body)
             for mirror in (self._weights, self._state):
-                mirror.attach(DeviceArrays(self._engine, self.schedule))
+                mirror.attach(DeviceArrays(self._engine, self.schedule, self._rank))
         return self._engine
 
     def _arrays(self, what: str) -> DeviceArrays:
@@ -247,7 +262,7 @@ class Session:
         Raises:
             SessionError: The session is closed.
         """
-        return DeviceArrays(self._loaded(what), self.schedule)
+        return DeviceArrays(self._loaded(what), self.schedule, self._rank)
 
     # --- weights and state ---------------------------------------------------------------------------------------
 

@@ -19,6 +19,8 @@ from abele.runtime.engine.setup import streams_of, too_little_memory
 from abele.runtime.host.functions import HostFunctions
 from abele.runtime.host.remote_memory import RemoteMemory
 from abele.runtime.image import Host, Image, ImageOptions, RunCounts, build_image
+from abele.runtime.ranks.group import Ranks, ReplicaShare
+from abele.runtime.ranks.progress import PROGRESS
 from abele.runtime.streams.connections import Connections
 from abele.runtime.streams.prefetch import RunAbandonedError
 
@@ -32,6 +34,7 @@ class Deployment:
         image_options: How vertices run.
         show: Prints what programs print.
         progress: Called with the name of a stage of making native code and the part of it that is done.
+        ranks: The processes that share the replicas; None where there is one.
 
     Attributes:
         executable: The compiled programs.
@@ -53,13 +56,14 @@ class Deployment:
         image_options: ImageOptions,
         show: Callable[[str], None],
         progress: Callable[[str, float], None],
+        ranks: Ranks | None = None,
     ) -> None:
         self.executable = executable
         self.image_options = image_options
         self.connections = Connections(options)
         self.functions = HostFunctions(executable.graph)
-        self.remote = RemoteMemory(executable.graph)
-        self.host = Host(show, self.remote, self.functions)
+        self.remote = RemoteMemory(executable.graph, ReplicaShare.of(executable.graph.replicas, ranks))
+        self.host = Host(show, self.remote, self.functions, ranks)
         self._streams = [streams_of(p) for p in executable.programs]
         self._running = threading.Lock()
         try:
@@ -165,6 +169,7 @@ class Deployment:
                 that was fetched ahead and never asked for met.
         """
         streams = self._streams[index]
+        PROGRESS.begin_run()
         verdict, failure, counts = Verdict.FAILED, None, None
         try:
             self.connections.begin_run(streams, self.image.machine)

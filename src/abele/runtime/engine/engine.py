@@ -28,6 +28,8 @@ from abele.runtime.engine.run_log import AutoReport, RunLog, profile_summary
 from abele.runtime.engine.setup import MODES, Programs, check_options, checks_of, executable
 from abele.runtime.host.access import Handle, checked_values, find_stream, find_tensor, readable, writable
 from abele.runtime.image import ImageOptions, RunCounts, silent
+from abele.runtime.ranks.group import Ranks
+from abele.runtime.ranks.mpi import ranks_on_host
 from abele.runtime.supersteps.float_behaviour import CHECKS, STOCHASTIC
 from abele.terminal import shown_text
 
@@ -55,6 +57,7 @@ class Engine:
             POPLAR_ENGINE_OPTIONS, POPLAR_RUNTIME_OPTIONS and ABELE_ENGINE_OPTIONS override them.
         checks: Checks that no IPU gives: :class:`Checks`, ``"all"``, or names with commas between. They take ``tiles``.
         progress: Called with the name of a compile stage and the part of it that is done.
+        ranks: The processes that share the replicas of the program, each of which runs the same; see docs/ranks.md.
 
     Attributes:
         executable: The compiled programs.
@@ -84,6 +87,7 @@ class Engine:
         options: Mapping[str, Any] | None = None,
         checks: Checks | str | None = None,
         progress: Callable[[str, float], None] | None = None,
+        ranks: Ranks | None = None,
     ) -> None:
         set_log_level()
         check_options(mode, threads)
@@ -94,12 +98,14 @@ class Engine:
         self.checks = checks_of(checks, self.options)
         # Only vertices as placed have fields to check.
         self.mode = "tiles" if debug or self.checks.any else mode
-        self.threads = threads or available_cores()
+        self.threads = threads or max(1, available_cores() // (1 if ranks is None else ranks_on_host()))
         self.print_stream: IO[str] = sys.stdout
         image_options = self._image_options(debug, self._kept(keep))
         self._log = RunLog(self.options, self.executable)
         self._auto_report = AutoReport(self.options)
-        self.deployment = Deployment(self.executable, self.options, image_options, self._print, progress or silent)
+        self.deployment = Deployment(
+            self.executable, self.options, image_options, self._print, progress or silent, ranks
+        )
         self._log.account.begin(self.deployment.image.tallies.places)
         self._profiler = Profiler(self.deployment.image.machine)
         if self.options.flag("profiler.host"):
@@ -155,7 +161,7 @@ class Engine:
         hidden = [v for v in tensor.variables if v in image.reordered]
         if hidden:
             raise _fused_away(hidden[0], "written")
-        image.arena.write_all(tensor, checked_values(tensor, values))
+        image.arena.write_all(tensor, checked_values(tensor, values, image.arena.replicas))
         image.checking.host_wrote(tensor)
 
     def connect(self, stream: str | Stream, data: Any, *, begin: int | None = None, end: int | None = None) -> None:

@@ -101,8 +101,8 @@ def _suggestion(name: str, choices: list[str]) -> str | None:
     return f"did you mean {close!r}?" if close else None
 
 
-def checked_values(tensor: Tensor, values: npt.ArrayLike) -> npt.NDArray[Any]:
-    """``values`` as an array that may be written to ``tensor``.
+def checked_values(tensor: Tensor, values: npt.ArrayLike, own_replicas: int | None = None) -> npt.NDArray[Any]:
+    """``values`` as an array that may be written to ``tensor``, in all replicas or each of a process's own.
 
     Raises:
         ConstantWriteError: The tensor shows a constant, or an element more than once.
@@ -113,9 +113,9 @@ def checked_values(tensor: Tensor, values: npt.ArrayLike) -> npt.NDArray[Any]:
     if not tensor.writable:
         why = "is constant" if tensor.contains_constant else "shows an element more than once"
         raise ConstantWriteError(f"the host cannot write {tensor!r}, which {why}")
-    replicas = tensor.graph.replicas
-    if array.shape not in ((), tensor.shape) and (replicas == 1 or array.shape != (replicas, *tensor.shape)):
-        each = f", or {[replicas, *tensor.shape]} for all replicas" if replicas > 1 else ""
+    several, replicas = tensor.graph.replicas > 1, own_replicas or tensor.graph.replicas
+    if array.shape not in ((), tensor.shape) and not (several and array.shape == (replicas, *tensor.shape)):
+        each = f", or {[replicas, *tensor.shape]} for all replicas" if several else ""
         raise TensorError(f"{tensor!r} has shape {list(tensor.shape)}{each}, it was given {list(array.shape)}")
     check_kind(array, tensor.dtype, f"{tensor!r}")
     return array

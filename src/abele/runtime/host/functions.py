@@ -81,7 +81,7 @@ class HostFunctions:
                 to_host(arena.read(tensor, replica), tensor.dtype).reshape(argument.shape)
                 for tensor, argument in zip(step.inputs, step.function.inputs, strict=True)
             ]
-            given = function(*arguments, **({_REPLICA: replica} if by_replica else {}))
+            given = function(*arguments, **({_REPLICA: arena.first_replica + replica} if by_replica else {}))
             results = _results(step, given)
             for tensor, values in zip(step.outputs, results, strict=True):
                 arena.write(tensor, values.reshape(tensor.shape), replica)

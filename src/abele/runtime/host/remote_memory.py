@@ -12,6 +12,7 @@ from abele.graph import Graph, RemoteBuffer
 from abele.numerics import to_device, to_host
 from abele.runtime.host.access import check_kind
 from abele.runtime.memory.host_memory import address_of, aligned_block
+from abele.runtime.ranks.group import ReplicaShare
 from abele.words import counted
 
 
@@ -20,23 +21,28 @@ class RemoteMemory:
 
     Args:
         graph: Its graph.
+        share: The replicas that this process executes; all when left out.
+
+    Attributes:
+        share: These replicas.
     """
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: Graph, share: ReplicaShare | None = None) -> None:
         self._graph = graph
+        self.share = share or ReplicaShare.of(graph.replicas, None)
         self._rows: dict[RemoteBuffer, list[npt.NDArray[Any]]] = {}
 
     def rows(self, buffer: RemoteBuffer, replica: int = 0) -> npt.NDArray[Any]:
-        """The memory itself in one replica, [rows, elements]; given by the operating system at first use."""
+        """The memory itself in one of the process's replicas, [rows, elements]; given by the system at first use."""
         if buffer not in self._rows:
-            blocks = [aligned_block(buffer.bytes) for _ in range(self._graph.replicas)]
+            blocks = [aligned_block(buffer.bytes) for _ in range(self.share.count)]
             shape = (buffer.repeats, buffer.num_elements)
             self._rows[buffer] = [b.view(buffer.dtype.np).reshape(shape) for b in blocks]
         return self._rows[buffer][replica]
 
     def addresses(self, buffer: RemoteBuffer) -> list[int]:
         """First byte of the buffer in each replica."""
-        return [address_of(self.rows(buffer, r)) for r in range(self._graph.replicas)]
+        return [address_of(self.rows(buffer, r)) for r in range(self.share.count)]
 
     def find(self, handle: str | RemoteBuffer) -> RemoteBuffer:
         """The buffer that a handle stands for.
@@ -57,7 +63,7 @@ class RemoteMemory:
         """Set one row, or all of them; see :meth:`abele.Engine.write_remote`."""
         buffer = self.find(handle)
         self._check(buffer, row, replica)
-        memory = self.rows(buffer, replica)
+        memory = self.rows(buffer, self.share.check(replica, f"remote buffer {buffer.name!r}"))
         place = memory if row is None else memory[row]
         given = np.asarray(values)
         if given.size != place.size and given.shape != ():
@@ -73,7 +79,7 @@ class RemoteMemory:
         """A copy of one row, or of all; see :meth:`abele.Engine.read_remote`."""
         buffer = self.find(handle)
         self._check(buffer, row, replica)
-        memory = self.rows(buffer, replica)
+        memory = self.rows(buffer, self.share.check(replica, f"remote buffer {buffer.name!r}"))
         return to_host((memory if row is None else memory[row]).copy(), buffer.dtype)
 
     def _check(self, buffer: RemoteBuffer, row: int | None, replica: int) -> None:

@@ -22,7 +22,7 @@ _GAP = "..."
 def print_lines(title: str, arena: Arena, tensor: Tensor, fmt: PrintTensorFmt | None) -> Iterator[str]:
     """What a print of a tensor writes, one text per replica."""
     for replica in range(arena.replicas):
-        name = title if arena.replicas == 1 else f"{title} (replica {replica})"
+        name = title if arena.alone else f"{title} (replica {arena.first_replica + replica})"
         yield tensor_text(name, to_host(arena.read(tensor, replica), tensor.dtype), fmt)
 
 

@@ -41,6 +41,7 @@ from abele.runtime.control.leaf import Phase
 from abele.runtime.host.functions import HostFunctions
 from abele.runtime.host.remote_memory import RemoteMemory
 from abele.runtime.lowering import float_modes, host_steps, steering, timers, transfers
+from abele.runtime.lowering.meetings import Meetings
 from abele.runtime.lowering.stops import step_scopes
 from abele.runtime.lowering.tallies import Tallies
 from abele.runtime.lowering.timers import Clock
@@ -48,6 +49,7 @@ from abele.runtime.memory.arena import Arena
 from abele.runtime.memory.effects import EffectsOf
 from abele.runtime.native.fused_run import NO_STRIDES, FusedRun
 from abele.runtime.native.fusion import flattened, has_kernels
+from abele.runtime.ranks.group import Ranks
 from abele.runtime.supersteps.float_behaviour import Behaviour
 from abele.runtime.supersteps.placed_groups import SuperstepWatch
 from abele.runtime.supersteps.seeds import Seeds
@@ -104,6 +106,7 @@ class LoweringContext:
         seeds: What f16 results are rounded by at random.
         clock: Modelled cycles.
         threads: Host threads.
+        ranks: The processes that share the replicas; None where there is one.
     """
 
     arena: Arena
@@ -118,6 +121,7 @@ class LoweringContext:
     seeds: Seeds
     clock: Clock
     threads: int
+    ranks: Ranks | None = None
 
 
 class ProgramLowering:
@@ -133,6 +137,7 @@ class ProgramLowering:
         scopes: Loops (and the program) whose rounds are steps, with the state that rounds leave.
         tallies: Counts of what data decides.
         copies: Leaves of copies on the device, which steps that occur more than once share.
+        meetings: Where this process meets others that have replicas of the program; None where there is one process.
     """
 
     def __init__(self, context: LoweringContext, programs: Sequence[Program]) -> None:
@@ -142,6 +147,7 @@ class ProgramLowering:
         nodes = {s for p in programs for s in walk(p)}
         self.tallies = Tallies(nodes)
         self.copies: dict[Copy, tuple[Phase, ...]] = {}
+        self.meetings = None if context.ranks is None else Meetings(context.ranks)
         self._functions: dict[Function, tuple[int, int]] = {}
         self._num_calls = Counter(c.function for c in nodes if isinstance(c, Call))
 

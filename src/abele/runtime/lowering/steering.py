@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from abele.compiler.scopes import ENTRY, TRIP
 from abele.errors import ApplicationRuntimeError, ReplicaDivergenceError
@@ -34,10 +35,27 @@ def branch(lowering: ProgramLowering, step: Program, predicate: Tensor, value: b
     """Go to ``target`` when the predicate of a step equals ``value``; end the run when replicas do not agree."""
     emitter = lowering.emitter
     words = words_of(lowering, predicate)
+    agree_on(lowering, step, predicate)
     emitter.fence()
     if len(words) > 1:
         _check_truth(lowering, step, predicate, words)
     emitter.branch(*words[0], value, target)
+
+
+def agree_on(lowering: ProgramLowering, step: Program, scalar: Tensor) -> None:
+    """End the run when processes do not agree on what steers a step."""
+    if lowering.meetings is None:
+        return
+
+    def ask() -> None:
+        assert lowering.meetings is not None
+        own = lowering.context.arena.read_all(scalar).reshape(-1).astype(np.int64)
+        every = np.frombuffer(b"".join(lowering.meetings.every(own.tobytes(), step)), np.int64)
+        same = every if isinstance(step, Switch) else every != 0
+        if (same != same[0]).any():
+            raise _divergence_of(step, scalar, every)
+
+    lowering.emitter.callback(lowering.context.callbacks.add(ask))
 
 
 def _check_truth(lowering: ProgramLowering, step: Program, predicate: Tensor, words: list[tuple[int, int]]) -> None:
@@ -57,7 +75,10 @@ def _check_truth(lowering: ProgramLowering, step: Program, predicate: Tensor, wo
 
 
 def _divergence(lowering: ProgramLowering, step: Program, scalar: Tensor) -> ReplicaDivergenceError:
-    values = lowering.context.arena.read_all(scalar).reshape(-1)
+    return _divergence_of(step, scalar, lowering.context.arena.read_all(scalar).reshape(-1))
+
+
+def _divergence_of(step: Program, scalar: Tensor, values: npt.NDArray[Any]) -> ReplicaDivergenceError:
     shown = ", ".join(f"replica {r}: {int(v)}" for r, v in enumerate(values[:8]))
     return ReplicaDivergenceError(
         f"the replicas disagree about {scalar!r}, which steers a {type(step).__name__}",
@@ -94,6 +115,7 @@ def lower_switch(lowering: ProgramLowering, step: Switch) -> None:
     labels = {value: assembler.label() for value in step.cases}
     after, differ = assembler.label(), assembler.label()
     lowering.tick(step)
+    agree_on(lowering, step, step.control)
     emitter.fence()
     for value, label in labels.items():
         assembler.emit(Opcode.CASE, *words[0], _bits(value, step.control), target=label)
@@ -204,8 +226,8 @@ def _aborted(lowering: ProgramLowering, step: Abort) -> ApplicationRuntimeError:
     if step.condition is not None:
         because = f"{step.condition!r} is true"
         arena = lowering.context.arena
-        if arena.replicas > 1:
-            replicas = np.flatnonzero(arena.read_all(step.condition).reshape(-1))
+        if not arena.alone:
+            replicas = arena.first_replica + np.flatnonzero(arena.read_all(step.condition).reshape(-1))
             because += f" in replica {', '.join(map(str, replicas[:8]))}"
     return ApplicationRuntimeError(step.message or "the program aborted", at=step.debug.location, because=because)
 

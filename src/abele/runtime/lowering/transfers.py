@@ -49,6 +49,9 @@ def lower_copy(lowering: ProgramLowering, copy: Copy) -> None:
 def lower_cross_replica(lowering: ProgramLowering, copy: CrossReplicaCopy) -> None:
     """A view of each replica to a view of another."""
     arena = lowering.context.arena
+    if lowering.meetings is not None:
+        lowering.meetings.copy(copy, arena, lowering.emitter, lowering.context.callbacks)
+        return
     source = arena.all_pieces_of(copy.source)
     destination = joined([arena.pieces_of(copy.destination, copy.map[r]) for r in range(arena.replicas)])
     lowering.emitter.phases(copy_phases(copy.debug.full_name, source, destination, elements_of(copy.destination)))

@@ -15,6 +15,7 @@ from abele.graph.intervals import Int64, expand
 from abele.numerics import to_device
 from abele.runtime.memory.check_tables import check_intervals, check_numbers
 from abele.runtime.memory.host_memory import ALIGNMENT, address_of, guarded_block
+from abele.runtime.ranks.group import ReplicaShare
 
 _LEAST_ZONE, _MOST_ZONE, _ZONE_PART = ALIGNMENT, 512, 8
 """Bytes between variables: an eighth of what lies before them, within limits."""
@@ -55,9 +56,18 @@ class Arena:
     Attributes:
         replicas: Number of images, one per replica.
         stride: Bytes from a variable in one image to the same in the next.
+        first_replica: Number in the whole program of the replica that the first image belongs to.
+        alone: True if the program has one replica in all.
+
+    Args:
+        variables: All variables.
+        replicas: Images to make room for.
+        share: Which replicas of how many these are; all of them when left out.
     """
 
-    def __init__(self, variables: Sequence[Variable], replicas: int = 1) -> None:
+    def __init__(self, variables: Sequence[Variable], replicas: int = 1, share: ReplicaShare | None = None) -> None:
+        self.share = share or ReplicaShare(0, replicas, replicas)
+        self.first_replica, self.alone = self.share.first, self.share.total == 1
         self._variables = tuple(variables)
         if sum(v.bytes for v in variables) * replicas > _MOST_BYTES:
             raise MemoryError
@@ -98,7 +108,7 @@ class Arena:
             if variable.initial is not None:
                 self.images(variable)[...] = variable.initial
             elif variable.kind == "replica_index":
-                self.images(variable)[...] = np.arange(self.replicas)
+                self.images(variable)[...] = np.array(self.share.replicas)
 
     def images(self, variable: Variable) -> npt.NDArray[Any]:
         """The variable's storage in all replicas, of shape [replicas, *shape]."""
@@ -231,15 +241,15 @@ class Arena:
             self._put_back(variable, elements, replica)
 
     def read_all(self, tensor: Tensor) -> npt.NDArray[Any]:
-        """What a view shows: of its shape, or [replicas, *shape] where there are several."""
-        if self.replicas == 1:
+        """What a view shows: of its shape, or [replicas, *shape] in a program of several."""
+        if self.alone:
             return self.read(tensor)
         return np.stack([self.read(tensor, replica) for replica in range(self.replicas)])
 
     def write_all(self, tensor: Tensor, values: npt.ArrayLike) -> None:
         """Set a view in all replicas: to the same, or each to its row of [replicas, *shape]."""
         given = np.asarray(values)
-        own = self.replicas > 1 and given.shape == (self.replicas, *tensor.shape)
+        own = not self.alone and given.shape == (self.replicas, *tensor.shape)
         for replica in range(self.replicas):
             self.write(tensor, given[replica] if own else given, replica)
 

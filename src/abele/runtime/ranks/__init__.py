@@ -1,0 +1,1 @@
+"""Ranks: processes that share the replicas of one program."""

@@ -1,0 +1,163 @@
+"""Ranks by MPI: processes that ``mpiexec`` started, on one host or many.
+
+Messages are nonblocking, and this process looks at them in turn, first as fast as it can and then at leisure: so it
+can give up on a rank that never comes, which no blocking call of MPI does, and leaves the processor to others on hosts
+with fewer cores than ranks.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from abele.errors import MissingPackageError, RankLostError
+from abele.runtime.ranks.group import RankMessage
+from abele.runtime.ranks.progress import PROGRESS
+
+SIZE_VARIABLES = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "PMIX_SIZE")
+"""What launchers of MPICH and Open MPI set to the number of ranks."""
+RANK_VARIABLES = ("PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK")
+"""What they set to the number of this one."""
+LOCAL_VARIABLES = ("MPI_LOCALNRANKS", "OMPI_COMM_WORLD_LOCAL_SIZE")
+"""What they set to the number of ranks on this host."""
+PATIENCE_VARIABLE = "ABELE_RANKS_TIMEOUT"
+"""Seconds after which a rank that does not come is given up; without it, a process waits as long as it takes."""
+
+_SPIN_SECONDS = 2e-3
+_PAUSE_SECONDS = 2e-5
+
+
+def _number(names: Sequence[str], otherwise: int) -> int:
+    found = [os.environ[name] for name in names if os.environ.get(name, "").isdigit()]
+    return int(found[0]) if found else otherwise
+
+
+def launched_size() -> int:
+    """Ranks of the job that this process was started in; 1 without a launcher."""
+    return _number(SIZE_VARIABLES, 1)
+
+
+def launched_rank() -> int:
+    """Number of this process in its job; 0 without a launcher."""
+    return _number(RANK_VARIABLES, 0)
+
+
+def ranks_on_host() -> int:
+    """Ranks of the job on this host, which share its cores."""
+    return max(1, _number(LOCAL_VARIABLES, 1))
+
+
+@cache
+def mpi_ranks() -> MpiRanks:
+    """The ranks of the job that this process was started in.
+
+    Raises:
+        MissingPackageError: The extra ``mpi`` is not installed.
+    """
+    return MpiRanks()
+
+
+class MpiRanks:
+    """All processes of an MPI job.
+
+    Args:
+        patience_seconds: How long to wait for a rank; None to wait as long as it takes (or as the environment says).
+
+    Raises:
+        MissingPackageError: The extra ``mpi`` is not installed.
+    """
+
+    def __init__(self, patience_seconds: float | None = None) -> None:
+        mpi = _mpi4py()
+        self._mpi = mpi
+        self._world = mpi.COMM_WORLD.Dup()
+        self._requests: dict[int, tuple[Sequence[RankMessage], list[Any]]] = {}
+        given = os.environ.get(PATIENCE_VARIABLE)
+        self._patience = patience_seconds if patience_seconds is not None or given is None else float(given)
+
+    @property
+    def rank(self) -> int:
+        """Number of this process."""
+        return int(self._world.Get_rank())
+
+    @property
+    def size(self) -> int:
+        """How many there are."""
+        return int(self._world.Get_size())
+
+    def exchange(self, messages: Sequence[RankMessage], step: str) -> None:
+        """Send and receive messages; see :class:`~abele.runtime.ranks.group.Ranks`."""
+        key = id(messages)
+        if key not in self._requests:
+            self._requests[key] = messages, self._prepared(messages)
+        requests = self._requests[key][1]
+        self._mpi.Prequest.Startall(requests)
+        self._wait(lambda: bool(self._mpi.Request.Testall(requests)), tuple(m.rank for m in messages), step)
+
+    def _prepared(self, messages: Sequence[RankMessage]) -> list[Any]:
+        made = []
+        for message in messages:
+            if message.received.size:
+                made.append(self._world.Recv_init([message.received, self._mpi.BYTE], message.rank))
+            if message.sent.size:
+                made.append(self._world.Send_init([message.sent, self._mpi.BYTE], message.rank))
+        return made
+
+    def gather(self, words: bytes, step: str) -> list[bytes]:
+        """What every rank gives; see :class:`~abele.runtime.ranks.group.Ranks`."""
+        others = tuple(r for r in range(self.size) if r != self.rank)
+        sizes = np.zeros(self.size, np.int64)
+        self._all_gather(np.array([len(words)], np.int64), sizes, step, others)
+        longest = int(sizes.max())
+        mine = np.zeros(longest, np.uint8)
+        mine[: len(words)] = np.frombuffer(words, np.uint8)
+        every = np.zeros((self.size, longest), np.uint8)
+        if longest:
+            self._all_gather(mine, every, step, others)
+        return [row[:size].tobytes() for row, size in zip(every, sizes.tolist(), strict=True)]
+
+    def _all_gather(self, mine: Any, every: Any, step: str, others: tuple[int, ...]) -> None:
+        request = self._world.Iallgather(mine, every)
+        self._wait(lambda: bool(request.Test()), others, step)
+
+    def _wait(self, done: Callable[[], bool], others: tuple[int, ...], step: str) -> None:
+        """Return when ``done`` is true."""
+        if done():
+            PROGRESS.meet(step, ())
+            return
+        PROGRESS.meet(step, others)
+        begin = time.monotonic()
+        while not done():
+            waited = time.monotonic() - begin
+            if self._patience is not None and waited > self._patience:
+                names = ", ".join(map(str, others))
+                raise RankLostError(
+                    f"rank {names} did not come to {step!r} in {self._patience:g} s",
+                    because=f"rank {self.rank} waits for it there",
+                    remedy=f"look at what it does, or allow more time: {PATIENCE_VARIABLE}",
+                )
+            if waited > _SPIN_SECONDS:
+                time.sleep(_PAUSE_SECONDS)
+        PROGRESS.met()
+
+
+def _mpi4py() -> Any:
+    """The module ``mpi4py.MPI``, which joins the job when it is imported.
+
+    Raises:
+        MissingPackageError: It is not installed, or finds no MPI.
+    """
+    try:
+        from mpi4py import MPI
+    except (ImportError, RuntimeError) as error:
+        raise MissingPackageError(
+            "several ranks need mpi4py and an MPI, which are not there",
+            because=str(error),
+            remedy="pip install 'abele[mpi]'",
+        ) from error
+    return MPI
