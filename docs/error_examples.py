@@ -666,6 +666,16 @@ EXAMPLES: dict[str, Example] = {
         ),
         "Reduce what steers the branch over the replicas first, such as with `gcl.all_reduce_cross_replica`.",
     ),
+    "RankLostError": Example(
+        None,
+        "Look at what the rank does: it died, or it is somewhere else in the program. "
+        "[Ranks](ranks.md) says how long others wait for it.",
+    ),
+    "RankDisagreementError": Example(
+        None,
+        "Let all ranks make the same calls in the same order, with the same options, and begin with the same weights: "
+        "the same seed, or the same checkpoint. See [ranks](ranks.md).",
+    ),
     "UninitialisedReadError": Example(
         _code(
             """

@@ -61,6 +61,7 @@ class Batching:
         accumulation = self.options.Training.gradient_accumulation
         if not self.training and accumulation != 1:
             raise Error(INFERENCE_ACCUMULATION)
+        ranks = self.options.Distributed.numProcesses if self.options.Distributed.shares_replicas else 1
         return Schedule(
             self.options.device_iterations,
             accumulation,
@@ -69,7 +70,8 @@ class Batching:
             self.options.output_return_period,
             _STRATEGIES[self.options.Training.meanAccumulationAndReplicationReductionStrategy],
             anchors=tuple(self._anchor(*entry) for entry in self.options.anchored_tensors.values()),
-            replicas=self.options.replication_factor,
+            replicas=self.options.replication_factor * ranks,
+            ranks=ranks,
             input_groups=groups_of_replicas(self.options.input_cgt, self.options.input_group_size),
         )
 
@@ -108,7 +110,7 @@ class Batching:
             f"Invalid batch dimension: In the input {tensor.shape}, the batch dimension "
             f"({tensor.shape[0] if tensor.dim() else 1}) must be a multiple of "
             f"Options.deviceIterations({schedule.device_iterations}) * "
-            f"(Options.replicationFactor({schedule.replicas}) / "
+            f"(Options.replicationFactor({schedule.own_replicas}) / "
             f"Options.inputReplicaGrouping.input_group_size({self.options.input_group_size})) * "
             f"Options.Training.gradientAccumulation({schedule.accumulation}) = {schedule.micro_batches} because it is "
             "used to calculate the batch size which will be executed on the device in any given iteration."

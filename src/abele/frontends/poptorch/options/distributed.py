@@ -8,8 +8,10 @@ from typing import ClassVar, Self
 from abele.frontends.poptorch.errors import OptionValueError
 from abele.frontends.poptorch.options.checked import CheckedOptions
 from abele.options import OptionTable, flag, integer, text
+from abele.runtime.ranks.mpi import launched_rank, launched_size
 
-_COUNT, _RANK = "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"
+_NAMES = (("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"), ("PMI_SIZE", "PMI_RANK"))
+"""What launchers set: those of Open MPI and of MPICH."""
 
 
 class DistributedOptions(CheckedOptions):
@@ -26,7 +28,7 @@ class DistributedOptions(CheckedOptions):
 
     def __init__(self) -> None:
         super().__init__()
-        self._read_environment(_COUNT, _RANK)
+        self._read_environment(*next((n for n in _NAMES if n[0] in os.environ), _NAMES[0]))
 
     def _read_environment(self, count: str, rank: str) -> None:
         values = [os.environ.get(name, default) for name, default in ((count, "1"), (rank, "0"))]
@@ -56,6 +58,11 @@ class DistributedOptions(CheckedOptions):
     def getGcdConfigs(self) -> str:
         """Configurations of the fabric that were set."""
         return str(self.ipuof_configs)
+
+    @property
+    def shares_replicas(self) -> bool:
+        """True if these are the ranks of the job that this process was started in: they train one model together."""
+        return self.numProcesses > 1 and launched_size() == self.numProcesses and launched_rank() == self.processId
 
     @property
     def processId(self) -> int:
