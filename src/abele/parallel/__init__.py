@@ -1,6 +1,6 @@
 """Networks and the programs that run and train them: everything between a captured model and the libraries."""
 
-from abele.parallel.meaning import evaluate
+from abele.parallel.meaning import evaluate, evaluate_replicas
 from abele.parallel.network import (
     BlockBuilder,
     Network,
@@ -38,6 +38,7 @@ from abele.parallel.passes import (
 )
 from abele.parallel.program import NetworkProgram, inference_program, lower_network, training_program
 from abele.parallel.schedule import Anchor, MeanStrategy, OutputMode, Schedule
+from abele.parallel.split import Split
 
 __all__ = [
     "Adadelta",
@@ -65,12 +66,14 @@ __all__ = [
     "RmsProp",
     "Schedule",
     "Sgd",
+    "Split",
     "Stage",
     "Value",
     "check_passes",
     "checked_passes",
     "differentiate",
     "evaluate",
+    "evaluate_replicas",
     "inference_pipeline",
     "inference_program",
     "lower_network",

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from abele.graph import Graph, Stream, Tensor
 from abele.numerics import ElementType
-from abele.parallel import Network, NetworkProgram
+from abele.parallel import Network, NetworkProgram, Schedule
+from abele.parallel.split import Split
 from abele.poplibs.gcl import CommGroup
 
 
@@ -23,6 +24,7 @@ class End:
         shape: Dimensions; of a stream, those of one micro-batch.
         dtype: Element type on the device.
         group: Groups of replicas that each have values of their own; None if all have the same.
+        split: How the host's array is cut into those of the groups; None if it has a row for each.
     """
 
     name: str
@@ -30,9 +32,12 @@ class End:
     shape: tuple[int, ...]
     dtype: ElementType
     group: CommGroup | None = None
+    split: Split | None = None
 
     def host_shape(self, replicas: int) -> tuple[int, ...]:
-        """Dimensions of the host's array of a tensor: one for all replicas, or for each group of them."""
+        """Dimensions of the host's array of a tensor: one for all replicas, the whole of parts, or one for each group."""
+        if self.split is not None:
+            return self.split.whole_shape(self.shape)
         return self.shape if self.group is None else (len(self.group.members(replicas)), *self.shape)
 
     @property
@@ -71,7 +76,8 @@ def expose(net: Network, program: NetworkProgram) -> Ends:
 
     A program that makes its own data has neither inputs nor outputs.
     """
-    graph, group_of = program.graph, program.schedule.group_of
+    graph, schedule = program.graph, program.schedule
+    parts = {name: tensor.shape for name, tensor in program.weights.items()}
     outputs = [f"output{i}" for i in range(len(program.outputs))]
     positions = [net.inputs.index(v) for v in net.changed_inputs]
     inputs = net.inputs if program.inputs else ()
@@ -88,8 +94,8 @@ def expose(net: Network, program: NetworkProgram) -> Ends:
         inputs=tuple(_stream(v.name, s) for v, s in zip(inputs, program.inputs, strict=True)),
         outputs=tuple(_stream(n, s) for n, s in zip(outputs, program.outputs, strict=True)),
         changed=tuple(zip(positions, changed, strict=True)),
-        weights={name: _tensor(graph, "weight", name, t, group_of(name)) for name, t in program.weights.items()},
-        state={name: _tensor(graph, "state", name, t, group_of(name)) for name, t in state.items()},
+        weights={name: _owned(graph, "weight", name, t, schedule, parts) for name, t in program.weights.items()},
+        state={name: _owned(graph, "state", name, t, schedule, parts) for name, t in state.items()},
         numbers=tuple(
             {name: _tensor(graph, f"optimiser{i}", name, t) for name, t in scalars.items()}
             for i, scalars in enumerate(hyper)
@@ -101,6 +107,17 @@ def expose(net: Network, program: NetworkProgram) -> Ends:
 
 def _stream(name: str, stream: Stream) -> End:
     return End(name, stream.name, stream.shape, stream.dtype)
+
+
+def _owned(
+    graph: Graph, kind: str, name: str, tensor: Tensor, schedule: Schedule, parts: dict[str, tuple[int, ...]]
+) -> End:
+    """A weight, or what belongs to one, of which groups of replicas may have values or parts of their own."""
+    end = _tensor(graph, kind, name, tensor, schedule.group_of(name))
+    split = schedule.split_of(name)
+    # What an optimiser keeps beside a weight is cut as that is, if it has an element for each of the weight's.
+    owner = next((n for n in parts if name == n or name.startswith(f"{n}/")), name)
+    return end if split is None or parts.get(owner) != tensor.shape else replace(end, split=split)
 
 
 def _tensor(graph: Graph, kind: str, name: str, tensor: Tensor, group: CommGroup | None = None) -> End:

@@ -24,6 +24,7 @@ from abele.compiler import Executable
 from abele.errors import AbeleError
 from abele.numerics import as_element_type
 from abele.parallel import Group, Network, Optimiser, Schedule, parse
+from abele.parallel.split import Split
 from abele.poplibs.gcl import CommGroup
 from abele.poplibs.gcl.groups import Kind
 from abele.report import archive as container
@@ -43,6 +44,7 @@ class _StoredEnd(msgspec.Struct):
     shape: list[int]
     dtype: str
     group: tuple[Kind, int, int] | None = None
+    split: tuple[int, int, int] | None = None
 
 
 class _Document(msgspec.Struct):
@@ -63,14 +65,14 @@ class _Document(msgspec.Struct):
 
 KIND = container.Kind(
     "session",
-    version=2,
+    version=3,
     max_bytes=1 << 32,
     free_bytes=1 << 30,
     ratio=100,
     again="compile the network again",
     schema=_Document,
 )
-"""Version 2: tensors of which groups of replicas have values of their own."""
+"""Version 2: tensors of which groups of replicas have values of their own. Version 3: parts of one array."""
 
 
 # --- files -----------------------------------------------------------------------------------------------------------
@@ -122,6 +124,7 @@ def _stored(end: End) -> dict[str, Any]:
         "shape": list(end.shape),
         "dtype": end.dtype.name,
         **({} if group is None else {"group": group}),
+        **({} if end.split is None else {"split": astuple(end.split)}),
     }
 
 
@@ -184,7 +187,8 @@ def _ends(document: _Document) -> Ends:
 
 def _end(stored: _StoredEnd) -> End:
     group = None if stored.group is None else CommGroup(*stored.group)
-    return End(stored.name, stored.handle, tuple(stored.shape), as_element_type(stored.dtype), group)
+    split = None if stored.split is None else Split(*stored.split)
+    return End(stored.name, stored.handle, tuple(stored.shape), as_element_type(stored.dtype), group, split)
 
 
 def _check_ends(executable: Executable, net: Network, ends: Ends) -> None:

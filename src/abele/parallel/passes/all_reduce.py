@@ -21,7 +21,8 @@ _Alike = tuple[CommGroup, ElementType, int]
 class AllReduce(Pass):
     """Sum the gradients that updates read over the replicas; all then take the same step, and keep the same weights.
 
-    A parameter of which groups of replicas have values of their own is summed over each group alone. The mean over
+    A parameter of which groups of replicas have values of their own is summed over each group alone; where replicas
+    compute a model together, all others are summed over the replicas of the same rank in these groups. The mean over
     all replicas is part of what updates multiply gradients by. A running mean is divided before it is sent, so that no
     sum has to fit in its type; and groups smaller than all replicas make up for what updates divide too much.
 
@@ -30,6 +31,7 @@ class AllReduce(Pass):
         mean: True if updates use the mean over replicas; otherwise the sum.
         strategy: When a mean is taken.
         own_values: Kind, size and stride of the groups that have values of their own, by name of the parameter.
+        others: Kind, size and stride of the groups over which the gradients of all other parameters are summed.
     """
 
     name: ClassVar[str] = "all-reduce"
@@ -37,12 +39,13 @@ class AllReduce(Pass):
     mean: bool = True
     strategy: MeanStrategy = MeanStrategy.POST
     own_values: tuple[tuple[str, tuple[Any, ...]], ...] = ()
+    others: tuple[Any, ...] = astuple(CommGroup.all())
 
     @classmethod
     def of(cls, schedule: Schedule) -> AllReduce:
         """The pass that a schedule asks for."""
         groups = tuple((name, astuple(group)) for name, group in schedule.own_values)
-        return cls(schedule.replicas, schedule.mean, schedule.strategy, groups)
+        return cls(schedule.replicas, schedule.mean, schedule.strategy, groups, astuple(schedule.data_parallel))
 
     def run(self, net: Network) -> Network:
         """The network with sums over replicas."""
@@ -72,7 +75,7 @@ class AllReduce(Pass):
         found: dict[_Alike, dict[Value, None]] = {}
         for op in updates:
             gradient = op.inputs[1]
-            group = groups.get(names[op.output], CommGroup.all())
+            group = groups.get(names[op.output], CommGroup(*self.others))
             found.setdefault((group, gradient.dtype, gradient.place.ipu), {})[gradient] = None
         return {key: list(gradients) for key, gradients in found.items()}
 
