@@ -124,20 +124,25 @@ class ReplicaRule(OpRule):
     folds = False
     depends_on_operands_alone = False
 
+    def groups_of(self, op: NetworkOp) -> CommGroup:
+        """Which replicas an op is of."""
+        return group_of(op)
+
     @abstractmethod
     def among(self, op: NetworkOp, group: Sequence[Sequence[Array]], rank: int) -> Any:
         """The results on the replica of a rank, from the operands on every replica of its group by rank."""
 
     def evaluate(self, op: NetworkOp, *args: Array) -> Any:
         """What replicas come to that all have the same operands: those of the first."""
-        return self.among(op, [args] * op.attrs["size"], 0)
+        members = self.groups_of(op).size
+        return self.among(op, [args] * members, 0)
 
     def interpret(self, run: Interpreter, op: NetworkOp, args: Sequence[Array]) -> Any:
         """The meaning among the replicas that are interpreted together; alone, all have the same."""
-        if run.peers is None:
+        if run.peers is None or self.groups_of(op).size == 1:
             return self.evaluate(op, *args)
         everyone = run.peers.exchange(run.replica, tuple(args))
-        mine = next(g for g in group_of(op).members(len(everyone)) if run.replica in g)
+        mine = next(g for g in self.groups_of(op).members(len(everyone)) if run.replica in g)
         return self.among(op, [everyone[n] for n in mine], list(mine).index(run.replica))
 
 
