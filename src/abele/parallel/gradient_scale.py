@@ -16,14 +16,15 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from abele.errors import InvalidOptionError
 from abele.graph import Graph, Tensor, concat
 from abele.graph import Sequence as Steps
 from abele.numerics import f32
 from abele.parallel.optimisers import Group, climbs
-from abele.poplibs import popops
+from abele.poplibs import gcl, popops
+from abele.poplibs.gcl import CommGroup
 from abele.poplibs.popops import ReduceParams, SingleReduceOp
 from abele.poplibs.popops.elementwise.map import map_with_outputs
 from abele.poplibs.popops.expr import Const, Expr, ExprLike, Op, _1, _2, _3, select
@@ -119,19 +120,33 @@ class GradientScale:
             assert self.scalar is not None
             map_with_outputs(self.graph, [1.0 / _1], [self.loss], [self.scalar], prog, "inverse_scale")
 
-    def before_updates(self, gradients: Sequence[Tensor], share: float, prog: Steps) -> None:
+    def before_updates(
+        self,
+        gradients: Sequence[Tensor],
+        share: float,
+        prog: Steps,
+        *,
+        parts: Mapping[int, CommGroup] | None = None,
+    ) -> None:
         """Append what comes after the micro-batches: long gradients are shrunk, as if they were one vector.
 
         Args:
             gradients: Of all parameters.
             share: What updates multiply them by, to make a mean of a sum.
             prog: Sequence that the step is appended to.
+            parts: By number, gradients that are parts, and the replicas that have all of them together.
         """
         if math.isinf(self._norm) or not gradients:
             return
         assert self.scalar is not None
         wanted = [SingleReduceOp(t, tuple(range(t.ndim)), ReduceParams("SQUARE_ADD"), f32, "square") for t in gradients]
         squares = popops.reduce_many(self.graph, wanted, prog, name="gradient_norms")
+        for group in dict.fromkeys((parts or {}).values()):
+            own = [number for number, of in (parts or {}).items() if of == group]
+            split = concat([squares[number].reshape((1,)) for number in own])
+            total = gcl.all_reduce_cross_replica(self.graph, split, "add", prog, group, name="norms_of_parts")
+            for place, number in enumerate(own):
+                squares[number] = total[place]
         together = concat([s.reshape((1,)) for s in squares])
         total = popops.reduce(self.graph, together, [0], "ADD", prog, name="square_of_norm")
         inverse: ExprLike = _1 if self.loss is not None else 1.0 / self._scale

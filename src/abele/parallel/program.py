@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,7 @@ from abele.parallel.serial import SerialBody
 from abele.parallel.shared_functions import SharedFunctions
 from abele.parallel.update import GroupUpdate, group_update
 from abele.poplibs import gcl, popops
+from abele.poplibs.gcl import CommGroup
 from abele.poplibs.popops.elementwise.map import map_with_outputs
 from abele.poplibs.popops.expr import _1
 from abele.poplibs.poputil.layout import clone, duplicate
@@ -200,6 +202,11 @@ class _ProgramBuilder:
         self.outputs = OutputCollector(graph, schedule)
         self.changed = OutputCollector(graph, replace(schedule, outputs=OutputMode.ALL), "changed_input")
 
+    @cached_property
+    def _parts(self) -> dict[str, CommGroup]:
+        """Parameters of which each replica has a part, and the replicas that have all parts together."""
+        return {name: self.schedule.tensor_parallel for name, _ in self.schedule.splits}
+
     def build(self, modes: RunModes) -> NetworkProgram:
         """The whole program; what belongs to no op of the network has the caller's source line."""
         with self.graph.scope(location=caller()):
@@ -270,6 +277,7 @@ class _ProgramBuilder:
                 repeats=self.to.repeats,
                 scale=self.scale,
                 share=self._share(group),
+                parts=self._parts,
             )
             for ipu in others:
                 self.to.updates[number, ipu] = made.on(self.to.graph_of(Place(ipu)))
@@ -356,7 +364,9 @@ class _ProgramBuilder:
             self.to.run(op for op in ops if op.kind == "all_reduce")
         groups = {op.attrs["group"] for op in updates}
         shares = {abs(self._first_of(number).share) for number in groups} or {1.0}
-        self.scale.before_updates([self.to[op.inputs[1]] for op in updates], shares.pop(), step)
+        names = {value: state.name for state, value in self.net.updates.items()}
+        parts = {n: self._parts[names[op.output]] for n, op in enumerate(updates) if names[op.output] in self._parts}
+        self.scale.before_updates([self.to[op.inputs[1]] for op in updates], shares.pop(), step, parts=parts)
         with self.to.into(step):
             for number in range(len(self.groups)):
                 group = self._first_of(number)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from abele.graph import Copy, Graph, Tensor
+from abele.graph import Copy, Graph, Tensor, concat
 from abele.graph import Sequence as Steps
 from abele.numerics import ElementType, f32
 from abele.parallel.gradient_scale import GradientScale
@@ -12,7 +12,8 @@ from abele.parallel.joined_copies import joined_copies
 from abele.parallel.optimisers import GRADIENT, PARAMETER, Lamb, Optimiser, Sgd, StateSlot, Terms
 from abele.parallel.optimisers.terms import SCALE
 from abele.parallel.repeats import Repeats
-from abele.poplibs import popnn, popops
+from abele.poplibs import gcl, popnn, popops
+from abele.poplibs.gcl import CommGroup
 from abele.poplibs.popops import ReduceParams, SingleReduceOp
 from abele.poplibs.popops.elementwise.map import map_with_outputs
 from abele.poplibs.popops.expr import Cast, Expr
@@ -29,6 +30,7 @@ class GroupUpdate:
         repeats: What was built so far in the graph; equal parameters have equal updates.
         scale: What gradients are multiplied by before updates see them.
         share: What else they are multiplied by: −1 to climb, or what makes a mean of a sum.
+        parts: Names of parameters of which a replica has a part, and the replicas that have all parts together.
 
     Attributes:
         hyper: A scalar for each hyper-parameter that may change; the host writes them.
@@ -36,7 +38,15 @@ class GroupUpdate:
     """
 
     def __init__(
-        self, graph: Graph, optimiser: Optimiser, name: str, repeats: Repeats, scale: GradientScale, share: float
+        self,
+        graph: Graph,
+        optimiser: Optimiser,
+        name: str,
+        repeats: Repeats,
+        scale: GradientScale,
+        share: float,
+        *,
+        parts: Mapping[str, CommGroup],
     ) -> None:
         self.graph = graph
         self.optimiser = optimiser
@@ -44,6 +54,7 @@ class GroupUpdate:
         self.repeats = repeats
         self.scale = scale
         self.share = share
+        self.parts = parts
         self.state: dict[str, Tensor] = {}
         numbers = optimiser.numbers
         mine = (optimiser.variable & numbers.keys()) - {"loss_scaling"}
@@ -53,7 +64,8 @@ class GroupUpdate:
 
     def on(self, graph: Graph) -> GroupUpdate:
         """The same optimiser for parameters on another IPU, which is sent the scalars at the begin of each step."""
-        other = type(self)(graph, self.optimiser, self.name, self.repeats, self.scale.on(graph), self.share)
+        scale = self.scale.on(graph)
+        other = type(self)(graph, self.optimiser, self.name, self.repeats, scale, self.share, parts=self.parts)
         other.state = self.state
         self._elsewhere.append(other)
         return other
@@ -232,7 +244,13 @@ class LambUpdate(GroupUpdate):
         weight, step = self.repeats.build(("update", self.name, "norms"), [parameter, direction], prog, make)
         assert weight is not None
         assert step is not None
-        return weight, step
+        group = self.parts.get(parameter.name)
+        if group is None:
+            return weight, step
+        # The layer is longer than the replica's part of it.
+        both = concat([weight.reshape((1,)), step.reshape((1,))])
+        total = gcl.all_reduce_cross_replica(self.graph, both, "add", prog, group, name="norms_of_parts")
+        return total[0], total[1]
 
     def _rate(self, norms: tuple[Tensor, Tensor], prog: Steps) -> Tensor:
         """The learning rate times the trust ratio."""
@@ -261,8 +279,11 @@ def group_update(
     repeats: Repeats | None = None,
     scale: GradientScale | None = None,
     share: float = 1.0,
+    parts: Mapping[str, CommGroup] | None = None,
 ) -> GroupUpdate:
     """The device side of an optimiser."""
     kinds: dict[type[Optimiser], type[GroupUpdate]] = {Sgd: SgdUpdate, Lamb: LambUpdate}
     kind = kinds.get(type(optimiser), GroupUpdate)
-    return kind(graph, optimiser, name, repeats or Repeats(graph), scale or GradientScale(graph, ()), share)
+    return kind(
+        graph, optimiser, name, repeats or Repeats(graph), scale or GradientScale(graph, ()), share, parts=parts or {}
+    )
