@@ -87,9 +87,9 @@ class GroupUpdate:
         scale = [] if self.scale.scalar is None else [self.scale.scalar]
         return [*self.hyper.values(), *self.scalars.values(), *scale]
 
-    def update(self, parameter: Tensor, gradient: Tensor, prog: Steps) -> None:
-        """Append the update of one parameter, and of what is kept beside it, by its gradient."""
-        tensors = self._walked(parameter, gradient)
+    def update(self, parameter: Tensor, gradient: Tensor, prog: Steps, name: str) -> None:
+        """Append the update of the parameter of a name, and of what is kept beside it, by its gradient."""
+        tensors = self._walked(parameter, gradient, name)
         self._emit(self.optimiser.update, tensors, prog, type(self.optimiser).__name__.lower())
 
     def end(self, prog: Steps) -> None:
@@ -102,11 +102,9 @@ class GroupUpdate:
 
     # --- pieces of updates ---------------------------------------------------------------------------------------
 
-    def _walked(self, parameter: Tensor, gradient: Tensor) -> dict[str, Tensor]:
+    def _walked(self, parameter: Tensor, gradient: Tensor, name: str) -> dict[str, Tensor]:
         """The tensors of an update by the names that the rule has for them."""
-        slots = {
-            name: self._slot(parameter, name, slot.initial, slot.dtype) for name, slot in self.optimiser.slots().items()
-        }
+        slots = {key: self._slot(parameter, f"{name}/{key}", slot) for key, slot in self.optimiser.slots().items()}
         return {PARAMETER: parameter, GRADIENT: gradient, **slots}
 
     def _terms(self, types: Mapping[str, ElementType]) -> Terms:
@@ -158,12 +156,12 @@ class GroupUpdate:
             self.state[f"{self.name}/{name}"] = made
         return made
 
-    def _slot(self, parameter: Tensor, name: str, initial: float, dtype: ElementType) -> Tensor:
+    def _slot(self, parameter: Tensor, name: str, slot: StateSlot) -> Tensor:
         """A tensor beside a parameter, laid out like it; it persists."""
-        slot = clone(self.graph, parameter, f"{parameter.name}/{name}", dtype)
-        self.graph.initialise(slot, initial)
-        self.state[f"{parameter.name}/{name}"] = slot
-        return slot
+        made = clone(self.graph, parameter, name, slot.dtype)
+        self.graph.initialise(made, slot.initial)
+        self.state[name] = made
+        return made
 
 
 class SgdUpdate(GroupUpdate):
@@ -171,13 +169,13 @@ class SgdUpdate(GroupUpdate):
 
     optimiser: Sgd
 
-    def update(self, parameter: Tensor, gradient: Tensor, prog: Steps) -> None:
+    def update(self, parameter: Tensor, gradient: Tensor, prog: Steps, name: str) -> None:
         """Append the update of the parameter and its momentum."""
         o = self.optimiser
         is_plain = not o.has_velocity and not o.nesterov and "weight_decay" not in o.variable and not o.weight_decay
         as_they_are = self.factor == 1 and self.scale.scalar is None and o.keeps_gradients
         if not is_plain or not as_they_are:
-            super().update(parameter, gradient, prog)
+            super().update(parameter, gradient, prog, name)
             return
         lr = self.hyper.get("lr", o.lr)
 
@@ -206,13 +204,13 @@ class LambUpdate(GroupUpdate):
 
     optimiser: Lamb
 
-    def update(self, parameter: Tensor, gradient: Tensor, prog: Steps) -> None:
+    def update(self, parameter: Tensor, gradient: Tensor, prog: Steps, name: str) -> None:
         """Append the update of one parameter and its means."""
-        direction = clone(self.graph, parameter, f"{parameter.name}/direction", f32)
-        tensors = {**self._walked(parameter, gradient), "direction": direction}
+        direction = clone(self.graph, parameter, f"{name}/direction", f32)
+        tensors = {**self._walked(parameter, gradient, name), "direction": direction}
         first = {key: t for key, t in tensors.items() if key != "direction"}
         self._emit_direction(first, direction, prog)
-        norms = self._squares(parameter, direction, prog)
+        norms = self._squares(parameter, direction, prog, self.parts.get(name))
         rate = self._rate(norms, prog)
         tensors = {PARAMETER: parameter, "direction": direction, "rate": rate}
         self._emit(self.optimiser.descend, tensors, prog, "descend", scalars=("rate",))
@@ -231,8 +229,10 @@ class LambUpdate(GroupUpdate):
 
         self._build(("direction",), [*operands, direction], prog, make)
 
-    def _squares(self, parameter: Tensor, direction: Tensor, prog: Steps) -> tuple[Tensor, Tensor]:
-        """The squared norms of both, in f32."""
+    def _squares(
+        self, parameter: Tensor, direction: Tensor, prog: Steps, group: CommGroup | None
+    ) -> tuple[Tensor, Tensor]:
+        """The squared norms of both, in f32; ``group`` has the parts of a layer together."""
 
         def make() -> tuple[Tensor, ...]:
             wanted = [
@@ -244,10 +244,8 @@ class LambUpdate(GroupUpdate):
         weight, step = self.repeats.build(("update", self.name, "norms"), [parameter, direction], prog, make)
         assert weight is not None
         assert step is not None
-        group = self.parts.get(parameter.name)
         if group is None:
             return weight, step
-        # The layer is longer than the replica's part of it.
         both = concat([weight.reshape((1,)), step.reshape((1,))])
         total = gcl.all_reduce_cross_replica(self.graph, both, "add", prog, group, name="norms_of_parts")
         return total[0], total[1]

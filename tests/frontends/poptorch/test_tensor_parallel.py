@@ -37,7 +37,7 @@ def data(models: int, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
     return ids, labels
 
 
-@pytest.mark.parametrize(("replicas", "size"), [(2, 2), (4, 2), (4, 4)])
+@pytest.mark.parametrize(("replicas", "size"), [(4, 2), pytest.param(4, 4, marks=pytest.mark.slow)])
 def test_inference__of_a_split_gpt__is_pytorch(replicas: int, size: int) -> None:
     model = gpt()
     ids, _ = data(replicas // size)
@@ -74,7 +74,10 @@ def test_training__of_a_split_gpt_with_adam__is_pytorch(replicas: int, size: int
             state[name], tensor, rtol=1e-4, atol=2e-5, msg=lambda text, name=name: f"{name}: {text}"
         )
     kept = optimizer.state_dict()["ipu_state"]
-    assert kept["Accl1___blocks.0.attention.qkv.weight"].shape == (24, 8)
+    (name,) = (n for n in kept if n.startswith("Accl1___") and n.endswith("blocks.0.attention.qkv.weight"))
+    assert kept[name].shape == (24, 8)
+    optimizer.load_state_dict(optimizer.state_dict())
+    torch.testing.assert_close(optimizer.state_dict()["ipu_state"][name], kept[name])
 
 
 def test_split_model__saved_and_loaded__goes_on_with_whole_weights(tmp_path: Any) -> None:

@@ -276,5 +276,7 @@ class Update(OpRule):
     def lower(self, to: Lowering, op: NetworkOp) -> Tensor:
         """The fused update of the group that the program has for the optimiser."""
         parameter, gradient = to[op.inputs[0]], to[op.inputs[1]]
-        to.updates[op.attrs["group"], op.output.place.ipu].update(parameter, gradient, to.prog)
+        # A variable may be called after the layer in which it is first read.
+        name = op.inputs[0].name or parameter.name
+        to.updates[op.attrs["group"], op.output.place.ipu].update(parameter, gradient, to.prog, name)
         return parameter
