@@ -1,6 +1,6 @@
 """Train digits on several replicas, whose batch norms share statistics: the same as one model on the whole batch.
 
-    python examples/poptorch/data_parallel.py
+python examples/poptorch/data_parallel.py
 """
 
 from __future__ import annotations

@@ -15,7 +15,8 @@ from abele.parallel import Adam, Group, Lamb, Network, NetworkBuilder, Optimiser
 from abele.parallel import tensor_parallel as tp
 from abele.parallel.ops import build
 from abele.poplibs.gcl import CommGroup
-from abele.session import Session, Settings
+from abele.session import Session, Settings, SharedArrays, compile_network
+from support.thread_ranks import ThreadRanks, in_ranks
 
 ENTRIES, WIDTH, HEADS, TOKENS, BATCH = 11, 8, 4, 5, 2
 RNG = np.random.default_rng(17)
@@ -246,3 +247,39 @@ def test_token__outside_of_the_whole_vocabulary__is_refused() -> None:
     ids[0, 0] = ENTRIES
     with pytest.raises(TensorIndexError, match="11"):
         session(ids, labels)
+
+
+def test_split_model__shared_by_ranks__has_the_bits_of_one_process() -> None:
+    whole_job = compiled(CommGroup.consecutive(2), 4, OPTIMISERS["adam"][0])
+    ids, labels = data(2)
+    expected = whole_job(ids, labels)
+
+    def one(ranks: ThreadRanks) -> Any:
+        net, parts = split_network(CommGroup.consecutive(2))
+        session = Session(
+            compile_network(
+                net,
+                parts.schedule(Schedule(replicas=4, ranks=2)),
+                groups=[Group(OPTIMISERS["adam"][0], net.parameters)],
+                settings=Settings(system="bow-2000"),
+            ),
+            weights=SharedArrays(WEIGHTS),
+            ranks=ranks,
+        )
+        own = slice(ranks.rank * BATCH, (ranks.rank + 1) * BATCH)
+        made = session(ids[own], labels.reshape(2, -1)[ranks.rank])
+        return made, {name: session.weights[name] for name in WEIGHTS}
+
+    found = in_ranks(2, one)
+    for rank, result in enumerate(found):
+        assert not isinstance(result, Exception), result
+        made, weights = result
+        np.testing.assert_array_equal(made[0], expected[0][rank * BATCH : (rank + 1) * BATCH])
+        np.testing.assert_array_equal(np.ravel(made[1]), np.ravel(expected[1])[rank])
+        for name, values in weights.items():
+            np.testing.assert_array_equal(values, whole_job.weights[name], err_msg=name)
+
+
+def test_own_values__of_which_a_rank_has_none__are_refused() -> None:
+    with pytest.raises(GraphReplicationError, match="'w', and some process has no replica of one"):
+        Schedule(replicas=4, ranks=2, own_values=(("w", CommGroup.consecutive(2)),))

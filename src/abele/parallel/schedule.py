@@ -183,7 +183,7 @@ class Schedule:
 
     @cached_property
     def model_of(self) -> tuple[int, ...]:
-        """For each replica, which of the models that replicas compute it is part of, numbered by their first replica."""
+        """For each replica, which of the models that replicas compute together it is part of."""
         members = self.tensor_parallel.members(self.replicas)
         return tuple(int(n) for n in np.argsort(members.ravel()) // members.shape[1])
 

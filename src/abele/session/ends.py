@@ -35,7 +35,7 @@ class End:
     split: Split | None = None
 
     def host_shape(self, replicas: int) -> tuple[int, ...]:
-        """Dimensions of the host's array of a tensor: one for all replicas, the whole of parts, or one for each group."""
+        """Dimensions of the host's array of a tensor: one for all replicas, of all parts, or for each group of them."""
         if self.split is not None:
             return self.split.whole_shape(self.shape)
         return self.shape if self.group is None else (len(self.group.members(replicas)), *self.shape)

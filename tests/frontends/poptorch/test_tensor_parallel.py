@@ -187,3 +187,17 @@ def test_tied_layers__cut_differently__are_refused() -> None:
     tp.parallelize_module(model, 2, {"tokens": "vocabulary", "head": "row"})
     with pytest.raises(poptorch.Error, match="one parameter, which both layers cut differently"):
         poptorch.inferenceModel(model, options(2, 2))(data(1)[0])
+
+
+@pytest.mark.slow
+def test_gpt2_small__over_four_ipus__has_pytorchs_logits() -> None:
+    config = GptConfig()
+    model = gpt(config).eval()
+    ids = torch.randint(0, config.vocabulary, (1, 64), generator=torch.Generator().manual_seed(5))
+    with torch.no_grad():
+        expected = model(ids)
+    tp.parallelize_module(model, 4, PLAN)
+    wrapped = poptorch.inferenceModel(model, options(4, 4))
+    torch.testing.assert_close(wrapped(ids), expected, rtol=1e-4, atol=1e-4)
+    memory = wrapped._compiled.session.report.memory
+    assert memory.run_bytes.sum(0).max() < 637_872

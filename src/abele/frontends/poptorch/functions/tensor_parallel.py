@@ -1,9 +1,10 @@
 """``poptorch.tensor_parallel``: models whose layers are split over groups of consecutive replicas.
 
-:func:`parallelize_module` takes a plan, as ``torch.distributed.tensor.parallel`` does, and puts a layer of this module in
-the place of each layer that the plan names. Such a layer holds the whole weights, under the names that they had:
+:func:`parallelize_module` takes a plan, as ``torch.distributed.tensor.parallel`` does, and puts a layer of this module
+in the place of each layer that the plan names. Such a layer holds the whole weights, under the names that they had:
 optimisers, ``state_dict`` and checkpoints know nothing of it, and on the host the model computes what it did. On the
-device each replica of a group has its part of the weights, and the layer exchanges what its neighbours in the model need.
+device each replica of a group has its part of the weights, and the layer exchanges what its neighbours in the model
+need.
 """
 
 from __future__ import annotations
@@ -319,7 +320,7 @@ class Row(Style):
 
 @dataclass(frozen=True)
 class Vocabulary(Style):
-    """Each replica has part of a vocabulary: of an embedding, or of the layer that gives a score to each of its entries.
+    """Each replica has part of a vocabulary: of an embedding, or of the layer that gives a score to each entry.
 
     Scores stay in parts, for a loss of the same style, unless they are gathered.
 

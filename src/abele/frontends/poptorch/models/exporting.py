@@ -17,10 +17,10 @@ from abele.frontends.poptorch.models.compiling import CompiledModel
 from abele.frontends.poptorch.models.grouping import choices_of, choose, without_choices
 from abele.frontends.poptorch.models.inspection import Inspection
 from abele.frontends.poptorch.models.saving import SavedModel
+from abele.frontends.poptorch.models.sharding import OwnValues
 from abele.frontends.poptorch.models.user_models import as_plain, plain_class
 from abele.frontends.poptorch.models.watch import ModelWatch
 from abele.frontends.poptorch.models.weights import cell_of, plain
-from abele.frontends.poptorch.models.sharding import OwnValues
 from abele.frontends.poptorch.options import Options
 from abele.frontends.poptorch.training.rules import read_rules
 from abele.frontends.poptorch.values.signature import ForwardSignature

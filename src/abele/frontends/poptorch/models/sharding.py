@@ -79,7 +79,7 @@ class OwnValues:
 
     @contextmanager
     def one_each(self, model: torch.nn.Module) -> Iterator[dict[int, torch.Tensor]]:
-        """``model`` as a replica sees it, inside: with its rows, parts and numbers; whole tensors by ``id`` of those."""
+        """``model`` as a replica sees it, inside: with its rows and parts; whole tensors by ``id`` of those."""
 
         def row(name: str, tensor: torch.Tensor) -> torch.Tensor:
             if name not in self.splits:

@@ -16,7 +16,6 @@ from abele.numerics import f32
 from abele.parallel import Value
 from abele.parallel.ops import build
 
-
 _REPLICAS: ContextVar[int] = ContextVar("abele_norm_replicas", default=1)
 
 
