@@ -196,7 +196,8 @@ class _ProgramBuilder:
         # Without updates in between, all micro-batches of a run go through a pipeline without a pause.
         self._updates = 1 if net.num_stages > 1 and not groups else schedule.device_iterations
         count = schedule.rounds // self._updates
-        self.body: Body = PipelinedBody(net, graph, count) if net.num_stages > 1 else SerialBody(count)
+        stride = schedule.pipeline.stride(net.num_stages) if groups else 1
+        self.body: Body = PipelinedBody(net, graph, count, stride) if net.num_stages > 1 else SerialBody(count)
         self.outputs = OutputCollector(graph, schedule)
         self.changed = OutputCollector(graph, replace(schedule, outputs=OutputMode.ALL), "changed_input")
 
