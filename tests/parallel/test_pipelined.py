@@ -226,14 +226,16 @@ def test_schedule__of_an_unknown_name__is_refused() -> None:
         Schedule(pipeline="1f1b")
 
 
+@pytest.mark.parametrize("apart", [False, True])
 @pytest.mark.parametrize("stride", [1, 2, 3, 7])
 @pytest.mark.parametrize(("stages", "micro_batches"), [(2, 1), (2, 5), (3, 1), (3, 3), (7, 100), (5, 2), (6, 8)])
 def test_ticks__of_a_pipeline__bring_each_micro_batch_through_each_stage(
-    stages: int, micro_batches: int, stride: int
+    stages: int, micro_batches: int, stride: int, apart: bool
 ) -> None:
     ticks = Ticks(stages, micro_batches, stride)
-    rows = [set(busy) for body, count in ticks.runs() for _ in range(count) for busy in body]
+    loops = ticks.runs(apart=apart)
+    rows = [set(ticks.busy(tick)) for body, count in loops for _ in range(count) for tick in body]
     every = [{s for s in range(stages) if t >= s and (t - s) % stride == 0 and (t - s) // stride < micro_batches}
              for t in range(ticks.count)]  # fmt: skip
-    assert rows == [row for row in every if row]
-    assert len(ticks.runs()) <= 2 * stages + stride
+    assert [row for row in rows if row] == [row for row in every if row]
+    assert len(loops) <= 2 * stages + 5 * stride

@@ -12,13 +12,13 @@ from collections.abc import Iterable, Sequence
 from abele.errors import NetworkError
 from abele.graph import Call, Copy, Function, Graph, Program, Tensor
 from abele.graph import Sequence as Steps
-from abele.parallel.body import Body, StageSteps, repeat
+from abele.parallel.body import Body, StageSteps, around_traffic, beside_traffic, repeat
 from abele.parallel.fixed import fixed_values
 from abele.parallel.joined_copies import joined_copies
 from abele.parallel.lowering import Lowering
 from abele.parallel.network import Network, NetworkOp, Value, needed
 from abele.parallel.rings import RingPlaces, StageRing, by_type
-from abele.parallel.ticks import Busy, Ticks
+from abele.parallel.ticks import Ticks
 from abele.poplibs import popops
 from abele.poplibs.popops.expr import _1
 
@@ -219,16 +219,20 @@ class PipelinedBody(Body):
         """All ticks."""
         functions = [self._graph.function(stage.steps, stage.name) for stage in self._stages]
         ticks = Steps(name="pipeline")
-        for body, count in self._ticks.runs():
-            made = [self._tick(busy, functions) for busy in body]
+        has_traffic = any(stage.has_traffic for stage in self._stages)
+        for numbers, count in self._ticks.runs(apart=has_traffic):
+            made = [self._tick(tick, functions) for tick in numbers if self._ticks.busy(tick)]
             ticks.add(repeat(count, made[0] if len(made) == 1 else Steps(*made, name="turns")))
-        return ticks
+        return around_traffic(ticks, self._stages)
 
-    def _tick(self, busy: Busy, functions: Sequence[Function]) -> Steps:
+    def _tick(self, tick: int, functions: Sequence[Function]) -> Steps:
         """The copies to stages that are about to run, and their calls."""
-        tick = Steps(name=f"stages {busy[0]} to {busy[-1]}")
-        for copy in joined_copies((pair for number in busy for pair in self._stages[number].arriving), "send"):
-            tick.add(copy)
-        for number in reversed(busy):
-            tick.add(Call(functions[number]))
-        return tick
+        ticks, busy = self._ticks, self._ticks.busy(tick)
+        stages = [self._stages[number] for number in busy]
+        sends = joined_copies((pair for stage in stages for pair in stage.arriving), "send")
+        run = [*sends, *(Call(functions[number]) for number in reversed(busy))]
+        if any(stage.has_traffic for stage in stages):
+            first = {at for at, number in enumerate(busy) if tick == number}
+            last = {at for at, number in enumerate(busy) if tick == number + ticks.stride * (ticks.micro_batches - 1)}
+            run = beside_traffic(run, stages, first=first, last=last).steps
+        return Steps(*run, name=f"stages {busy[0]} to {busy[-1]}")

@@ -106,6 +106,8 @@ class Schedule:
         input_groups: Replicas that are given the same inputs; by default each has its own.
         own_values: Parameters and buffers, by name, of which each group of replicas has values of its own.
         ranks: Processes that execute equally many consecutive replicas each. Batches are those of one process's own.
+        io_tiles: Tiles of each IPU that compute nothing, but load the next micro-batch's inputs and send the last one's
+            outputs while the others run; without them transfers and runs take turns.
         pipeline: Which stages run at the same time, where the network has several and is trained; inference is grouped.
 
     Raises:
@@ -125,6 +127,7 @@ class Schedule:
     own_values: tuple[tuple[str, CommGroup], ...] = ()
     ranks: int = 1
     pipeline: PipelineSchedule = PipelineSchedule.GROUPED
+    io_tiles: int = 0
 
     def __post_init__(self) -> None:
         for name in ("device_iterations", "accumulation", "period", "replicas", "ranks"):
@@ -132,6 +135,8 @@ class Schedule:
             if isinstance(count, bool) or not isinstance(count, int) or count < 1:
                 raise InvalidOptionError(f"a schedule's {name} is a positive whole number, not {count!r}")
         object.__setattr__(self, "pipeline", _schedule_of(self.pipeline))
+        if isinstance(self.io_tiles, bool) or not isinstance(self.io_tiles, int) or self.io_tiles < 0:
+            raise InvalidOptionError(f"a schedule's io_tiles is a whole number, not {self.io_tiles!r}")
         for group in (self.input_groups, *(group for _, group in self.own_values)):
             group.members(self.replicas)
         if self.replicas % self.ranks:

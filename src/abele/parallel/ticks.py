@@ -9,7 +9,6 @@ halves the micro-batches that are on their way; with as many as there are stages
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import groupby
 
 Busy = tuple[int, ...]
 """Stages that run in a tick, in ascending order."""
@@ -39,18 +38,22 @@ class Ticks:
         first = max(tick - self.stride * (self.micro_batches - 1), tick % self.stride)
         return tuple(range(first, min(self.stages, tick + 1), self.stride))
 
-    def runs(self) -> list[tuple[tuple[Busy, ...], int]]:
+    def runs(self, *, apart: bool = False) -> list[tuple[range, int]]:
         """All ticks as loops: the ticks of a loop's body, and how often it runs.
 
         From when the first micro-batch reaches the last stage until the last one enters, ticks repeat every ``stride``
         of them: that is one entry, whatever their number.
+
+        Args:
+            apart: True if no loop has the first or the last micro-batch of a stage in it.
         """
         full = max(0, self.count - 2 * (self.stages - 1)) // self.stride
-        before = self.stages - 1
-        filling = self._single(range(before))
-        period = tuple(self.busy(tick) for tick in range(before, before + self.stride))
-        steady = [(tuple(filter(None, period)), full)] if full else []
-        return [*filling, *steady, *self._single(range(before + full * self.stride, self.count))]
+        before, full = self.stages - 1 + apart * self.stride, full - 2 * apart
+        if full < 1:
+            return self._single(range(self.count))
+        end = before + full * self.stride
+        steady = range(before, before + self.stride)
+        return [*self._single(range(before)), (steady, full), *self._single(range(end, self.count))]
 
-    def _single(self, ticks: range) -> list[tuple[tuple[Busy, ...], int]]:
-        return [((stages,), len(list(same))) for stages, same in groupby(map(self.busy, ticks)) if stages]
+    def _single(self, ticks: range) -> list[tuple[range, int]]:
+        return [(range(tick, tick + 1), 1) for tick in ticks if self.busy(tick)]
