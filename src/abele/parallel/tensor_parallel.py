@@ -149,8 +149,8 @@ def vocabulary_cross_entropy(
 ) -> Value:
     """The cross entropy of scores that are split by classes, in f32.
 
-    log Σ exp(s − m) − (s[target] − m), with m the largest score of all replicas. Two collectives, of one and two numbers
-    a row, take the place of gathering the scores.
+    log Σ exp(s − m) − (s[target] − m), with m the largest score of all replicas. Two collectives, of one number and two
+    for each row, take the place of gathering the scores.
 
     Args:
         net: The network to extend.
