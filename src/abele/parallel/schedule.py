@@ -214,7 +214,7 @@ class Schedule:
     @property
     def returned(self) -> int:
         """Micro-batches of which a host gets outputs: one for all replicas of a tensor-parallel group."""
-        return self.sent_back // self.tensor_parallel.members(self.own_replicas).shape[1]
+        return self.sent_back // int(self.tensor_parallel.members(self.own_replicas).shape[1])
 
     @cached_property
     def speakers(self) -> tuple[int, ...]:

@@ -372,7 +372,8 @@ def parallelize_module(module: torch.nn.Module, group_size: int, plan: Mapping[s
     Args:
         module: The model.
         group_size: Replicas that compute one model together.
-        plan: For names of layers a style: a name of :data:`STYLES`, or one with options, such as ``ColumnSplit(blocks=3)``.
+        plan: For names of layers a style: a name of :data:`STYLES`, or one with options, such as
+            ``ColumnSplit(blocks=3)``.
             A ``*`` stands for one part of a name between dots, or some of its letters: ``blocks.*.attention.qkv``.
 
     Raises:
@@ -481,7 +482,7 @@ def _linear(name: str, layer: torch.nn.Module, style: Style) -> dict[str, Any]:
         or not (transposed or isinstance(layer, torch.nn.Linear))
     ):
         raise Error(
-            f"the plan splits {name!r} by {type(style).__name__.lower()}s, and it is a {type(layer).__name__}",
+            f"the plan for {name!r} is {type(style).__name__}, and it is a {type(layer).__name__}",
             remedy=f"name {style.takes}",
         )
     first, second = weight.shape
