@@ -15,6 +15,7 @@ from abele.parallel.network.network import contents_of
 from abele.parallel.network.structure import attributes_key
 from abele.parallel.registry import OpRule, rule_of
 from abele.parallel.repeats import Repeats
+from abele.parallel.shards import ShardedGradient
 from abele.parallel.shared_functions import SharedFunctions
 from abele.parallel.update import GroupUpdate
 from abele.poplibs.poputil.layout import clone
@@ -35,6 +36,7 @@ class Lowering:
         repeats: What was built so far, for ops whose like was lowered before.
         loss_scale: What the loss is multiplied by, where that may change; see ``loss_scale`` ops.
         shares: What a running mean and a further gradient count for in this micro-batch; see ``running_mean`` ops.
+        shares_of: The replica's shares of sums over replicas, by their values; see ``reduce_scatter`` ops.
         functions: The functions of which the machine has one copy; calls of others are lowered where they stand.
     """
 
@@ -48,6 +50,7 @@ class Lowering:
         self.repeats: Repeats = Repeats(graph) if outer is None else outer.repeats
         self.loss_scale: Tensor | None = None if outer is None else outer.loss_scale
         self.shares: tuple[Tensor, Tensor] | None = None if outer is None else outer.shares
+        self.shares_of: dict[Value, ShardedGradient] = {} if outer is None else outer.shares_of
         self.functions: SharedFunctions = SharedFunctions() if outer is None else outer.functions
         # One graph for each IPU: the ops of a place are lowered on its tiles, with all that is inside of them.
         several = graph.system.num_ipus > 1

@@ -270,6 +270,7 @@ class _ProgramBuilder:
                 repeats=self.to.repeats,
                 scale=self.scale,
                 share=self._share(group),
+                location=self.schedule.locations.optimiser,
             )
             for ipu in others:
                 self.to.updates[number, ipu] = made.on(self.to.graph_of(Place(ipu)))
@@ -353,15 +354,24 @@ class _ProgramBuilder:
             if not isinstance(steps, Steps) or steps.steps:
                 step.add(steps)
         with self.to.into(step):
-            self.to.run(op for op in ops if op.kind == "all_reduce")
+            self.to.run(op for op in ops if op.kind in ("all_reduce", "reduce_scatter"))
         groups = {op.attrs["group"] for op in updates}
         shares = {abs(self._first_of(number).share) for number in groups} or {1.0}
-        self.scale.before_updates([self.to[op.inputs[1]] for op in updates], shares.pop(), step)
+        gradients = [op.inputs[1] for op in updates]
+        self.scale.before_updates(
+            [self.to[v] for v in gradients if v not in self.to.shares_of],
+            shares.pop(),
+            step,
+            shards=[self.to.shares_of[v].tensor for v in gradients if v in self.to.shares_of],
+        )
         with self.to.into(step):
             for number in range(len(self.groups)):
                 group = self._first_of(number)
                 group.begin(step)
                 self.to.run(op for op in updates if op.attrs["group"] == number)
+                for (of, _), update in self.to.updates.items():
+                    if of == number:
+                        update.flush(step)
                 group.end(step)
         counts = self._counts(step)
         if counts is not None and self.schedule.replicas > 1:

@@ -13,6 +13,7 @@ from functools import cached_property
 import numpy as np
 
 from abele.errors import GraphReplicationError, InvalidOptionError
+from abele.parallel.locations import Locations
 from abele.poplibs.gcl import CommGroup
 
 
@@ -79,10 +80,12 @@ class Schedule:
         input_groups: Replicas that are given the same inputs; by default each has its own.
         own_values: Parameters and buffers, by name, of which each group of replicas has values of its own.
         ranks: Processes that execute equally many consecutive replicas each. Batches are those of one process's own.
+        locations: Where state lies.
 
     Raises:
         InvalidOptionError: A count that is no positive whole number.
-        GraphReplicationError: Groups into which the replicas do not divide.
+        GraphReplicationError: Groups into which the replicas do not divide, or replicas of several ranks that share
+            state.
     """
 
     device_iterations: int = 1
@@ -96,6 +99,7 @@ class Schedule:
     input_groups: CommGroup = EACH_ITS_OWN
     own_values: tuple[tuple[str, CommGroup], ...] = ()
     ranks: int = 1
+    locations: Locations = Locations()
 
     def __post_init__(self) -> None:
         for name in ("device_iterations", "accumulation", "period", "replicas", "ranks"):
@@ -112,6 +116,12 @@ class Schedule:
             raise GraphReplicationError(
                 f"groups of replicas have values of their own of {self.own_values[0][0]!r}: that takes one process",
                 remedy="all replicas in one process, or the same values in all",
+            )
+        if self.ranks > 1 and self.locations.optimiser.sharded:
+            raise GraphReplicationError(
+                f"replicas of {self.ranks} ranks cannot share the state of optimisers",
+                because="a process reads and writes state of its own replicas alone, and would have a part of each tensor",
+                remedy="all replicas in one process, or TensorLocation(sharded=False)",
             )
 
     @property

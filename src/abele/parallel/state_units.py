@@ -1,0 +1,162 @@
+"""Units: parameters that are updated together where their state does not lie whole on the chip.
+
+For each unit the state comes from streaming memory in one copy per element type, replicas take their shares of the
+parameters, the optimiser makes its steps, and both go back: state in one copy, parameters by an all-gather. Units come
+one after the other, so that no more than the largest of them has room on the chip at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from abele.graph import Copy, Graph, RemoteBuffer, Tensor, concat
+from abele.graph import Sequence as Steps
+from abele.parallel.joined_copies import joined_copies
+from abele.parallel.optimisers import StateSlot
+from abele.parallel.shards import FlatState, Shards
+from abele.poplibs import gcl
+from abele.poplibs.poputil.layout import clone
+
+
+@dataclass(frozen=True, eq=False)
+class Target:
+    """What one update changes.
+
+    Attributes:
+        name: Of the parameter.
+        parameter: The parameter, or the replica's share of it.
+        gradient: Its gradient, of the same shape.
+        slots: What the optimiser keeps beside it, by the rule's names.
+        is_share: True for a share.
+    """
+
+    name: str
+    parameter: Tensor
+    gradient: Tensor
+    slots: Mapping[str, Tensor]
+    is_share: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Waiting:
+    """A parameter that waits for its unit.
+
+    Attributes:
+        parameter: All of it.
+        gradient: Its gradient, whole or the replica's share.
+        shards: How replicas share its state.
+        off_chip: True if its state is in streaming memory.
+    """
+
+    parameter: Tensor
+    gradient: Tensor
+    shards: Shards
+    off_chip: bool
+
+    @property
+    def is_share(self) -> bool:
+        """True if replicas share it."""
+        return self.shards.replicas > 1
+
+    def bytes(self, slots: Mapping[str, StateSlot]) -> int:
+        """Bytes of an IPU that its update takes beside the parameter."""
+        state = self.shards.width * sum(slot.dtype.bytes for slot in slots.values())
+        gathered = self.shards.width * self.shards.replicas * self.parameter.dtype.bytes
+        return max(state if self.off_chip else 0, gathered if self.is_share else 0)
+
+
+class StateUnit:
+    """The steps around the updates of one unit.
+
+    Args:
+        graph: The IPU's.
+        waiting: Its parameters.
+        slots: What the optimiser keeps beside each.
+        name: What its buffers are called.
+
+    Attributes:
+        targets: What the optimiser is to update, between :meth:`begin` and :meth:`end`.
+        state: Where the state is, by name.
+    """
+
+    def __init__(self, graph: Graph, waiting: Sequence[Waiting], slots: Mapping[str, StateSlot], name: str) -> None:
+        self._graph = graph
+        self._waiting = waiting
+        self._slots = slots
+        self._name = name
+        self.state: dict[str, FlatState] = {}
+        self._remote: list[tuple[RemoteBuffer, Tensor]] = []
+        self.targets = [self._target(one) for one in waiting]
+        self._place_off_chip()
+
+    def begin(self, prog: Steps) -> None:
+        """Append what brings state and shares of parameters."""
+        for buffer, tensor in self._remote:
+            prog.add(Copy(buffer, tensor, name=f"load/{buffer.name}"))
+        for group in self._shared():
+            rows = concat([one.shards.rows(self._graph, one.parameter) for one, _ in group], 1)
+            own = gcl.reduce_scatter_cross_replica(self._graph, rows.flatten(), "local", prog, name="share")
+            pairs, begin = [], 0
+            for one, target in group:
+                pairs.append((own[begin : begin + one.shards.width], target.parameter))
+                begin += one.shards.width
+            for copy in joined_copies(pairs, "spread_shares"):
+                prog.add(copy)
+
+    def end(self, prog: Steps) -> None:
+        """Append what brings state back, and makes parameters whole in all replicas."""
+        for buffer, tensor in self._remote:
+            prog.add(Copy(tensor, buffer, name=f"store/{buffer.name}"))
+        for group in self._shared():
+            own = concat([target.parameter for _, target in group])
+            rows = gcl.all_gather_cross_replica(self._graph, own, prog, name="all_gather")
+            pairs, begin = [], 0
+            for one, _ in group:
+                part = rows[:, begin : begin + one.shards.width]
+                pairs.append((one.shards.whole(part), one.shards.flat(one.parameter)))
+                begin += one.shards.width
+            for copy in joined_copies(pairs, "gathered"):
+                prog.add(copy)
+
+    def _shared(self) -> list[list[tuple[Waiting, Target]]]:
+        """What replicas share, by the element type of the parameter."""
+        found: dict[str, list[tuple[Waiting, Target]]] = {}
+        for one, target in zip(self._waiting, self.targets, strict=True):
+            if one.is_share:
+                found.setdefault(one.parameter.dtype.name, []).append((one, target))
+        return list(found.values())
+
+    def _target(self, one: Waiting) -> Target:
+        graph, name, moved = self._graph, one.parameter.name, one.parameter
+        if one.is_share:
+            moved = graph.map_linear(graph.variable(moved.dtype, (one.shards.width,), name=f"{name}/share"))
+        slots = {key: clone(graph, moved, f"{name}/{key}", slot.dtype) for key, slot in self._slots.items()}
+        if not one.off_chip:
+            for key, tensor in slots.items():
+                slot = self._slots[key]
+                graph.initialise(tensor, slot.initial)
+                self.state[f"{name}/{key}"] = FlatState(one.shards, slot.dtype, slot.initial, tensor)
+        return Target(name, moved, one.gradient, slots, one.is_share)
+
+    def _place_off_chip(self) -> None:
+        """A buffer for each element type, with the state of one parameter after the other."""
+        parts: dict[str, list[Tensor]] = {}
+        places: list[tuple[str, FlatState]] = []
+        begins: dict[str, int] = {}
+        for one, target in zip(self._waiting, self.targets, strict=True):
+            for key, slot in self._slots.items() if one.off_chip else ():
+                kind, tensor = slot.dtype.name, target.slots[key]
+                begin = begins.get(kind, 0)
+                parts.setdefault(kind, []).append(tensor if one.is_share else one.shards.flat(tensor))
+                begins[kind] = begin + tensor.size
+                name = f"{target.name}/{key}"
+                places.append((name, FlatState(one.shards, slot.dtype, slot.initial, begin=begin)))
+        buffers: dict[str, RemoteBuffer] = {}
+        for kind, tensors in parts.items():
+            whole = concat(tensors)
+            buffers[kind] = self._graph.top_level.remote_buffer(f"{self._name}/{kind}", whole.dtype, whole.size)
+            self._remote.append((buffers[kind], whole))
+        for name, place in places:
+            buffer = buffers[place.dtype.name]
+            self.state[name] = FlatState(place.shards, place.dtype, place.initial, buffer=buffer, begin=place.begin)
