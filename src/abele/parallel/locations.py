@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
-from abele.errors import InvalidOptionError
+from abele.errors import InvalidOptionError, MachineError
+from abele.machine import System, systems
 
 LEAST_OFF_CHIP = 2
 """Elements below which a tensor stays on the chip. Source: PopART's default of ``minElementsForOffChip``."""
@@ -58,6 +59,39 @@ class Locations:
 
     Attributes:
         optimiser: The state that optimisers keep beside parameters.
+        weights: Parameters; replicas have whole ones.
+
+    Raises:
+        InvalidOptionError: Weights that replicas share.
     """
 
     optimiser: TensorLocation = field(default=ON_CHIP)
+    weights: TensorLocation = field(default=ON_CHIP)
+
+    def __post_init__(self) -> None:
+        if self.weights.sharded:
+            raise InvalidOptionError(
+                "replicas cannot share weights",
+                because="each reads all of them in every micro-batch",
+                remedy="sharded=False for the weights; replicas may share the state of optimisers",
+            )
+
+    @property
+    def off_chip(self) -> tuple[str, ...]:
+        """What is in streaming memory."""
+        return tuple(f.name for f in fields(self) if not getattr(self, f.name).on_chip)
+
+
+def check_streaming_memory(system: System, locations: Locations) -> None:
+    """Raise unless a system has what locations ask for.
+
+    Raises:
+        MachineError: Something is to lie in streaming memory, and there is none.
+    """
+    if locations.off_chip and system.dram is None:
+        having = [name for name in systems.names() if systems.get(name).dram is not None]
+        raise MachineError(
+            f"{system.name} has no streaming memory to keep tensors in",
+            because=f"what is to lie there: {', '.join(locations.off_chip)}",
+            remedy=f"on_chip=True, or a system that has: {', '.join(having)}",
+        )

@@ -14,6 +14,7 @@ from abele.numerics import f16, f32
 from abele.parallel.anchors import AnchorCollector
 from abele.parallel.body import Body, repeat
 from abele.parallel.gradient_scale import GradientScale
+from abele.parallel.locations import check_streaming_memory
 from abele.parallel.lowering import Lowering
 from abele.parallel.modes import PLAIN, RunModes
 from abele.parallel.network import Network, NetworkOp, Place, Stage, Value
@@ -22,8 +23,10 @@ from abele.parallel.outputs import OutputCollector
 from abele.parallel.passes import Pipeline, Watch, inference_pipeline, training_pipeline
 from abele.parallel.passes.count_magnitudes import COUNTS
 from abele.parallel.pipelined import PipelinedBody
+from abele.parallel.remote_weights import remote_weights
 from abele.parallel.schedule import MeanStrategy, OutputMode, Schedule
 from abele.parallel.serial import SerialBody
+from abele.parallel.shards import FlatState
 from abele.parallel.shared_functions import SharedFunctions
 from abele.parallel.update import GroupUpdate, group_update
 from abele.poplibs import gcl, popops
@@ -51,7 +54,8 @@ class NetworkProgram:
         outputs: A stream per output; each copy is one micro-batch of the result.
         changed: A stream for each input that the network changes; each copy is one micro-batch.
         anchors: A stream for each anchor of the schedule; each copy is one micro-batch, or one update.
-        weights: Parameters and buffers by name.
+        weights: Parameters and buffers on the chip, by name.
+        remote_weights: Parameters in streaming memory, by name.
         groups: The device side of each optimiser.
         scale: What gradients are multiplied by, and the scale of the loss; None for inference.
         seed: State of random ops: u32[2].
@@ -68,6 +72,7 @@ class NetworkProgram:
     changed: list[Stream] = field(default_factory=list)
     anchors: list[Stream] = field(default_factory=list)
     scale: GradientScale | None = None
+    remote_weights: dict[str, FlatState] = field(default_factory=dict)
 
 
 def inference_program(
@@ -167,7 +172,9 @@ def lower_network(
 
     Raises:
         UnsupportedOpError: An op has no rule.
+        MachineError: The schedule has something in streaming memory, which the system has not.
     """
+    check_streaming_memory(graph.whole_system, schedule.locations)
     builder = _ProgramBuilder(net, graph, schedule, groups, planning, automatic_loss_scale=automatic_loss_scale)
     return builder.build(modes)
 
@@ -213,6 +220,7 @@ class _ProgramBuilder:
         sums = [op for op in needed if op.kind in _OF_MICRO_BATCHES]
         body = self.body
         compute = [op for op in needed if op.stage != Stage.UPDATE and op.kind not in _OF_MICRO_BATCHES]
+        self.to.remote = remote_weights(self.net, self.schedule.locations.weights)
         body.lower(self.to, compute, sums)
         self._make_updates(of_step)
         self._accumulators(sums)
@@ -226,17 +234,24 @@ class _ProgramBuilder:
         for stage in dict.fromkeys(body.stage_of(op.output) for op in sums if op.kind == "running_mean"):
             body.shares[stage] = self._running_shares(step, stage.leaving)
         body.lower_sums(self.to, sums)
+        if self.to.remote is not None:
+            for value in self.net.outputs:
+                self.to.remote.show(self.to, body.stage_of(value).leaving, [self.to[value]])
         if not modes.synthetic_data:
             self.outputs.add([self._kept(v, body.stage_of(v).leaving) for v in self.net.outputs])
             self.changed.add([(self.to[v], body.stage_of(v).leaving) for v in self.net.changed_inputs.values()])
         anchors = AnchorCollector(self.graph, self.net, self.to, self.schedule)
         anchors.add(lambda value: body.stage_of(value).leaving, updated=False)
         self._write_back()
+        remote, self.to.remote = self.to.remote, None
+        if remote is not None:
+            remote.finish(self.to, self.graph)
+            self.to.rows = remote.rows
         self._step(step, of_step)
         anchors.add(lambda _: step, updated=True)
         before = [*modes.steps(), self.outputs.before, *anchors.before]
         program = Steps(*before, repeat(self._updates, step), self.outputs.after, *anchors.after)
-        weights = {v.name: self.to[v] for v in (*self.net.parameters, *self.net.buffers)}
+        weights = {v.name: self.to[v] for v in (*self.net.parameters, *self.net.buffers) if v not in self.to.rows}
         seed = self.to[self.net.seed] if self.net.seed is not None else None
         return NetworkProgram(
             graph=self.graph,
@@ -245,6 +260,7 @@ class _ProgramBuilder:
             inputs=[] if modes.synthetic_data else [s for s, _ in inputs],
             outputs=self.outputs.streams,
             weights=weights,
+            remote_weights={} if remote is None else remote.state,
             groups=[self._first_of(number) for number in range(len(self.groups))],
             scale=self.scale,
             seed=seed,

@@ -7,14 +7,15 @@ one after the other, so that no more than the largest of them has room on the ch
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from abele.graph import Copy, Graph, RemoteBuffer, Tensor, concat
 from abele.graph import Sequence as Steps
 from abele.parallel.joined_copies import joined_copies
 from abele.parallel.optimisers import StateSlot
-from abele.parallel.shards import FlatState, Shards
+from abele.parallel.remote_weights import RemoteRow
+from abele.parallel.shards import FlatState, Shards, buckets
 from abele.poplibs import gcl
 from abele.poplibs.poputil.layout import clone
 
@@ -47,12 +48,14 @@ class Waiting:
         gradient: Its gradient, whole or the replica's share.
         shards: How replicas share its state.
         off_chip: True if its state is in streaming memory.
+        row: Where the parameter itself is in streaming memory, if it is.
     """
 
     parameter: Tensor
     gradient: Tensor
     shards: Shards
     off_chip: bool
+    row: RemoteRow | None = None
 
     @property
     def is_share(self) -> bool:
@@ -66,6 +69,16 @@ class Waiting:
         return max(state if self.off_chip else 0, gathered if self.is_share else 0)
 
 
+def units(waiting: Iterable[Waiting], slots: Mapping[str, StateSlot], num_tiles: int) -> list[list[Waiting]]:
+    """Parameters by unit; those of one row of streaming memory are in one."""
+    rows: dict[object, list[Waiting]] = {}
+    for one in waiting:
+        rows.setdefault(one if one.row is None else one.row, []).append(one)
+    together = list(rows.values())
+    sizes = [sum(one.bytes(slots) for one in row) + (row[0].row.bytes if row[0].row else 0) for row in together]
+    return [[one for n in numbers for one in together[n]] for numbers in buckets(sizes, num_tiles)]
+
+
 class StateUnit:
     """The steps around the updates of one unit.
 
@@ -77,7 +90,8 @@ class StateUnit:
 
     Attributes:
         targets: What the optimiser is to update, between :meth:`begin` and :meth:`end`.
-        state: Where the state is, by name.
+        whole: State that lies whole on the chip, by name.
+        flat: Where all other state is.
     """
 
     def __init__(self, graph: Graph, waiting: Sequence[Waiting], slots: Mapping[str, StateSlot], name: str) -> None:
@@ -85,13 +99,16 @@ class StateUnit:
         self._waiting = waiting
         self._slots = slots
         self._name = name
-        self.state: dict[str, FlatState] = {}
+        self.whole: dict[str, Tensor] = {}
+        self.flat: dict[str, FlatState] = {}
         self._remote: list[tuple[RemoteBuffer, Tensor]] = []
         self.targets = [self._target(one) for one in waiting]
         self._place_off_chip()
 
     def begin(self, prog: Steps) -> None:
-        """Append what brings state and shares of parameters."""
+        """Append what brings state, parameters and shares of these."""
+        for row in self._rows():
+            row.load(prog)
         for buffer, tensor in self._remote:
             prog.add(Copy(buffer, tensor, name=f"load/{buffer.name}"))
         for group in self._shared():
@@ -118,6 +135,11 @@ class StateUnit:
                 begin += one.shards.width
             for copy in joined_copies(pairs, "gathered"):
                 prog.add(copy)
+        for row in self._rows():
+            row.store(prog)
+
+    def _rows(self) -> list[RemoteRow]:
+        return list(dict.fromkeys(one.row for one in self._waiting if one.row is not None))
 
     def _shared(self) -> list[list[tuple[Waiting, Target]]]:
         """What replicas share, by the element type of the parameter."""
@@ -136,7 +158,10 @@ class StateUnit:
             for key, tensor in slots.items():
                 slot = self._slots[key]
                 graph.initialise(tensor, slot.initial)
-                self.state[f"{name}/{key}"] = FlatState(one.shards, slot.dtype, slot.initial, tensor)
+                if one.is_share:
+                    self.flat[f"{name}/{key}"] = FlatState(one.shards, slot.dtype, slot.initial, tensor)
+                else:
+                    self.whole[f"{name}/{key}"] = tensor
         return Target(name, moved, one.gradient, slots, one.is_share)
 
     def _place_off_chip(self) -> None:
@@ -159,4 +184,4 @@ class StateUnit:
             self._remote.append((buffers[kind], whole))
         for name, place in places:
             buffer = buffers[place.dtype.name]
-            self.state[name] = FlatState(place.shards, place.dtype, place.initial, buffer=buffer, begin=place.begin)
+            self.flat[name] = FlatState(place.shards, place.dtype, place.initial, buffer=buffer, begin=place.begin)

@@ -13,9 +13,10 @@ from abele.parallel.joined_copies import joined_copies
 from abele.parallel.locations import ON_CHIP, TensorLocation
 from abele.parallel.optimisers import GRADIENT, PARAMETER, Lamb, Optimiser, Sgd, StateSlot, Terms
 from abele.parallel.optimisers.terms import SCALE
+from abele.parallel.remote_weights import RemoteRow
 from abele.parallel.repeats import Repeats
-from abele.parallel.shards import FlatState, ShardedGradient, Shards, buckets
-from abele.parallel.state_units import StateUnit, Target, Waiting
+from abele.parallel.shards import FlatState, ShardedGradient, Shards
+from abele.parallel.state_units import StateUnit, Target, Waiting, units
 from abele.poplibs import gcl, popnn, popops
 from abele.poplibs.popops import ReduceParams, SingleReduceOp
 from abele.poplibs.popops.elementwise.map import map_with_outputs
@@ -94,14 +95,23 @@ class GroupUpdate:
         scale = [] if self.scale.scalar is None else [self.scale.scalar]
         return [*self.hyper.values(), *self.scalars.values(), *scale]
 
-    def take(self, parameter: Tensor, gradient: Tensor | ShardedGradient, prog: Steps) -> None:
-        """Append the update of one parameter, at once or with those of its unit by :meth:`flush`."""
+    def take(
+        self, parameter: Tensor, gradient: Tensor | ShardedGradient, prog: Steps, *, row: RemoteRow | None = None
+    ) -> None:
+        """Append the update of one parameter, at once or with those of its unit by :meth:`flush`.
+
+        Args:
+            parameter: The parameter.
+            gradient: Its gradient, or this replica's share of it.
+            prog: Sequence that an update at once is appended to.
+            row: Where the parameter is in streaming memory, if it is.
+        """
         slots = self.optimiser.slots()
         off_chip = bool(slots) and self.location.is_off_chip(parameter.size)
         if isinstance(gradient, ShardedGradient):
-            self._waiting.append(Waiting(parameter, gradient.tensor, gradient.shards, off_chip))
-        elif off_chip:
-            self._waiting.append(Waiting(parameter, gradient, Shards.of(parameter), off_chip))
+            self._waiting.append(Waiting(parameter, gradient.tensor, gradient.shards, off_chip, row))
+        elif off_chip or row is not None:
+            self._waiting.append(Waiting(parameter, gradient, Shards.of(parameter), off_chip, row))
         else:
             made = {key: self._slot(parameter, key, slot.initial, slot.dtype) for key, slot in slots.items()}
             self.update(Target(parameter.name, parameter, gradient, made), prog)
@@ -110,14 +120,15 @@ class GroupUpdate:
         """Append the updates of what waits, unit by unit."""
         slots, waiting = self.optimiser.slots(), self._waiting
         self._waiting = []
-        for numbers in buckets([one.bytes(slots) for one in waiting], self.graph.system.num_tiles):
+        for together in units(waiting, slots, self.graph.system.num_tiles):
             name = f"{self.name}/state{next(self._units)}"
             with self.graph.scope(name):
-                unit = StateUnit(self.graph, [waiting[n] for n in numbers], slots, "buffer")
+                unit = StateUnit(self.graph, together, slots, "buffer")
                 unit.begin(prog)
                 self.update_unit(unit.targets, prog)
                 unit.end(prog)
-            self.flat |= unit.state
+            self.state |= unit.whole
+            self.flat |= unit.flat
 
     def update_unit(self, targets: Sequence[Target], prog: Steps) -> None:
         """Append the updates of several parameters."""

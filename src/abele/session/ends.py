@@ -120,7 +120,10 @@ def expose(net: Network, program: NetworkProgram) -> Ends:
         inputs=tuple(_stream(v.name, s) for v, s in zip(inputs, program.inputs, strict=True)),
         outputs=tuple(_stream(n, s) for n, s in zip(outputs, program.outputs, strict=True)),
         changed=tuple(zip(positions, changed, strict=True)),
-        weights={name: _tensor(graph, "weight", name, t, group_of(name)) for name, t in program.weights.items()},
+        weights={
+            **{name: _tensor(graph, "weight", name, t, group_of(name)) for name, t in program.weights.items()},
+            **{name: _flat(graph, name, f, group_of(name)) for name, f in program.remote_weights.items()},
+        },
         state={
             **{name: _tensor(graph, "state", name, t, group_of(name)) for name, t in state.items()},
             **{name: _flat(graph, name, f, group_of(name)) for name, f in flat.items()},

@@ -345,5 +345,5 @@ class Update(OpRule):
         """The fused update of the group that the program has for the optimiser."""
         parameter, share = to[op.inputs[0]], to.shares_of.get(op.inputs[1])
         gradient = to[op.inputs[1]] if share is None else share
-        to.updates[op.attrs["group"], op.output.place.ipu].take(parameter, gradient, to.prog)
+        to.updates[op.attrs["group"], op.output.place.ipu].take(parameter, gradient, to.prog, row=to.rows.get(op.inputs[0]))
         return parameter
