@@ -1,4 +1,4 @@
-"""Where what a program keeps from step to step lies: on the chip or in streaming memory, whole or shared by replicas."""
+"""Where what a program keeps lies: on the chip or in streaming memory, whole or shared by replicas."""
 
 from __future__ import annotations
 
@@ -60,21 +60,24 @@ class Locations:
     Attributes:
         optimiser: The state that optimisers keep beside parameters.
         weights: Parameters; replicas have whole ones.
+        activations: What stages of a pipeline keep for later stages; each replica has its own.
 
     Raises:
-        InvalidOptionError: Weights that replicas share.
+        InvalidOptionError: Weights or activations that replicas share.
     """
 
     optimiser: TensorLocation = field(default=ON_CHIP)
     weights: TensorLocation = field(default=ON_CHIP)
+    activations: TensorLocation = field(default=ON_CHIP)
 
     def __post_init__(self) -> None:
-        if self.weights.sharded:
-            raise InvalidOptionError(
-                "replicas cannot share weights",
-                because="each reads all of them in every micro-batch",
-                remedy="sharded=False for the weights; replicas may share the state of optimisers",
-            )
+        for what, why in (("weights", "reads all of them in every micro-batch"), ("activations", "makes its own")):
+            if getattr(self, what).sharded:
+                raise InvalidOptionError(
+                    f"replicas cannot share {what}",
+                    because=f"each {why}",
+                    remedy=f"sharded=False for the {what}; replicas may share the state of optimisers",
+                )
 
     @property
     def off_chip(self) -> tuple[str, ...]:
@@ -82,11 +85,35 @@ class Locations:
         return tuple(f.name for f in fields(self) if not getattr(self, f.name).on_chip)
 
 
-def check_streaming_memory(system: System, locations: Locations) -> None:
-    """Raise unless a system has what locations ask for.
+AS_USUAL = Locations()
+"""Everything whole, on the chip."""
+
+_LATENCIES = 20
+"""Latencies that a copy's bytes should take: what waits for the first byte is then a twentieth of the time."""
+
+
+def worthwhile_bytes(system: System) -> int:
+    """Bytes that one IPU should move from or to streaming memory at a time, where it has so many to move.
+
+    Copies of more than that need room for more on the chip and are hardly faster; smaller ones wait most of the time.
+    """
+    if system.dram is None:
+        return 0
+    rate = min(system.host.ipu_bytes_per_second, system.dram.bytes_per_second / system.dram.ipus_per_dram)
+    return int(_LATENCIES * system.host.latency_seconds * rate)
+
+
+def check_locations(system: System, locations: Locations, num_stages: int) -> None:
+    """Raise unless a program can keep things where locations say.
+
+    Args:
+        system: The machine.
+        locations: Where things are to lie.
+        num_stages: Stages of the pipeline, of both passes.
 
     Raises:
         MachineError: Something is to lie in streaming memory, and there is none.
+        InvalidOptionError: Activations are to lie there, of a network that is no pipeline.
     """
     if locations.off_chip and system.dram is None:
         having = [name for name in systems.names() if systems.get(name).dram is not None]
@@ -94,4 +121,10 @@ def check_streaming_memory(system: System, locations: Locations) -> None:
             f"{system.name} has no streaming memory to keep tensors in",
             because=f"what is to lie there: {', '.join(locations.off_chip)}",
             remedy=f"on_chip=True, or a system that has: {', '.join(having)}",
+        )
+    if not locations.activations.on_chip and num_stages == 1:
+        raise InvalidOptionError(
+            "activations cannot leave the chip: the network is no pipeline",
+            because="what leaves the chip is what waits between stages of a pipeline for a later one",
+            remedy="on_chip=True for activations, a pipeline, or Settings(recompute=True)",
         )

@@ -14,7 +14,7 @@ from abele.numerics import f16, f32
 from abele.parallel.anchors import AnchorCollector
 from abele.parallel.body import Body, repeat
 from abele.parallel.gradient_scale import GradientScale
-from abele.parallel.locations import check_streaming_memory
+from abele.parallel.locations import check_locations, worthwhile_bytes
 from abele.parallel.lowering import Lowering
 from abele.parallel.modes import PLAIN, RunModes
 from abele.parallel.network import Network, NetworkOp, Place, Stage, Value
@@ -172,9 +172,10 @@ def lower_network(
 
     Raises:
         UnsupportedOpError: An op has no rule.
-        MachineError: The schedule has something in streaming memory, which the system has not.
+        MachineError: The schedule keeps something in streaming memory, which the system has not.
+        InvalidOptionError: It keeps activations there of a network that is no pipeline.
     """
-    check_streaming_memory(graph.whole_system, schedule.locations)
+    check_locations(graph.whole_system, schedule.locations, net.num_stages)
     builder = _ProgramBuilder(net, graph, schedule, groups, planning, automatic_loss_scale=automatic_loss_scale)
     return builder.build(modes)
 
@@ -203,7 +204,11 @@ class _ProgramBuilder:
         # Without updates in between, all micro-batches of a run go through a pipeline without a pause.
         self._updates = 1 if net.num_stages > 1 and not groups else schedule.device_iterations
         count = schedule.rounds // self._updates
-        self.body: Body = PipelinedBody(net, graph, count) if net.num_stages > 1 else SerialBody(count)
+        self.body: Body = (
+            PipelinedBody(net, graph, count, schedule.locations.activations)
+            if net.num_stages > 1
+            else SerialBody(count)
+        )
         self.outputs = OutputCollector(graph, schedule)
         self.changed = OutputCollector(graph, replace(schedule, outputs=OutputMode.ALL), "changed_input")
 
@@ -220,7 +225,8 @@ class _ProgramBuilder:
         sums = [op for op in needed if op.kind in _OF_MICRO_BATCHES]
         body = self.body
         compute = [op for op in needed if op.stage != Stage.UPDATE and op.kind not in _OF_MICRO_BATCHES]
-        self.to.remote = remote_weights(self.net, self.schedule.locations.weights)
+        worthwhile = worthwhile_bytes(self.graph.system)
+        self.to.remote = remote_weights(self.net, self.schedule.locations.weights, worthwhile)
         body.lower(self.to, compute, sums)
         self._make_updates(of_step)
         self._accumulators(sums)

@@ -1,9 +1,9 @@
 """Parameters in streaming memory: each comes to the chip before ops that read it, and is not there otherwise.
 
-An op that reads parameters is a use of them; ops that follow it and read no others belong to the same use, whatever they
-compute besides. Each use begins with a load, so between two uses nothing of a parameter needs room, and other variables
-take its place. Parameters with the same uses are one row of a buffer, which one copy brings: those of a layer whose ops
-are outlined, say.
+An op that reads parameters is a use of them. Ops that follow it and read no others belong to the same use, whatever they
+compute; so do ops that read others, while all of them together are less than a copy is worth its time for. Each use
+begins with a load: between two uses nothing of a parameter needs room, and other variables take its place. Parameters
+with the same uses are one row of a buffer, which one copy brings, such as those of a layer whose ops are outlined.
 """
 
 from __future__ import annotations
@@ -54,7 +54,12 @@ class _Use:
     """The parameters that a sequence begins with loading."""
 
     steps: Steps
-    values: list[Value] = field(default_factory=list)
+    values: dict[Value, None] = field(default_factory=dict)
+
+    @property
+    def bytes(self) -> int:
+        """Room that they take."""
+        return sum(math.prod(value.shape) * value.dtype.bytes for value in self.values)
 
 
 class RemoteWeights:
@@ -63,17 +68,19 @@ class RemoteWeights:
     Args:
         values: They.
         updated: Number of the optimiser that updates each, where one does.
+        worthwhile: Bytes that one copy should move at least, where so many follow each other.
 
     Attributes:
         state: Where each is, by name; once :meth:`finish` has placed them.
         rows: The row that each is in, from then on.
     """
 
-    def __init__(self, values: Iterable[Value], updated: Mapping[Value, int]) -> None:
+    def __init__(self, values: Iterable[Value], updated: Mapping[Value, int], worthwhile: int) -> None:
         self._values = list(values)
+        self._worthwhile = worthwhile
         self._updated = updated
         self._uses: list[_Use] = []
-        self._present: dict[tuple[int, int], set[Value]] = {}
+        self._current: dict[tuple[int, int], _Use] = {}
         self._shown: dict[Variable, list[Value]] = {}
         self._unknown = set(self._values)
         self.rows: dict[Value, RemoteRow] = {}
@@ -91,9 +98,9 @@ class RemoteWeights:
     def show(self, to: Lowering, prog: Steps, tensors: Iterable[Tensor]) -> None:
         """Append loads of what tensors show of parameters, for whoever reads them afterwards."""
         steps = Steps(name="load")
+        self._current.pop((-1, -1), None)
         if self._use(to, steps, (-1, -1), list(tensors)):
             prog.add(steps)
-        self._present.pop((-1, -1), None)
 
     def _use(self, to: Lowering, steps: Steps, place: tuple[int, int], tensors: list[Tensor]) -> bool:
         """Note which parameters tensors show; returns whether some of them have to be loaded."""
@@ -104,12 +111,15 @@ class RemoteWeights:
         needed = dict.fromkeys(
             value for tensor in tensors for variable in tensor.variables for value in self._shown.get(variable, ())
         )
-        present = self._present.setdefault(place, set())
-        missing = [value for value in needed if value not in present]
-        if missing:
-            self._present[place] = set(needed)
-            self._uses.append(_Use(steps, missing))
-        return bool(missing)
+        current = self._current.get(place)
+        if not needed or (current is not None and needed.keys() <= current.values.keys()):
+            return False
+        if current is not None and _Use(steps, current.values | needed).bytes <= self._worthwhile:
+            current.values |= needed
+            return False
+        use = self._current[place] = _Use(steps, needed)
+        self._uses.append(use)
+        return True
 
     def finish(self, to: Lowering, graph: Graph) -> None:
         """Place the parameters in buffers, and fill in the loads; after everything that reads them was lowered."""
@@ -138,8 +148,8 @@ class RemoteWeights:
             begin += cut.size
 
 
-def remote_weights(net: Network, location: TensorLocation) -> RemoteWeights | None:
-    """The parameters that are in streaming memory.
+def remote_weights(net: Network, location: TensorLocation, worthwhile: int) -> RemoteWeights | None:
+    """The parameters that are in streaming memory; None if all are on the chip.
 
     What the model itself changes, returns, or sends to other IPUs stays on the chip, as does what no op reads.
     """
@@ -158,7 +168,7 @@ def remote_weights(net: Network, location: TensorLocation) -> RemoteWeights | No
     if not values:
         return None
     numbers = {v: updates[net.updates[v]].attrs["group"] for v in values if net.updates.get(v) in updates}
-    return RemoteWeights(values, numbers)
+    return RemoteWeights(values, numbers, worthwhile)
 
 
 _AFTERWARDS = ("update", "all_reduce", "reduce_scatter")

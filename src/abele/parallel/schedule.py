@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 
 from abele.errors import GraphReplicationError, InvalidOptionError
-from abele.parallel.locations import Locations
+from abele.parallel.locations import AS_USUAL, Locations
 from abele.poplibs.gcl import CommGroup
 
 
@@ -99,7 +99,7 @@ class Schedule:
     input_groups: CommGroup = EACH_ITS_OWN
     own_values: tuple[tuple[str, CommGroup], ...] = ()
     ranks: int = 1
-    locations: Locations = Locations()
+    locations: Locations = AS_USUAL
 
     def __post_init__(self) -> None:
         for name in ("device_iterations", "accumulation", "period", "replicas", "ranks"):
@@ -120,7 +120,7 @@ class Schedule:
         if self.ranks > 1 and self.locations.optimiser.sharded:
             raise GraphReplicationError(
                 f"replicas of {self.ranks} ranks cannot share the state of optimisers",
-                because="a process reads and writes state of its own replicas alone, and would have a part of each tensor",
+                because="each process reads the state of its own replicas alone, which would be a part of each tensor",
                 remedy="all replicas in one process, or TensorLocation(sharded=False)",
             )
 

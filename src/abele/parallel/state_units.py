@@ -12,10 +12,12 @@ from dataclasses import dataclass
 
 from abele.graph import Copy, Graph, RemoteBuffer, Tensor, concat
 from abele.graph import Sequence as Steps
+from abele.machine import System
 from abele.parallel.joined_copies import joined_copies
+from abele.parallel.locations import worthwhile_bytes
 from abele.parallel.optimisers import StateSlot
 from abele.parallel.remote_weights import RemoteRow
-from abele.parallel.shards import FlatState, Shards, buckets
+from abele.parallel.shards import MOST_BYTES, FlatState, Shards
 from abele.poplibs import gcl
 from abele.poplibs.poputil.layout import clone
 
@@ -62,21 +64,34 @@ class Waiting:
         """True if replicas share it."""
         return self.shards.replicas > 1
 
-    def bytes(self, slots: Mapping[str, StateSlot]) -> int:
-        """Bytes of an IPU that its update takes beside the parameter."""
-        state = self.shards.width * sum(slot.dtype.bytes for slot in slots.values())
-        gathered = self.shards.width * self.shards.replicas * self.parameter.dtype.bytes
-        return max(state if self.off_chip else 0, gathered if self.is_share else 0)
+    def moved_bytes(self, slots: Mapping[str, StateSlot]) -> int:
+        """Bytes that come from streaming memory for its update, and go back."""
+        state = self.shards.width * sum(slot.dtype.bytes for slot in slots.values()) if self.off_chip else 0
+        return state + (0 if self.row is None else self.parameter.bytes)
+
+    @property
+    def gathered_bytes(self) -> int:
+        """Bytes that replicas gather of it."""
+        return self.shards.width * self.shards.replicas * self.parameter.dtype.bytes if self.is_share else 0
 
 
-def units(waiting: Iterable[Waiting], slots: Mapping[str, StateSlot], num_tiles: int) -> list[list[Waiting]]:
-    """Parameters by unit; those of one row of streaming memory are in one."""
+def units(waiting: Iterable[Waiting], slots: Mapping[str, StateSlot], system: System) -> list[list[Waiting]]:
+    """Parameters by unit: as many as a copy is worth its time for; those of one row of streaming memory are in one."""
     rows: dict[object, list[Waiting]] = {}
     for one in waiting:
         rows.setdefault(one if one.row is None else one.row, []).append(one)
-    together = list(rows.values())
-    sizes = [sum(one.bytes(slots) for one in row) + (row[0].row.bytes if row[0].row else 0) for row in together]
-    return [[one for n in numbers for one in together[n]] for numbers in buckets(sizes, num_tiles)]
+    worthwhile, most = worthwhile_bytes(system), MOST_BYTES * system.num_tiles
+    made: list[list[Waiting]] = []
+    moved = gathered = 0
+    for row in rows.values():
+        gathered += sum(one.gathered_bytes for one in row)
+        # A unit is full when its copies are worth their time, or its collectives have as much as they may.
+        if not made or moved >= worthwhile > 0 or gathered > most:
+            made.append([])
+            moved, gathered = 0, sum(one.gathered_bytes for one in row)
+        made[-1] += row
+        moved += sum(one.moved_bytes(slots) for one in row)
+    return made
 
 
 class StateUnit:

@@ -120,7 +120,7 @@ class GroupUpdate:
         """Append the updates of what waits, unit by unit."""
         slots, waiting = self.optimiser.slots(), self._waiting
         self._waiting = []
-        for together in units(waiting, slots, self.graph.system.num_tiles):
+        for together in units(waiting, slots, self.graph.system):
             name = f"{self.name}/state{next(self._units)}"
             with self.graph.scope(name):
                 unit = StateUnit(self.graph, together, slots, "buffer")

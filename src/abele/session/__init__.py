@@ -1,6 +1,6 @@
 """Sessions: compiled networks with their data, on NumPy arrays; what every front end is thin over."""
 
-from abele.parallel import MeanStrategy, OutputMode, Schedule
+from abele.parallel import Locations, MeanStrategy, OutputMode, Schedule, TensorLocation
 from abele.session.advice import Advice
 from abele.session.arrays import SharedArray, SharedArrays
 from abele.session.cache import SessionCache
@@ -20,6 +20,7 @@ __all__ = [
     "End",
     "Ends",
     "InputChecks",
+    "Locations",
     "MeanStrategy",
     "OutputMode",
     "Results",
@@ -30,5 +31,6 @@ __all__ = [
     "SharedArray",
     "SharedArrays",
     "Signature",
+    "TensorLocation",
     "compile_network",
 ]

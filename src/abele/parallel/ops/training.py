@@ -82,9 +82,7 @@ def reduce_scatter(
         in_place: True if nothing else reads the values.
     """
     types = [(v.shape, v.dtype) for v in values]
-    return net.emit_many(
-        "reduce_scatter", [*values, *like], types, size=size, scale=float(scale), in_place=in_place
-    )
+    return net.emit_many("reduce_scatter", [*values, *like], types, size=size, scale=float(scale), in_place=in_place)
 
 
 def update(net: BlockBuilder, parameter: Value, gradient: Value, optimiser: Optimiser, group: int) -> Value:
@@ -345,5 +343,6 @@ class Update(OpRule):
         """The fused update of the group that the program has for the optimiser."""
         parameter, share = to[op.inputs[0]], to.shares_of.get(op.inputs[1])
         gradient = to[op.inputs[1]] if share is None else share
-        to.updates[op.attrs["group"], op.output.place.ipu].take(parameter, gradient, to.prog, row=to.rows.get(op.inputs[0]))
+        group = to.updates[op.attrs["group"], op.output.place.ipu]
+        group.take(parameter, gradient, to.prog, row=to.rows.get(op.inputs[0]))
         return parameter

@@ -9,8 +9,8 @@ from dataclasses import astuple, dataclass
 from typing import Any, ClassVar
 
 from abele.numerics import ElementType
-from abele.parallel.network import Network, NetworkBuilder, NetworkOp, Place, Stage, Value
 from abele.parallel.locations import ON_CHIP, TensorLocation
+from abele.parallel.network import Network, NetworkBuilder, NetworkOp, Place, Stage, Value
 from abele.parallel.ops import build
 from abele.parallel.passes.base import Pass, reading
 from abele.parallel.schedule import MeanStrategy, Schedule
@@ -67,12 +67,12 @@ class AllReduce(Pass):
             for (group, _, ipu, sharded), pairs in self._together(net, updates).items():
                 gradients = list(pairs)
                 size, in_place = group.members(self.replicas).shape[1], sums.issuperset(gradients)
-                how = {"scale": self._scale(size), "in_place": in_place}
+                scale, like = self._scale(size), list(pairs.values())
                 with made.at(place=Place(ipu)):
                     reduced = (
-                        build.reduce_scatter(made, gradients, list(pairs.values()), size, **how)
+                        build.reduce_scatter(made, gradients, like, size, scale=scale, in_place=in_place)
                         if sharded
-                        else build.all_reduce(made, gradients, group, size, **how)
+                        else build.all_reduce(made, gradients, group, size, scale=scale, in_place=in_place)
                     )
                 values |= zip(gradients, reduced, strict=True)
         for op in updates:
