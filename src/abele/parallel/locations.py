@@ -53,6 +53,14 @@ ON_CHIP = TensorLocation()
 """Whole, on the chip."""
 
 
+_WHOLE = {
+    "weights": "reads all of them in every micro-batch",
+    "activations": "makes its own",
+    "accumulators": "sums its own micro-batches, and shares are made of the sums",
+}
+"""What replicas do not share, and why not: what each of them does."""
+
+
 @dataclass(frozen=True)
 class Locations:
     """Where the tensors of a training program lie.
@@ -61,17 +69,19 @@ class Locations:
         optimiser: The state that optimisers keep beside parameters.
         weights: Parameters; replicas have whole ones.
         activations: What stages of a pipeline keep for later stages; each replica has its own.
+        accumulators: Sums of gradients over micro-batches; each replica has its own.
 
     Raises:
-        InvalidOptionError: Weights or activations that replicas share.
+        InvalidOptionError: Something else than the state of optimisers that replicas are to share.
     """
 
     optimiser: TensorLocation = field(default=ON_CHIP)
     weights: TensorLocation = field(default=ON_CHIP)
     activations: TensorLocation = field(default=ON_CHIP)
+    accumulators: TensorLocation = field(default=ON_CHIP)
 
     def __post_init__(self) -> None:
-        for what, why in (("weights", "reads all of them in every micro-batch"), ("activations", "makes its own")):
+        for what, why in _WHOLE.items():
             if getattr(self, what).sharded:
                 raise InvalidOptionError(
                     f"replicas cannot share {what}",

@@ -14,6 +14,7 @@ from abele.parallel.network import Dense, NetworkOp, OpBlock, Place, Value
 from abele.parallel.network.network import contents_of
 from abele.parallel.network.structure import attributes_key
 from abele.parallel.registry import OpRule, rule_of
+from abele.parallel.remote_sums import RemoteSums
 from abele.parallel.remote_weights import RemoteRow, RemoteWeights
 from abele.parallel.repeats import Repeats
 from abele.parallel.shards import ShardedGradient
@@ -40,6 +41,7 @@ class Lowering:
         shares_of: The replica's shares of sums over replicas, by their values; see ``reduce_scatter`` ops.
         remote: The parameters in streaming memory, if there are any; what ops inside of blocks read is loaded before
             the op that has the blocks.
+        sums: The sums of gradients in streaming memory.
         rows: Where in streaming memory parameters are, once all that reads them is lowered.
         functions: The functions of which the machine has one copy; calls of others are lowered where they stand.
     """
@@ -60,6 +62,7 @@ class Lowering:
         several = graph.system.num_ipus > 1
         self._graphs: list[Graph] = [*map(graph.ipu, range(graph.system.num_ipus))] if outer is None and several else []
         self.remote: RemoteWeights | None = None
+        self.sums: RemoteSums | None = None
         self.rows: dict[Value, RemoteRow] = {}
         self._outer = outer
         self._stands_for: dict[Value, Value] = {}

@@ -118,11 +118,12 @@ class PipelinedBody(Body):
 
     def lower_sums(self, to: Lowering, sums: Sequence[NetworkOp]) -> None:
         """Those of each stage."""
+        assert to.sums is not None
         for stage in self._stages:
             to.shares = self.shares.get(stage)
             mine = [op for op in sums if op.output.place.pipeline_stage == stage.number]
             with to.into(stage.leaving), to.reading(stage.tensors):
-                to.lower(mine)
+                to.sums.lower(to, mine)
             for places in stage.places.values():
                 places.advance(stage.leaving)
 

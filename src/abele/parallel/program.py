@@ -23,6 +23,7 @@ from abele.parallel.outputs import OutputCollector
 from abele.parallel.passes import Pipeline, Watch, inference_pipeline, training_pipeline
 from abele.parallel.passes.count_magnitudes import COUNTS
 from abele.parallel.pipelined import PipelinedBody
+from abele.parallel.remote_sums import RemoteSums
 from abele.parallel.remote_weights import remote_weights
 from abele.parallel.schedule import MeanStrategy, OutputMode, Schedule
 from abele.parallel.serial import SerialBody
@@ -239,6 +240,7 @@ class _ProgramBuilder:
         step = Steps(name="step")
         for stage in dict.fromkeys(body.stage_of(op.output) for op in sums if op.kind == "running_mean"):
             body.shares[stage] = self._running_shares(step, stage.leaving)
+        self.to.sums = RemoteSums(self.to, self.graph, sums, self.schedule.locations.accumulators)
         body.lower_sums(self.to, sums)
         if self.to.remote is not None:
             for value in self.net.outputs:
@@ -370,11 +372,12 @@ class _ProgramBuilder:
     def _step(self, step: Steps, ops: Sequence[NetworkOp]) -> None:
         updates = [op for op in ops if op.kind == "update"]
         self.scale.begin(step)
-        for total in self.net.accumulators:
-            popops.zero(self.graph, self.to[total], step)
+        assert self.to.sums is not None
+        self.to.sums.begin(self.to, self.net.accumulators, step)
         for steps in (self.body.before, self.body.program(), self.body.after):
             if not isinstance(steps, Steps) or steps.steps:
                 step.add(steps)
+        self.to.sums.load(step)
         with self.to.into(step):
             self.to.run(op for op in ops if op.kind in ("all_reduce", "reduce_scatter"))
         groups = {op.attrs["group"] for op in updates}
