@@ -1,9 +1,10 @@
 """Parameters in streaming memory: each comes to the chip before ops that read it, and is not there otherwise.
 
 An op that reads parameters is a use of them. Ops that follow it and read no others belong to the same use, whatever
-they compute; so do ops that read others, while all of them together are less than a copy is worth its time for. Each use
-begins with a load: between two uses nothing of a parameter needs room, and other variables take its place. Parameters
-with the same uses are one row of a buffer, which one copy brings, such as those of a layer whose ops are outlined.
+they compute; so do ops that read others, while all of them together are less than a copy is worth its time for. Each
+use begins with a load: between two uses nothing of a parameter needs room, and other variables take its place.
+Parameters with the same uses are one row of a buffer, which one copy brings, such as those of a layer whose ops are
+outlined.
 """
 
 from __future__ import annotations
