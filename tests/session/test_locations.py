@@ -321,7 +321,7 @@ def deep(width: int, layers: int) -> Network:
     return net.finish()
 
 
-# --- what cannot be ----------------------------------------------------------------------------------------------------
+# --- what cannot be ---------------------------------------------------------------------------------------------------
 
 
 def test_streaming_memory__of_a_system_without__is_an_error_with_the_remedy() -> None:
