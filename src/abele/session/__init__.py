@@ -1,6 +1,6 @@
 """Sessions: compiled networks with their data, on NumPy arrays; what every front end is thin over."""
 
-from abele.parallel import Locations, MeanStrategy, OutputMode, Schedule, TensorLocation
+from abele.parallel import Locations, MeanStrategy, OutputMode, PipelineSchedule, Schedule, TensorLocation
 from abele.session.advice import Advice
 from abele.session.arrays import SharedArray, SharedArrays
 from abele.session.cache import SessionCache
@@ -23,6 +23,7 @@ __all__ = [
     "Locations",
     "MeanStrategy",
     "OutputMode",
+    "PipelineSchedule",
     "Results",
     "Schedule",
     "Session",
