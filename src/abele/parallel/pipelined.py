@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from abele.errors import NetworkError
-from abele.graph import Call, Copy, Graph, Program, Tensor
+from abele.graph import Block, Call, Copy, Graph, Program, Tensor
 from abele.graph import Sequence as Steps
 from abele.parallel.body import Body, StageSteps, repeat
 from abele.parallel.fixed import fixed_values
@@ -222,6 +222,6 @@ class PipelinedBody(Body):
             for copy in joined_copies((pair for number in busy for pair in self._stages[number].arriving), "send"):
                 tick.add(copy)
             for number in reversed(busy):
-                tick.add(Call(functions[number]))
+                tick.add(Block(Call(functions[number]), functions[number].debug.name))
             ticks.add(repeat(count, tick))
         return ticks

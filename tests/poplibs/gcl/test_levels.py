@@ -81,7 +81,7 @@ def test_levels__replicas_of_several_ipus__share_the_links_of_their_rack():
 
 
 @pytest.mark.parametrize(
-    ("num_bytes", "method"), [(1 << 10, "meet_in_middle_ring"), (1 << 26, "bidirectional_ring_pair")]
+    ("num_bytes", "method"), [(1 << 10, "meet_in_middle_ring"), (1 << 28, "bidirectional_ring_pair")]
 )
 def test_auto__small_and_large__takes_fewest_steps_or_fewest_bytes(num_bytes, method):
     graph = Graph(systems.get("bow-pod64"), replicas=64)
