@@ -265,8 +265,8 @@ class Report:
         """A picture of the report, which a notebook shows and ``savefig`` writes to a file.
 
         Args:
-            kind: ``overview``, ``memory``, ``cycles``, ``timeline``, ``update``, ``operations``, ``exchange``, ``liveness``,
-                ``tiles`` or ``runs``; ``abele.report.plot.KINDS`` says what each shows.
+            kind: ``overview``, ``memory``, ``cycles``, ``timeline``, ``update``, ``operations``, ``exchange``,
+                ``liveness``, ``tiles`` or ``runs``; ``abele.report.plot.KINDS`` says what each shows.
             program: Index of the program whose cycles are shown.
             top: Operations or exchange phases that are listed.
             first: First cycle of the time axis.

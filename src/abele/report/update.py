@@ -1,4 +1,4 @@
-"""The timeline of an update: what each IPU does in a run, how long it waits, and which chain of steps bounds the run."""
+"""The timeline of an update: what each IPU does in a run, how long it waits, and which steps bound the run."""
 
 from __future__ import annotations
 

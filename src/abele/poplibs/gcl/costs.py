@@ -20,7 +20,7 @@ from abele.poplibs.gcl.order import hops
 
 Int64 = npt.NDArray[np.int64]
 _AS_LONG = 1e-6
-"""Methods that differ by no more than this part take as long: what is left is rounding."""
+"""Methods that differ by no more than this part take as long: what is left is rounding. Chosen."""
 Groups = tuple[tuple[int, ...], ...]
 Kind = tuple[tuple[tuple[int, int], int], ...]
 """What goes in a step: ways and bytes of lanes, and how many lanes are alike."""
