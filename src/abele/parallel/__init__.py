@@ -37,7 +37,7 @@ from abele.parallel.passes import (
     training_pipeline,
 )
 from abele.parallel.program import NetworkProgram, inference_program, lower_network, training_program
-from abele.parallel.schedule import Anchor, MeanStrategy, OutputMode, Schedule
+from abele.parallel.schedule import Anchor, MeanStrategy, OutputMode, PipelineSchedule, Schedule
 
 __all__ = [
     "Adadelta",
@@ -60,6 +60,7 @@ __all__ = [
     "OutputMode",
     "PassDump",
     "Pipeline",
+    "PipelineSchedule",
     "Place",
     "RAdam",
     "RmsProp",
