@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Iterable, Mapping, Sequence
 
 from abele.errors import NetworkError
-from abele.graph import Call, Copy, Function, Graph, Program, Tensor
+from abele.graph import Block, Call, Copy, Function, Graph, Program, Tensor
 from abele.graph import Sequence as Steps
 from abele.parallel.body import Body, StageSteps, around_traffic, beside_traffic, repeat
 from abele.parallel.fixed import fixed_values
@@ -244,7 +244,7 @@ class PipelinedBody(Body):
         ticks, busy = self._ticks, self._ticks.busy(tick)
         stages = [self._stages[number] for number in busy]
         sends = joined_copies((pair for stage in stages for pair in stage.arriving), "send")
-        run = [*sends, *(Call(functions[number]) for number in reversed(busy))]
+        run = [*sends, *(Block(Call(functions[n]), self._stages[n].name) for n in reversed(busy))]
         if any(stage.has_traffic for stage in stages):
             first = {at for at, number in enumerate(busy) if tick == number}
             last = {at for at, number in enumerate(busy) if tick == number + ticks.stride * (ticks.micro_batches - 1)}
