@@ -12,6 +12,7 @@ import torch.fx
 from abele.frontends.poptorch.capture import aten as _handlers
 from abele.frontends.poptorch.capture import torch_export
 from abele.frontends.poptorch.capture.aten.losses import IDENTITY_LOSS, LOSSES
+from abele.frontends.poptorch.capture.aten.normalisation import norms_over
 from abele.frontends.poptorch.capture.reader import NodeReader
 from abele.frontends.poptorch.capture.registry import all_missing
 from abele.frontends.poptorch.capture.types import element_type, host_dtype
@@ -59,7 +60,12 @@ class CapturedModel:
 
 
 def capture(
-    model: torch.nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None = None, *, training: bool
+    model: torch.nn.Module,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    training: bool,
+    norm_replicas: int = 1,
 ) -> CapturedModel:
     """Record one call of ``model`` as a network.
 
@@ -68,6 +74,7 @@ def capture(
         args: Positional arguments of one micro-batch.
         kwargs: Keyword arguments.
         training: True if a loss is wanted.
+        norm_replicas: Consecutive replicas over whose samples batch norms take their statistics in training.
 
     Raises:
         Error: No loss, or several, when training; Python code that depends on values.
@@ -77,7 +84,8 @@ def capture(
     losses = LOSSES if training else ()
     exported = torch_export.export(model, tuple(args), dict(kwargs or {}), training=training, losses=losses)
     reader = _ModelReader(exported, own_tensors(model))
-    reader.read()
+    with norms_over(norm_replicas):
+        reader.read()
     if training:
         reader.find_loss()
     return reader.result()

@@ -21,6 +21,7 @@ from abele.frontends.poptorch.models.exporting import Exporting
 from abele.frontends.poptorch.models.grouping import choices_of, choose, offer
 from abele.frontends.poptorch.models.perf_counters import PerfCounters
 from abele.frontends.poptorch.models.results import mark_results
+from abele.frontends.poptorch.models.sharding import OwnValues
 from abele.frontends.poptorch.models.user_models import as_plain, disown, own, plain_class
 from abele.frontends.poptorch.models.watch import ModelWatch
 from abele.frontends.poptorch.options import Options
@@ -148,6 +149,7 @@ class PoplarExecutor(Exporting):
         validate_options(self._options.toDict(), self._options.known_names)
         self._batching.schedule()
         check_initialised(self._model)
+        OwnValues.of(self._model, self._options)  # Before batches are cut as other options would have it.
         self._signature.record(args, kwargs)
         micro_args, micro_kwargs = structures.map_tensors(self._batching.micro_batch, (args, kwargs))
         weights = list(own_tensors(self._model).values())
