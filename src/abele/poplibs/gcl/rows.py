@@ -31,9 +31,9 @@ def columns(graph: Graph, dtype: ElementType, rows: int, width: int, name: str) 
 
 def look_up(graph: Graph, table: Int64, prog: Sequence, name: str) -> Tensor:
     """The row of ``table``, int64[replicas, n], that belongs to the replica: u32 [n]."""
-    picked = graph.variable("u32", (table.shape[1],), name=name).map(0)
+    picked = graph.map(graph.variable("u32", (table.shape[1],), name=name), 0)
     replica = graph.replica_index(f"{name}/replica")
-    replica.map(0)
+    graph.map(replica, 0)
     step = graph.compute_set(name)
     step.vertex(look_up_codelet(), tile=0, replica=replica, table=table.ravel().astype(np.uint32), picked=picked)
     prog.add(Execute(step))

@@ -20,6 +20,7 @@ from abele.frontends.poptorch.models.advice import words
 from abele.frontends.poptorch.models.batching import Batching
 from abele.frontends.poptorch.models.grouping import one_row_each, own_groups
 from abele.frontends.poptorch.models.perf_counters import PerfCounters
+from abele.frontends.poptorch.models.placing import Placing
 from abele.frontends.poptorch.models.user_models import plain_class
 from abele.frontends.poptorch.models.weights import cell_of, plain
 from abele.frontends.poptorch.training.rules import read_optimiser
@@ -112,12 +113,15 @@ def compile_model(
         progress("capture", 0.0)
         grouped = own_groups(model, batching.options)
 
+        placing = Placing(batching.options, training=batching.training)
+
         def record(given: Callable[[], torch.nn.Module], arguments: tuple[Any, dict[str, Any]]) -> CapturedModel:
             with plain(weights), one_row_each(model, grouped) as whole:
-                found = capture(given(), *arguments, training=batching.training)
+                found = capture(given(), *arguments, training=batching.training, places=placing.places)
             return replace(found, weights={name: whole.get(id(t), t) for name, t in found.weights.items()})
 
         captured = record(lambda: model, (args, kwargs))
+        settings = placing.settings(settings)
         own_values = tuple((name, grouped[name]) for name in captured.weights if name in grouped)
         schedule = replace(batching.schedule(), own_values=own_values)
 
@@ -136,16 +140,17 @@ def compile_model(
             groups = None if optimiser is None else tuple(_groups(twin, optimiser))
             return NetworkCase(again.net, schedule, groups, settings)
 
-        compiled = compile_network(
-            captured.net,
-            schedule,
-            groups=None if optimiser is None else _groups(captured, optimiser),
-            settings=settings,
-            words=functools.partial(words, training=batching.training),
-            progress=progress,
-            smaller=smaller,
-            halved=halved,
-        )
+        with placing.explaining():
+            compiled = compile_network(
+                captured.net,
+                schedule,
+                groups=None if optimiser is None else _groups(captured, optimiser),
+                settings=settings,
+                words=functools.partial(words, training=batching.training),
+                progress=progress,
+                smaller=smaller,
+                halved=halved,
+            )
     cells = SharedArrays({name: cell_of(tensor) for name, tensor in captured.weights.items()})
     session = Session(compiled, weights=cells, follow_host=False)
     return CompiledModel(captured, session, time.perf_counter() - start)
