@@ -1,15 +1,16 @@
-"""All five programs of this folder, one after the other: python examples/poptorch."""
+"""All six programs of this folder, one after the other: python examples/poptorch."""
 
 import custom_op
 import data_loading
 import digits
 import fine_tuning
 import mixed_precision
+import pipeline
 
 
 def main() -> None:
     """Run each with its own settings; each prints what it found."""
-    for program in (digits, mixed_precision, data_loading, fine_tuning, custom_op):
+    for program in (digits, mixed_precision, data_loading, fine_tuning, custom_op, pipeline):
         print(f"== {program.__name__}: {(program.__doc__ or '').splitlines()[0]}")
         program.main()
 

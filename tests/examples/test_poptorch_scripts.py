@@ -42,3 +42,11 @@ def test_fine_tuning__frozen_body__stays_and_the_head_learns() -> None:
     kept, losses = load("fine_tuning").main(runs=4)
     assert kept
     assert losses[-1] < losses[0]
+
+
+def test_pipeline__beside_one_ipu_and_shards__learns_the_same_in_fewer_cycles() -> None:
+    found = load("pipeline").main(width=128, accumulation=16, updates=2)
+    losses, cycles = zip(*found.values(), strict=True)
+    assert losses[1] == pytest.approx(losses[0], rel=1e-4)
+    assert losses[2] == pytest.approx(losses[0], rel=1e-4)
+    assert cycles[2] < 0.8 * cycles[1]

@@ -25,8 +25,8 @@ SETTINGS = OptionTable(
         "system": Option(
             None,
             System | str | None,
-            doc=f"the machine to model: a preset's name, a file, or a System, of whose IPUs replicas use what they need; "
-            f"{DEFAULT_SYSTEM} unless `{SYSTEM_VARIABLE}` says another",
+            doc="the machine to model: a preset's name, a file, or a System, of whose IPUs replicas use what they "
+            f"need; {DEFAULT_SYSTEM} unless `{SYSTEM_VARIABLE}` says another",
         ),
         "mode": Option("native", Literal[MODES], doc="host kernels, which are fast, or every vertex as placed"),
         "threads": integer(0, doc="host threads; 0 for one per core. Results do not depend on it"),

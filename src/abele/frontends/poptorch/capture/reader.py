@@ -18,12 +18,12 @@ import torch.fx
 from abele.errors import UnsupportedOpError
 from abele.frontends.poptorch.capture import torch_export
 from abele.frontends.poptorch.capture.aten.losses import IDENTITY_LOSS
+from abele.frontends.poptorch.capture.block_places import BlockPlaces
 from abele.frontends.poptorch.capture.control import CONTROL
 from abele.frontends.poptorch.capture.decomposition import decomposed, operands_of
 from abele.frontends.poptorch.capture.marks import GRADIENTS, INCOMING, LOSS, OWN_BACKWARD
 from abele.frontends.poptorch.capture.registry import convert, handler_of, no_handler
 from abele.frontends.poptorch.capture.types import element_type
-from abele.frontends.poptorch.capture.block_places import BlockPlaces
 from abele.frontends.poptorch.errors import Error
 from abele.numerics import bool_, f32
 from abele.parallel import BlockBuilder, Value

@@ -50,13 +50,12 @@ class Placement:
     def explained(self, error: StageOrderError) -> Error:
         """What to tell the user of stages in the wrong order: which of the blocks they are."""
         reads, makes = self._stage_text(error.stage), self._stage_text(error.made_in)
+        rule = "micro-batches go through the stages of a pipeline in the order of their numbers"
         again = [f"block {self.blocks[n]} begins again at {where}" for n, where in self.again]
         return Error(
             f"Cyclic placement: {error.kind} in {reads} reads what {makes} computes",
             at=error.at,
-            because="\n".join(
-                ["micro-batches go through the stages of a pipeline in the order of their numbers", *again]
-            ),
+            because="\n".join([rule, *again]),
             remedy="number stages in the order in which forward runs their blocks, or use poptorch.ShardedExecution",
         )
 
@@ -155,8 +154,8 @@ def _check_run(strategy: ExecutionStrategy, blocks: Sequence[BegunBlock]) -> Non
     missing = [repr(name) for name in strategy.listed if name not in names]
     if missing:
         raise Error(
-            f"the execution strategy lists {'block' if len(missing) == 1 else 'blocks'} {', '.join(missing)}, which the "
-            "model never runs",
+            f"the model never runs {'block' if len(missing) == 1 else 'blocks'} {', '.join(missing)}, which the "
+            "execution strategy lists",
             because=f"its forward goes through {', '.join(map(str, blocks)) or 'no block'}",
             remedy="let forward begin it, or take it out of the strategy",
         )
@@ -175,7 +174,7 @@ def ipus_of_replica(num_ipus: int, *, rounded: bool) -> int:
     whole = 1 << (num_ipus - 1).bit_length()
     if whole != num_ipus and not rounded:
         raise Error(
-            f"the model uses {counted(num_ipus, 'IPU')}, and PopTorch must reserve a power of 2 of them for each replica",
+            f"the model uses {counted(num_ipus, 'IPU')}, and each replica must reserve a power of 2 of them",
             remedy=f"poptorch.Options().autoRoundNumIPUs(True) reserves {whole}, of which {whole - num_ipus} "
             "would not be used",
         )
