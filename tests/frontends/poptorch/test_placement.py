@@ -232,6 +232,19 @@ def test_equal_layers__on_ipus_of_their_own__are_calls_of_one_function(tmp_path:
     assert len(calls) == 4
 
 
+@pytest.mark.parametrize("strategy", [None, poptorch.ShardedExecution()], ids=["pipelined", "sharded"])
+def test_shared_functions__of_layers_on_two_ipus__are_one_on_each(strategy: Any) -> None:
+    run = Run(accumulation=3, size=2, calls=1)
+    wrapped = check_trained(
+        Bert(layers=4, blocks=[0, 0, 0, 1, 1, 1]),
+        run,
+        strategy,
+        sentences(run.samples, 6, 50),
+        edit=lambda opts: opts.Abele.sharedFunctions(),
+    )
+    assert places(wrapped) == {"@ipu0", "@ipu1:stage1" if strategy is None else "@ipu1"}
+
+
 def test_remove_blocks__of_a_model__leaves_it_on_one_ipu() -> None:
     model = Cnn()
     poptorch.removeBlocks(model)
