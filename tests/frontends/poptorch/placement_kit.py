@@ -40,10 +40,16 @@ class Run:
         return opts
 
 
+def loss_of(result: Any) -> torch.Tensor:
+    """The loss, which is all that a model returns or the last of it."""
+    loss: torch.Tensor = result[-1] if isinstance(result, tuple) else result
+    return loss
+
+
 def trained(model: nn.Module, run: Run, opts: Options, optimiser: Any, data: Sequence[torch.Tensor]) -> Any:
     """Losses of all calls on the device, [calls, micro-batches], and the wrapped model."""
     wrapped = poptorch.trainingModel(model, opts, optimiser)
-    losses = torch.stack([wrapped(*data)[-1] for _ in range(run.calls)])
+    losses = torch.stack([loss_of(wrapped(*data)) for _ in range(run.calls)])
     wrapped.copyWeightsToHost()
     return losses, wrapped
 
@@ -56,7 +62,7 @@ def trained_eagerly(model: nn.Module, run: Run, optimiser: Any, data: Sequence[t
     for _ in range(run.calls):
         parts = zip(*(t.split(run.size) for t in data), strict=True)
         for number, micro in enumerate(parts):
-            loss = model(*micro)[-1]
+            loss = loss_of(model(*micro))
             (loss * share).backward()
             losses.append(loss.detach())
             if (number + 1) % (run.accumulation * run.replicas) == 0:
