@@ -248,8 +248,11 @@ class _ProgramBuilder:
             for stream, value in inputs:
                 self._load(stream, value)
         step = Steps(name="step")
-        for stage in dict.fromkeys(body.stage_of(op.output) for op in sums if op.kind == "running_mean"):
-            body.shares[stage] = self._running_shares(step, stage.leaving)
+        for op in sums:
+            stage = body.stage_of(op.output)
+            if op.kind == "running_mean" and stage not in body.shares:
+                graph = self.to.graph_of(op.output.place)
+                body.shares[stage] = self._running_shares(graph, step, stage.leaving)
         self.to.sums = RemoteSums(self.to, self.graph, sums, self.schedule.locations.accumulators)
         body.lower_sums(self.to, sums)
         if self.to.remote is not None:
@@ -370,12 +373,13 @@ class _ProgramBuilder:
         summed = schedule.accumulation if group.optimiser.accumulation == f16 else 1
         return sign / (summed * schedule.replicas)
 
-    def _running_shares(self, step: Steps, micro_batch: Steps) -> tuple[Tensor, Tensor]:
+    def _running_shares(self, graph: Graph, step: Steps, micro_batch: Steps) -> tuple[Tensor, Tensor]:
         """Append what makes the shares of a running mean: of the mean so far, and of this micro-batch's gradient."""
-        made = [self.graph.variable(f32, (), name=f"running_mean/{name}").map(0) for name in ("count", "kept", "new")]
-        popops.zero(self.graph, made[0], step)
+        names = ("count", "kept", "new")
+        made = [graph.map(graph.variable(f32, (), name=f"running_mean/{name}"), 0) for name in names]
+        popops.zero(graph, made[0], step)
         exprs = [_1 + 1.0, _1 / (_1 + 1.0), 1.0 / (_1 + 1.0)]
-        map_with_outputs(self.graph, exprs, [made[0]], made, micro_batch, "running_mean_shares")
+        map_with_outputs(graph, exprs, [made[0]], made, micro_batch, "running_mean_shares")
         return made[1], made[2]
 
     def _write_back(self) -> None:
