@@ -1,5 +1,6 @@
 """Networks and the programs that run and train them: everything between a captured model and the libraries."""
 
+from abele.parallel.locations import Locations, TensorLocation
 from abele.parallel.meaning import evaluate, evaluate_replicas
 from abele.parallel.network import (
     BlockBuilder,
@@ -49,6 +50,7 @@ __all__ = [
     "BlockBuilder",
     "Group",
     "Lamb",
+    "Locations",
     "MeanStrategy",
     "NAdam",
     "Network",
@@ -69,6 +71,7 @@ __all__ = [
     "Sgd",
     "Split",
     "Stage",
+    "TensorLocation",
     "Value",
     "check_passes",
     "checked_passes",

@@ -126,20 +126,23 @@ class GradientScale:
         share: float,
         prog: Steps,
         *,
+        shards: Sequence[Tensor] = (),
         parts: Mapping[int, CommGroup] | None = None,
     ) -> None:
         """Append what comes after the micro-batches: long gradients are shrunk, as if they were one vector.
 
         Args:
-            gradients: Of all parameters.
+            gradients: Of all parameters that replicas have whole.
             share: What updates multiply them by, to make a mean of a sum.
             prog: Sequence that the step is appended to.
-            parts: By number, gradients that are parts, and the replicas that have all of them together.
+            shards: The replica's shares of the others.
+            parts: By number in ``gradients``, those that are parts, and the replicas that have all of them together.
         """
-        if math.isinf(self._norm) or not gradients:
+        if math.isinf(self._norm) or not (gradients or shards):
             return
         assert self.scalar is not None
-        wanted = [SingleReduceOp(t, tuple(range(t.ndim)), ReduceParams("SQUARE_ADD"), f32, "square") for t in gradients]
+        every = [*gradients, *shards]
+        wanted = [SingleReduceOp(t, tuple(range(t.ndim)), ReduceParams("SQUARE_ADD"), f32, "square") for t in every]
         squares = popops.reduce_many(self.graph, wanted, prog, name="gradient_norms")
         for group in dict.fromkeys((parts or {}).values()):
             own = [number for number, of in (parts or {}).items() if of == group]
@@ -148,6 +151,10 @@ class GradientScale:
             for place, number in enumerate(own):
                 squares[number] = total[place]
         together = concat([s.reshape((1,)) for s in squares])
+        if shards:
+            part = popops.reduce(self.graph, together[len(gradients) :], [0], "ADD", prog, name="square_of_shares")
+            whole = gcl.all_reduce_cross_replica(self.graph, part, "add", prog, name="square_of_replicas")
+            together = concat([together[: len(gradients)], whole.reshape((1,))])
         total = popops.reduce(self.graph, together, [0], "ADD", prog, name="square_of_norm")
         inverse: ExprLike = _1 if self.loss is not None else 1.0 / self._scale
         norm = Op("sqrt", _2) * inverse * share

@@ -13,6 +13,7 @@ from functools import cached_property
 import numpy as np
 
 from abele.errors import GraphReplicationError, InvalidOptionError
+from abele.parallel.locations import AS_USUAL, Locations
 from abele.parallel.split import Split
 from abele.poplibs.gcl import CommGroup
 
@@ -55,7 +56,7 @@ class PipelineSchedule(StrEnum):
         return {PipelineSchedule.GROUPED: 1, PipelineSchedule.INTERLEAVED: 2, PipelineSchedule.SEQUENTIAL: stages}[self]
 
 
-def _schedule_of(given: object) -> PipelineSchedule:
+def _schedule_of(given: str) -> PipelineSchedule:
     try:
         return PipelineSchedule(given)
     except ValueError:
@@ -114,11 +115,12 @@ class Schedule:
         io_tiles: Tiles of each IPU that compute nothing, but load the next micro-batch's inputs and send the last one's
             outputs while the others run; without them transfers and runs take turns.
         pipeline: Which stages run at the same time, where the network has several and is trained; inference is grouped.
+        locations: Where what is kept lies.
 
     Raises:
         InvalidOptionError: A count that is no positive whole number.
-        GraphReplicationError: Groups into which the replicas do not divide; different inputs in one tensor-parallel
-            group.
+        GraphReplicationError: Groups into which the replicas do not divide; replicas of several ranks that share state;
+            different inputs in one tensor-parallel group.
     """
 
     device_iterations: int = 1
@@ -136,6 +138,7 @@ class Schedule:
     splits: tuple[tuple[str, Split], ...] = ()
     pipeline: PipelineSchedule = PipelineSchedule.GROUPED
     io_tiles: int = 0
+    locations: Locations = AS_USUAL
 
     def __post_init__(self) -> None:
         for name in ("device_iterations", "accumulation", "period", "replicas", "ranks"):
@@ -154,6 +157,12 @@ class Schedule:
         self._check_inputs()
         if self.ranks > 1:
             self._check_own_values()
+        if self.ranks > 1 and self.locations.optimiser.sharded:
+            raise GraphReplicationError(
+                f"replicas of {self.ranks} ranks cannot share the state of optimisers",
+                because="each process reads the state of its own replicas alone, which would be a part of each tensor",
+                remedy="all replicas in one process, or TensorLocation(sharded=False)",
+            )
 
     def _check_inputs(self) -> None:
         """Raise unless the replicas of each tensor-parallel group are given the same inputs."""

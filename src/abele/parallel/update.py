@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import count
 
 from abele.graph import Copy, Graph, Tensor, concat
 from abele.graph import Sequence as Steps
 from abele.numerics import ElementType, f32
 from abele.parallel.gradient_scale import GradientScale
 from abele.parallel.joined_copies import joined_copies
+from abele.parallel.locations import ON_CHIP, TensorLocation
 from abele.parallel.optimisers import GRADIENT, PARAMETER, Lamb, Optimiser, Sgd, StateSlot, Terms
 from abele.parallel.optimisers.terms import SCALE
+from abele.parallel.remote_weights import RemoteRow
 from abele.parallel.repeats import Repeats
+from abele.parallel.shards import FlatState, ShardedGradient, Shards
+from abele.parallel.state_units import StateUnit, Target, Waiting, units
 from abele.poplibs import gcl, popnn, popops
 from abele.poplibs.gcl import CommGroup
 from abele.poplibs.popops import ReduceParams, SingleReduceOp
@@ -30,11 +35,14 @@ class GroupUpdate:
         repeats: What was built so far in the graph; equal parameters have equal updates.
         scale: What gradients are multiplied by before updates see them.
         share: What else they are multiplied by: −1 to climb, or what makes a mean of a sum.
+        location: Where what is kept beside parameters lies.
         parts: Names of parameters of which a replica has a part, and the replicas that have all parts together.
 
     Attributes:
         hyper: A scalar for each hyper-parameter that may change; the host writes them.
-        state: What persists from step to step, by name: scalars of the optimiser, and tensors of each parameter.
+        state: What persists from step to step whole on the chip, by name: scalars of the optimiser, and tensors of
+            each parameter.
+        flat: What persists elsewhere: shares of tensors, and tensors in streaming memory.
     """
 
     def __init__(
@@ -45,6 +53,7 @@ class GroupUpdate:
         repeats: Repeats,
         scale: GradientScale,
         share: float,
+        location: TensorLocation = ON_CHIP,
         *,
         parts: Mapping[str, CommGroup],
     ) -> None:
@@ -54,8 +63,12 @@ class GroupUpdate:
         self.repeats = repeats
         self.scale = scale
         self.share = share
+        self.location = location
         self.parts = parts
         self.state: dict[str, Tensor] = {}
+        self.flat: dict[str, FlatState] = {}
+        self._units = count()
+        self._waiting: list[Waiting] = []
         numbers = optimiser.numbers
         mine = (optimiser.variable & numbers.keys()) - {"loss_scaling"}
         self._elsewhere: list[GroupUpdate] = []
@@ -65,8 +78,10 @@ class GroupUpdate:
     def on(self, graph: Graph) -> GroupUpdate:
         """The same optimiser for parameters on another IPU, which is sent the scalars at the begin of each step."""
         scale = self.scale.on(graph)
-        other = type(self)(graph, self.optimiser, self.name, self.repeats, scale, self.share, parts=self.parts)
-        other.state = self.state
+        other = type(self)(
+            graph, self.optimiser, self.name, self.repeats, scale, self.share, self.location, parts=self.parts
+        )
+        other.state, other.flat, other._units = self.state, self.flat, self._units
         self._elsewhere.append(other)
         return other
 
@@ -87,10 +102,56 @@ class GroupUpdate:
         scale = [] if self.scale.scalar is None else [self.scale.scalar]
         return [*self.hyper.values(), *self.scalars.values(), *scale]
 
-    def update(self, parameter: Tensor, gradient: Tensor, prog: Steps, name: str) -> None:
-        """Append the update of the parameter of a name, and of what is kept beside it, by its gradient."""
-        tensors = self._walked(parameter, gradient, name)
-        self._emit(self.optimiser.update, tensors, prog, type(self.optimiser).__name__.lower())
+    def take(
+        self,
+        parameter: Tensor,
+        gradient: Tensor | ShardedGradient,
+        prog: Steps,
+        name: str,
+        *,
+        row: RemoteRow | None = None,
+    ) -> None:
+        """Append the update of one parameter, at once or with those of its unit by :meth:`flush`.
+
+        Args:
+            parameter: The parameter.
+            gradient: Its gradient, or this replica's share of it.
+            prog: Sequence that an update at once is appended to.
+            name: Of the parameter.
+            row: Where the parameter is in streaming memory, if it is.
+        """
+        slots = self.optimiser.slots()
+        off_chip = bool(slots) and self.location.is_off_chip(parameter.size)
+        if isinstance(gradient, ShardedGradient):
+            self._waiting.append(Waiting(name, parameter, gradient.tensor, gradient.shards, off_chip, row))
+        elif off_chip or row is not None:
+            self._waiting.append(Waiting(name, parameter, gradient, Shards.of(parameter), off_chip, row))
+        else:
+            made = {key: self._slot(parameter, f"{name}/{key}", slot) for key, slot in slots.items()}
+            self.update(Target(name, parameter, gradient, made), prog)
+
+    def flush(self, prog: Steps) -> None:
+        """Append the updates of what waits, unit by unit."""
+        slots, waiting = self.optimiser.slots(), self._waiting
+        self._waiting = []
+        for together in units(waiting, slots, self.graph.system):
+            name = f"{self.name}/state{next(self._units)}"
+            with self.graph.scope(name):
+                unit = StateUnit(self.graph, together, slots, "buffer")
+                unit.begin(prog)
+                self.update_unit(unit.targets, prog)
+                unit.end(prog)
+            self.state |= unit.whole
+            self.flat |= unit.flat
+
+    def update_unit(self, targets: Sequence[Target], prog: Steps) -> None:
+        """Append the updates of several parameters."""
+        for target in targets:
+            self.update(target, prog)
+
+    def update(self, target: Target, prog: Steps) -> None:
+        """Append the update of one parameter, and of what is kept beside it, by its gradient."""
+        self._emit(self.optimiser.update, _walked(target), prog, type(self.optimiser).__name__.lower())
 
     def end(self, prog: Steps) -> None:
         """Append what comes once after the updates of a step."""
@@ -101,11 +162,6 @@ class GroupUpdate:
         return self.scale.number * self.share
 
     # --- pieces of updates ---------------------------------------------------------------------------------------
-
-    def _walked(self, parameter: Tensor, gradient: Tensor, name: str) -> dict[str, Tensor]:
-        """The tensors of an update by the names that the rule has for them."""
-        slots = {key: self._slot(parameter, f"{name}/{key}", slot) for key, slot in self.optimiser.slots().items()}
-        return {PARAMETER: parameter, GRADIENT: gradient, **slots}
 
     def _terms(self, types: Mapping[str, ElementType]) -> Terms:
         numbers, variable = self.optimiser.numbers, self.optimiser.variable
@@ -169,13 +225,13 @@ class SgdUpdate(GroupUpdate):
 
     optimiser: Sgd
 
-    def update(self, parameter: Tensor, gradient: Tensor, prog: Steps, name: str) -> None:
+    def update(self, target: Target, prog: Steps) -> None:
         """Append the update of the parameter and its momentum."""
-        o = self.optimiser
+        o, parameter, gradient = self.optimiser, target.parameter, target.gradient
         is_plain = not o.has_velocity and not o.nesterov and "weight_decay" not in o.variable and not o.weight_decay
         as_they_are = self.factor == 1 and self.scale.scalar is None and o.keeps_gradients
         if not is_plain or not as_they_are:
-            super().update(parameter, gradient, prog, name)
+            super().update(target, prog)
             return
         lr = self.hyper.get("lr", o.lr)
 
@@ -204,15 +260,34 @@ class LambUpdate(GroupUpdate):
 
     optimiser: Lamb
 
-    def update(self, parameter: Tensor, gradient: Tensor, prog: Steps, name: str) -> None:
+    def update(self, target: Target, prog: Steps) -> None:
         """Append the update of one parameter and its means."""
-        direction = clone(self.graph, parameter, f"{name}/direction", f32)
-        tensors = {**self._walked(parameter, gradient, name), "direction": direction}
-        first = {key: t for key, t in tensors.items() if key != "direction"}
-        self._emit_direction(first, direction, prog)
-        norms = self._squares(parameter, direction, prog, self.parts.get(name))
-        rate = self._rate(norms, prog)
-        tensors = {PARAMETER: parameter, "direction": direction, "rate": rate}
+        direction = self._direction(target, prog)
+        norms = self._squares(target.parameter, direction, prog, self.parts.get(target.name))
+        self._descend(target, direction, norms, prog)
+
+    def update_unit(self, targets: Sequence[Target], prog: Steps) -> None:
+        """Append the updates of several parameters; the norms of those that replicas share in one sum over them."""
+        shared = [target for target in targets if target.is_share]
+        for target in targets:
+            if not target.is_share:
+                self.update(target, prog)
+        if not shared:
+            return
+        directions = [self._direction(target, prog) for target in shared]
+        parts = [s for t, d in zip(shared, directions, strict=True) for s in self._squares(t.parameter, d, prog, None)]
+        together = concat([part.reshape((1,)) for part in parts])
+        norms = gcl.all_reduce_cross_replica(self.graph, together, "add", prog, name="norms_of_replicas")
+        for n, (target, direction) in enumerate(zip(shared, directions, strict=True)):
+            self._descend(target, direction, (norms[2 * n], norms[2 * n + 1]), prog)
+
+    def _direction(self, target: Target, prog: Steps) -> Tensor:
+        direction = clone(self.graph, target.parameter, f"{target.name}/direction", f32)
+        self._emit_direction(_walked(target), direction, prog)
+        return direction
+
+    def _descend(self, target: Target, direction: Tensor, norms: tuple[Tensor, Tensor], prog: Steps) -> None:
+        tensors = {PARAMETER: target.parameter, "direction": direction, "rate": self._rate(norms, prog)}
         self._emit(self.optimiser.descend, tensors, prog, "descend", scalars=("rate",))
 
     def _emit_direction(self, tensors: Mapping[str, Tensor], direction: Tensor, prog: Steps) -> None:
@@ -264,6 +339,11 @@ class LambUpdate(GroupUpdate):
         return rate
 
 
+def _walked(target: Target) -> dict[str, Tensor]:
+    """The tensors of an update by the names that the rule has for them."""
+    return {PARAMETER: target.parameter, GRADIENT: target.gradient, **target.slots}
+
+
 def _stored(expression: Expr, tensor: Tensor) -> Expr:
     """An expression in f32 as the elements of a tensor; whole numbers are of their own type already."""
     return Cast(expression, tensor.dtype) if tensor.dtype.is_float and tensor.dtype != f32 else expression
@@ -277,11 +357,11 @@ def group_update(
     repeats: Repeats | None = None,
     scale: GradientScale | None = None,
     share: float = 1.0,
+    location: TensorLocation = ON_CHIP,
     parts: Mapping[str, CommGroup] | None = None,
 ) -> GroupUpdate:
     """The device side of an optimiser."""
     kinds: dict[type[Optimiser], type[GroupUpdate]] = {Sgd: SgdUpdate, Lamb: LambUpdate}
     kind = kinds.get(type(optimiser), GroupUpdate)
-    return kind(
-        graph, optimiser, name, repeats or Repeats(graph), scale or GradientScale(graph, ()), share, parts=parts or {}
-    )
+    scale = scale or GradientScale(graph, ())
+    return kind(graph, optimiser, name, repeats or Repeats(graph), scale, share, location, parts=parts or {})

@@ -10,8 +10,32 @@ import numpy as np
 from abele.graph import Graph, Stream, Tensor
 from abele.numerics import ElementType
 from abele.parallel import Network, NetworkProgram, Schedule
+from abele.parallel.shards import FlatState, Shards
 from abele.parallel.split import Split
 from abele.poplibs.gcl import CommGroup
+from abele.poplibs.poputil.order import StorageOrder
+
+
+@dataclass(frozen=True, slots=True)
+class Flat:
+    """How a tensor lies that is not whole on the chip: cut into shares of replicas, or in streaming memory.
+
+    Attributes:
+        order: The order in which it is cut, and in which its elements lie.
+        replicas: How many share it; 1 if each has all of it.
+        initial: What it holds before the first run.
+        begin: First element of its part of the remote buffer's row; None if it is on the chip.
+    """
+
+    order: StorageOrder
+    replicas: int
+    initial: float
+    begin: int | None = None
+
+    @property
+    def width(self) -> int:
+        """Elements that one replica has, with padding."""
+        return Shards(self.order, self.replicas).width
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,10 +44,11 @@ class End:
 
     Attributes:
         name: The network's name of it.
-        handle: What an engine calls it.
+        handle: What an engine calls it, or the remote buffer that it lies in.
         shape: Dimensions; of a stream, those of one micro-batch.
         dtype: Element type on the device.
         group: Groups of replicas that each have values of their own; None if all have the same.
+        flat: How it lies, where it is not whole on the chip.
         split: How the host's array is cut into those of the groups; None if it has a row for each.
     """
 
@@ -32,7 +57,13 @@ class End:
     shape: tuple[int, ...]
     dtype: ElementType
     group: CommGroup | None = None
+    flat: Flat | None = None
     split: Split | None = None
+
+    @property
+    def is_remote(self) -> bool:
+        """True if it is in streaming memory."""
+        return self.flat is not None and self.flat.begin is not None
 
     def host_shape(self, replicas: int) -> tuple[int, ...]:
         """Dimensions of the host's array of a tensor: one for all replicas, of all parts, or for each group of them."""
@@ -78,6 +109,7 @@ def expose(net: Network, program: NetworkProgram) -> Ends:
     """
     graph, schedule = program.graph, program.schedule
     parts = {name: tensor.shape for name, tensor in program.weights.items()}
+    parts |= {name: weight.shards.order.shape for name, weight in program.remote_weights.items()}
     outputs = [f"output{i}" for i in range(len(program.outputs))]
     positions = [net.inputs.index(v) for v in net.changed_inputs]
     inputs = net.inputs if program.inputs else ()
@@ -87,6 +119,7 @@ def expose(net: Network, program: NetworkProgram) -> Ends:
     shared = program.scale
     state = {name: t for update in program.groups for name, t in update.state.items()}
     state |= {} if shared is None else shared.state
+    flat = {name: f for update in program.groups for name, f in update.flat.items()}
     hyper = [dict(update.hyper) for update in program.groups]
     if shared is not None and hyper:
         hyper[0] |= shared.hyper
@@ -94,8 +127,14 @@ def expose(net: Network, program: NetworkProgram) -> Ends:
         inputs=tuple(_stream(v.name, s) for v, s in zip(inputs, program.inputs, strict=True)),
         outputs=tuple(_stream(n, s) for n, s in zip(outputs, program.outputs, strict=True)),
         changed=tuple(zip(positions, changed, strict=True)),
-        weights={name: _owned(graph, "weight", name, t, schedule, parts) for name, t in program.weights.items()},
-        state={name: _owned(graph, "state", name, t, schedule, parts) for name, t in state.items()},
+        weights={
+            **{n: _owned(_tensor(graph, "weight", n, t), schedule, parts) for n, t in program.weights.items()},
+            **{n: _owned(_flat(graph, n, f), schedule, parts) for n, f in program.remote_weights.items()},
+        },
+        state={
+            **{n: _owned(_tensor(graph, "state", n, t), schedule, parts) for n, t in state.items()},
+            **{n: _owned(_flat(graph, n, f), schedule, parts) for n, f in flat.items()},
+        },
         numbers=tuple(
             {name: _tensor(graph, f"optimiser{i}", name, t) for name, t in scalars.items()}
             for i, scalars in enumerate(hyper)
@@ -109,16 +148,25 @@ def _stream(name: str, stream: Stream) -> End:
     return End(name, stream.name, stream.shape, stream.dtype)
 
 
-def _owned(
-    graph: Graph, kind: str, name: str, tensor: Tensor, schedule: Schedule, parts: dict[str, tuple[int, ...]]
-) -> End:
-    """A weight, or what belongs to one, of which groups of replicas may have values or parts of their own."""
-    end = _tensor(graph, kind, name, tensor, schedule.group_of(name))
-    split = schedule.split_of(name)
+def _owned(end: End, schedule: Schedule, parts: dict[str, tuple[int, ...]]) -> End:
+    """The end of a weight, or of what belongs to one: groups of replicas may have values or parts of their own."""
+    name, split = end.name, schedule.split_of(end.name)
     # What an optimiser keeps beside a weight is cut as that is, if it has an element for each of the weight's.
     owner = next((n for n in parts if name == n or name.startswith(f"{n}/")), name)
-    return end if split is None or parts.get(owner) != tensor.shape else replace(end, split=split)
+    return replace(end, group=schedule.group_of(name), split=split if parts.get(owner) == end.shape else None)
 
 
-def _tensor(graph: Graph, kind: str, name: str, tensor: Tensor, group: CommGroup | None = None) -> End:
-    return End(name, graph.expose(tensor, f"{kind}/{name}").name, tensor.shape, tensor.dtype, group)
+def _tensor(graph: Graph, kind: str, name: str, tensor: Tensor) -> End:
+    return End(name, graph.expose(tensor, f"{kind}/{name}").name, tensor.shape, tensor.dtype)
+
+
+def _flat(graph: Graph, name: str, state: FlatState) -> End:
+    """The end of what is not whole on the chip; it has the shape of the parameter that it belongs to."""
+    shards = state.shards
+    if state.buffer is not None:
+        handle, begin = state.buffer.name, state.begin
+    else:
+        assert state.tensor is not None
+        handle, begin = graph.expose(state.tensor, f"state/{name}").name, None
+    flat = Flat(shards.order, shards.replicas, state.initial, begin)
+    return End(name, handle, shards.order.shape, state.dtype, flat=flat)

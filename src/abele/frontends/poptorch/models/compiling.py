@@ -19,6 +19,7 @@ from abele.frontends.poptorch.errors import Error
 from abele.frontends.poptorch.models.advice import words
 from abele.frontends.poptorch.models.batching import Batching
 from abele.frontends.poptorch.models.perf_counters import PerfCounters
+from abele.frontends.poptorch.models.placing import Placing
 from abele.frontends.poptorch.models.sharding import OwnValues
 from abele.frontends.poptorch.models.user_models import plain_class
 from abele.frontends.poptorch.models.weights import cell_of, plain
@@ -113,12 +114,16 @@ def compile_model(
         own = OwnValues.of(model, batching.options)
         norms = _norm_replicas(batching)
 
+        placing = Placing(batching.options, training=batching.training)
+
         def record(given: Callable[[], torch.nn.Module], arguments: tuple[Any, dict[str, Any]]) -> CapturedModel:
             with plain(weights), own.one_each(model) as whole:
-                found = capture(given(), *arguments, training=batching.training, norm_replicas=norms)
+                at, train = placing.places, batching.training
+                found = capture(given(), *arguments, training=train, norm_replicas=norms, places=at)
             return replace(found, weights={name: whole.get(id(t), t) for name, t in found.weights.items()})
 
         captured = record(lambda: model, (args, kwargs))
+        settings = placing.settings(settings)
         schedule = own.added_to(batching.schedule(), captured.weights)
 
         def smaller(parts: int) -> NetworkCase | None:
@@ -136,16 +141,17 @@ def compile_model(
             groups = None if optimiser is None else tuple(_groups(twin, optimiser))
             return NetworkCase(again.net, schedule, groups, settings)
 
-        compiled = compile_network(
-            captured.net,
-            schedule,
-            groups=None if optimiser is None else _groups(captured, optimiser),
-            settings=settings,
-            words=functools.partial(words, training=batching.training),
-            progress=progress,
-            smaller=smaller,
-            halved=halved,
-        )
+        with placing.explaining():
+            compiled = compile_network(
+                captured.net,
+                schedule,
+                groups=None if optimiser is None else _groups(captured, optimiser),
+                settings=settings,
+                words=functools.partial(words, training=batching.training),
+                progress=progress,
+                smaller=smaller,
+                halved=halved,
+            )
     cells = SharedArrays({name: cell_of(tensor) for name, tensor in captured.weights.items()})
     session = Session(compiled, weights=cells, follow_host=False)
     return CompiledModel(captured, session, time.perf_counter() - start)
