@@ -79,7 +79,7 @@ class GroupUpdate:
         """The same optimiser for parameters on another IPU, which is sent the scalars at the begin of each step."""
         scale = self.scale.on(graph)
         other = type(self)(
-            graph, self.optimiser, self.name, self.repeats, scale, self.share, self.location, parts=self.parts
+            graph, self.optimiser, self.name, self.repeats, scale, self.share, location=self.location, parts=self.parts
         )
         other.state, other.flat, other._units = self.state, self.flat, self._units
         self._elsewhere.append(other)
@@ -364,4 +364,4 @@ def group_update(
     kinds: dict[type[Optimiser], type[GroupUpdate]] = {Sgd: SgdUpdate, Lamb: LambUpdate}
     kind = kinds.get(type(optimiser), GroupUpdate)
     scale = scale or GradientScale(graph, ())
-    return kind(graph, optimiser, name, repeats or Repeats(graph), scale, share, location, parts=parts or {})
+    return kind(graph, optimiser, name, repeats or Repeats(graph), scale, share, location=location, parts=parts or {})
