@@ -35,6 +35,7 @@ from abele.frontends.poptorch.training.optimizer_state import SessionState
 from abele.frontends.poptorch.training.rules import check_parameters, parameter_groups, read_rules
 from abele.frontends.poptorch.values import structures
 from abele.frontends.poptorch.values.signature import ForwardSignature
+from abele.job.progress import PROGRESS
 from abele.session import Session
 from abele.session.locks import ForkLock
 
@@ -144,6 +145,7 @@ class PoplarExecutor(Exporting):
             disown(self._model, self)
             raise
 
+    @PROGRESS.during("compile")
     def _compile_now(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> CompiledModel:
         validate_options(self._options.toDict(), self._options.known_names)
         self._batching.schedule()
