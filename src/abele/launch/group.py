@@ -44,10 +44,11 @@ class GuardedGroup:
 
     def kill(self) -> None:
         """Kill all processes of the group."""
-        if self._guard.poll() is None:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(self.id, signal.SIGKILL)
-            self._guard.wait()
-        if self._writing >= 0:
-            os.close(self._writing)
-            self._writing = -1
+        if self._writing < 0:
+            return
+        # The guard was not waited for yet, so its number is that of this group, whatever became of it.
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.id, signal.SIGKILL)
+        self._guard.wait()
+        os.close(self._writing)
+        self._writing = -1

@@ -16,14 +16,14 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import IO, Any
 
-from abele.errors import LaunchError, ProgramRuntimeError
+from abele.errors import LaunchError, ProgramRuntimeError, RankLostError
 from abele.launch.frames import BEAT, END, ERR, HELLO, OUT, Frame, FrameReader
 from abele.launch.group import GuardedGroup
 from abele.launch.job import Job
 from abele.launch.lines import LineSplitter
 from abele.launch.mpiexec import command_of
 from abele.launch.watch import Loss, RankView, lost
-from abele.words import visible
+from abele.words import counted, visible
 
 _LOOK_SECONDS = 0.1
 _GRACE_SECONDS = 0.7
@@ -151,7 +151,18 @@ class Launcher:
             for word in self._said:
                 print(f"[mpiexec] {word}", file=sys.stderr)
             return 0
-        raise self._unstarted(f"the launcher ended with exit status {left}")
+        if all(self._heard):
+            raise self._left_alone(left)
+        raise self._unstarted(f"mpiexec ended with exit status {left}")
+
+    def _left_alone(self, left: int | None) -> RankLostError:
+        going = [view for view in self._ranks if view.code is None]
+        return RankLostError(
+            f"mpiexec ended with exit status {left}, and with it {counted(len(going), 'rank')}",
+            at="\n".join(f"rank {view.rank}: {view.whereabouts()}; {view.printed()}" for view in going),
+            because="\n".join(self._said) or None,
+            remedy="look at what ended it, or one of its processes",
+        )
 
     def _unstarted(self, what: str) -> LaunchError:
         started = sum(1 for heard in self._heard if heard)
