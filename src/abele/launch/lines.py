@@ -27,10 +27,10 @@ class LineSplitter:
         if len(rest) > _MOST_BYTES:
             found.append(rest + b"\n")
             rest = b""
-        over, carriage, after = rest.rpartition(b"\r")
-        # The carriage return of a line that ends in both comes with its newline.
-        if carriage and after:
-            rest = after
+        # A carriage return at the very end may be half of the end of a line.
+        over, carriage, _ = rest.rstrip(b"\r").rpartition(b"\r")
+        if carriage:
+            rest = rest[len(over) + 1 :]
             if time.monotonic() - self._shown > _SHOWN_SECONDS:
                 self._shown = time.monotonic()
                 found.append(_last_written(over) + b"\n")

@@ -1,9 +1,11 @@
 """Trains a small network on the ranks of a job; prints a digest of what came of it.
 
-Arguments: ``--fault`` names what goes wrong in the last rank; ``--save FILE`` and ``--load FILE`` keep a checkpoint.
+Arguments: ``--fault`` names what goes wrong in the last rank, ``--save`` and ``--load`` a checkpoint; ``--loader`` takes data from
+a loader, ``--seen`` what the loaders of other ranks gave.
 """
 
 import argparse
+import ast
 import hashlib
 import os
 import signal
@@ -69,6 +71,7 @@ def main():
     parser.add_argument("--fault", default="")
     parser.add_argument("--updates", type=int, default=5)
     parser.add_argument("--loader", action="store_true")
+    parser.add_argument("--seen", default="")
     parser.add_argument("--load", default="")
     parser.add_argument("--save", default="")
     given = parser.parse_args()
@@ -89,11 +92,14 @@ def main():
             tuple(own_part(t[i * each : (i + 1) * each], options) for t in (data.x, data.y, torch.arange(len(data))))
             for i in range(6)
         ]
+    if given.seen:
+        # What each of several ranks was given, as one process takes it: replicas within rounds.
+        parts = [torch.tensor(part) for part in ast.literal_eval(open(given.seen).read())]
+        rounds = torch.stack([part.reshape(len(part), ACCUMULATION, -1) for part in parts], 2)
+        batches = [data[indices] for indices in rounds.reshape(len(rounds), -1)]
     done = 0
     if given.load:
-        from abele.frontends.poptorch.models.checkpoints import load_checkpoint
-
-        done = load_checkpoint(given.load, training, optimizer)["updates"]
+        done = poptorch.load_checkpoint(given.load, training)["updates"]
     for number in range(done, given.updates):
         if number == 2:
             misbehave(fault)
@@ -102,6 +108,8 @@ def main():
         x, y, indices = batches[number]
         seen.append(indices.tolist())
         _, loss = training(x, y)
+        if given.save:
+            poptorch.save_checkpoint(given.save, training, updates=number + 1)
     training.copyWeightsToHost()
     weights = {name: t for name, t in model.state_dict().items() if "running" not in name}
     print("weights", digest(*weights.values()))

@@ -368,6 +368,12 @@ class PoplarExecutor(Exporting):
         self._require().session.random_state = state
         self._rng_state = list(state)
 
+    def _continue_random(self, state: list[int]) -> None:
+        """Let random ops go on from a state: at once, or when the model comes to the device."""
+        self._rng_state = list(state)
+        if self.isAttachedToDevice():
+            self._require().session.random_state = state
+
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
