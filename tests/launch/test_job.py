@@ -90,7 +90,7 @@ def test_mpiexec__nowhere__says_what_to_install(monkeypatch: pytest.MonkeyPatch,
     [
         ("exit 7", "no rank was started: mpiexec ended with exit status 7"),
         ("echo no such host >&2; exit 255", "because  no such host"),
-        ("shift; shift; exec \"$@\"", "each was told that it is one of 1 ranks"),
+        ('shift; shift; exec "$@"', "each was told that it is one of 1 ranks"),
     ],
 )
 def test_mpiexec__that_starts_nothing__is_told_with_its_words(

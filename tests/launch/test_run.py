@@ -86,7 +86,13 @@ def test_run__exception_in_one__is_shown_as_python_does_and_ends_all(run: Run, p
 
 @needs_mpi
 def test_run__rank_that_sleeps_where_another_waits__is_named_in_time(run: Run, program: Write) -> None:
-    ended = run("-n", 2, "--timeout", 3, program(MEET + "if RANK: print(time.time()); time.sleep(100)\nranks.gather(b'', 'second')"))
+    ended = run(
+        "-n",
+        2,
+        "--timeout",
+        3,
+        program(MEET + "if RANK: print(time.time()); time.sleep(100)\nranks.gather(b'', 'second')"),
+    )
     assert ended.status == 1
     assert ended.at - float(ended.lines(1)[0]) < 6
     assert "RankLostError: rank 1 has come no further for" in ended.err
@@ -104,7 +110,14 @@ def test_run__rank_that_leaves_early_with_0__is_named_with_its_meetings(run: Run
 
 @needs_mpi
 @pytest.mark.slow
-@pytest.mark.parametrize("loop", ["while True: pass", "while True: max(1, 2)", "import threading; threading.Lock().acquire(); threading.Event().wait()"])
+@pytest.mark.parametrize(
+    "loop",
+    [
+        "while True: pass",
+        "while True: max(1, 2)",
+        "import threading; threading.Lock().acquire(); threading.Event().wait()",
+    ],
+)
 def test_run__rank_in_an_endless_loop__is_named(run: Run, program: Write, loop: str) -> None:
     ended = run("-n", 2, "--timeout", 3, program(MEET + f"if RANK:\n    {loop}\nranks.gather(b'', 'second')"))
     assert "RankLostError: rank 1 has come no further for" in ended.err
@@ -117,7 +130,8 @@ def test_run__rank_that_works_for_longer_than_the_others_wait__is_waited_for(run
         "if RANK:\n"
         "    import json, re, textwrap\n"
         "    end = time.time() + 8\n"
-        "    while time.time() < end: json.loads(json.dumps([re.sub('a', 'b', textwrap.fill('a b ' * 50)) for _ in range(9)]))\n"
+        "    while time.time() < end:\n"
+        "        json.loads(json.dumps([re.sub('a', 'b', textwrap.fill('a b ' * 50)) for _ in range(9)]))\n"
         "ranks.gather(b'', 'second')\nprint('done')\n"
     )
     ended = run("-n", 2, "--timeout", 3, program(MEET + work))

@@ -1,8 +1,8 @@
 """Frames: what keepers tell, as lines that survive being mixed with those of other ranks.
 
-A launcher of MPI reads the output of ranks in blocks, and writes the blocks of all ranks one after the other. A frame is
-written at once, is shorter than what systems write to a pipe whole, and fills up to a multiple of 256 bytes, so that no
-block ends within one.
+A launcher of MPI reads the output of ranks in blocks, and writes the blocks of all ranks one after the other. A frame
+is written at once, is shorter than what systems write to a pipe whole, and fills up to a multiple of 256 bytes, so that
+no block ends within one.
 """
 
 from __future__ import annotations

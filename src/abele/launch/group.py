@@ -23,9 +23,9 @@ class GuardedGroup:
     def __init__(self) -> None:
         # Only the guard reads, only this process can write: when it is gone, the guard's input ends.
         reading, self._writing = os.pipe()
-        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        quiet = subprocess.DEVNULL
         try:
-            self._guard = subprocess.Popen(_GUARD, stdin=reading, process_group=0, **quiet)
+            self._guard = subprocess.Popen(_GUARD, stdin=reading, stdout=quiet, stderr=quiet, process_group=0)
         finally:
             os.close(reading)
         self.id = self._guard.pid

@@ -1,8 +1,8 @@
 """The heartbeat of a rank: a thread that tells how far the process is, and whether it comes any further.
 
-A process comes further when something is counted in :data:`~abele.job.progress.PROGRESS`. While it compiles or runs, it
-is enough that it uses the processor. In the program's own code it has to come to places other than the last few besides:
-a loop that waits for something goes round the same ones.
+A process comes further when something is counted in :data:`~abele.job.progress.PROGRESS`. While it compiles or runs,
+it is enough that it uses the processor. In the program's own code it has to come to places other than the last few
+besides: a loop that waits for something goes round the same ones.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Heartbeat:
             time.sleep(SECONDS)
             self.beat()
 
-    def beat(self, **more: str) -> None:
+    def beat(self, **more: str | int) -> None:
         """Tell where the process is, and what else there is to tell."""
         with self._writing:
             frame = sys._current_frames().get(self._main or 0)

@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import IO, Any
+from typing import IO, Any, TextIO
 
 from abele.errors import LaunchError, ProgramRuntimeError, RankLostError
 from abele.launch.frames import BEAT, END, ERR, HELLO, OUT, Frame, FrameReader
@@ -90,7 +90,9 @@ class Launcher:
                     break
                 self._judge(quiet=not ready)
                 if self._loss is not None and end is None:
-                    end = time.monotonic() + _GRACE_SECONDS
+                    view = self._loss.view
+                    # Of a rank that ended by itself, or because of another, there is more to be heard.
+                    end = time.monotonic() + (_GRACE_SECONDS if view is not None and view.status else 0.0)
         for (rank, kind), splitter in self._splitters.items():
             self._show(rank, kind, splitter.end())
 
@@ -129,7 +131,7 @@ class Launcher:
             return
         tag = f"[rank {rank}] ".encode() if self._job.tag_output else b""
         self._ranks[rank].last_line = lines[-1].decode("utf-8", "replace")
-        stream: IO[str] = sys.stdout if kind == OUT else sys.stderr
+        stream: TextIO = sys.stdout if kind == OUT else sys.stderr
         stream.flush()
         stream.buffer.write(b"".join(tag + line for line in lines))
         stream.buffer.flush()
@@ -145,7 +147,7 @@ class Launcher:
 
     def _status(self, left: int | None) -> int:
         if self._loss is not None:
-            codes = [view.code for view in self._ranks if view.code]
+            codes = [view.status for view in self._ranks if view.status]
             return 1 if not codes else codes[0] if codes[0] > 0 else 128 - codes[0]
         if all(view.code == 0 for view in self._ranks):
             for word in self._said:

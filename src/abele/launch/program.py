@@ -62,13 +62,18 @@ def main() -> None:
     try:
         _run(arguments)
     except SystemExit as error:
-        PROGRESS.come_to_end(ENDED if error.code in (None, 0) else FAILED)
+        failed = error.code not in (None, 0)
+        status = error.code if isinstance(error.code, int) else 1
+        if failed and heart is not None:
+            heart.beat(error=f"sys.exit({error.code!r})"[:_MOST_ERROR], status=status)
+        PROGRESS.come_to_end(FAILED if failed else ENDED)
         raise
     except BaseException as error:
         if heart is not None:
-            heart.beat(error=f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"[:_MOST_ERROR])
-        PROGRESS.come_to_end(FAILED)
+            heart.beat(error=f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"[:_MOST_ERROR], status=1)
         _show(error)
+        # What is left may wait for others, so whoever watches is told that nothing good comes of this process.
+        PROGRESS.come_to_end(FAILED)
         sys.exit(1)
     PROGRESS.come_to_end(ENDED)
 

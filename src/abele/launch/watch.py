@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from abele.errors import ProgramRuntimeError, RankDisagreementError, RankLostError
-from abele.job.progress import ENDED
+from abele.job.progress import ENDED, FAILED
 from abele.words import counted, visible
 
-_PART = 0.8
+_PART = 0.7
 """Part of the time allowed after which a rank is given up; the rest is for telling and ending."""
 _GONE_SECONDS = 1.0
 """How long a rank waits for one that has ended before that is no matter of messages under way."""
@@ -46,6 +46,13 @@ class RankView:
     def phase(self) -> str:
         """What it does."""
         return str(self.beat.get("phase", "start"))
+
+    @property
+    def status(self) -> int:
+        """How its process ended, or is about to; 0 before, and where it ends well."""
+        if self.code is None and self.beat.get("outcome") == FAILED:
+            return int(self.beat.get("status", 1))
+        return self.code or 0
 
     @property
     def is_over(self) -> bool:
@@ -133,7 +140,7 @@ def lost(ranks: Sequence[RankView], timeout_seconds: float) -> Loss | None:
 
 
 def _reasons(ranks: Sequence[RankView], timeout_seconds: float) -> Iterator[Loss]:
-    yield from (_ended_badly(view) for view in ranks if view.code not in (None, 0))
+    yield from (_ended_badly(view) for view in ranks if view.status)
     yield from (_gone(ranks[other], view) for view, other in _waits(ranks, _GONE_SECONDS) if ranks[other].is_over)
     if not timeout_seconds:
         return
@@ -171,7 +178,7 @@ def _waits(ranks: Sequence[RankView], seconds: float) -> Iterator[tuple[RankView
 
 
 def _ended_badly(view: RankView) -> Loss:
-    code = view.code or 0
+    code = view.status
     if code < 0:
         remedy = "the host's log says whether it ran out of memory" if -code == signal.SIGKILL else None
         message = f"rank {view.rank} was killed by {_signal_name(-code)}"
@@ -187,7 +194,8 @@ def _gone(view: RankView, waiting: RankView) -> Loss:
         RankDisagreementError,
         view,
         f"rank {view.rank} has ended, and rank {waiting.rank} waits for it",
-        f"rank {waiting.rank}: {waiting.whereabouts()}\n{met}, this is number {waiting.meetings} of rank {waiting.rank}",
+        f"rank {waiting.rank}: {waiting.whereabouts()}\n"
+        f"{met}, this is number {waiting.meetings} of rank {waiting.rank}",
         _SAME_CALLS,
     )
 

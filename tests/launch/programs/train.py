@@ -1,7 +1,7 @@
 """Trains a small network on the ranks of a job; prints a digest of what came of it.
 
-Arguments: ``--fault`` names what goes wrong in the last rank, ``--save`` and ``--load`` a checkpoint; ``--loader`` takes data from
-a loader, ``--seen`` what the loaders of other ranks gave.
+Arguments: ``--fault`` names what goes wrong in the last rank, ``--save`` and ``--load`` a checkpoint; ``--loader``
+takes data from a loader, ``--seen`` what the loaders of other ranks gave.
 """
 
 import argparse
@@ -11,6 +11,7 @@ import os
 import signal
 import sys
 import time
+from pathlib import Path
 
 import poptorch
 import torch
@@ -22,7 +23,11 @@ class Net(torch.nn.Module):
     def __init__(self):
         super().__init__()
         self.net = torch.nn.Sequential(
-            torch.nn.Linear(6, 8), torch.nn.BatchNorm1d(8), torch.nn.ReLU(), torch.nn.Dropout(0.3), torch.nn.Linear(8, 3)
+            torch.nn.Linear(6, 8),
+            torch.nn.BatchNorm1d(8),
+            torch.nn.ReLU(),
+            torch.nn.Dropout(0.3),
+            torch.nn.Linear(8, 3),
         )
         self.loss = torch.nn.CrossEntropyLoss()
 
@@ -47,7 +52,9 @@ class Numbers(torch.utils.data.Dataset):
 
 def options_of(fault):
     options = poptorch.Options()
-    options.Training.gradientAccumulation(4 if fault == "options" else ACCUMULATION)
+    options.Training.gradientAccumulation(ACCUMULATION)
+    if fault == "options":
+        options.outputMode(poptorch.OutputMode.All)
     options.randomSeed(11)
     return options
 
@@ -94,7 +101,7 @@ def main():
         ]
     if given.seen:
         # What each of several ranks was given, as one process takes it: replicas within rounds.
-        parts = [torch.tensor(part) for part in ast.literal_eval(open(given.seen).read())]
+        parts = [torch.tensor(part) for part in ast.literal_eval(Path(given.seen).read_text())]
         rounds = torch.stack([part.reshape(len(part), ACCUMULATION, -1) for part in parts], 2)
         batches = [data[indices] for indices in rounds.reshape(len(rounds), -1)]
     done = 0
@@ -107,7 +114,7 @@ def main():
             break
         x, y, indices = batches[number]
         seen.append(indices.tolist())
-        _, loss = training(x, y)
+        training(x, y)
         if given.save:
             poptorch.save_checkpoint(given.save, training, updates=number + 1)
     training.copyWeightsToHost()

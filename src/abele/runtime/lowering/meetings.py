@@ -78,7 +78,8 @@ class Meetings:
 
     def copy(self, copy: CrossReplicaCopy, arena: Arena, emitter: Emitter, callbacks: Callbacks) -> None:
         """Lower a copy between replicas of all processes."""
-        share, name, writes = arena.share, copy.debug.full_name, elements_of(copy.destination)
+        share, writes = arena.share, elements_of(copy.destination)
+        name = f"{copy.debug.full_name} into {copy.destination.variables[0].name}"
         source_of = {to: sender for sender, to in copy.map.items()}
         outward: dict[int, list[MemoryPieces]] = {}
         inward: dict[int, list[tuple[int, MemoryPieces]]] = {}
