@@ -7,7 +7,7 @@ import random
 import pytest
 
 from abele.errors import RankDisagreementError, RankLostError
-from abele.launch.frames import OUT, Frame, FrameReader, frames_of
+from abele.launch.frames import OUT, RankFrame, FrameReader, frames_of
 from abele.launch.lines import LineSplitter
 from abele.launch.watch import RankView, lost
 
@@ -27,8 +27,8 @@ def test_frames__of_many_ranks_cut_anywhere_at_blocks__come_out_whole() -> None:
 
 def test_frames__words_between_them__are_kept_apart() -> None:
     reader = FrameReader()
-    stream = b"=== BAD TERMINATION\n" + Frame(7, OUT, b"").encoded() + b"\x1eabele what is this\n\n"
-    assert list(reader.feed(stream)) == [Frame(7, OUT, b"")]
+    stream = b"=== BAD TERMINATION\n" + RankFrame(7, OUT, b"").encoded() + b"\x1eabele what is this\n\n"
+    assert list(reader.feed(stream)) == [RankFrame(7, OUT, b"")]
     assert reader.others == [b"=== BAD TERMINATION", b"\x1eabele what is this"]
 
 

@@ -13,6 +13,7 @@ import pytest
 from .conftest import Ended, needs_mpi, start
 
 Run = Callable[..., Ended]
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "poptorch" / "ranks.py"
 TRAIN = Path(__file__).parent / "programs" / "train.py"
 SAVES = Path(__file__).parent / "programs" / "saves.py"
 
@@ -112,3 +113,45 @@ def test_checkpoint__whenever_its_writer_is_killed__is_one_that_can_be_read(tmp_
     process.communicate(timeout=30)
     state = torch.load(path, weights_only=True)
     assert state["format"] == "abele-checkpoint"
+
+
+@needs_mpi
+def test_example__stopped_and_started_with_other_ranks__ends_as_without(run: Run, tmp_path: Path) -> None:
+    def trained(ranks: int, updates: int, name: str) -> dict[str, object]:
+        import torch
+
+        path = tmp_path / name
+        ended = run("-n", ranks, "--replicas", 2, EXAMPLE, "--updates", updates, "--every", 3, "--checkpoint", path)
+        assert ended.status == 0, ended.err
+        assert "loss after" in ended.lines(ranks - 1)[0]
+        found: dict[str, object] = torch.load(path, weights_only=True)
+        return found
+
+    trained(2, 4, "stopped")
+    resumed, straight = trained(1, 8, "stopped"), trained(2, 8, "straight")
+    assert repr(resumed["model"]) == repr(straight["model"])
+    assert resumed["more"] == straight["more"] == {"updates": 8}
+
+
+def test_checkpoint__of_models_and_files_that_cannot_be__are_refused(tmp_path: Path) -> None:
+    import torch
+
+    from abele import poptorch
+    from abele.errors import FileFormatError
+
+    plain = torch.nn.Linear(2, 2)
+    with pytest.raises(poptorch.Error, match="a model that trains"):
+        poptorch.save_checkpoint(tmp_path / "c", poptorch.inferenceModel(torch.nn.Linear(2, 2)))
+    training = poptorch.trainingModel(plain, optimizer=torch.optim.SGD(plain.parameters(), lr=0.1))
+    with pytest.raises(poptorch.Error, match=r"poptorch\.optim\.SGD"):
+        poptorch.save_checkpoint(tmp_path / "c", training)
+    ours = torch.nn.Linear(2, 2)
+    training = poptorch.trainingModel(ours, optimizer=poptorch.optim.SGD(ours.parameters(), lr=0.1))
+    with pytest.raises(FileFormatError, match="cannot be read as a checkpoint"):
+        poptorch.load_checkpoint(tmp_path / "nowhere", training)
+    (tmp_path / "cut").write_bytes(b"PK\x03\x04")
+    with pytest.raises(FileFormatError, match="cannot be read as a checkpoint"):
+        poptorch.load_checkpoint(tmp_path / "cut", training)
+    torch.save({"a": 1}, tmp_path / "other")
+    with pytest.raises(FileFormatError, match="is no checkpoint"):
+        poptorch.load_checkpoint(tmp_path / "other", training)

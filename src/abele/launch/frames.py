@@ -22,7 +22,7 @@ OUT, ERR, BEAT, HELLO, END = "out", "err", "beat", "hello", "end"
 
 
 @dataclass(frozen=True, slots=True)
-class Frame:
+class RankFrame:
     """What one rank tells.
 
     Attributes:
@@ -52,7 +52,7 @@ class FrameReader:
         self._rest = b""
         self.others: list[bytes] = []
 
-    def feed(self, block: bytes) -> Iterator[Frame]:
+    def feed(self, block: bytes) -> Iterator[RankFrame]:
         """The frames that are complete with some more bytes."""
         *lines, self._rest = (self._rest + block).split(b"\n")
         for line in lines:
@@ -63,7 +63,7 @@ class FrameReader:
                 self.others.append(line)
 
 
-def _decoded(line: bytes) -> Frame | None:
+def _decoded(line: bytes) -> RankFrame | None:
     """The frame that a line is; None for any other line."""
     before, mark, text = line.partition(_MARK)
     parts = text.split()
@@ -73,10 +73,10 @@ def _decoded(line: bytes) -> Frame | None:
         content = base64.b64decode(parts[2], validate=True) if len(parts) == 3 else b""
     except binascii.Error:
         return None
-    return Frame(int(parts[0]), parts[1].decode("ascii", "replace"), content)
+    return RankFrame(int(parts[0]), parts[1].decode("ascii", "replace"), content)
 
 
 def frames_of(rank: int, kind: str, content: bytes) -> Iterator[bytes]:
     """Any number of bytes as frames, each as it is written."""
     for begin in range(0, len(content), MOST_BYTES):
-        yield Frame(rank, kind, content[begin : begin + MOST_BYTES]).encoded()
+        yield RankFrame(rank, kind, content[begin : begin + MOST_BYTES]).encoded()

@@ -17,7 +17,7 @@ from types import FrameType
 from typing import IO, Any, TextIO
 
 from abele.errors import LaunchError, ProgramRuntimeError, RankLostError
-from abele.launch.frames import BEAT, END, ERR, HELLO, OUT, Frame, FrameReader
+from abele.launch.frames import BEAT, END, ERR, HELLO, OUT, RankFrame, FrameReader
 from abele.launch.group import GuardedGroup
 from abele.launch.job import Job
 from abele.launch.lines import LineSplitter
@@ -105,7 +105,7 @@ class Launcher:
         self._note_words(self._frames.others)
         self._frames.others.clear()
 
-    def _note(self, view: RankView, frame: Frame) -> None:
+    def _note(self, view: RankView, frame: RankFrame) -> None:
         if frame.kind in (OUT, ERR):
             self._show(frame.rank, frame.kind, self._splitters[frame.rank, frame.kind].feed(frame.content))
             return

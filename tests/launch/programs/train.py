@@ -129,6 +129,7 @@ def main():
 def misbehave(fault):
     if fault == "kill":
         print("about to go", flush=True)
+        time.sleep(1)  # What is told of a process that is killed is what it told last, four times a second.
         os.kill(os.getpid(), signal.SIGKILL)
     if fault == "exception":
         raise ValueError("the data is bad")
