@@ -7,7 +7,7 @@ import random
 import pytest
 
 from abele.errors import RankDisagreementError, RankLostError
-from abele.launch.frames import OUT, RankFrame, FrameReader, frames_of
+from abele.launch.frames import OUT, FrameReader, RankFrame, frames_of
 from abele.launch.lines import LineSplitter
 from abele.launch.watch import RankView, lost
 

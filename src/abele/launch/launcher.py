@@ -17,7 +17,7 @@ from types import FrameType
 from typing import IO, Any, TextIO
 
 from abele.errors import LaunchError, ProgramRuntimeError, RankLostError
-from abele.launch.frames import BEAT, END, ERR, HELLO, OUT, RankFrame, FrameReader
+from abele.launch.frames import BEAT, END, ERR, HELLO, OUT, FrameReader, RankFrame
 from abele.launch.group import GuardedGroup
 from abele.launch.job import Job
 from abele.launch.lines import LineSplitter
