@@ -39,10 +39,9 @@ def spirals(number: int) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def train(updates: int, checkpoint: Path, every: int) -> float:
-    """Train up to a number of updates, from the checkpoint if there is one; the last loss of this rank."""
+    """Train up to a number of updates, from the checkpoint if there is one; the last loss of this rank's replicas."""
     torch.manual_seed(0)
     options = poptorch.Options()  # replicationFactor is what abele run says
-    options.outputMode(poptorch.OutputMode.Sum)
     model = Spirals()
     training = poptorch.trainingModel(model, options, poptorch.optim.Adam(model.parameters(), lr=0.01))
     done = poptorch.load_checkpoint(checkpoint, training)["updates"] if checkpoint.is_file() else 0
@@ -53,7 +52,7 @@ def train(updates: int, checkpoint: Path, every: int) -> float:
         _, loss = training(points, arms)
         if (number + 1) % every == 0 or number + 1 == updates:
             poptorch.save_checkpoint(checkpoint, training, updates=number + 1)
-    return float(loss) / options.replication_factor
+    return float(loss.mean())
 
 
 def main() -> None:
