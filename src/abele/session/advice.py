@@ -65,7 +65,7 @@ class Advice:
             found["recompute"] = "Settings(recompute=True)"
         if self.state_off_chip:
             found["state_off_chip"] = (
-                "Locations(optimiser=TensorLocation(on_chip=False)) in the schedule: what optimisers keep in streaming memory"
+                "Locations(optimiser=TensorLocation(on_chip=False)) in the schedule: optimisers keep state off the chip"
             )
         if self.partials:
             found["partials"] = 'Settings(partials="f16"): partial sums of products in half precision'
