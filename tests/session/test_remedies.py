@@ -8,7 +8,7 @@ import pytest
 
 from abele.errors import NetworkError, OutOfMemoryError
 from abele.machine import System, systems
-from abele.parallel import Network, NetworkBuilder, Schedule
+from abele.parallel import Adam, Group, Locations, Network, NetworkBuilder, Schedule, Sgd, TensorLocation
 from abele.parallel.ops import build
 from abele.session import Settings, compile_network
 from abele.session.remedies import Halved, NetworkCase, _has_room, fitted, found_advice, layers_shared
@@ -164,6 +164,46 @@ def test_found_advice__what_was_tried_in_vain_before__is_not_named_beside_what_f
     lines = found_advice(case(settings), HOPEFUL, compile_, lambda parts: case(Settings(name="cut"))).lines()
     assert "micro-batch" in lines[0]
     assert not any("memory_proportion" in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("fits", "tried"),
+    [(TensorLocation(sharded=True), "share_state"), (TensorLocation(on_chip=False), "state_off_chip")],
+)
+def test_found_advice__state_that_is_too_much__is_tried_elsewhere(fits: TensorLocation, tried: str) -> None:
+    net = product(4, 64)
+    groups = (Group(Adam(), net.parameters),)
+    usual = NetworkCase(net, Schedule(replicas=2), groups, Settings(memory_proportion=0.6))
+
+    def compile_(of: NetworkCase) -> tuple[object, object]:
+        if of.schedule.locations.optimiser == fits:
+            return "ends", "executable"
+        raise too_full(needed_bytes=1020)
+
+    # 2 · 4 · 64 · 64 bytes of state are 22 of each tile.
+    found = found_advice(usual, too_full(needed_bytes=1020), compile_)
+    assert found.tried == tried
+    assert f"TensorLocation({'sharded=True' if fits.sharded else 'on_chip=False'})" in found.lines()[0]
+    assert found.lines()[0].endswith("(tried: it fits)")
+
+
+def test_found_advice__state_that_is_not_what_lacks__is_not_tried() -> None:
+    net = product(4, 64)
+    away = Schedule(replicas=2, locations=Locations(TensorLocation(on_chip=False)))
+    for schedule, optimiser, needed in (
+        (Schedule(replicas=2), Adam(), 1040),
+        (Schedule(replicas=2), Sgd(lr=0.1), 1010),
+        (away, Adam(), 1010),
+    ):
+        of = NetworkCase(net, schedule, (Group(optimiser, net.parameters),), Settings(memory_proportion=0.6))
+
+        def compile_(of: NetworkCase, given: Schedule = schedule) -> tuple[object, object]:
+            if of.schedule == given:
+                raise too_full(needed_bytes=5000)
+            return "ends", "executable"
+
+        found = found_advice(of, too_full(needed_bytes=needed), compile_)
+        assert (found.share_state, found.state_off_chip) == (False, False)
 
 
 def test_has_room__parts_of_temporaries__count_beside_the_rest() -> None:

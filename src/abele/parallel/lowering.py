@@ -15,7 +15,7 @@ from abele.parallel.network.network import contents_of
 from abele.parallel.network.structure import attributes_key
 from abele.parallel.registry import OpRule, rule_of
 from abele.parallel.remote_sums import RemoteSums
-from abele.parallel.remote_weights import RemoteRow, RemoteWeights
+from abele.parallel.remote_weights import RemoteWeights, WeightRow
 from abele.parallel.repeats import Repeats
 from abele.parallel.shards import ShardedGradient
 from abele.parallel.shared_functions import SharedFunctions
@@ -63,7 +63,7 @@ class Lowering:
         self._graphs: list[Graph] = [*map(graph.ipu, range(graph.system.num_ipus))] if outer is None and several else []
         self.remote: RemoteWeights | None = None
         self.sums: RemoteSums | None = None
-        self.rows: dict[Value, RemoteRow] = {}
+        self.rows: dict[Value, WeightRow] = {}
         self._outer = outer
         self._stands_for: dict[Value, Value] = {}
         self._constants: dict[Value, NetworkOp] = {}

@@ -26,7 +26,7 @@ _IN_PARTS = ("accumulate", "running_mean")
 
 
 @dataclass(frozen=True, eq=False)
-class _Part:
+class _SumPart:
     """Sums that come and go together.
 
     Attributes:
@@ -72,9 +72,9 @@ class RemoteSums:
         self._part_of = {op: part for part in self._parts for op in part.ops}
 
     @staticmethod
-    def _part(to: Lowering, graph: Graph, number: int, ops: Sequence[NetworkOp]) -> _Part:
+    def _part(to: Lowering, graph: Graph, number: int, ops: Sequence[NetworkOp]) -> _SumPart:
         whole = concat([Shards.of(to[op.inputs[0]]).flat(to[op.inputs[0]]) for op in ops])
-        return _Part(tuple(ops), graph.remote_buffer(f"sums{number}", whole.dtype, whole.size), whole)
+        return _SumPart(tuple(ops), graph.remote_buffer(f"sums{number}", whole.dtype, whole.size), whole)
 
     def begin(self, to: Lowering, totals: Sequence[Value], prog: Steps) -> None:
         """Append what makes all sums zero, those on the chip as well."""

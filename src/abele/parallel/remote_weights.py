@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class RemoteRow:
+class WeightRow:
     """Parameters that come and go together.
 
     Attributes:
@@ -51,7 +51,7 @@ class RemoteRow:
 
 
 @dataclass(eq=False)
-class _Use:
+class _WeightUse:
     """The parameters that a sequence begins with loading."""
 
     steps: Steps
@@ -80,11 +80,11 @@ class RemoteWeights:
         self._values = list(values)
         self._worthwhile = worthwhile
         self._updated = updated
-        self._uses: list[_Use] = []
-        self._current: dict[tuple[int, int], _Use] = {}
+        self._uses: list[_WeightUse] = []
+        self._current: dict[tuple[int, int], _WeightUse] = {}
         self._shown: dict[Variable, list[Value]] = {}
         self._unknown = set(self._values)
-        self.rows: dict[Value, RemoteRow] = {}
+        self.rows: dict[Value, WeightRow] = {}
         self.state: dict[str, FlatState] = {}
 
     def run(self, to: Lowering, op: NetworkOp) -> None:
@@ -115,10 +115,10 @@ class RemoteWeights:
         current = self._current.get(place)
         if not needed or (current is not None and needed.keys() <= current.values.keys()):
             return False
-        if current is not None and _Use(steps, current.values | needed).bytes <= self._worthwhile:
+        if current is not None and _WeightUse(steps, current.values | needed).bytes <= self._worthwhile:
             current.values |= needed
             return False
-        use = self._current[place] = _Use(steps, needed)
+        use = self._current[place] = _WeightUse(steps, needed)
         self._uses.append(use)
         return True
 
@@ -142,7 +142,7 @@ class RemoteWeights:
         shards = [Shards.of(to[value]) for value in values]
         whole = concat([s.flat(to[value]) for s, value in zip(shards, values, strict=True)])
         buffer, begin = graph.remote_buffer(name, whole.dtype, whole.size), 0
-        row = RemoteRow(buffer, whole)
+        row = WeightRow(buffer, whole)
         for value, cut in zip(values, shards, strict=True):
             self.rows[value] = row
             self.state[value.name] = FlatState(cut, value.dtype, 0.0, buffer=buffer, begin=begin)

@@ -16,14 +16,14 @@ from abele.machine import System
 from abele.parallel.joined_copies import joined_copies
 from abele.parallel.locations import worthwhile_bytes
 from abele.parallel.optimisers import StateSlot
-from abele.parallel.remote_weights import RemoteRow
+from abele.parallel.remote_weights import WeightRow
 from abele.parallel.shards import MOST_BYTES, FlatState, Shards
 from abele.poplibs import gcl
 from abele.poplibs.poputil.layout import clone
 
 
 @dataclass(frozen=True, eq=False)
-class Target:
+class UpdateTarget:
     """What one update changes.
 
     Attributes:
@@ -59,7 +59,7 @@ class Waiting:
     gradient: Tensor
     shards: Shards
     off_chip: bool
-    row: RemoteRow | None = None
+    row: WeightRow | None = None
 
     @property
     def is_share(self) -> bool:
@@ -155,18 +155,18 @@ class StateUnit:
         for row in self._rows():
             row.store(prog)
 
-    def _rows(self) -> list[RemoteRow]:
+    def _rows(self) -> list[WeightRow]:
         return list(dict.fromkeys(one.row for one in self._waiting if one.row is not None))
 
-    def _shared(self) -> list[list[tuple[Waiting, Target]]]:
+    def _shared(self) -> list[list[tuple[Waiting, UpdateTarget]]]:
         """What replicas share, by the element type of the parameter."""
-        found: dict[str, list[tuple[Waiting, Target]]] = {}
+        found: dict[str, list[tuple[Waiting, UpdateTarget]]] = {}
         for one, target in zip(self._waiting, self.targets, strict=True):
             if one.is_share:
                 found.setdefault(one.parameter.dtype.name, []).append((one, target))
         return list(found.values())
 
-    def _target(self, one: Waiting) -> Target:
+    def _target(self, one: Waiting) -> UpdateTarget:
         graph, name, moved = self._graph, one.name, one.parameter
         if one.is_share:
             moved = graph.map_linear(graph.variable(moved.dtype, (one.shards.width,), name=f"{name}/share"))
@@ -179,7 +179,7 @@ class StateUnit:
                     self.flat[f"{name}/{key}"] = FlatState(one.shards, slot.dtype, slot.initial, tensor)
                 else:
                     self.whole[f"{name}/{key}"] = tensor
-        return Target(name, moved, one.gradient, slots, one.is_share)
+        return UpdateTarget(name, moved, one.gradient, slots, one.is_share)
 
     def _place_off_chip(self) -> None:
         """A buffer for each element type, with the state of one parameter after the other."""

@@ -13,10 +13,10 @@ from abele.parallel.joined_copies import joined_copies
 from abele.parallel.locations import ON_CHIP, TensorLocation
 from abele.parallel.optimisers import GRADIENT, PARAMETER, Lamb, Optimiser, Sgd, StateSlot, Terms
 from abele.parallel.optimisers.terms import SCALE
-from abele.parallel.remote_weights import RemoteRow
+from abele.parallel.remote_weights import WeightRow
 from abele.parallel.repeats import Repeats
 from abele.parallel.shards import FlatState, ShardedGradient, Shards
-from abele.parallel.state_units import StateUnit, Target, Waiting, units
+from abele.parallel.state_units import StateUnit, UpdateTarget, Waiting, units
 from abele.poplibs import gcl, popnn, popops
 from abele.poplibs.gcl import CommGroup
 from abele.poplibs.popops import ReduceParams, SingleReduceOp
@@ -79,7 +79,14 @@ class GroupUpdate:
         """The same optimiser for parameters on another IPU, which is sent the scalars at the begin of each step."""
         scale = self.scale.on(graph)
         other = type(self)(
-            graph, self.optimiser, self.name, self.repeats, scale, self.share, location=self.location, parts=self.parts
+            graph,
+            self.optimiser,
+            self.name,
+            self.repeats,
+            scale,
+            share=self.share,
+            location=self.location,
+            parts=self.parts,
         )
         other.state, other.flat, other._units = self.state, self.flat, self._units
         self._elsewhere.append(other)
@@ -109,7 +116,7 @@ class GroupUpdate:
         prog: Steps,
         name: str,
         *,
-        row: RemoteRow | None = None,
+        row: WeightRow | None = None,
     ) -> None:
         """Append the update of one parameter, at once or with those of its unit by :meth:`flush`.
 
@@ -128,7 +135,7 @@ class GroupUpdate:
             self._waiting.append(Waiting(name, parameter, gradient, Shards.of(parameter), off_chip, row))
         else:
             made = {key: self._slot(parameter, f"{name}/{key}", slot) for key, slot in slots.items()}
-            self.update(Target(name, parameter, gradient, made), prog)
+            self.update(UpdateTarget(name, parameter, gradient, made), prog)
 
     def flush(self, prog: Steps) -> None:
         """Append the updates of what waits, unit by unit."""
@@ -144,12 +151,12 @@ class GroupUpdate:
             self.state |= unit.whole
             self.flat |= unit.flat
 
-    def update_unit(self, targets: Sequence[Target], prog: Steps) -> None:
+    def update_unit(self, targets: Sequence[UpdateTarget], prog: Steps) -> None:
         """Append the updates of several parameters."""
         for target in targets:
             self.update(target, prog)
 
-    def update(self, target: Target, prog: Steps) -> None:
+    def update(self, target: UpdateTarget, prog: Steps) -> None:
         """Append the update of one parameter, and of what is kept beside it, by its gradient."""
         self._emit(self.optimiser.update, _walked(target), prog, type(self.optimiser).__name__.lower())
 
@@ -225,7 +232,7 @@ class SgdUpdate(GroupUpdate):
 
     optimiser: Sgd
 
-    def update(self, target: Target, prog: Steps) -> None:
+    def update(self, target: UpdateTarget, prog: Steps) -> None:
         """Append the update of the parameter and its momentum."""
         o, parameter, gradient = self.optimiser, target.parameter, target.gradient
         is_plain = not o.has_velocity and not o.nesterov and "weight_decay" not in o.variable and not o.weight_decay
@@ -260,13 +267,13 @@ class LambUpdate(GroupUpdate):
 
     optimiser: Lamb
 
-    def update(self, target: Target, prog: Steps) -> None:
+    def update(self, target: UpdateTarget, prog: Steps) -> None:
         """Append the update of one parameter and its means."""
         direction = self._direction(target, prog)
         norms = self._squares(target.parameter, direction, prog, self.parts.get(target.name))
         self._descend(target, direction, norms, prog)
 
-    def update_unit(self, targets: Sequence[Target], prog: Steps) -> None:
+    def update_unit(self, targets: Sequence[UpdateTarget], prog: Steps) -> None:
         """Append the updates of several parameters; the norms of those that replicas share in one sum over them."""
         shared = [target for target in targets if target.is_share]
         for target in targets:
@@ -281,12 +288,12 @@ class LambUpdate(GroupUpdate):
         for n, (target, direction) in enumerate(zip(shared, directions, strict=True)):
             self._descend(target, direction, (norms[2 * n], norms[2 * n + 1]), prog)
 
-    def _direction(self, target: Target, prog: Steps) -> Tensor:
+    def _direction(self, target: UpdateTarget, prog: Steps) -> Tensor:
         direction = clone(self.graph, target.parameter, f"{target.name}/direction", f32)
         self._emit_direction(_walked(target), direction, prog)
         return direction
 
-    def _descend(self, target: Target, direction: Tensor, norms: tuple[Tensor, Tensor], prog: Steps) -> None:
+    def _descend(self, target: UpdateTarget, direction: Tensor, norms: tuple[Tensor, Tensor], prog: Steps) -> None:
         tensors = {PARAMETER: target.parameter, "direction": direction, "rate": self._rate(norms, prog)}
         self._emit(self.optimiser.descend, tensors, prog, "descend", scalars=("rate",))
 
@@ -339,7 +346,7 @@ class LambUpdate(GroupUpdate):
         return rate
 
 
-def _walked(target: Target) -> dict[str, Tensor]:
+def _walked(target: UpdateTarget) -> dict[str, Tensor]:
     """The tensors of an update by the names that the rule has for them."""
     return {PARAMETER: target.parameter, GRADIENT: target.gradient, **target.slots}
 
@@ -364,4 +371,5 @@ def group_update(
     kinds: dict[type[Optimiser], type[GroupUpdate]] = {Sgd: SgdUpdate, Lamb: LambUpdate}
     kind = kinds.get(type(optimiser), GroupUpdate)
     scale = scale or GradientScale(graph, ())
-    return kind(graph, optimiser, name, repeats or Repeats(graph), scale, share, location=location, parts=parts or {})
+    repeats = repeats or Repeats(graph)
+    return kind(graph, optimiser, name, repeats, scale, share=share, location=location, parts=parts or {})

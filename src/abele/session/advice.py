@@ -32,8 +32,10 @@ class Advice:
         proportion_now: The share that was planned with.
         partials: Keep partial sums of f16 products in f16.
         machine: Use this machine, whose IPUs have more memory.
-        tried: The one of ``recompute``, ``batch``, ``proportion``, ``partials``, ``halve`` and ``machine`` that was
-            tried and makes the program fit; empty where none was found.
+        tried: The one of ``share_state``, ``recompute``, ``state_off_chip``, ``batch``, ``proportion``, ``partials``,
+            ``halve`` and ``machine`` that was tried and makes the program fit; empty where none was found.
+        share_state: Let replicas share the state of optimisers.
+        state_off_chip: Keep the state of optimisers in streaming memory.
     """
 
     halve: bool
@@ -47,14 +49,24 @@ class Advice:
     why_not_halved: str = ""
     partials: bool = False
     in_vain: tuple[str, ...] = ()
+    share_state: bool = False
+    state_off_chip: bool = False
 
     def lines(self) -> list[str]:
         """The advice in the words of a session's own settings."""
         found = {}
         if self.halve:
             found["halve"] = "half precision: weights and inputs of type f16"
+        if self.share_state:
+            found["share_state"] = (
+                "Locations(optimiser=TensorLocation(sharded=True)) in the schedule: replicas share what optimisers keep"
+            )
         if self.recompute:
             found["recompute"] = "Settings(recompute=True)"
+        if self.state_off_chip:
+            found["state_off_chip"] = (
+                "Locations(optimiser=TensorLocation(on_chip=False)) in the schedule: optimisers keep state off the chip"
+            )
         if self.partials:
             found["partials"] = 'Settings(partials="f16"): partial sums of products in half precision'
         if self.batch is not None:

@@ -2,16 +2,17 @@
 
 Some remedies leave the results and the user's program as they are: repeated layers whose code the machine holds once,
 and products and convolutions planned with a smaller share of a tile's memory, which run in several parts after each
-other (serial splits). These are taken without asking, the second beside the first where that came closer. Others
-are the user's to choose: recomputing activations, partial sums in f16, smaller micro-batches, half precision, another
-machine. Of these the first that fits leads the error. Each try is a compilation, so what the error itself shows to be
-hopeless is not tried: if all but the temporaries of the fullest tile are too much for it already, no batch is small
-enough.
+other (serial splits). These are taken without asking, the second beside the first where that came closer. Others are
+the user's to choose: where the state of optimisers lies, recomputing activations, partial sums in f16, smaller
+micro-batches, half precision, another machine. Of these the first that fits leads the error. Each try is a compilation,
+so what the error itself shows to be hopeless is not tried: if all but the temporaries of the fullest tile are too much
+for it already, no batch is small enough.
 """
 
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -20,7 +21,8 @@ from typing import Any
 from abele.compiler import Executable
 from abele.errors import AbeleError, OutOfMemoryError
 from abele.numerics import f16
-from abele.parallel import Group, Network, Schedule
+from abele.parallel import Group, Network, Schedule, TensorLocation
+from abele.parallel.locations import ON_CHIP
 from abele.parallel.passes.outline import Outline
 from abele.parallel.shared_functions import SharedFunctions
 from abele.session.advice import DEFAULT_PROPORTION, Advice, advice, temporaries_matter
@@ -172,6 +174,8 @@ def found_advice(
 
 
 IN_VAIN = {
+    "share_state": "replicas that share the state of optimisers",
+    "state_off_chip": "the state of optimisers in streaming memory",
     "recompute": "cheap activations computed again",
     "partials": "partial sums in f16",
     "batch": "smaller micro-batches",
@@ -212,9 +216,13 @@ def _remedies(
         for changed in _shares(case):
             said = {"proportion": changed.settings.memory_proportion}
             yield Remedy("proportion", said, {"proportion": None}, partial(_as_it_is, changed))
+    if case.schedule.replicas > 1 and case.schedule.ranks == 1 and _state_matters(case, error):
+        yield Remedy("share_state", {"share_state": True}, {}, partial(_as_it_is, _state_at(case, sharded=True)))
     if case.groups is not None and not settings.recompute and temporaries_matter(error) and _has_room(error):
         again = replace(case, settings=replace(settings, recompute=True))
         yield Remedy("recompute", {"recompute": True}, {}, partial(_as_it_is, again))
+    if settings.target().dram is not None and _state_matters(case, error):
+        yield Remedy("state_off_chip", {"state_off_chip": True}, {}, partial(_as_it_is, _state_at(case, on_chip=False)))
     halves = any(v.dtype == f16 for v in (*case.net.parameters, *case.net.inputs))
     if halves and settings.partials != "f16" and temporaries_matter(error) and _has_room(error):
         narrow = replace(case, settings=replace(settings, partials="f16"))
@@ -228,6 +236,27 @@ def _remedies(
     if known.machine is not None:
         larger = replace(case, settings=replace(settings, system=known.machine))
         yield Remedy("machine", {}, {"machine": None}, partial(_as_it_is, larger))
+
+
+def _state_matters(case: NetworkCase, error: OutOfMemoryError) -> bool:
+    """True if the state of optimisers takes about as much of a tile as the fullest one lacks, and lies as usual."""
+    if case.groups is None or case.schedule.locations.optimiser != ON_CHIP:
+        return False
+    state = sum(
+        math.prod(value.shape) * slot.dtype.bytes
+        for group in case.groups
+        for slot in group.optimiser.slots().values()
+        for value in group.parameters
+    )
+    worst = error.tiles[0] if error.tiles else {}
+    tiles = case.settings.target().ipu.num_tiles * case.net.num_ipus
+    return MARGIN * state / tiles >= _needed(error) - worst.get("available_bytes", 0)
+
+
+def _state_at(case: NetworkCase, **where: bool) -> NetworkCase:
+    """The same with the state of optimisers elsewhere."""
+    locations = replace(case.schedule.locations, optimiser=TensorLocation(**where))
+    return replace(case, schedule=replace(case.schedule, locations=locations))
 
 
 def _as_it_is(case: NetworkCase) -> NetworkCase:

@@ -215,7 +215,8 @@ def _end(stored: _StoredEnd) -> End:
             raise ValueError(f"{stored.name!r} lies in no order of its {math.prod(shape)} elements")
         lies = Flat(order, flat.replicas, flat.initial, flat.begin)
     split = None if stored.split is None else Split(*stored.split)
-    return End(stored.name, stored.handle, shape, as_element_type(stored.dtype), group, flat=lies, split=split)
+    dtype = as_element_type(stored.dtype)
+    return End(stored.name, stored.handle, shape, dtype, group=group, flat=lies, split=split)
 
 
 def _check_ends(executable: Executable, net: Network, ends: Ends) -> None:

@@ -67,8 +67,16 @@ def warned(opts: poptorch.Options) -> int:
     return len(told)
 
 
+AWAY = poptorch.TensorLocationSettings().useOnChipStorage(False)
 ACT: dict[str, tuple[Setter, Callable[[poptorch.Options], Any]]] = {
     "deviceIterations": (lambda o: o.deviceIterations(3), schedule),
+    **{
+        f"TensorLocations.set{kind}Location": (
+            lambda o, kind=kind: getattr(o.TensorLocations, f"set{kind}Location")(AWAY),
+            schedule,
+        )
+        for kind in ("Activation", "Weight", "Optimizer", "Accumulator")
+    },
     "replicationFactor": (lambda o: o.replicationFactor(2), schedule),
     "inputReplicaGrouping": (
         lambda o: o.replicationFactor(4).inputReplicaGrouping(2, poptorch.CommGroupType.Consecutive),
@@ -137,10 +145,6 @@ KEPT = {
     "syncPattern": "sync_pattern",
     "Jit.traceModel": "trace_model",
     "TensorLocations.numIOTiles": "num_io_tiles",
-    "TensorLocations.setActivationLocation": "location_activation",
-    "TensorLocations.setWeightLocation": "location_weight",
-    "TensorLocations.setOptimizerLocation": "location_optimizer",
-    "TensorLocations.setAccumulatorLocation": "location_accumulator",
 }
 """Setters that are checked and kept, and the options whose words say why that changes nothing."""
 

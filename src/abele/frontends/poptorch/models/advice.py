@@ -15,8 +15,15 @@ def words(advice: Advice, *, training: bool) -> list[str]:
     found = {}
     if advice.halve:
         found["halve"] = "half precision: model.half() and inputs in torch.float16"
+    location = "options.TensorLocations.setOptimizerLocation(poptorch.TensorLocationSettings()"
+    if advice.share_state:
+        found["share_state"] = (
+            f"{location}.useReplicatedTensorSharding(True)): replicas share the state of the optimiser"
+        )
     if advice.recompute:
         found["recompute"] = "options.Abele.recompute(): cheap activations are computed again, not kept"
+    if advice.state_off_chip:
+        found["state_off_chip"] = f"{location}.useOnChipStorage(False)): the state of the optimiser in streaming memory"
     if advice.partials:
         found["partials"] = "options.Precision.setPartialsType(torch.half): partial sums of products in half precision"
     if advice.batch is not None:
