@@ -174,7 +174,10 @@ class Branching(Parts):
         with poptorch.Block("a", ipu_id=0):
             x = torch.tanh(self.a(x))
         with poptorch.Block("b", ipu_id=1):
-            x = torch.cond(x.sum() > 0, lambda v: torch.tanh(self.b(v)), lambda v: v * 2, (x,))
+            if poptorch.isRunningOnIpu():
+                x = torch.cond(x.sum() > 0, lambda v: torch.tanh(self.b(v)), lambda v: v * 2, (x,))
+            else:
+                x = torch.tanh(self.b(x)) if x.sum() > 0 else x * 2
             with torch.no_grad():
                 shift = x.mean()
             x = x - shift
