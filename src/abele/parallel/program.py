@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,7 @@ from abele.parallel.shards import FlatState
 from abele.parallel.shared_functions import SharedFunctions
 from abele.parallel.update import GroupUpdate, group_update
 from abele.poplibs import gcl, popops
+from abele.poplibs.gcl import CommGroup
 from abele.poplibs.popops.elementwise.map import map_with_outputs
 from abele.poplibs.popops.expr import _1
 from abele.poplibs.poputil.layout import clone, duplicate
@@ -216,6 +218,11 @@ class _ProgramBuilder:
         self.outputs = OutputCollector(graph, schedule)
         self.changed = OutputCollector(graph, replace(schedule, outputs=OutputMode.ALL), "changed_input")
 
+    @cached_property
+    def _parts(self) -> dict[str, CommGroup]:
+        """Parameters of which each replica has a part, and the replicas that have all parts together."""
+        return {name: self.schedule.tensor_parallel for name, _ in self.schedule.splits}
+
     def build(self, modes: RunModes) -> NetworkProgram:
         """The whole program; what belongs to no op of the network has the caller's source line."""
         with self.graph.scope(location=caller()):
@@ -320,6 +327,7 @@ class _ProgramBuilder:
                 scale=self.scale,
                 share=self._share(group),
                 location=self.schedule.locations.optimiser,
+                parts=self._parts,
             )
             for ipu in others:
                 self.to.updates[number, ipu] = made.on(self.to.graph_of(Place(ipu)))
@@ -408,12 +416,15 @@ class _ProgramBuilder:
             self.to.run(op for op in ops if op.kind in ("all_reduce", "reduce_scatter"))
         groups = {op.attrs["group"] for op in updates}
         shares = {abs(self._first_of(number).share) for number in groups} or {1.0}
-        gradients = [op.inputs[1] for op in updates]
+        names = {value: state.name for state, value in self.net.updates.items()}
+        whole = [op for op in updates if op.inputs[1] not in self.to.shares_of]
+        parts = {n: self._parts[names[op.output]] for n, op in enumerate(whole) if names[op.output] in self._parts}
         self.scale.before_updates(
-            [self.to[v] for v in gradients if v not in self.to.shares_of],
+            [self.to[op.inputs[1]] for op in whole],
             shares.pop(),
             step,
-            shards=[self.to.shares_of[v].tensor for v in gradients if v in self.to.shares_of],
+            shards=[self.to.shares_of[v].tensor for op in updates if (v := op.inputs[1]) in self.to.shares_of],
+            parts=parts,
         )
         with self.to.into(step):
             for number in range(len(self.groups)):

@@ -53,7 +53,7 @@ def _by_replica(graph: Graph, codelet: type, count: int, prog: Sequence, name: s
     replica = graph.replica_index(f"{name}/replica")
     graph.map(replica, 0)
     step = graph.compute_set(name)
-    numbers = {field: table.astype(np.uint32) for field, table in tables.items()}
+    numbers: dict[str, Any] = {field: table.astype(np.uint32) for field, table in tables.items()}
     step.vertex(codelet, tile=0, replica=replica, picked=picked, **numbers)
     prog.add(Execute(step))
     return picked

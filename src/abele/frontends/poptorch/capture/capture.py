@@ -12,6 +12,7 @@ import torch.fx
 from abele.frontends.poptorch.capture import aten as _handlers
 from abele.frontends.poptorch.capture import torch_export
 from abele.frontends.poptorch.capture.aten.losses import IDENTITY_LOSS, LOSSES
+from abele.frontends.poptorch.capture.aten.normalisation import norms_over
 from abele.frontends.poptorch.capture.block_places import BlockPlaces
 from abele.frontends.poptorch.capture.reader import NodeReader
 from abele.frontends.poptorch.capture.registry import all_missing
@@ -66,6 +67,7 @@ def capture(
     kwargs: Mapping[str, Any] | None = None,
     *,
     training: bool,
+    norm_replicas: int = 1,
     places: Callable[[BlockRecord], BlockPlaces] | None = None,
 ) -> CapturedModel:
     """Record one call of ``model`` as a network.
@@ -75,6 +77,7 @@ def capture(
         args: Positional arguments of one micro-batch.
         kwargs: Keyword arguments.
         training: True if a loss is wanted.
+        norm_replicas: Consecutive replicas over whose samples batch norms take their statistics in training.
         places: Says where the blocks that the model goes through run; without it they are in one place.
 
     Raises:
@@ -86,7 +89,8 @@ def capture(
     exported = torch_export.export(model, tuple(args), dict(kwargs or {}), training=training, losses=losses)
     at = BlockPlaces() if places is None else places(exported.blocks)
     reader = _ModelReader(exported, own_tensors(model), at)
-    reader.read()
+    with norms_over(norm_replicas):
+        reader.read()
     if training:
         reader.find_loss()
     return reader.result()
