@@ -49,7 +49,7 @@ def loss_of(result: Any) -> torch.Tensor:
 def trained(model: nn.Module, run: Run, opts: Options, optimiser: Any, data: Sequence[torch.Tensor]) -> Any:
     """Losses of all calls on the device, [calls, micro-batches], and the wrapped model."""
     wrapped = poptorch.trainingModel(model, opts, optimiser)
-    losses = torch.stack([loss_of(wrapped(*data)) for _ in range(run.calls)])
+    losses = torch.stack([loss_of(wrapped(*data)) for _ in range(run.calls)]).reshape(run.calls, -1)
     wrapped.copyWeightsToHost()
     return losses, wrapped
 

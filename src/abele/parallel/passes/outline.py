@@ -65,9 +65,9 @@ class _Outlining:
         self._names: set[str] = set()
 
     def run(self) -> tuple[NetworkOp, ...] | None:
-        tokens = _tokens(self._ops)
+        tokens, numbers = _apart_by_place(self._ops, _tokens(self._ops))
         for stretches in _candidates(tokens, self._settings.min_ops):
-            self._take(stretches)
+            self._take([(numbers[start], length) for start, length in stretches])
         return tuple(self._rewritten()) if self._calls else None
 
     def _rewritten(self) -> Iterator[NetworkOp]:
@@ -218,6 +218,25 @@ def _tokens(ops: Sequence[NetworkOp]) -> list[int]:
     """A number for each op; equal numbers for ops that may be each other's counterpart."""
     numbers: dict[Any, int] = {}
     return [numbers.setdefault(_token(op), len(numbers)) for op in ops]
+
+
+def _apart_by_place(ops: Sequence[NetworkOp], tokens: Sequence[int]) -> tuple[list[int], list[int]]:
+    """Tokens with one that occurs once wherever the place changes, so that no repeated stretch goes across.
+
+    Returns:
+        The tokens, and for each the number of its op.
+    """
+    made, numbers = list[int](), list[int]()
+    place = None
+    for number, (op, token) in enumerate(zip(ops, tokens, strict=True)):
+        if op.place is not None and op.place != place:
+            if place is not None:
+                made.append(-1 - number)
+                numbers.append(number)
+            place = op.place
+        made.append(token)
+        numbers.append(number)
+    return made, numbers
 
 
 def _token(op: NetworkOp) -> Any:
