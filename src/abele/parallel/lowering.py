@@ -59,6 +59,7 @@ class Lowering:
         self._owned: set[Value] = set()
         self._like: dict[Value, Value] = {}
         self._leaves_as: dict[Value, Value] = {}
+        self._broadcast_to: dict[Value, list[Value]] = {}
         self._tensors: dict[Value, Tensor] = {}
 
     def __getitem__(self, value: Value) -> Tensor:
@@ -102,6 +103,10 @@ class Lowering:
         outside = self._leaves_as.get(value)
         return self._outer.like(outside) if self._outer is not None and outside is not None else None
 
+    def met_by(self, value: Value) -> Tensor | None:
+        """A larger tensor that ``value`` is combined with, along all of whose further elements it is repeated."""
+        return next((self._tensors[v] for v in self._broadcast_to.get(value, ()) if v in self._tensors), None)
+
     def planned(self, op: NetworkOp, dtype: ElementType) -> dict[str, Any]:
         """The options of an op's products of operands of ``dtype``: those of all, but for what it has of its own.
 
@@ -144,6 +149,11 @@ class Lowering:
         for op in ops:
             if op.kind == "constant":
                 self._constants[op.output] = op
+            elif op.kind == "map":
+                # What is combined with something larger, such as a mask with scores, may lie as a part of that does.
+                for value in op.inputs:
+                    larger = [v for v in op.inputs if v.shape == op.output.shape != value.shape and v.ndim == value.ndim]
+                    self._broadcast_to.setdefault(value, []).extend(larger)
 
     def lower(self, ops: Iterable[NetworkOp]) -> None:
         """Lower ops that were announced, in order.
@@ -237,7 +247,7 @@ class Lowering:
         if not rule.depends_on_operands_alone:
             return lower()
         # What results are laid out like decides as operands do.
-        operands = [*(self[v] for v in op.inputs), *map(self.like, op.outputs)]
+        operands = [*(self[v] for v in op.inputs), *map(self.like, op.outputs), *map(self.met_by, op.outputs)]
         several = len(op.outputs) > 1
         made = tuple((v.shape, v.dtype.name, several and self.is_read(v)) for v in op.outputs)
         return self.repeats.build((op.kind, self._attributes(op), made), operands, self.prog, lower)

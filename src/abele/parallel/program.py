@@ -297,8 +297,13 @@ class _ProgramBuilder:
     def _accumulators(self, sums: Iterable[NetworkOp]) -> None:
         """A variable for each accumulator, laid out like its parameter."""
         parameters = {gradient: parameter for parameter, gradient in self.net.gradients.items()}
+        for op in reversed(sums):
+            if op.inputs[0] not in self.net.entries:
+                parameters[op.inputs[0]] = parameters[op.output]
         for op in sums:
             total = op.inputs[0]
+            if total not in self.net.entries:
+                continue
             if op.kind == "count_magnitudes":
                 graph = self.to.graph_of(total.place)
                 self.to.bind(total, graph.map(graph.variable(f32, total.shape, name=total.name), 0))
@@ -379,5 +384,11 @@ class _ProgramBuilder:
 
 def _gradients(net: Network) -> dict[Value, Value]:
     """For each gradient the parameter that it is to be laid out like."""
-    sums = {op.output: op.inputs[1] for op in net.ops if op.kind in ("accumulate", "running_mean")}
-    return {sums.get(gradient, gradient): parameter for parameter, gradient in net.gradients.items()}
+    sums = {op.output: op.inputs for op in net.ops if op.kind in ("accumulate", "running_mean")}
+    found: dict[Value, Value] = {}
+    for parameter, gradient in net.gradients.items():
+        while gradient in sums:
+            gradient, part = sums[gradient]
+            found[part] = parameter
+        found.setdefault(gradient, parameter)
+    return found

@@ -9,7 +9,7 @@ from abele.graph import Sequence as Steps
 from abele.numerics import ElementType, f32
 from abele.parallel.gradient_scale import GradientScale
 from abele.parallel.joined_copies import joined_copies
-from abele.parallel.optimisers import GRADIENT, PARAMETER, Lamb, Optimiser, Sgd, StateSlot, Terms
+from abele.parallel.optimisers import GRADIENT, PARAMETER, Lamb, Lars, Optimiser, Sgd, StateSlot, Terms
 from abele.parallel.optimisers.terms import SCALE
 from abele.parallel.repeats import Repeats
 from abele.poplibs import popnn, popops
@@ -185,7 +185,49 @@ class SgdUpdate(GroupUpdate):
             prog.add(Copy(value, self.scalars["dampening_now"], name="damp"))
 
 
-class LambUpdate(GroupUpdate):
+class NormedUpdate(GroupUpdate):
+    """Base of the rules whose rate for a parameter depends on norms."""
+
+    def _squares(self, tensors: Mapping[str, Tensor], prog: Steps) -> dict[str, Tensor]:
+        """The squared norms of tensors, in f32, by name."""
+
+        def make() -> tuple[Tensor, ...]:
+            wanted = [
+                SingleReduceOp(t, tuple(range(t.ndim)), ReduceParams("SQUARE_ADD"), f32, "square")
+                for t in tensors.values()
+            ]
+            return tuple(popops.reduce_many(self.graph, wanted, prog, name="norms"))
+
+        made = self.repeats.build(("update", self.name, "norms"), list(tensors.values()), prog, make)
+        return {name: t for name, t in zip(tensors, made, strict=True) if t is not None}
+
+    def _rate(self, trust: Callable[[Terms], Expr], norms: Mapping[str, Tensor], prog: Steps) -> Tensor:
+        """The learning rate times what the rule makes of norms."""
+        terms = self._terms({})
+        expr = trust(terms)
+        given = self._operands(terms, norms)
+
+        def make() -> tuple[Tensor]:
+            return (popops.map(self.graph, expr, given, prog, name="trust"),)
+
+        (rate,) = self.repeats.build(("update", self.name, "trust"), given, prog, make)
+        assert rate is not None
+        return rate
+
+
+class LarsUpdate(NormedUpdate):
+    """LARS: both norms side by side, then one pass."""
+
+    optimiser: Lars
+
+    def update(self, parameter: Tensor, gradient: Tensor, prog: Steps) -> None:
+        """Append the update of one parameter and its momentum."""
+        norms = self._squares({"weight_square": parameter, "gradient_square": gradient}, prog)
+        tensors = {**self._walked(parameter, gradient), "rate": self._rate(self.optimiser.trust, norms, prog)}
+        self._emit(self.optimiser.descend, tensors, prog, "lars", scalars=("rate",))
+
+
+class LambUpdate(NormedUpdate):
     """LAMB: a pass for direction and means, both norms side by side, and a pass for the parameter.
 
     The direction is written down in between. Computing it again from the means in the second pass would save its
@@ -200,8 +242,8 @@ class LambUpdate(GroupUpdate):
         tensors = {**self._walked(parameter, gradient), "direction": direction}
         first = {key: t for key, t in tensors.items() if key != "direction"}
         self._emit_direction(first, direction, prog)
-        norms = self._squares(parameter, direction, prog)
-        rate = self._rate(norms, prog)
+        norms = self._squares({"weight_square": parameter, "direction_square": direction}, prog)
+        rate = self._rate(self.optimiser.trust, norms, prog)
         tensors = {PARAMETER: parameter, "direction": direction, "rate": rate}
         self._emit(self.optimiser.descend, tensors, prog, "descend", scalars=("rate",))
 
@@ -219,34 +261,6 @@ class LambUpdate(GroupUpdate):
 
         self._build(("direction",), [*operands, direction], prog, make)
 
-    def _squares(self, parameter: Tensor, direction: Tensor, prog: Steps) -> tuple[Tensor, Tensor]:
-        """The squared norms of both, in f32."""
-
-        def make() -> tuple[Tensor, ...]:
-            wanted = [
-                SingleReduceOp(t, tuple(range(t.ndim)), ReduceParams("SQUARE_ADD"), f32, "square")
-                for t in (parameter, direction)
-            ]
-            return tuple(popops.reduce_many(self.graph, wanted, prog, name="norms"))
-
-        weight, step = self.repeats.build(("update", self.name, "norms"), [parameter, direction], prog, make)
-        assert weight is not None
-        assert step is not None
-        return weight, step
-
-    def _rate(self, norms: tuple[Tensor, Tensor], prog: Steps) -> Tensor:
-        """The learning rate times the trust ratio."""
-        terms = Terms({}, self.optimiser.numbers, self.optimiser.variable)
-        expr = self.optimiser.trust(terms)
-        given = self._operands(terms, dict(zip(("weight_square", "direction_square"), norms, strict=True)))
-
-        def make() -> tuple[Tensor]:
-            return (popops.map(self.graph, expr, given, prog, name="trust"),)
-
-        (rate,) = self.repeats.build(("update", self.name, "trust"), given, prog, make)
-        assert rate is not None
-        return rate
-
 
 def _stored(expression: Expr, tensor: Tensor) -> Expr:
     """An expression in f32 as the elements of a tensor; whole numbers are of their own type already."""
@@ -263,6 +277,6 @@ def group_update(
     share: float = 1.0,
 ) -> GroupUpdate:
     """The device side of an optimiser."""
-    kinds: dict[type[Optimiser], type[GroupUpdate]] = {Sgd: SgdUpdate, Lamb: LambUpdate}
+    kinds: dict[type[Optimiser], type[GroupUpdate]] = {Sgd: SgdUpdate, Lamb: LambUpdate, Lars: LarsUpdate}
     kind = kinds.get(type(optimiser), GroupUpdate)
     return kind(graph, optimiser, name, repeats or Repeats(graph), scale or GradientScale(graph, ()), share)

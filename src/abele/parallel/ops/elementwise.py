@@ -31,6 +31,7 @@ from abele.parallel.registry import (
 )
 from abele.poplibs import popops
 from abele.poplibs.popops.expressions.fused import fuse
+from abele.poplibs.poputil.layout import create_narrowed
 
 if TYPE_CHECKING:
     from abele.parallel.lowering import Lowering
@@ -52,10 +53,15 @@ def map_(net: BlockBuilder, expression: ir.Expr, inputs: Sequence[Value], dtype:
 def total(net: BlockBuilder, parts: Sequence[Value]) -> Value:
     """The sum of values of one shape, as one op; values that are zero outside of parts of their own, as a view."""
     parts = laid_together(net, parts)
+    return map_(net, sum_of(len(parts)), parts)
+
+
+def sum_of(count: int) -> ir.Expr:
+    """The sum of so many operands."""
     expression: ir.Expr = derivative.arg(0)
-    for number in range(1, len(parts)):
+    for number in range(1, count):
         expression = expression + derivative.arg(number)
-    return map_(net, expression, parts)
+    return expression
 
 
 def cast(net: BlockBuilder, value: Value, dtype: ElementType) -> Value:
@@ -120,7 +126,13 @@ class Map(OpRule):
         computed = element_type(op.attrs["expr"], types) or fuse([expression], types, [None]).out_types[0]
         if computed != op.output.dtype:
             expression = popops.expr.Cast(expression, op.output.dtype)
-        return popops.map(to.graph, expression, inputs, to.prog)
+        met = to.met_by(op.output)
+        if met is None or met.contains_aliases or any(v.shape == op.output.shape for v in op.inputs):
+            return popops.map(to.graph, expression, inputs, to.prog)
+        # No operand says how the result is to lie, but what it is combined with does.
+        out = create_narrowed(to.graph, met, op.output.shape, "map/out", op.output.dtype)
+        popops.map_with_output(to.graph, expression, inputs, out, to.prog)
+        return out
 
     def beside(self, op: NetworkOp, operand: int) -> Sequence[Value]:
         """The other operands of its shape."""

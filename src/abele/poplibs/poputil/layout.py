@@ -150,6 +150,36 @@ def clone_n(graph: Graph, tensor: Tensor, count: int, name: str = "clone_n") -> 
     return concat([clone(graph, tensor, f"{name}/{i}").expand_dims(0) for i in range(count)], 0)
 
 
+def create_narrowed(
+    graph: Graph, full: Tensor, shape: Sequence[int], name: str, dtype: ElementType | None = None
+) -> Tensor:
+    """A new tensor of ``shape``, which broadcasts to that of ``full``, in its storage order and on its tiles.
+
+    Each element lies on a tile that holds one of those that it meets. Along the longest dimension that both have they
+    come from one end to the other of the longest along which ``shape`` is 1, so that they are spread over as many tiles.
+
+    Raises:
+        TileMappingError: Elements of ``full`` are mapped to no tile.
+    """
+    lost = [d for d, (have, wanted) in enumerate(zip(full.shape, shape, strict=True)) if have != wanted]
+    kept = [d for d in range(full.ndim) if d not in lost]
+    first = [slice(0, wanted) for wanted in shape]
+    if not lost or not kept:
+        return clone(graph, full[tuple(first)], name, dtype)
+    wide, along = max(lost, key=full.shape.__getitem__), max(kept, key=full.shape.__getitem__)
+    count, extent = min(full.shape[wide], full.shape[along]), full.shape[along]
+    parts = []
+    for number in range(count):
+        at, place = list(first), number * full.shape[wide] // count
+        at[wide] = slice(place, place + 1)
+        at[along] = slice(number * extent // count, (number + 1) * extent // count)
+        parts.append(full[tuple(at)])
+    order = storage_order(full[tuple(first)])
+    variable = graph.variable(dtype or full.dtype, order.extents, name=name)
+    set_mapping(graph, variable, graph.mapping_of(order.apply(concat(parts, along))))
+    return order.undo(variable)
+
+
 def create_broadcast_operand(
     graph: Graph, full: Tensor, dtype: ElementType, dim: int, *, dither: bool = False, name: str = "broadcast_operand"
 ) -> Tensor:
