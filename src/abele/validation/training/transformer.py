@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 
+from abele.errors import InvalidOptionError
 from abele.expr import Const, derivative
 from abele.graph.debug import DebugRecord
 from abele.numerics import ElementType, f16
@@ -14,7 +17,6 @@ from abele.parallel.ops import build
 
 TYPE = f16
 """Type of weights and activations."""
-_ZERO = derivative.arg(0)
 
 
 @dataclass(frozen=True)
@@ -24,16 +26,14 @@ class Sizes:
     Attributes:
         hidden: Width of the residual stream.
         heads: Heads of each attention.
-        layers: Layers.
         feed_forward: Width inside of feed-forward halves.
         eps: What norms add to variances.
-        dropout: Part of the elements that dropout zeroes: after both halves, and of attention probabilities.
+        dropout: Part of the elements that dropout zeroes after both halves.
         attention_dropout: Likewise, of attention probabilities.
     """
 
     hidden: int
     heads: int
-    layers: int
     feed_forward: int
     eps: float = 1e-5
     dropout: float = 0.0
@@ -42,20 +42,43 @@ class Sizes:
 
 @dataclass(frozen=True)
 class StagePlan:
-    """Where the layers of a transformer are: a forward stage of the pipeline for each entry.
+    """Where the layers of a transformer are: a forward stage of the pipeline for each entry, on an IPU of its own.
 
     Attributes:
-        halves: For each stage how many attention and how many feed-forward halves it has.
-        proportions: For each IPU the share of a tile's memory that products plan with.
+        halves: For each stage how many attention and how many feed-forward halves of layers it has.
+        proportions: For each IPU the share of a tile's memory that products plan with; the last for all further ones,
+            and none for the libraries' own.
+
+    Raises:
+        InvalidOptionError: Stages that do not cut a row of layers.
     """
 
     halves: tuple[tuple[int, int], ...]
     proportions: tuple[float, ...] = ()
 
+    def __post_init__(self) -> None:
+        attention, feed_forward = 0, 0
+        for stage, (more, other) in enumerate(self.halves):
+            attention, feed_forward = attention + more, feed_forward + other
+            # A layer's halves take turns, attention first.
+            if attention - feed_forward not in (0, 1):
+                raise InvalidOptionError(
+                    f"stages up to {stage} have {attention} attention and {feed_forward} feed-forward halves of layers",
+                    because="halves take turns, attention first",
+                    remedy="name attention first, and as many of both up to the last stage",
+                )
+        if attention != feed_forward:
+            raise InvalidOptionError(f"{attention} attention and {feed_forward} feed-forward halves are no whole layers")
+
     @classmethod
     def of_layers(cls, layers: Sequence[int], proportions: Sequence[float] = ()) -> StagePlan:
         """Stages of whole layers."""
         return cls(tuple((n, n) for n in layers), tuple(proportions))
+
+    @property
+    def layers(self) -> int:
+        """Layers in all."""
+        return sum(attention for attention, _ in self.halves)
 
     @property
     def attention(self) -> list[int]:
@@ -69,7 +92,13 @@ class StagePlan:
 
     def hint(self, ipu: int) -> PlanHint | None:
         """How products on an IPU are planned."""
-        return PlanHint(proportion=self.proportions[ipu]) if ipu < len(self.proportions) else None
+        return PlanHint(proportion=self.proportions[min(ipu, len(self.proportions) - 1)]) if self.proportions else None
+
+    def at(self, net: NetworkBuilder, stage: int) -> AbstractContextManager[None]:
+        """The place of a stage; the stage after the last is on the first IPU, where an embedding is that heads share."""
+        count = len(self.halves)
+        ipu = stage % count
+        return net.at(place=Place(ipu, stage if count > 1 else 0), hint=self.hint(ipu))
 
 
 class LayerBuilder:
@@ -78,12 +107,45 @@ class LayerBuilder:
     Args:
         net: The network.
         sizes: Sizes of the layers.
+        stages: Where they are.
         samples: Samples of a micro-batch.
         tokens: Tokens of each.
+        checkpoints: True if each layer's result is kept, from which its backward pass computes it again; False if that
+            is done from the begin of a stage.
+        norms_first: True if each half begins with its norm, as in GPT-2 and ViT; False if it ends with it, as in BERT.
     """
 
-    def __init__(self, net: NetworkBuilder, sizes: Sizes, samples: int, tokens: int) -> None:
-        self.net, self.sizes, self.samples, self.tokens = net, sizes, samples, tokens
+    def __init__(
+        self,
+        net: NetworkBuilder,
+        sizes: Sizes,
+        stages: StagePlan,
+        samples: int,
+        tokens: int,
+        *,
+        checkpoints: bool,
+        norms_first: bool,
+    ) -> None:
+        self.net, self.sizes, self.stages, self.samples, self.tokens = net, sizes, stages, samples, tokens
+        self.checkpoints, self.norms_first = checkpoints, norms_first
+
+    def layers(self, x: Value, mask: Callable[[int], Value] | None = None) -> Value:
+        """All layers of rows x [samples · tokens, hidden]; ``mask`` gives that of a stage, see :meth:`self_attention`."""
+        for number, places in enumerate(zip(self.stages.attention, self.stages.feed_forward, strict=True)):
+            attention, feed_forward = places
+            with self.stages.at(self.net, attention):
+                part = partial(self.self_attention, mask=None if mask is None else partial(mask, attention))
+                x = self._half(x, f"layer{number}/attention", part)
+            with self.stages.at(self.net, feed_forward):
+                x = self._half(x, f"layer{number}/feed_forward", self.two_layers)
+                if self.checkpoints and number + 1 < self.stages.layers:
+                    x = build.keep(self.net, x)
+        return x
+
+    def _half(self, x: Value, name: str, part: Callable[[Value, str], Value]) -> Value:
+        if self.norms_first:
+            return self.added(x, part(self.norm(x, f"{name}/norm"), name))
+        return self.norm(self.added(x, part(x, name)), f"{name}/norm")
 
     def weight(self, name: str, *shape: int, dtype: ElementType = TYPE) -> Value:
         """A parameter."""
@@ -149,6 +211,6 @@ class LayerBuilder:
         """Shape of queries, keys and values."""
         return self.samples, self.sizes.heads, self.tokens, self.sizes.hidden // self.sizes.heads
 
-    def named(self, name: str):
-        """Names ops."""
+    def named(self, name: str) -> AbstractContextManager[None]:
+        """A name for ops."""
         return self.net.at(DebugRecord(name))
