@@ -326,7 +326,9 @@ def main() -> None:
     parser.add_argument("--steps", nargs=3, type=int, default=(1_000_000, 30_000, 10_000), metavar="N")
     parser.add_argument("--rounds", type=int, default=1, help="processes per case of few tiles; the others have one")
     parser.add_argument("--cold", action="store_true", help="an empty codelet cache for each process")
-    parser.add_argument("--training", nargs="*", choices=TRAINING, metavar="SYSTEM", help="trainings of BERT-Large alone")
+    parser.add_argument(
+        "--training", nargs="*", choices=TRAINING, metavar="SYSTEM", help="trainings of BERT-Large alone"
+    )
     parser.add_argument("--one", nargs=3, metavar=("TABLE", "KIND", "WHAT"), help="one case in this process")
     options = parser.parse_args()
     if options.one and options.one[0] == "training":

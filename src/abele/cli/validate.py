@@ -30,7 +30,10 @@ def validate(
         bool, typer.Option("--training", help="Published training runs; alone, these and nothing else.")
     ] = False,
     out: Annotated[Path | None, typer.Option(help="Write the page and its pictures into this folder.")] = None,
-    jobs: Annotated[int | None, typer.Option(help="Processes for operators, one per core by default, and for training runs, one by default.")] = None,
+    jobs: Annotated[
+        int | None,
+        typer.Option(help="Processes for operators, one per core by default, and for training runs, one by default."),
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON; progress goes to standard error.")] = False,
 ) -> None:
     """Compare predictions with published figures: silicon, Graphcore's own model, and training runs.

@@ -19,6 +19,7 @@ from abele.machine.target import Target, TargetType
 
 __all__ = [
     "CONFIDENCE",
+    "UNCERTAINTY",
     "WORKS",
     "Amp",
     "AmpMode",

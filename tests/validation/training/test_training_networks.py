@@ -62,10 +62,7 @@ def layers_in_torch(given: dict[str, Array], count: int, x, mask, *, norms_first
     for number in range(count):
         for part, what in ((attention, "attention"), (feed_forward, "feed_forward")):
             name = f"layer{number}/{what}"
-            if norms_first:
-                x = x + part(norm(x, f"{name}/norm"), name)
-            else:
-                x = norm(x + part(x, name), f"{name}/norm")
+            x = x + part(norm(x, f"{name}/norm"), name) if norms_first else norm(x + part(x, name), f"{name}/norm")
     return x, w, norm, linear
 
 

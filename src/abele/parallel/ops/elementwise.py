@@ -75,6 +75,7 @@ class Map(OpRule):
 
     operands = (1, None)
     attributes: ClassVar = {"expr": ir.Expr}
+    lays_out_by_operands = True
 
     def types(self, op: NetworkOp) -> Types:
         """The shape that the operands broadcast to, and the element type that the op says."""
@@ -126,13 +127,27 @@ class Map(OpRule):
         computed = element_type(op.attrs["expr"], types) or fuse([expression], types, [None]).out_types[0]
         if computed != op.output.dtype:
             expression = popops.expr.Cast(expression, op.output.dtype)
-        met = to.met_by(op.output)
-        if met is None or met.contains_aliases or any(v.shape == op.output.shape for v in op.inputs):
+        out = to.given(op.output)
+        if out is None:
             return popops.map(to.graph, expression, inputs, to.prog)
-        # No operand says how the result is to lie, but what it is combined with does.
-        out = create_narrowed(to.graph, met, op.output.shape, "map/out", op.output.dtype)
         popops.map_with_output(to.graph, expression, inputs, out, to.prog)
         return out
+
+    def waits_for_reader(self, op: NetworkOp) -> bool:
+        """Where all operands are repeated, as those of a mask are, none of them says how the result is to lie."""
+        return all(v.size < op.output.size for v in op.inputs)
+
+    def layout(self, to: Lowering, op: NetworkOp, operand: int) -> Tensor | None:
+        """What is repeated along another operand lies as a part of that does."""
+        value = op.inputs[operand]
+        if not to.may_lie_as_wanted(value):
+            return None
+        for larger in op.inputs:
+            if larger.shape == op.output.shape != value.shape and larger.ndim == value.ndim and larger in to:
+                full = to[larger]
+                if not full.contains_aliases and not full.contains_constant:
+                    return create_narrowed(to.graph, full, value.shape, value.name or "value", value.dtype)
+        return None
 
     def beside(self, op: NetworkOp, operand: int) -> Sequence[Value]:
         """The other operands of its shape."""

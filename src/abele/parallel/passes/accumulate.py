@@ -61,7 +61,12 @@ class Accumulate(Pass):
         parts = [(part, part.place) for part in op.inputs if part.shape == gradient.shape]
         stages = {place.pipeline_stage for _, place in parts}
         ipus = {place.ipu for _, place in parts} | {parameter.place.ipu}
-        if len(stages) == 1 or len(ipus) > 1 or op.attrs["expr"] != sum_of(len(op.inputs)) or len(parts) < len(op.inputs):
+        if (
+            len(stages) == 1
+            or len(ipus) > 1
+            or op.attrs["expr"] != sum_of(len(op.inputs))
+            or len(parts) < len(op.inputs)
+        ):
             return whole
         return sorted(parts, key=lambda pair: -pair[1].pipeline_stage)
 

@@ -156,7 +156,7 @@ def create_narrowed(
     """A new tensor of ``shape``, which broadcasts to that of ``full``, in its storage order and on its tiles.
 
     Each element lies on a tile that holds one of those that it meets. Along the longest dimension that both have they
-    come from one end to the other of the longest along which ``shape`` is 1, so that they are spread over as many tiles.
+    come from one end to the other of the longest along which ``shape`` is 1, and so are spread over as many tiles.
 
     Raises:
         TileMappingError: Elements of ``full`` are mapped to no tile.

@@ -1,4 +1,4 @@
-"""Published training runs beside predictions: the figures, how rates grow with machines, and what each update goes to."""
+"""Published training runs beside predictions: figures, how rates grow with machines, and what updates go to."""
 
 from __future__ import annotations
 
@@ -75,15 +75,28 @@ def comparisons(predicted: Predicted) -> list[Comparison]:
     others = [p for p in predicted.predictions if not p.run.held]
     made = [
         Comparison("training", "training runs", _ABOUT, _figures(held), BARS, details_text(held)),
-        Comparison("training_others", "training runs of other models", _ABOUT_OTHERS, _figures(others), None, details_text(others)),
-        Comparison("training_scaling", "training runs on four times as many IPUs", _ABOUT_SCALING, tuple(_scalings(predicted)), SCALING_BARS),
+        Comparison(
+            "training_others",
+            "training runs of other models",
+            _ABOUT_OTHERS,
+            _figures(others),
+            None,
+            details_text(others),
+        ),
+        Comparison(
+            "training_scaling",
+            "training runs on four times as many IPUs",
+            _ABOUT_SCALING,
+            tuple(_scalings(predicted)),
+            SCALING_BARS,
+        ),
     ]
     return [c for c in made if c.figures]
 
 
 _ABOUT = (
-    "Each run is compiled as it was configured: stages, micro-batches, accumulation, replicas, recomputation, optimiser, "
-    "memory proportions and packed sequences. The time of an update is that of the report. Below, what the busiest IPU "
+    "Each run is compiled as it was configured: stages, micro-batches, accumulation, replicas, recomputation, "
+    "optimiser, memory proportions and packed sequences. The time of an update is that of the report. Below, what the busiest IPU "
     "of a replica spends an update on, which share of it the pipeline fills and empties, what the fullest tile needs, "
     "and how far off the time may be by the uncertainty of the constants that it rests on."
 )
@@ -150,7 +163,9 @@ def details_text(predictions: Sequence[Prediction]) -> str:
 
 def details_table(predictions: Sequence[Prediction]) -> Table:
     """The same for people at a terminal."""
-    table = Table(title="what an update goes to", title_justify="left", title_style="bold", box=None, padding=(0, 2, 0, 0))
+    table = Table(
+        title="what an update goes to", title_justify="left", title_style="bold", box=None, padding=(0, 2, 0, 0)
+    )
     for number, heading in enumerate(_HEADINGS):
         table.add_column(heading, justify="right" if number else "left")
     for p in predictions:

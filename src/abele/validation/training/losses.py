@@ -11,7 +11,7 @@ from abele.parallel.ops import build
 
 
 def cross_entropy(net: NetworkBuilder, logits: Value, labels: Value, ignored: int = -100) -> Value:
-    """The mean negative log-likelihood, in f32, of labels [rows] by logits [rows, classes]; ``ignored`` ones count 0."""
+    """The mean negative log-likelihood, in f32, of labels [rows] by logits [rows, classes]; 0 of ``ignored`` ones."""
     logs = build.softmax(net, logits, 1, log=True)
     classes = logits.shape[1]
     numbers = net.constant(np.arange(classes), i32, "classes")

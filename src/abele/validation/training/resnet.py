@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
 
 from abele.expr import derivative
 from abele.graph.debug import DebugRecord
@@ -79,7 +81,7 @@ class _ResNetBuilder:
                     x = self._last(net, x, blocks)
                 else:
                     # Weights are made outside of the stretch, which only reads them.
-                    (x,) = build.checkpoint(net, lambda body, x=x, s=first, b=blocks: [self._stretch(body, x, s, b)])
+                    (x,) = build.checkpoint(net, partial(self._again, x, first, blocks))
             pooled = build.reduce(net, x, [2, 3], scale=1 / (x.shape[2] * x.shape[3]))
             weight = net.parameter((model.classes, x.shape[1]), TYPE, "classes/weight")
             bias = net.parameter((model.classes,), TYPE, "classes/bias")
@@ -100,11 +102,14 @@ class _ResNetBuilder:
                 every.append(block)
                 entering = block.leaving
         cuts = [0, *sorted(self.model.recompute_after), len(every)]
-        for number, (begin, end) in enumerate(zip(cuts, cuts[1:], strict=False)):
+        for number, (begin, end) in enumerate(pairwise(cuts)):
             yield (None if end == len(every) else number == 0), every[begin:end]
 
     def _last(self, net: BlockBuilder, x: Value, blocks: list[_Block]) -> Value:
         return self._stretch(net, x, x.dtype == u8, blocks)
+
+    def _again(self, x: Value, stem: bool, blocks: list[_Block], body: BlockBuilder) -> list[Value]:
+        return [self._stretch(body, x, stem, blocks)]
 
     def _stretch(self, net: BlockBuilder, x: Value, stem: bool, blocks: list[_Block]) -> Value:
         x = net.read(x)

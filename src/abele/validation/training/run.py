@@ -110,9 +110,7 @@ def _rules(name: str, decay: float) -> tuple[Optimiser, Optimiser]:
             # Layers of vectors are not trusted by their norms.
             return Lars(weight_decay=decay, accumulation=f16), Sgd(momentum=0.9, accumulation=f16)
         case "adam":
-            return tuple(
-                Adam(weight_decay=d, decoupled=True, accumulation=f16, first_type=f16) for d in (decay, 0.0)
-            )  # type: ignore[return-value]
+            return tuple(Adam(weight_decay=d, decoupled=True, accumulation=f16, first_type=f16) for d in (decay, 0.0))  # type: ignore[return-value]
     return tuple(Sgd(momentum=0.9, weight_decay=d, accumulation=f16) for d in (decay, 0.0))  # type: ignore[return-value]
 
 
@@ -226,7 +224,9 @@ def _phases(report: Report, group: int) -> dict[str, float]:
     cycles = np.asarray(steps["cycles"] * steps["executions"], np.float64)
     paths = [str(p) for p in report.ops["path"]]
     names = [str(n) for n in report.ops["name"]]
-    is_sum = np.array([p.startswith("all_reduce") or n.startswith("all_reduce") for p, n in zip(paths, names, strict=True)] + [False])
+    is_sum = np.array(
+        [p.startswith("all_reduce") or n.startswith("all_reduce") for p, n in zip(paths, names, strict=True)] + [False]
+    )
     is_update = np.array([p.startswith(("update/", "optimiser")) for p in paths] + [False])
     op = np.asarray(steps["op"])
     sums, updates = is_sum[op] & takes_part, is_update[op] & takes_part

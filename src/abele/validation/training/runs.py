@@ -108,10 +108,13 @@ _BERT_MLPERF = (
 )
 
 
-def _resnet(system: str, replicas: int, micro_batch: int, accumulation: int, rate: float, source: str, **changes: object) -> TrainingRun:
+def _resnet(
+    system: str, replicas: int, micro_batch: int, accumulation: int, rate: float, source: str, **changes: object
+) -> TrainingRun:
     batch = replicas * micro_batch * accumulation
+    whose = "MLPerf" if "MLPerf" in source else source.rpartition(", ")[2]
     made = TrainingRun(
-        name=f"ResNet-50, {'MLPerf' if 'MLPerf' in source else source.rpartition(', ')[2]}, {micro_batch} x {accumulation}",
+        name=f"ResNet-50, {whose}, {micro_batch} x {accumulation}",
         system=system,
         model=mlperf_resnet(),
         micro_batch=micro_batch,
@@ -143,7 +146,15 @@ _RESNETS = (
 )
 
 
-def _page(name: str, model: Bert | Vit | Gpt, micro_batch: int, accumulation: int, items: float, rate: float, **changes: object) -> TrainingRun:
+def _page(
+    name: str,
+    model: Bert | Vit | Gpt,
+    micro_batch: int,
+    accumulation: int,
+    items: float,
+    rate: float,
+    **changes: object,
+) -> TrainingRun:
     made = TrainingRun(
         name=name,
         system="bow-pod16",
@@ -166,9 +177,13 @@ _PAGES = (
     _page("BERT-Large, 128, packed", phase_one((3, 7, 7, 7), _PHASE_ONE), 8, 1712, 65_536, 6044, held=True),
     _page("BERT-Large, 128", phase_one((3, 7, 7, 7), _PHASE_ONE, packed=1), 8, 2048, 65_536, 5179, held=True),
     _page("BERT-Large, 128, packed, PyTorch", phase_one((3, 7, 7, 7), _PHASE_ONE), 8, 1752, 67_000, 5600, held=True),
-    _page("BERT-Large, 128, TensorFlow 2", phase_one((3, 7, 7, 7), _PHASE_ONE, packed=1), 8, 2040, 65_280, 4527, held=True),
+    _page(
+        "BERT-Large, 128, TensorFlow 2", phase_one((3, 7, 7, 7), _PHASE_ONE, packed=1), 8, 2040, 65_280, 4527, held=True
+    ),
     _page("ViT-B/16", Vit(vit.BASE, StagePlan.of_layers((3, 3, 3, 3))), 8, 2048, 65_536, 7512, item="image"),
-    _page("GPT-2 small, 1024", Gpt(gpt.SMALL, StagePlan.of_layers((0, 4, 4, 4))), 1, 2048, 8192, 1059, optimiser="adam"),
+    _page(
+        "GPT-2 small, 1024", Gpt(gpt.SMALL, StagePlan.of_layers((0, 4, 4, 4))), 1, 2048, 8192, 1059, optimiser="adam"
+    ),
 )
 
 RUNS: tuple[TrainingRun, ...] = (*_BERT_MLPERF, *_RESNETS, *_PAGES)

@@ -68,7 +68,9 @@ class StagePlan:
                     remedy="name attention first, and as many of both up to the last stage",
                 )
         if attention != feed_forward:
-            raise InvalidOptionError(f"{attention} attention and {feed_forward} feed-forward halves are no whole layers")
+            raise InvalidOptionError(
+                f"{attention} attention and {feed_forward} feed-forward halves are no whole layers"
+            )
 
     @classmethod
     def of_layers(cls, layers: Sequence[int], proportions: Sequence[float] = ()) -> StagePlan:
@@ -95,7 +97,7 @@ class StagePlan:
         return PlanHint(proportion=self.proportions[min(ipu, len(self.proportions) - 1)]) if self.proportions else None
 
     def at(self, net: NetworkBuilder, stage: int) -> AbstractContextManager[None]:
-        """The place of a stage; the stage after the last is on the first IPU, where an embedding is that heads share."""
+        """The place of a stage; that after the last is on the first IPU, where the embedding is that heads share."""
         count = len(self.halves)
         ipu = stage % count
         return net.at(place=Place(ipu, stage if count > 1 else 0), hint=self.hint(ipu))
@@ -130,7 +132,7 @@ class LayerBuilder:
         self.checkpoints, self.norms_first = checkpoints, norms_first
 
     def layers(self, x: Value, mask: Callable[[int], Value] | None = None) -> Value:
-        """All layers of rows x [samples · tokens, hidden]; ``mask`` gives that of a stage, see :meth:`self_attention`."""
+        """All layers of rows x [samples · tokens, hidden]; ``mask`` gives that of a stage: :meth:`self_attention`."""
         for number, places in enumerate(zip(self.stages.attention, self.stages.feed_forward, strict=True)):
             attention, feed_forward = places
             with self.stages.at(self.net, attention):
