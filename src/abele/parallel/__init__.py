@@ -38,7 +38,7 @@ from abele.parallel.passes import (
     training_pipeline,
 )
 from abele.parallel.program import NetworkProgram, inference_program, lower_network, training_program
-from abele.parallel.schedule import Anchor, MeanStrategy, OutputMode, Schedule
+from abele.parallel.schedule import Anchor, MeanStrategy, OutputMode, PipelineSchedule, Schedule
 
 __all__ = [
     "Adadelta",
@@ -62,6 +62,7 @@ __all__ = [
     "OutputMode",
     "PassDump",
     "Pipeline",
+    "PipelineSchedule",
     "Place",
     "RAdam",
     "RmsProp",

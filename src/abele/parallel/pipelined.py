@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from abele.errors import NetworkError
-from abele.graph import Call, Copy, Graph, Program, Tensor
+from abele.graph import Call, Copy, Function, Graph, Program, Tensor
 from abele.graph import Sequence as Steps
-from abele.parallel.body import Body, StageSteps, repeat
+from abele.parallel.body import Body, StageSteps, around_traffic, beside_traffic, repeat
 from abele.parallel.fixed import fixed_values
 from abele.parallel.joined_copies import joined_copies
 from abele.parallel.lowering import Lowering
@@ -53,16 +53,17 @@ class PipelinedBody(Body):
         net: The network, with the stage of each op.
         graph: Where it is lowered.
         count: Micro-batches.
+        stride: Ticks from one micro-batch to the next; see :mod:`~abele.parallel.ticks`.
 
     Raises:
         NetworkError: A state that one stage changes and another reads.
     """
 
-    def __init__(self, net: Network, graph: Graph, count: int) -> None:
+    def __init__(self, net: Network, graph: Graph, count: int, stride: int = 1) -> None:
         super().__init__()
         self._net = net
         self._graph = graph
-        self._ticks = Ticks(net.num_stages, count)
+        self._ticks = Ticks(net.num_stages, count, stride)
         self._fixed = fixed_values(net)
         self._arriving = {v for op in net.ops if op.kind == "transfer" for v in op.outputs}
         home: dict[int, int] = {}
@@ -148,10 +149,12 @@ class PipelinedBody(Body):
                 key = value.place.ipu, value in self._arriving, tuple(sorted(stages))
                 groups.setdefault(key, []).append(value)
         for (ipu, arrives, numbers), values in groups.items():
-            # One tick later a value is still where it was made; but what arrives is there before anything runs.
-            length, near = numbers[-1] - stage.number, stage.number if arrives else stage.number + 1
+            # Until the stage runs again a value is still where it was made; what arrives does so before anything runs.
+            stride = self._ticks.stride
+            near = stage.number + (stride - 1 if arrives else stride)
             if numbers[-1] <= near:
                 continue
+            length = -(-(numbers[-1] - stage.number) // stride)
             graph = self._graph.ipu(ipu)
             tensors = [self._held(to[v], stage, graph) for v in values]
             for kept in by_type(values, tensors).values():
@@ -222,12 +225,20 @@ class PipelinedBody(Body):
         """All ticks."""
         functions = [self._graph.function(stage.steps, stage.name) for stage in self._stages]
         ticks = Steps(name="pipeline")
-        for busy, count in self._ticks.runs():
-            tick = Steps(name=f"stages {busy[0]} to {busy[-1]}")
-            # The copies to stages that are about to run.
-            for copy in joined_copies((pair for number in busy for pair in self._stages[number].arriving), "send"):
-                tick.add(copy)
-            for number in reversed(busy):
-                tick.add(Call(functions[number]))
-            ticks.add(repeat(count, tick))
-        return ticks
+        has_traffic = any(stage.has_traffic for stage in self._stages)
+        for numbers, count in self._ticks.runs(apart=has_traffic):
+            made = [self._tick(tick, functions) for tick in numbers if self._ticks.busy(tick)]
+            ticks.add(repeat(count, made[0] if len(made) == 1 else Steps(*made, name="turns")))
+        return around_traffic(ticks, self._stages)
+
+    def _tick(self, tick: int, functions: Sequence[Function]) -> Steps:
+        """The copies to stages that are about to run, and their calls."""
+        ticks, busy = self._ticks, self._ticks.busy(tick)
+        stages = [self._stages[number] for number in busy]
+        sends = joined_copies((pair for stage in stages for pair in stage.arriving), "send")
+        run = [*sends, *(Call(functions[number]) for number in reversed(busy))]
+        if any(stage.has_traffic for stage in stages):
+            first = {at for at, number in enumerate(busy) if tick == number}
+            last = {at for at, number in enumerate(busy) if tick == number + ticks.stride * (ticks.micro_batches - 1)}
+            run = beside_traffic(run, stages, first=first, last=last).steps
+        return Steps(*run, name=f"stages {busy[0]} to {busy[-1]}")

@@ -14,6 +14,7 @@ from abele.numerics import f16, f32
 from abele.parallel.anchors import AnchorCollector
 from abele.parallel.body import Body, repeat
 from abele.parallel.gradient_scale import GradientScale
+from abele.parallel.io_tiles import IoTiles
 from abele.parallel.lowering import Lowering
 from abele.parallel.modes import PLAIN, RunModes
 from abele.parallel.network import Network, NetworkOp, Place, Stage, Value
@@ -186,17 +187,21 @@ class _ProgramBuilder:
         automatic_loss_scale: bool,
     ) -> None:
         self.net = net
-        self.graph = graph
+        self.io = IoTiles(graph, schedule.io_tiles) if schedule.io_tiles else None
+        self.whole = graph
+        self.graph = graph = self.io.others if self.io else graph
         self.schedule = schedule
         self.groups = groups
         self.to = Lowering(graph, planning=planning)
         self.to.lay_out_like(_gradients(net))
         self.scale = GradientScale(graph, groups, automatic=automatic_loss_scale)
         self.to.loss_scale = self.scale.loss
-        # Without updates in between, all micro-batches of a run go through a pipeline without a pause.
-        self._updates = 1 if net.num_stages > 1 and not groups else schedule.device_iterations
+        # Without updates in between, all micro-batches of a run go through without a pause.
+        flows = not groups and (net.num_stages > 1 or self.io is not None)
+        self._updates = 1 if flows else schedule.device_iterations
         count = schedule.rounds // self._updates
-        self.body: Body = PipelinedBody(net, graph, count) if net.num_stages > 1 else SerialBody(count)
+        stride = schedule.pipeline.stride(net.num_stages) if groups else 1
+        self.body: Body = PipelinedBody(net, graph, count, stride) if net.num_stages > 1 else SerialBody(graph, count)
         self.outputs = OutputCollector(graph, schedule)
         self.changed = OutputCollector(graph, replace(schedule, outputs=OutputMode.ALL), "changed_input")
 
@@ -221,13 +226,13 @@ class _ProgramBuilder:
             self._make_data()
         else:
             for stream, value in inputs:
-                body.stage_of(value).entering.add(Copy(stream, self.to[value], name=stream.name))
+                self._load(stream, value)
         step = Steps(name="step")
         for stage in dict.fromkeys(body.stage_of(op.output) for op in sums if op.kind == "running_mean"):
             body.shares[stage] = self._running_shares(step, stage.leaving)
         body.lower_sums(self.to, sums)
         if not modes.synthetic_data:
-            self.outputs.add([self._kept(v, body.stage_of(v).leaving) for v in self.net.outputs])
+            self._store_outputs()
             self.changed.add([(self.to[v], body.stage_of(v).leaving) for v in self.net.changed_inputs.values()])
         anchors = AnchorCollector(self.graph, self.net, self.to, self.schedule)
         anchors.add(lambda value: body.stage_of(value).leaving, updated=False)
@@ -239,7 +244,7 @@ class _ProgramBuilder:
         weights = {v.name: self.to[v] for v in (*self.net.parameters, *self.net.buffers)}
         seed = self.to[self.net.seed] if self.net.seed is not None else None
         return NetworkProgram(
-            graph=self.graph,
+            graph=self.whole,
             program=program,
             schedule=self.schedule,
             inputs=[] if modes.synthetic_data else [s for s, _ in inputs],
@@ -254,6 +259,25 @@ class _ProgramBuilder:
 
     def _input_stream(self, value: Value) -> tuple[Stream, Value]:
         return self.graph.host_stream_in(f"input/{value.name}", value.dtype, value.shape), value
+
+    def _load(self, stream: Stream, value: Value) -> None:
+        """Bring an input to the stage that reads it."""
+        stage = self.body.stage_of(value)
+        if self.io is None:
+            stage.entering.add(Copy(stream, self.to[value], name=stream.name))
+        else:
+            self.io.load(stream, self.to[value], value.place.ipu, stage)
+
+    def _store_outputs(self) -> None:
+        """Bring outputs to the host: past IO tiles where it gets those of each micro-batch."""
+        stages = [self.body.stage_of(v) for v in self.net.outputs]
+        if self.io is None or self.schedule.outputs != OutputMode.ALL:
+            outputs = zip(self.net.outputs, stages, strict=True)
+            self.outputs.add([self._kept(v, stage.leaving) for v, stage in outputs])
+            return
+        for value, stage in zip(self.net.outputs, stages, strict=True):
+            tensor = self.to[value]
+            self.io.store(tensor, self.outputs.stream(tensor), value.place.ipu, stage)
 
     def _make_updates(self, ops: Sequence[NetworkOp]) -> None:
         """The device side of each optimiser, on each IPU that has parameters of it."""

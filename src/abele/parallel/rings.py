@@ -1,10 +1,11 @@
 """Rings: what a stage of a pipeline makes and a later one on the same IPU reads, micro-batch by micro-batch.
 
-Between the two stages are as many ticks as their numbers differ by, and in each the first stage makes the value of
-another micro-batch. Within a tick later stages run before earlier ones; so a value that is read one tick later is still
-where it was made, and one that is read ``n`` ticks later needs ``n`` places, of which the oldest is read right before
-it is written anew. What arrives from other IPUs does so before any stage runs, and needs a place even for one tick. All
-values of one type that the same stages read are one row of a ring, which is written and read in one step each.
+Between the two stages are as many ticks as their numbers differ by, and every ``stride`` ticks the first stage makes
+the value of another micro-batch. Within a tick later stages run before earlier ones; so a value that is read up to
+``stride`` ticks later is still where it was made, and one that is read ``n`` ticks later needs ``n / stride`` places,
+of which the oldest is read before it is written anew. What arrives from other IPUs does so before any stage runs, and
+has to be read one tick earlier than that. All values of one type that the same stages read are one row of a ring, which
+is written and read in one step each.
 """
 
 from __future__ import annotations

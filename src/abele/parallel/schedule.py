@@ -36,6 +36,33 @@ class MeanStrategy(StrEnum):
     RUNNING = "running"
 
 
+class PipelineSchedule(StrEnum):
+    """Which stages of a pipeline run at the same time while networks are trained.
+
+    ``GROUPED``: all stages run at the same time, forward and backward ones. ``INTERLEAVED``: forward and backward
+    stages take turns on each IPU, so that about half as many micro-batches are on their way; where the backward pass
+    takes longer than the forward pass, IPUs may wait for those that run backward. ``SEQUENTIAL``: one stage after the
+    other, to keep nothing.
+    """
+
+    GROUPED = "grouped"
+    INTERLEAVED = "interleaved"
+    SEQUENTIAL = "sequential"
+
+    def stride(self, stages: int) -> int:
+        """Ticks from one micro-batch to the next, in a pipeline of so many stages."""
+        return {PipelineSchedule.GROUPED: 1, PipelineSchedule.INTERLEAVED: 2, PipelineSchedule.SEQUENTIAL: stages}[self]
+
+
+def _schedule_of(given: object) -> PipelineSchedule:
+    try:
+        return PipelineSchedule(given)
+    except ValueError:
+        raise InvalidOptionError(
+            f"a schedule's pipeline is {', '.join(map(repr, map(str, PipelineSchedule)))}, not {given!r}"
+        ) from None
+
+
 @dataclass(frozen=True)
 class Anchor:
     """A tensor inside a network that the host gets.
@@ -79,6 +106,9 @@ class Schedule:
         input_groups: Replicas that are given the same inputs; by default each has its own.
         own_values: Parameters and buffers, by name, of which each group of replicas has values of its own.
         ranks: Processes that execute equally many consecutive replicas each. Batches are those of one process's own.
+        io_tiles: Tiles of each IPU that compute nothing, but load the next micro-batch's inputs and send the last one's
+            outputs while the others run; without them transfers and runs take turns.
+        pipeline: Which stages run at the same time, where the network has several and is trained; inference is grouped.
 
     Raises:
         InvalidOptionError: A count that is no positive whole number.
@@ -96,12 +126,17 @@ class Schedule:
     input_groups: CommGroup = EACH_ITS_OWN
     own_values: tuple[tuple[str, CommGroup], ...] = ()
     ranks: int = 1
+    pipeline: PipelineSchedule = PipelineSchedule.GROUPED
+    io_tiles: int = 0
 
     def __post_init__(self) -> None:
         for name in ("device_iterations", "accumulation", "period", "replicas", "ranks"):
             count = getattr(self, name)
             if isinstance(count, bool) or not isinstance(count, int) or count < 1:
                 raise InvalidOptionError(f"a schedule's {name} is a positive whole number, not {count!r}")
+        object.__setattr__(self, "pipeline", _schedule_of(self.pipeline))
+        if isinstance(self.io_tiles, bool) or not isinstance(self.io_tiles, int) or self.io_tiles < 0:
+            raise InvalidOptionError(f"a schedule's io_tiles is a whole number, not {self.io_tiles!r}")
         for group in (self.input_groups, *(group for _, group in self.own_values)):
             group.members(self.replicas)
         if self.replicas % self.ranks:

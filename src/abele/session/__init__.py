@@ -1,6 +1,6 @@
 """Sessions: compiled networks with their data, on NumPy arrays; what every front end is thin over."""
 
-from abele.parallel import MeanStrategy, OutputMode, Schedule
+from abele.parallel import MeanStrategy, OutputMode, PipelineSchedule, Schedule
 from abele.session.advice import Advice
 from abele.session.arrays import SharedArray, SharedArrays
 from abele.session.cache import SessionCache
@@ -22,6 +22,7 @@ __all__ = [
     "InputChecks",
     "MeanStrategy",
     "OutputMode",
+    "PipelineSchedule",
     "Results",
     "Schedule",
     "Session",
