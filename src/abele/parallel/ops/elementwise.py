@@ -13,7 +13,7 @@ from abele.expr.types import element_type
 from abele.graph import Tensor
 from abele.kernels.nest import ir
 from abele.numerics import ElementType
-from abele.parallel.network import BlockBuilder, NetworkOp, Value
+from abele.parallel.network import BlockBuilder, NetworkOp, Stage, Value
 from abele.parallel.network.part import ValuePart
 from abele.parallel.ops.padded import laid_together
 from abele.parallel.ops.views import expand
@@ -134,8 +134,11 @@ class Map(OpRule):
         return out
 
     def waits_for_reader(self, op: NetworkOp) -> bool:
-        """Where all operands are repeated, as those of a mask are, none of them says how the result is to lie."""
-        return all(v.size < op.output.size for v in op.inputs)
+        """Where all operands are repeated, as those of a mask are, none of them says how the result is to lie.
+
+        Between updates of weights, which change what they read in place, everything stays where it is.
+        """
+        return op.stage != Stage.UPDATE and all(v.size < op.output.size for v in op.inputs)
 
     def layout(self, to: Lowering, op: NetworkOp, operand: int) -> Tensor | None:
         """What is repeated along another operand lies as a part of that does."""

@@ -96,9 +96,9 @@ def comparisons(predicted: Predicted) -> list[Comparison]:
 
 _ABOUT = (
     "Each run is compiled as it was configured: stages, micro-batches, accumulation, replicas, recomputation, "
-    "optimiser, memory proportions and packed sequences. The time of an update is that of the report. Below, what the busiest IPU "
-    "of a replica spends an update on, which share of it the pipeline fills and empties, what the fullest tile needs, "
-    "and how far off the time may be by the uncertainty of the constants that it rests on."
+    "optimiser, memory proportions and packed sequences. The time of an update is that of the report. Below, what the "
+    "busiest IPU of a replica spends an update on, which share of it the pipeline fills and empties, what the fullest "
+    "tile needs, and how far off the time may be by the uncertainty of the constants that it rests on."
 )
 _ABOUT_OTHERS = "As above; nothing is asked of these."
 _ABOUT_SCALING = "The rate on 64 IPUs over that on 16, at the published batches."
