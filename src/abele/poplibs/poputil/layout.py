@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
 import numpy as np
@@ -151,12 +152,12 @@ def clone_n(graph: Graph, tensor: Tensor, count: int, name: str = "clone_n") -> 
 
 
 def create_narrowed(
-    graph: Graph, full: Tensor, shape: Sequence[int], name: str, dtype: ElementType | None = None
+    graph: Graph, full: Tensor, shape: tuple[int, ...], name: str, dtype: ElementType | None = None
 ) -> Tensor:
     """A new tensor of ``shape``, which broadcasts to that of ``full``, in its storage order and on its tiles.
 
-    Each element lies on a tile that holds one of those that it meets. Along the longest dimension that both have they
-    come from one end to the other of the longest along which ``shape`` is 1, and so are spread over as many tiles.
+    Each element lies on a tile that holds one of those that it meets: along the longest dimension that both have they
+    take turns with the longest along which ``shape`` is 1, so that all tiles get a share, not those of its first alone.
 
     Raises:
         TileMappingError: Elements of ``full`` are mapped to no tile.
@@ -167,16 +168,17 @@ def create_narrowed(
     if not lost or not kept:
         return clone(graph, full[tuple(first)], name, dtype)
     wide, along = max(lost, key=full.shape.__getitem__), max(kept, key=full.shape.__getitem__)
-    count, extent = min(full.shape[wide], full.shape[along]), full.shape[along]
-    parts = []
+    count = math.gcd(full.shape[wide], full.shape[along])
+    turns = []
     for number in range(count):
-        at, place = list(first), number * full.shape[wide] // count
-        at[wide] = slice(place, place + 1)
-        at[along] = slice(number * extent // count, (number + 1) * extent // count)
-        parts.append(full[tuple(at)])
+        at = list(first)
+        at[wide] = slice(number, number + 1)
+        at[along] = slice(number, None, count)
+        turns.append(full[tuple(at)].expand_dims(along + 1))
+    met = concat(turns, along + 1).reshape(shape)
     order = storage_order(full[tuple(first)])
     variable = graph.variable(dtype or full.dtype, order.extents, name=name)
-    set_mapping(graph, variable, graph.mapping_of(order.apply(concat(parts, along))))
+    set_mapping(graph, variable, graph.mapping_of(order.apply(met)))
     return order.undo(variable)
 
 

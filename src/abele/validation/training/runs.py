@@ -141,7 +141,7 @@ _RESNETS = (
     _resnet("bow-pod64", 64, 20, 4, 5120 / 0.0350, MLPERF_2),
     _resnet("bow-pod16", 16, 22, 10, 44_047, f"{PAGE}, TensorFlow 1"),
     _resnet("bow-pod64", 64, 20, 4, 152_522, f"{PAGE}, TensorFlow 1"),
-    _resnet("bow-pod256", 256, 10, 4, 450_701, f"{PAGE}, TensorFlow 1"),
+    _resnet("bow-pod256", 256, 20, 2, 450_701, f"{PAGE}, TensorFlow 1"),
     _resnet("bow-pod16", 16, 18, 57, 37_219, f"{PAGE}, PyTorch", optimiser="sgd"),
 )
 
