@@ -1,5 +1,6 @@
 """Networks and the programs that run and train them: everything between a captured model and the libraries."""
 
+from abele.parallel.locations import Locations, TensorLocation
 from abele.parallel.meaning import evaluate
 from abele.parallel.network import (
     BlockBuilder,
@@ -50,6 +51,7 @@ __all__ = [
     "Group",
     "Lamb",
     "Lars",
+    "Locations",
     "MeanStrategy",
     "NAdam",
     "Network",
@@ -69,6 +71,7 @@ __all__ = [
     "Schedule",
     "Sgd",
     "Stage",
+    "TensorLocation",
     "Value",
     "check_passes",
     "checked_passes",

@@ -7,17 +7,19 @@ of one another, so those on different IPUs run side by side, and what a stage re
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
 
 from abele.errors import NetworkError
-from abele.graph import Call, Copy, Function, Graph, Program, Tensor
+from abele.graph import Block, Call, Copy, Function, Graph, Program, Tensor
 from abele.graph import Sequence as Steps
 from abele.parallel.body import Body, StageSteps, around_traffic, beside_traffic, repeat
 from abele.parallel.fixed import fixed_values
 from abele.parallel.joined_copies import joined_copies
+from abele.parallel.locations import ON_CHIP, TensorLocation
 from abele.parallel.lowering import Lowering
 from abele.parallel.network import Network, NetworkOp, Value, needed
-from abele.parallel.rings import RingPlaces, StageRing, by_type
+from abele.parallel.rings import RemoteRing, RingPlaces, StageRing, TableRing, alike
 from abele.parallel.ticks import Ticks
 from abele.poplibs import popops
 from abele.poplibs.popops.expr import _1
@@ -54,13 +56,18 @@ class PipelinedBody(Body):
         graph: Where it is lowered.
         count: Micro-batches.
         stride: Ticks from one micro-batch to the next; see :mod:`~abele.parallel.ticks`.
+        location: Where what waits for later stages lies.
 
     Raises:
         NetworkError: A state that one stage changes and another reads.
     """
 
-    def __init__(self, net: Network, graph: Graph, count: int, stride: int = 1) -> None:
+    def __init__(
+        self, net: Network, graph: Graph, count: int, stride: int = 1, location: TensorLocation = ON_CHIP
+    ) -> None:
         super().__init__()
+        self._location = location
+        self._rings = itertools.count()
         self._net = net
         self._graph = graph
         self._ticks = Ticks(net.num_stages, count, stride)
@@ -118,11 +125,12 @@ class PipelinedBody(Body):
 
     def lower_sums(self, to: Lowering, sums: Sequence[NetworkOp]) -> None:
         """Those of each stage."""
+        assert to.sums is not None
         for stage in self._stages:
             to.shares = self.shares.get(stage)
             mine = [op for op in sums if op.output.place.pipeline_stage == stage.number]
             with to.into(stage.leaving), to.reading(stage.tensors):
-                to.lower(mine)
+                to.sums.lower(to, mine)
             for places in stage.places.values():
                 places.advance(stage.leaving)
 
@@ -157,13 +165,19 @@ class PipelinedBody(Body):
             length = -(-(numbers[-1] - stage.number) // stride)
             graph = self._graph.ipu(ipu)
             tensors = [self._held(to[v], stage, graph) for v in values]
-            for kept in by_type(values, tensors).values():
-                ring = StageRing.of(graph, kept, length)
+            for kept in alike(values, tensors, self._location):
+                ring = self._ring(graph, kept, length)
                 ring.write(self._index(stage, ipu, length), stage.leaving)
                 for number in numbers:
                     if number > near:
                         later = self._stages[number]
                         later.tensors |= ring.read(self._index(later, ipu, length), later.entering)
+
+    def _ring(self, graph: Graph, kept: Mapping[Value, Tensor], length: int) -> StageRing:
+        """A ring on the chip, or in streaming memory where all of its values are to lie there."""
+        if all(self._location.is_off_chip(tensor.size) for tensor in kept.values()):
+            return RemoteRing.of(graph, kept, length, f"ring{next(self._rings)}")
+        return TableRing.of(graph, kept, length)
 
     def _index(self, stage: _PipelineStage, ipu: int, length: int) -> Tensor:
         """Where a stage is in rings of a length on an IPU."""
@@ -236,7 +250,7 @@ class PipelinedBody(Body):
         ticks, busy = self._ticks, self._ticks.busy(tick)
         stages = [self._stages[number] for number in busy]
         sends = joined_copies((pair for stage in stages for pair in stage.arriving), "send")
-        run = [*sends, *(Call(functions[number]) for number in reversed(busy))]
+        run = [*sends, *(Block(Call(functions[n]), self._stages[n].name) for n in reversed(busy))]
         if any(stage.has_traffic for stage in stages):
             first = {at for at, number in enumerate(busy) if tick == number}
             last = {at for at, number in enumerate(busy) if tick == number + ticks.stride * (ticks.micro_batches - 1)}

@@ -13,6 +13,7 @@ from functools import cached_property
 import numpy as np
 
 from abele.errors import GraphReplicationError, InvalidOptionError
+from abele.parallel.locations import AS_USUAL, Locations
 from abele.poplibs.gcl import CommGroup
 
 
@@ -109,10 +110,12 @@ class Schedule:
         io_tiles: Tiles of each IPU that compute nothing, but load the next micro-batch's inputs and send the last one's
             outputs while the others run; without them transfers and runs take turns.
         pipeline: Which stages run at the same time, where the network has several and is trained; inference is grouped.
+        locations: Where what is kept lies.
 
     Raises:
         InvalidOptionError: A count that is no positive whole number.
-        GraphReplicationError: Groups into which the replicas do not divide.
+        GraphReplicationError: Groups into which the replicas do not divide, or replicas of several ranks that share
+            state.
     """
 
     device_iterations: int = 1
@@ -128,6 +131,7 @@ class Schedule:
     ranks: int = 1
     pipeline: PipelineSchedule = PipelineSchedule.GROUPED
     io_tiles: int = 0
+    locations: Locations = AS_USUAL
 
     def __post_init__(self) -> None:
         for name in ("device_iterations", "accumulation", "period", "replicas", "ranks"):
@@ -147,6 +151,12 @@ class Schedule:
             raise GraphReplicationError(
                 f"groups of replicas have values of their own of {self.own_values[0][0]!r}: that takes one process",
                 remedy="all replicas in one process, or the same values in all",
+            )
+        if self.ranks > 1 and self.locations.optimiser.sharded:
+            raise GraphReplicationError(
+                f"replicas of {self.ranks} ranks cannot share the state of optimisers",
+                because="each process reads the state of its own replicas alone, which would be a part of each tensor",
+                remedy="all replicas in one process, or TensorLocation(sharded=False)",
             )
 
     @property

@@ -39,8 +39,10 @@ class SerialBody(Body):
     def lower_sums(self, to: Lowering, sums: Sequence[NetworkOp]) -> None:
         """All in order."""
         to.shares = self.shares.get(self._stage)
+        assert to.sums is not None
+        to.announce(sums)
         with to.into(self._stage.leaving):
-            to.run(sums)
+            to.sums.lower(to, sums)
 
     def advance_random_state(self, seed: Value, to: Lowering) -> None:
         """One more."""

@@ -1,6 +1,6 @@
 """Sessions: compiled networks with their data, on NumPy arrays; what every front end is thin over."""
 
-from abele.parallel import MeanStrategy, OutputMode, PipelineSchedule, Schedule
+from abele.parallel import Locations, MeanStrategy, OutputMode, PipelineSchedule, Schedule, TensorLocation
 from abele.session.advice import Advice
 from abele.session.arrays import SharedArray, SharedArrays
 from abele.session.cache import SessionCache
@@ -20,6 +20,7 @@ __all__ = [
     "End",
     "Ends",
     "InputChecks",
+    "Locations",
     "MeanStrategy",
     "OutputMode",
     "PipelineSchedule",
@@ -31,5 +32,6 @@ __all__ = [
     "SharedArray",
     "SharedArrays",
     "Signature",
+    "TensorLocation",
     "compile_network",
 ]

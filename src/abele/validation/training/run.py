@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from abele.numerics import f16
-from abele.parallel import Adam, Group, Lamb, Lars, Network, Optimiser, Schedule, Sgd
+from abele.parallel import Adam, Group, Lamb, Lars, Locations, Network, Optimiser, Schedule, Sgd, TensorLocation
 from abele.parallel.network import Value
 from abele.report import Report
 from abele.session import Settings, compile_network
@@ -69,8 +69,9 @@ class TrainingRun:
 
     @property
     def schedule(self) -> Schedule:
-        """Micro-batches and replicas."""
-        return Schedule(accumulation=self.accumulation, replicas=self.replicas)
+        """Micro-batches, replicas, and where the optimiser's state is."""
+        where = Locations(optimiser=TensorLocation(on_chip=False, sharded=True)) if self.sharded_state else Locations()
+        return Schedule(accumulation=self.accumulation, replicas=self.replicas, locations=where)
 
     def groups(self, net: Network) -> list[Group]:
         """The optimisers of matrices, and of vectors: norms and biases."""

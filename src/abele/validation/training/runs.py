@@ -26,7 +26,6 @@ _FOUR = ((5, 4), (6, 7), (7, 6), (6, 7))
 _EIGHT = ((2, 1), (2, 2), (3, 3), (3, 4), (4, 3), (3, 4), (4, 3), (3, 4))
 _EIGHT_BOW16 = ((1, 0), (3, 3), (3, 4), (3, 3), (4, 3), (3, 4), (4, 3), (3, 4))
 
-_STATE = "optimiser state in streaming memory, sharded over replicas"
 _NORMS = "batch norm over 2 replicas"
 _IO = "host input overlapped with compute"
 RECOMPUTED = (3, 5, 7, 9, 11, 13)
@@ -62,7 +61,6 @@ _BERT_MLPERF = (
         published_seconds=2.016,
         sharded_state=True,
         source=MLPERF_1,
-        lacks=(_STATE,),
         held=True,
     ),
     TrainingRun(
@@ -167,7 +165,6 @@ def _page(
         published_seconds=items / rate,
         sharded_state=True,
         source=PAGE,
-        lacks=(_STATE,),
     )
     return replace(made, **changes)  # type: ignore[arg-type]
 
