@@ -84,19 +84,22 @@ class TrainingRun:
     def predict(self, **settings: Any) -> Prediction:
         """Compile the run, and say what an update takes.
 
+        The machine holds repeated layers once, as the vendor's frameworks outline them.
+
         Args:
-            settings: Further settings of the session.
+            settings: Further settings of the session, and others than these.
         """
         start = time.perf_counter()
         net = self.model.network(self.micro_batch)
-        chosen = Settings(
-            system=self.system,
-            partials="f16",
-            stochastic_rounding=self.stochastic_rounding,
-            allow_out_of_memory=True,
-            name=self.name,
-            **settings,
-        )
+        usual: dict[str, Any] = {
+            "system": self.system,
+            "partials": "f16",
+            "stochastic_rounding": self.stochastic_rounding,
+            "allow_out_of_memory": True,
+            "shared_functions": True,
+            "name": self.name,
+        }
+        chosen = Settings(**{**usual, **settings})
         compiled = compile_network(net, self.schedule, groups=self.groups(net), settings=chosen)
         report = compiled.executable.report
         return Prediction.of(self, report, time.perf_counter() - start)
