@@ -129,7 +129,18 @@ def _scalings(predicted: Predicted) -> Iterator[Figure]:
         yield Figure(name, "scaling", ours, theirs, "times", b.run.source)
 
 
-_HEADINGS = ("run", "update", "±", *PARTS, "bubble", "sums over replicas", "weights", "fullest tile", "compile")
+_HEADINGS = (
+    "run",
+    "update",
+    "±",
+    *PARTS,
+    "bubble",
+    "sums over replicas",
+    "streaming memory",
+    "weights",
+    "fullest tile",
+    "compile",
+)
 
 
 def _cells(p: Prediction) -> tuple[str, ...]:
@@ -142,6 +153,7 @@ def _cells(p: Prediction) -> tuple[str, ...]:
         *parts,
         f"{p.bubble:.0%}",
         f"{1e3 * p.phases['all_reduce']:,.1f} ms",
+        f"{1e3 * p.phases['streaming_memory']:,.1f} ms",
         f"{1e3 * p.phases['update']:,.1f} ms",
         memory,
         f"{p.compile_seconds:.0f} s",

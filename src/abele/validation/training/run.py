@@ -126,7 +126,8 @@ class Prediction:
         run: The run.
         seconds: Time of an update.
         parts: Seconds of an update that the busiest IPU of a replica spends on each of :data:`PARTS`.
-        phases: Seconds of its work in the stages, in sums over replicas, and in updates of weights.
+        phases: Seconds of its work in the stages, in sums over replicas, in copies from and to streaming memory, and in
+            updates of weights.
         bubble: Part of an update in which the pipeline is filled and emptied.
         needed_bytes: What the fullest tile needs.
         available_bytes: What a tile has.
@@ -215,7 +216,8 @@ def _forward_stages(model: Model) -> int:
 
 
 def _phases(report: Report, group: int) -> dict[str, float]:
-    """Cycles of the steps that keep one sync group busy: in the stages, sums over replicas, and updates."""
+    """Cycles of the steps that keep one sync group busy: in stages, in sums over replicas, with streaming memory, and
+    in updates."""
     steps = report.steps
     takes_part = np.ones(len(steps["cycles"]), bool)
     if group >= 0 and len(report.step_groups["step"]):
@@ -226,16 +228,16 @@ def _phases(report: Report, group: int) -> dict[str, float]:
         takes_part[part["step"][here]] = True
     takes_part &= steps["program"] == 0
     cycles = np.asarray(steps["cycles"] * steps["executions"], np.float64)
-    paths = [str(p) for p in report.ops["path"]]
-    names = [str(n) for n in report.ops["name"]]
-    is_sum = np.array(
-        [p.startswith("all_reduce") or n.startswith("all_reduce") for p, n in zip(paths, names, strict=True)] + [False]
-    )
-    is_update = np.array([p.startswith(("update/", "optimiser")) for p in paths] + [False])
-    op = np.asarray(steps["op"])
-    sums, updates = is_sum[op] & takes_part, is_update[op] & takes_part
+    paths = [str(path) for path in report.ops["path"]] + [""]
+    is_sum = np.array([path.startswith("all_reduce") for path in paths])
+    is_update = np.array([path.startswith(("update/", "optimiser")) for path in paths])
+    op, partners = np.asarray(steps["op"]), np.array([str(partner) for partner in steps["partner"]])
+    stored = takes_part & (partners == "streaming memory")
+    sums = takes_part & ~stored & ((partners == "replicas") | is_sum[op])
+    updates = takes_part & ~stored & ~sums & is_update[op]
     return {
-        "stages": float(cycles[takes_part & ~sums & ~updates].sum()),
+        "stages": float(cycles[takes_part & ~stored & ~sums & ~updates].sum()),
         "all_reduce": float(cycles[sums].sum()),
+        "streaming_memory": float(cycles[stored].sum()),
         "update": float(cycles[updates].sum()),
     }
