@@ -11,7 +11,7 @@ from abele.machine.launch import Launch
 from abele.machine.links import Dram, GatewayLinks, HostLink, IpuLinks
 from abele.machine.memory import TileMemory
 from abele.machine.rearrange import Rearrange
-from abele.machine.source import CONFIDENCE, UNCERTAINTY, Source
+from abele.machine.source import CONFIDENCE, Source
 from abele.machine.spec import MachineConstant, described, sources
 from abele.machine.sync import SyncCosts
 from abele.machine.system import System
@@ -19,7 +19,6 @@ from abele.machine.target import Target, TargetType
 
 __all__ = [
     "CONFIDENCE",
-    "UNCERTAINTY",
     "WORKS",
     "Amp",
     "AmpMode",

@@ -16,9 +16,6 @@ CONFIDENCE = {
     "G": "guessed",
     "U": "given by the user",
 }
-UNCERTAINTY = {"S": 0.02, "D": 0.05, "C": 0.05, "M": 0.05, "G": 0.5, "U": 0.0}
-"""By how much of itself a constant may be off, by the confidence of its source: error bars are made of these. A guess
-may be off by half."""
 _CALIBRATED_ON = " · calibrated on "
 
 

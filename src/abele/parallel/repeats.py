@@ -229,13 +229,13 @@ class Repeats:
         with _marked(operands):
             results = make()
         built = _Built(
-            names.origin,
-            self.where,
-            tuple(operands),
-            tuple(_New(v, v.debug, v.mapping, v.initial) for v in graph.variables[counts[0] :]),
-            tuple((c, c.debug) for c in graph.compute_sets[counts[1] :]),
-            tuple(prog.steps[counts[2] :]),
-            results,
+            origin=names.origin,
+            where=self.where,
+            operands=tuple(operands),
+            variables=tuple(_New(v, v.debug, v.mapping, v.initial) for v in graph.variables[counts[0] :]),
+            compute_sets=tuple((c, c.debug) for c in graph.compute_sets[counts[1] :]),
+            steps=tuple(prog.steps[counts[2] :]),
+            results=results,
         )
         _fill_names(built, names)
         # A stream, say, that was made on the way, or an operand that was mapped, is more than substitution can repeat.

@@ -15,13 +15,13 @@ from abele.parallel.network import Network, NetworkBuilder
 from abele.validation.training.bert import Bert
 from abele.validation.training.gpt import Gpt
 from abele.validation.training.resnet import ResNet
-from abele.validation.training.transformer import LayerBuilder, Sizes, StagePlan
+from abele.validation.training.transformer import LayerBuilder, LayerSizes, StagePlan
 from abele.validation.training.vit import Vit
 
 torch = pytest.importorskip("torch")
 functional = torch.nn.functional
 
-SIZES = Sizes(hidden=16, heads=2, feed_forward=32)
+SIZES = LayerSizes(hidden=16, heads=2, feed_forward=32)
 Array = npt.NDArray[np.generic]
 
 

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from abele.cli.main import app
 from abele.errors import MachineError
-from abele.machine import UNCERTAINTY, systems
+from abele.machine import systems
 from abele.parallel import Lamb, Lars, Sgd
 from abele.validation.page import page_text
 from abele.validation.training import comparing
@@ -20,10 +20,10 @@ from abele.validation.training.comparing import Predicted, comparisons, details_
 from abele.validation.training.resnet import ResNet
 from abele.validation.training.run import PARTS, Prediction, TrainingRun
 from abele.validation.training.runs import RUNS, SCALINGS
-from abele.validation.training.transformer import Sizes, StagePlan
-from abele.validation.training.uncertainty import uncertainty
+from abele.validation.training.transformer import LayerSizes, StagePlan
+from abele.validation.training.uncertainty import UNCERTAINTY, uncertainty
 
-SMALL = Sizes(hidden=64, heads=2, feed_forward=128)
+SMALL = LayerSizes(hidden=64, heads=2, feed_forward=128)
 
 
 def small_run(**changes: object) -> TrainingRun:

@@ -10,10 +10,10 @@ from abele.numerics import i32
 from abele.parallel.network import Network, NetworkBuilder, Value
 from abele.parallel.ops import build
 from abele.validation.training.losses import cross_entropy
-from abele.validation.training.transformer import TYPE, LayerBuilder, Sizes, StagePlan
+from abele.validation.training.transformer import TYPE, LayerBuilder, LayerSizes, StagePlan
 
-LARGE = Sizes(hidden=1024, heads=16, feed_forward=4096, eps=1e-12)
-BASE = Sizes(hidden=768, heads=12, feed_forward=3072, eps=1e-12)
+LARGE = LayerSizes(hidden=1024, heads=16, feed_forward=4096, eps=1e-12)
+BASE = LayerSizes(hidden=768, heads=12, feed_forward=3072, eps=1e-12)
 _HIDES = -10_000.0
 """What is added to the scores of tokens that are not to be seen."""
 
@@ -23,7 +23,7 @@ class Bert:
     """A network of BERT with the losses of masked tokens and of next sentences.
 
     Attributes:
-        sizes: Sizes of the layers.
+        sizes: LayerSizes of the layers.
         stages: Where layers are.
         tokens: Length of a sequence, or of a pack of several.
         packed: Most sequences in a pack; 1 where sequences are padded.
@@ -33,7 +33,7 @@ class Bert:
             is done from the begin of a stage.
     """
 
-    sizes: Sizes
+    sizes: LayerSizes
     stages: StagePlan
     tokens: int
     packed: int = 1

@@ -11,10 +11,10 @@ from abele.numerics import i32
 from abele.parallel.network import Network, NetworkBuilder, Value
 from abele.parallel.ops import build
 from abele.validation.training.losses import cross_entropy
-from abele.validation.training.transformer import TYPE, LayerBuilder, Sizes, StagePlan
+from abele.validation.training.transformer import TYPE, LayerBuilder, LayerSizes, StagePlan
 
-SMALL = Sizes(hidden=768, heads=12, feed_forward=3072)
-MEDIUM = Sizes(hidden=1024, heads=16, feed_forward=4096)
+SMALL = LayerSizes(hidden=768, heads=12, feed_forward=3072)
+MEDIUM = LayerSizes(hidden=1024, heads=16, feed_forward=4096)
 _HIDES = -10_000.0
 """What is added to the scores of tokens that are not to be seen."""
 
@@ -24,14 +24,14 @@ class Gpt:
     """A network of GPT-2 that predicts each next token.
 
     Attributes:
-        sizes: Sizes of the layers.
+        sizes: LayerSizes of the layers.
         stages: Where layers are.
         tokens: Length of a sequence.
         vocabulary: Entries of the word embedding, which the head shares.
         checkpoints: True if each layer's result is kept, from which its backward pass computes it again.
     """
 
-    sizes: Sizes
+    sizes: LayerSizes
     stages: StagePlan
     tokens: int = 1024
     vocabulary: int = 50_272

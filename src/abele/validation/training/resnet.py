@@ -51,7 +51,7 @@ class ResNet:
 
 
 @dataclass(frozen=True)
-class _Block:
+class _Bottleneck:
     """A bottleneck: channels that enter and inside, and its stride."""
 
     name: str
@@ -92,26 +92,26 @@ class _ResNetBuilder:
         net.output(net.loss)
         return net.finish()
 
-    def _stretches(self) -> Iterator[tuple[bool | None, list[_Block]]]:
+    def _stretches(self) -> Iterator[tuple[bool | None, list[_Bottleneck]]]:
         """Stretches of blocks that are computed again, and the last one, which is not: (begins with the stem, blocks);
         None for the last."""
         every, entering = [], self.model.widths[0]
         for size, (count, width) in enumerate(zip(self.model.blocks, self.model.widths, strict=True)):
             for number in range(count):
-                block = _Block(f"size{size}/{number}", entering, width, 2 if size and not number else 1)
+                block = _Bottleneck(f"size{size}/{number}", entering, width, 2 if size and not number else 1)
                 every.append(block)
                 entering = block.leaving
         cuts = [0, *sorted(self.model.recompute_after), len(every)]
         for number, (begin, end) in enumerate(pairwise(cuts)):
             yield (None if end == len(every) else number == 0), every[begin:end]
 
-    def _last(self, net: BlockBuilder, x: Value, blocks: list[_Block]) -> Value:
+    def _last(self, net: BlockBuilder, x: Value, blocks: list[_Bottleneck]) -> Value:
         return self._stretch(net, x, x.dtype == u8, blocks)
 
-    def _again(self, x: Value, stem: bool, blocks: list[_Block], body: BlockBuilder) -> list[Value]:
+    def _again(self, x: Value, stem: bool, blocks: list[_Bottleneck], body: BlockBuilder) -> list[Value]:
         return [self._stretch(body, x, stem, blocks)]
 
-    def _stretch(self, net: BlockBuilder, x: Value, stem: bool, blocks: list[_Block]) -> Value:
+    def _stretch(self, net: BlockBuilder, x: Value, stem: bool, blocks: list[_Bottleneck]) -> Value:
         x = net.read(x)
         if stem:
             x = self._stem(net, x)
@@ -139,7 +139,7 @@ class _ResNetBuilder:
         with _named(net, "stem/pool"):
             return build.pool(net, x, pooling)
 
-    def _bottleneck(self, net: BlockBuilder, x: Value, block: _Block) -> Value:
+    def _bottleneck(self, net: BlockBuilder, x: Value, block: _Bottleneck) -> Value:
         made = self._convolution(net, x, f"{block.name}/1", block.width, 1, 1)
         made = self._convolution(net, made, f"{block.name}/2", block.width, 3, block.stride)
         made = self._convolution(net, made, f"{block.name}/3", block.leaving, 1, 1, active=False)

@@ -20,8 +20,8 @@ TYPE = f16
 
 
 @dataclass(frozen=True)
-class Sizes:
-    """Sizes of a transformer.
+class LayerSizes:
+    """LayerSizes of a transformer.
 
     Attributes:
         hidden: Width of the residual stream.
@@ -108,7 +108,7 @@ class LayerBuilder:
 
     Args:
         net: The network.
-        sizes: Sizes of the layers.
+        sizes: LayerSizes of the layers.
         stages: Where they are.
         samples: Samples of a micro-batch.
         tokens: Tokens of each.
@@ -120,7 +120,7 @@ class LayerBuilder:
     def __init__(
         self,
         net: NetworkBuilder,
-        sizes: Sizes,
+        sizes: LayerSizes,
         stages: StagePlan,
         samples: int,
         tokens: int,

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from abele.machine import UNCERTAINTY, sources, systems
+from abele.machine import sources, systems
 from abele.validation.training.run import Prediction
+
+UNCERTAINTY = {"S": 0.02, "D": 0.05, "C": 0.05, "M": 0.05, "G": 0.5, "U": 0.0}
+"""By how much of itself a constant may be off, by the confidence of its source. A guess may be off by half."""
 
 _RESTS_ON = {
     "compute": ("ipu.launch.", "ipu.amp.", "ipu.rearrange."),
@@ -20,7 +23,7 @@ def uncertainty(prediction: Prediction) -> float:
     """Share of its time by which a prediction may be off, as far as the constants of its system decide it.
 
     Of each part of the time the least certain constants count, by the confidence of their sources
-    (:data:`~abele.machine.UNCERTAINTY`), weighed alike. Parts are added up, as if they were all off the same way.
+    (:data:`UNCERTAINTY`), weighed alike. Parts are added up, as if they were all off the same way.
     """
     found = sources(systems.get(prediction.run.system))
 

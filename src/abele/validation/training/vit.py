@@ -9,9 +9,9 @@ from abele.numerics import i32
 from abele.parallel.network import Network, NetworkBuilder
 from abele.parallel.ops import build
 from abele.validation.training.losses import cross_entropy
-from abele.validation.training.transformer import TYPE, LayerBuilder, Sizes, StagePlan
+from abele.validation.training.transformer import TYPE, LayerBuilder, LayerSizes, StagePlan
 
-BASE = Sizes(hidden=768, heads=12, feed_forward=3072, eps=1e-6)
+BASE = LayerSizes(hidden=768, heads=12, feed_forward=3072, eps=1e-6)
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class Vit:
     """A vision transformer that classifies images by a token of its own.
 
     Attributes:
-        sizes: Sizes of the layers.
+        sizes: LayerSizes of the layers.
         stages: Where layers are.
         image: Rows and columns of an image.
         patch: Rows and columns of a patch.
@@ -27,7 +27,7 @@ class Vit:
         checkpoints: True if each layer's result is kept, from which its backward pass computes it again.
     """
 
-    sizes: Sizes
+    sizes: LayerSizes
     stages: StagePlan
     image: int = 224
     patch: int = 16
