@@ -530,6 +530,25 @@ EXAMPLES: dict[str, Example] = {
         "Each kind of op says which operands, attributes and results are legal, in `abele/parallel/ops`; the functions "
         "of `abele.parallel.ops.build` keep to it. If a pass made the network, the error names the pass: report it.",
     ),
+    "StageOrderError": Example(
+        _code(
+            """
+            from abele.parallel import NetworkBuilder, Place, inference_pipeline
+            from abele.parallel.ops import build
+
+            net = NetworkBuilder()
+            hidden = net.input((2, 3), "f32", "x")
+            for stage in (1, 0):
+                with net.at(place=Place(ipu=stage, pipeline_stage=stage)):
+                    hidden = build.nonlinearity(net, "tanh", hidden)
+            net.output(hidden)
+            inference_pipeline().run(net.finish())
+            """
+        ),
+        "Number the stages of a pipeline in the order in which the model runs them, or put all ops in stage 0: IPUs "
+        "then work one after the other. From PyTorch the error names the blocks "
+        "([several IPUs](poptorch.md#several-ipus)).",
+    ),
     "NetworkTextError": Example(
         _code(
             """

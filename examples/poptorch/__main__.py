@@ -1,15 +1,28 @@
-"""All five programs of this folder, one after the other: python examples/poptorch."""
+"""All eight programs of this folder, one after the other: python examples/poptorch."""
 
 import custom_op
 import data_loading
+import data_parallel
 import digits
 import fine_tuning
 import mixed_precision
+import pipeline
+import tensor_parallel
 
 
 def main() -> None:
     """Run each with its own settings; each prints what it found."""
-    for program in (digits, mixed_precision, data_loading, fine_tuning, custom_op):
+    programs = (
+        digits,
+        mixed_precision,
+        data_loading,
+        fine_tuning,
+        custom_op,
+        data_parallel,
+        tensor_parallel,
+        pipeline,
+    )
+    for program in programs:
         print(f"== {program.__name__}: {(program.__doc__ or '').splitlines()[0]}")
         program.main()
 

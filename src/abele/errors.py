@@ -166,6 +166,32 @@ class NetworkError(AbeleError):
     """A network that is not legal: an op that breaks the rule of its kind, or a value read where it is not made."""
 
 
+class StageOrderError(NetworkError):
+    """An op of a pipeline that reads what a later stage makes.
+
+    Attributes:
+        kind: The op's kind.
+        stage: Its stage.
+        made_in: The stage of what it reads.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        kind: str,
+        stage: int,
+        made_in: int,
+        at: str | None = None,
+        because: str | None = None,
+        remedy: str | None = None,
+    ) -> None:
+        super().__init__(message, at=at, because=because, remedy=remedy)
+        self.kind = kind
+        self.stage = stage
+        self.made_in = made_in
+
+
 class NetworkTextError(NetworkError, ValueError):
     """The text of a network that does not read."""
 

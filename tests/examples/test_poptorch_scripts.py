@@ -42,3 +42,22 @@ def test_fine_tuning__frozen_body__stays_and_the_head_learns() -> None:
     kept, losses = load("fine_tuning").main(runs=4)
     assert kept
     assert losses[-1] < losses[0]
+
+
+def test_data_parallel__with_norms_over_all_replicas__is_pytorch() -> None:
+    loss, apart = load("data_parallel").main(replicas=2, each=12, runs=3)
+    assert loss < 3
+    assert apart < 1e-4
+
+
+def test_tensor_parallel__two_models_on_two_replicas_each__learn_the_text() -> None:
+    first, last = load("tensor_parallel").main(runs=12, width=16)
+    assert last < 0.85 * first
+
+
+def test_pipeline__beside_one_ipu_and_shards__learns_the_same_in_fewer_cycles() -> None:
+    found = load("pipeline").main(width=128, accumulation=16, updates=2)
+    losses, cycles = zip(*found.values(), strict=True)
+    assert losses[1] == pytest.approx(losses[0], rel=1e-4)
+    assert losses[2] == pytest.approx(losses[0], rel=1e-4)
+    assert cycles[2] < 0.8 * cycles[1]

@@ -21,11 +21,13 @@ from abele.parallel import (
     Value,
     differentiate,
     evaluate,
+    evaluate_replicas,
     inference_pipeline,
     inference_program,
     parse,
 )
 from abele.parallel.ops import build
+from abele.session import Session, Settings
 
 EPS = 1e-3
 RNG = np.random.default_rng(5)
@@ -150,7 +152,9 @@ def test_norm__what_is_wrong_with_one__is_said() -> None:
     made = "%0: f32[2, 6], %1: f32[2, 6], %2: f32[8], %3: f32[8]"
     text = f"network {{{{\n  parameter %x: f32[2, 6]\n  {made} = norm(%x) {{}}\n}}}}"
     with pytest.raises(NetworkError, match="no 4 groups of channels"):
-        parse(text.format("eps=0.1 groups=4"))
+        parse(text.format("eps=0.1 groups=4 replicas=1"))
+    with pytest.raises(NetworkError, match="only batch norms take statistics over several replicas"):
+        parse(text.format("eps=0.1 groups=2 replicas=2").replace("f32[8]", "f32[4]"))
     _, mean, _ = build.norm(net, x, 1, EPS)
     net.loss = build.reduce(net, mean, [0])
     with pytest.raises(UnsupportedOpError, match="the statistics of a norm has no derivative"):
@@ -178,3 +182,69 @@ def test_norm__of_the_batch__is_never_of_some_samples() -> None:
     net.output(build.slice_(net, build.norm(net, x, build.BATCH, EPS)[0], 0, 0, 1))
     narrow = inference_pipeline().run(net.finish())
     assert [op.inputs[0].shape for op in narrow.ops if op.kind == "norm"] == [(4, 8)]
+
+
+def of_replicas(shape: tuple[int, ...], replicas: int, dtype: str, *, affine: bool) -> tuple[Network, list[Value]]:
+    """A batch norm of what enters, over replicas; gradients by it and by gain and shift leave."""
+    net = NetworkBuilder()
+    x = net.input(shape, dtype, "x")
+    sides = [net.parameter(shape[1:2], dtype, name) for name in ("gain", "shift")] if affine else []
+    y, mean, inverse = build.norm(net, x, build.BATCH, EPS, *sides, replicas=replicas)
+    factor = net.input(shape, dtype, "factor")
+    net.loss = build.reduce(net, build.map_(net, arg(0) * arg(1), [y, factor], f32), range(len(shape)))
+    for value in (y, mean, inverse):
+        net.output(value)
+    sources = [x, *sides]
+    wider = NetworkBuilder.of(differentiate(net.finish(), sources))
+    for value in sources:
+        wider.output(wider.gradients[value])
+    wider.gradients.clear()
+    return wider.finish(), sources
+
+
+@pytest.mark.parametrize("mode", ["native", "tiles"])
+@pytest.mark.parametrize(
+    ("shape", "replicas", "dtype", "affine"),
+    [((3, 5, 4, 4), 2, "f32", True), ((2, 7), 4, "f32", False), ((4, 6, 3), 2, "f16", True)],
+)
+def test_batch_norm__over_replicas__is_pytorch_over_their_samples(
+    shape: tuple[int, ...], replicas: int, dtype: str, affine: bool, mode: str
+) -> None:
+    net, sources = of_replicas(shape, replicas, dtype, affine=affine)
+    assert parse(str(net)) == net
+    # A mean that is large beside the deviation: E[x²] − E[x]² would have no digit left in half precision.
+    x, factor = RNG.normal(20.0, 0.5, (4, *shape)), RNG.normal(size=(4, *shape))
+    sides = [RNG.normal(size=shape[1]) for _ in sources[1:]]
+    if dtype == "f16":
+        x, factor, *sides = (a.astype(np.float16).astype(np.float64) for a in (x, factor, *sides))
+    feeds = [
+        {net.inputs[0]: a, net.inputs[1]: f, **dict(zip(sources[1:], sides, strict=True))}
+        for a, f in zip(x, factor, strict=True)
+    ]
+    exact = evaluate_replicas(net, feeds)
+    session = Session.of(
+        net,
+        Schedule(replicas=4),
+        settings=Settings(system="bow-2000", mode=mode),
+        weights={v.name: s.astype(v.dtype.np) for v, s in zip(sources[1:], sides, strict=True)},
+    )
+    made = session(*(a.reshape(-1, *shape[1:]).astype(net.inputs[0].dtype.np) for a in (x, factor)))
+    for first in range(0, 4, replicas):
+        own = slice(first, first + replicas)
+        expected = by_torch([x[own].reshape(-1, *shape[1:]), *sides], factor[own].reshape(-1, *shape[1:]), 0)
+        tolerance = {"f32": 2e-5, "f16": 2e-2}[dtype]
+        for replica in range(first, first + replicas):
+            values = [exact[replica][v] for v in net.outputs]
+            for n, want in ((0, expected[0]), (3, expected[1])):
+                part = want.reshape(replicas, *shape)[replica - first]
+                np.testing.assert_allclose(values[n], part, rtol=1e-9, atol=1e-9)
+                given = made[n].reshape(4, *shape)[replica]
+                np.testing.assert_allclose(given, part, rtol=tolerance, atol=tolerance * max(1, np.abs(part).max()))
+        for n in (1, 2):
+            rows = made[n].reshape(4, -1)[own]
+            assert rows.dtype == np.float32
+            assert (rows.view(np.uint32) == rows[:1].view(np.uint32)).all()
+        for n, want in enumerate(expected[2:], 4):
+            # Of gain and shift each replica has the part of its own samples; updates sum them.
+            total = made[n].astype(np.float64).reshape(4, -1)[own].sum(0)
+            np.testing.assert_allclose(total, want, rtol=tolerance, atol=tolerance * np.abs(want).max() * 4)

@@ -1,7 +1,7 @@
 """Networks and the programs that run and train them: everything between a captured model and the libraries."""
 
 from abele.parallel.locations import Locations, TensorLocation
-from abele.parallel.meaning import evaluate
+from abele.parallel.meaning import evaluate, evaluate_replicas
 from abele.parallel.network import (
     BlockBuilder,
     Network,
@@ -40,6 +40,7 @@ from abele.parallel.passes import (
 )
 from abele.parallel.program import NetworkProgram, inference_program, lower_network, training_program
 from abele.parallel.schedule import Anchor, MeanStrategy, OutputMode, PipelineSchedule, Schedule
+from abele.parallel.split import Split
 
 __all__ = [
     "Adadelta",
@@ -70,6 +71,7 @@ __all__ = [
     "RmsProp",
     "Schedule",
     "Sgd",
+    "Split",
     "Stage",
     "TensorLocation",
     "Value",
@@ -77,6 +79,7 @@ __all__ = [
     "checked_passes",
     "differentiate",
     "evaluate",
+    "evaluate_replicas",
     "inference_pipeline",
     "inference_program",
     "lower_network",

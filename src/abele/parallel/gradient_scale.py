@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from abele.errors import InvalidOptionError
 from abele.graph import Graph, Tensor, concat
@@ -24,6 +24,7 @@ from abele.graph import Sequence as Steps
 from abele.numerics import f32
 from abele.parallel.optimisers import Group, climbs
 from abele.poplibs import gcl, popops
+from abele.poplibs.gcl import CommGroup
 from abele.poplibs.popops import ReduceParams, SingleReduceOp
 from abele.poplibs.popops.elementwise.map import map_with_outputs
 from abele.poplibs.popops.expr import Const, Expr, ExprLike, Op, _1, _2, _3, select
@@ -120,7 +121,13 @@ class GradientScale:
             map_with_outputs(self.graph, [1.0 / _1], [self.loss], [self.scalar], prog, "inverse_scale")
 
     def before_updates(
-        self, gradients: Sequence[Tensor], share: float, prog: Steps, *, shards: Sequence[Tensor] = ()
+        self,
+        gradients: Sequence[Tensor],
+        share: float,
+        prog: Steps,
+        *,
+        shards: Sequence[Tensor] = (),
+        parts: Mapping[int, CommGroup] | None = None,
     ) -> None:
         """Append what comes after the micro-batches: long gradients are shrunk, as if they were one vector.
 
@@ -129,18 +136,25 @@ class GradientScale:
             share: What updates multiply them by, to make a mean of a sum.
             prog: Sequence that the step is appended to.
             shards: The replica's shares of the others.
+            parts: By number in ``gradients``, those that are parts, and the replicas that have all of them together.
         """
         if math.isinf(self._norm) or not (gradients or shards):
             return
         assert self.scalar is not None
-        every = [*shards, *gradients]
+        every = [*gradients, *shards]
         wanted = [SingleReduceOp(t, tuple(range(t.ndim)), ReduceParams("SQUARE_ADD"), f32, "square") for t in every]
         squares = popops.reduce_many(self.graph, wanted, prog, name="gradient_norms")
+        for group in dict.fromkeys((parts or {}).values()):
+            own = [number for number, of in (parts or {}).items() if of == group]
+            split = concat([squares[number].reshape((1,)) for number in own])
+            total = gcl.all_reduce_cross_replica(self.graph, split, "add", prog, group, name="norms_of_parts")
+            for place, number in enumerate(own):
+                squares[number] = total[place]
         together = concat([s.reshape((1,)) for s in squares])
         if shards:
-            part = popops.reduce(self.graph, together[: len(shards)], [0], "ADD", prog, name="square_of_shares")
+            part = popops.reduce(self.graph, together[len(gradients) :], [0], "ADD", prog, name="square_of_shares")
             whole = gcl.all_reduce_cross_replica(self.graph, part, "add", prog, name="square_of_replicas")
-            together = concat([whole.reshape((1,)), together[len(shards) :]])
+            together = concat([together[: len(gradients)], whole.reshape((1,))])
         total = popops.reduce(self.graph, together, [0], "ADD", prog, name="square_of_norm")
         inverse: ExprLike = _1 if self.loss is not None else 1.0 / self._scale
         norm = Op("sqrt", _2) * inverse * share

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,7 @@ from abele.parallel.shards import FlatState
 from abele.parallel.shared_functions import SharedFunctions
 from abele.parallel.update import GroupUpdate, group_update
 from abele.poplibs import gcl, popops
+from abele.poplibs.gcl import CommGroup
 from abele.poplibs.popops.elementwise.map import map_with_outputs
 from abele.poplibs.popops.expr import _1
 from abele.poplibs.poputil.layout import clone, duplicate
@@ -216,6 +218,11 @@ class _ProgramBuilder:
         self.outputs = OutputCollector(graph, schedule)
         self.changed = OutputCollector(graph, replace(schedule, outputs=OutputMode.ALL), "changed_input")
 
+    @cached_property
+    def _parts(self) -> dict[str, CommGroup]:
+        """Parameters of which each replica has a part, and the replicas that have all parts together."""
+        return {name: self.schedule.tensor_parallel for name, _ in self.schedule.splits}
+
     def build(self, modes: RunModes) -> NetworkProgram:
         """The whole program; what belongs to no op of the network has the caller's source line."""
         with self.graph.scope(location=caller()):
@@ -241,8 +248,11 @@ class _ProgramBuilder:
             for stream, value in inputs:
                 self._load(stream, value)
         step = Steps(name="step")
-        for stage in dict.fromkeys(body.stage_of(op.output) for op in sums if op.kind == "running_mean"):
-            body.shares[stage] = self._running_shares(step, stage.leaving)
+        for op in sums:
+            stage = body.stage_of(op.output)
+            if op.kind == "running_mean" and stage not in body.shares:
+                graph = self.to.graph_of(op.output.place)
+                body.shares[stage] = self._running_shares(graph, step, stage.leaving)
         self.to.sums = RemoteSums(self.to, self.graph, sums, self.schedule.locations.accumulators)
         body.lower_sums(self.to, sums)
         if self.to.remote is not None:
@@ -317,6 +327,7 @@ class _ProgramBuilder:
                 scale=self.scale,
                 share=self._share(group),
                 location=self.schedule.locations.optimiser,
+                parts=self._parts,
             )
             for ipu in others:
                 self.to.updates[number, ipu] = made.on(self.to.graph_of(Place(ipu)))
@@ -367,12 +378,13 @@ class _ProgramBuilder:
         summed = schedule.accumulation if group.optimiser.accumulation == f16 else 1
         return sign / (summed * schedule.replicas)
 
-    def _running_shares(self, step: Steps, micro_batch: Steps) -> tuple[Tensor, Tensor]:
+    def _running_shares(self, graph: Graph, step: Steps, micro_batch: Steps) -> tuple[Tensor, Tensor]:
         """Append what makes the shares of a running mean: of the mean so far, and of this micro-batch's gradient."""
-        made = [self.graph.variable(f32, (), name=f"running_mean/{name}").map(0) for name in ("count", "kept", "new")]
-        popops.zero(self.graph, made[0], step)
+        names = ("count", "kept", "new")
+        made = [graph.map(graph.variable(f32, (), name=f"running_mean/{name}"), 0) for name in names]
+        popops.zero(graph, made[0], step)
         exprs = [_1 + 1.0, _1 / (_1 + 1.0), 1.0 / (_1 + 1.0)]
-        map_with_outputs(self.graph, exprs, [made[0]], made, micro_batch, "running_mean_shares")
+        map_with_outputs(graph, exprs, [made[0]], made, micro_batch, "running_mean_shares")
         return made[1], made[2]
 
     def _write_back(self) -> None:
@@ -409,12 +421,15 @@ class _ProgramBuilder:
             self.to.run(op for op in ops if op.kind in ("all_reduce", "reduce_scatter"))
         groups = {op.attrs["group"] for op in updates}
         shares = {abs(self._first_of(number).share) for number in groups} or {1.0}
-        gradients = [op.inputs[1] for op in updates]
+        names = {value: state.name for state, value in self.net.updates.items()}
+        whole = [op for op in updates if op.inputs[1] not in self.to.shares_of]
+        parts = {n: self._parts[names[op.output]] for n, op in enumerate(whole) if names[op.output] in self._parts}
         self.scale.before_updates(
-            [self.to[v] for v in gradients if v not in self.to.shares_of],
+            [self.to[op.inputs[1]] for op in whole],
             shares.pop(),
             step,
-            shards=[self.to.shares_of[v].tensor for v in gradients if v in self.to.shares_of],
+            shards=[self.to.shares_of[v].tensor for op in updates if (v := op.inputs[1]) in self.to.shares_of],
+            parts=parts,
         )
         with self.to.into(step):
             for number in range(len(self.groups)):

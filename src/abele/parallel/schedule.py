@@ -14,6 +14,7 @@ import numpy as np
 
 from abele.errors import GraphReplicationError, InvalidOptionError
 from abele.parallel.locations import AS_USUAL, Locations
+from abele.parallel.split import Split
 from abele.poplibs.gcl import CommGroup
 
 
@@ -55,7 +56,7 @@ class PipelineSchedule(StrEnum):
         return {PipelineSchedule.GROUPED: 1, PipelineSchedule.INTERLEAVED: 2, PipelineSchedule.SEQUENTIAL: stages}[self]
 
 
-def _schedule_of(given: object) -> PipelineSchedule:
+def _schedule_of(given: str) -> PipelineSchedule:
     try:
         return PipelineSchedule(given)
     except ValueError:
@@ -106,6 +107,10 @@ class Schedule:
         replicas: Copies of the network that run side by side.
         input_groups: Replicas that are given the same inputs; by default each has its own.
         own_values: Parameters and buffers, by name, of which each group of replicas has values of its own.
+        tensor_parallel: Replicas that compute one model together: they are given the same inputs, draw the same random
+            numbers, and what they have alike counts once, in gradients and among the outputs.
+        splits: How the host's arrays of some of ``own_values`` are cut into those of the groups; others have a row for
+            each group.
         ranks: Processes that execute equally many consecutive replicas each. Batches are those of one process's own.
         io_tiles: Tiles of each IPU that compute nothing, but load the next micro-batch's inputs and send the last one's
             outputs while the others run; without them transfers and runs take turns.
@@ -114,8 +119,8 @@ class Schedule:
 
     Raises:
         InvalidOptionError: A count that is no positive whole number.
-        GraphReplicationError: Groups into which the replicas do not divide, or replicas of several ranks that share
-            state.
+        GraphReplicationError: Groups into which the replicas do not divide; replicas of several ranks that share state;
+            different inputs in one tensor-parallel group.
     """
 
     device_iterations: int = 1
@@ -129,6 +134,8 @@ class Schedule:
     input_groups: CommGroup = EACH_ITS_OWN
     own_values: tuple[tuple[str, CommGroup], ...] = ()
     ranks: int = 1
+    tensor_parallel: CommGroup = EACH_ITS_OWN
+    splits: tuple[tuple[str, Split], ...] = ()
     pipeline: PipelineSchedule = PipelineSchedule.GROUPED
     io_tiles: int = 0
     locations: Locations = AS_USUAL
@@ -141,23 +148,46 @@ class Schedule:
         object.__setattr__(self, "pipeline", _schedule_of(self.pipeline))
         if isinstance(self.io_tiles, bool) or not isinstance(self.io_tiles, int) or self.io_tiles < 0:
             raise InvalidOptionError(f"a schedule's io_tiles is a whole number, not {self.io_tiles!r}")
-        for group in (self.input_groups, *(group for _, group in self.own_values)):
+        for group in (self.input_groups, self.tensor_parallel, *(group for _, group in self.own_values)):
             group.members(self.replicas)
         if self.replicas % self.ranks:
             raise GraphReplicationError(f"{self.replicas} replicas cannot be shared by {self.ranks} ranks")
         if self.ranks > 1:
             self.input_groups.members(self.own_replicas)
-        if self.ranks > 1 and self.own_values:
-            raise GraphReplicationError(
-                f"groups of replicas have values of their own of {self.own_values[0][0]!r}: that takes one process",
-                remedy="all replicas in one process, or the same values in all",
-            )
+        self._check_inputs()
+        if self.ranks > 1:
+            self.tensor_parallel.members(self.own_replicas)
+            self._check_own_values()
         if self.ranks > 1 and self.locations.optimiser.sharded:
             raise GraphReplicationError(
                 f"replicas of {self.ranks} ranks cannot share the state of optimisers",
                 because="each process reads the state of its own replicas alone, which would be a part of each tensor",
                 remedy="all replicas in one process, or TensorLocation(sharded=False)",
             )
+
+    def _check_inputs(self) -> None:
+        """Raise unless the replicas of each tensor-parallel group are given the same inputs."""
+        input_of = np.asarray(self.input_groups.members(self.replicas))
+        inputs = np.argsort(input_of.ravel()) // input_of.shape[1]
+        group = self.tensor_parallel.members(self.replicas)
+        if (inputs[group] != inputs[group][:, :1]).any():
+            raise GraphReplicationError(
+                f"replicas {', '.join(map(str, group[0]))} compute one model together, and are given different inputs",
+                because=f"the input groups are {self.input_groups.kind} groups of {input_of.shape[1]}",
+                remedy=f"input groups as the tensor-parallel ones: {self.tensor_parallel.kind} groups of "
+                f"{group.shape[1]}",
+            )
+
+    def _check_own_values(self) -> None:
+        """Raise unless every process has a replica of each group that has values of its own."""
+        for name, group in self.own_values:
+            found = group.members(self.replicas) // self.own_replicas
+            if any(len(np.unique(row)) < self.ranks for row in found):
+                raise GraphReplicationError(
+                    f"groups of replicas have values of their own of {name!r}, and some process has no replica of one",
+                    because=f"{self.ranks} processes have {self.own_replicas} replicas each",
+                    remedy="all replicas in one process, or the same values in all",
+                )
 
     @property
     def own_replicas(self) -> int:
@@ -180,10 +210,36 @@ class Schedule:
         return self.rounds * len(self.input_groups.members(self.own_replicas))
 
     @property
-    def returned(self) -> int:
-        """Micro-batches of which a host gets outputs, those of all of its replicas."""
+    def sent_back(self) -> int:
+        """Micro-batches of which the replicas of a host send outputs."""
         counts = {OutputMode.ALL: self.rounds, OutputMode.EVERY_N: self.rounds // self.period}
         return counts.get(self.outputs, 1) * self.own_replicas
+
+    @property
+    def returned(self) -> int:
+        """Micro-batches of which a host gets outputs: one for all replicas of a tensor-parallel group."""
+        return self.sent_back // int(self.tensor_parallel.members(self.own_replicas).shape[1])
+
+    @cached_property
+    def speakers(self) -> tuple[int, ...]:
+        """Replicas whose outputs the host gets: the first of each tensor-parallel group, of those of one process."""
+        return tuple(sorted(int(n) for n in self.tensor_parallel.members(self.own_replicas)[:, 0]))
+
+    @cached_property
+    def model_of(self) -> tuple[int, ...]:
+        """For each replica, which of the models that replicas compute together it is part of."""
+        members = self.tensor_parallel.members(self.replicas)
+        return tuple(int(n) for n in np.argsort(members.ravel()) // members.shape[1])
+
+    @property
+    def data_parallel(self) -> CommGroup:
+        """Replicas that have the same part of each model, and so the same values of all parameters.
+
+        Raises:
+            GraphReplicationError: Tensor-parallel groups of a kind for which there are none.
+        """
+        size = self.tensor_parallel.members(self.replicas).shape[1]
+        return data_parallel_groups(self.tensor_parallel, self.replicas) if size > 1 else CommGroup.all()
 
     @property
     def shares_inputs(self) -> bool:
@@ -196,9 +252,30 @@ class Schedule:
         members = self.input_groups.members(self.own_replicas)
         return tuple(np.argsort(members.ravel()) // members.shape[1])
 
+    def split_of(self, name: str) -> Split | None:
+        """How the host's array of a parameter is cut into parts; of what belongs to it, too."""
+        return next((cut for owner, cut in self.splits if name == owner or name.startswith(f"{owner}/")), None)
+
     def group_of(self, name: str) -> CommGroup | None:
         """The groups of replicas that have values of their own of a parameter or buffer; None where all have the same.
 
         What belongs to a parameter, such as ``name/momentum``, is grouped as it is.
         """
         return next((group for owner, group in self.own_values if name == owner or name.startswith(f"{owner}/")), None)
+
+
+def data_parallel_groups(tensor_parallel: CommGroup, replicas: int) -> CommGroup:
+    """The groups that cross tensor-parallel ones: replicas of the same rank in these.
+
+    Raises:
+        GraphReplicationError: Groups of another kind than consecutive and orthogonal ones, or all replicas.
+    """
+    size = tensor_parallel.members(replicas).shape[1]
+    if tensor_parallel.kind in ("CONSECUTIVE", "ALL"):
+        return CommGroup.orthogonal(replicas // size)
+    if tensor_parallel.kind == "ORTHOGONAL":
+        return CommGroup.consecutive(replicas // size)
+    raise GraphReplicationError(
+        f"{tensor_parallel.kind} groups of replicas cannot compute models together",
+        remedy="CommGroup.consecutive(n) or CommGroup.orthogonal(n)",
+    )

@@ -112,9 +112,9 @@ class SharedFunctions:
 
 
 def _key(op: NetworkOp) -> Hashable:
-    """What calls that may share a body have in common; each IPU has bodies of its own."""
+    """What calls that may share a body have in common; a body is in one stage of one IPU, and reads what is there."""
     assert op.function is not None
-    return op.function, op.attrs["random"] if op.function.num_random else 0, 0 if op.place is None else op.place.ipu
+    return op.function, op.attrs["random"] if op.function.num_random else 0, op.place
 
 
 def _common(calls: Sequence[NetworkOp]) -> tuple[bool, ...]:

@@ -46,6 +46,7 @@ class Waiting:
     """A parameter that waits for its unit.
 
     Attributes:
+        name: Of the parameter.
         parameter: All of it.
         gradient: Its gradient, whole or the replica's share.
         shards: How replicas share its state.
@@ -53,6 +54,7 @@ class Waiting:
         row: Where the parameter itself is in streaming memory, if it is.
     """
 
+    name: str
     parameter: Tensor
     gradient: Tensor
     shards: Shards
@@ -165,7 +167,7 @@ class StateUnit:
         return list(found.values())
 
     def _target(self, one: Waiting) -> Target:
-        graph, name, moved = self._graph, one.parameter.name, one.parameter
+        graph, name, moved = self._graph, one.name, one.parameter
         if one.is_share:
             moved = graph.map_linear(graph.variable(moved.dtype, (one.shards.width,), name=f"{name}/share"))
         slots = {key: clone(graph, moved, f"{name}/{key}", slot.dtype) for key, slot in self._slots.items()}

@@ -19,6 +19,7 @@ from abele.parallel.repeats import Repeats
 from abele.parallel.shards import FlatState, ShardedGradient, Shards
 from abele.parallel.state_units import StateUnit, Target, Waiting, units
 from abele.poplibs import gcl, popnn, popops
+from abele.poplibs.gcl import CommGroup
 from abele.poplibs.popops import ReduceParams, SingleReduceOp
 from abele.poplibs.popops.elementwise.map import map_with_outputs
 from abele.poplibs.popops.expr import Cast, Expr
@@ -36,6 +37,7 @@ class GroupUpdate:
         scale: What gradients are multiplied by before updates see them.
         share: What else they are multiplied by: −1 to climb, or what makes a mean of a sum.
         location: Where what is kept beside parameters lies.
+        parts: Names of parameters of which a replica has a part, and the replicas that have all parts together.
 
     Attributes:
         hyper: A scalar for each hyper-parameter that may change; the host writes them.
@@ -53,6 +55,8 @@ class GroupUpdate:
         scale: GradientScale,
         share: float,
         location: TensorLocation = ON_CHIP,
+        *,
+        parts: Mapping[str, CommGroup],
     ) -> None:
         self.graph = graph
         self.optimiser = optimiser
@@ -61,6 +65,7 @@ class GroupUpdate:
         self.scale = scale
         self.share = share
         self.location = location
+        self.parts = parts
         self.state: dict[str, Tensor] = {}
         self.flat: dict[str, FlatState] = {}
         self._units = count()
@@ -74,7 +79,9 @@ class GroupUpdate:
     def on(self, graph: Graph) -> GroupUpdate:
         """The same optimiser for parameters on another IPU, which is sent the scalars at the begin of each step."""
         scale = self.scale.on(graph)
-        other = type(self)(graph, self.optimiser, self.name, self.repeats, scale, self.share, self.location)
+        other = type(self)(
+            graph, self.optimiser, self.name, self.repeats, scale, self.share, self.location, parts=self.parts
+        )
         other.state, other.flat, other._units = self.state, self.flat, self._units
         self._elsewhere.append(other)
         return other
@@ -97,7 +104,13 @@ class GroupUpdate:
         return [*self.hyper.values(), *self.scalars.values(), *scale]
 
     def take(
-        self, parameter: Tensor, gradient: Tensor | ShardedGradient, prog: Steps, *, row: RemoteRow | None = None
+        self,
+        parameter: Tensor,
+        gradient: Tensor | ShardedGradient,
+        prog: Steps,
+        name: str,
+        *,
+        row: RemoteRow | None = None,
     ) -> None:
         """Append the update of one parameter, at once or with those of its unit by :meth:`flush`.
 
@@ -105,17 +118,18 @@ class GroupUpdate:
             parameter: The parameter.
             gradient: Its gradient, or this replica's share of it.
             prog: Sequence that an update at once is appended to.
+            name: Of the parameter.
             row: Where the parameter is in streaming memory, if it is.
         """
         slots = self.optimiser.slots()
         off_chip = bool(slots) and self.location.is_off_chip(parameter.size)
         if isinstance(gradient, ShardedGradient):
-            self._waiting.append(Waiting(parameter, gradient.tensor, gradient.shards, off_chip, row))
+            self._waiting.append(Waiting(name, parameter, gradient.tensor, gradient.shards, off_chip, row))
         elif off_chip or row is not None:
-            self._waiting.append(Waiting(parameter, gradient, Shards.of(parameter), off_chip, row))
+            self._waiting.append(Waiting(name, parameter, gradient, Shards.of(parameter), off_chip, row))
         else:
-            made = {key: self._slot(parameter, key, slot.initial, slot.dtype) for key, slot in slots.items()}
-            self.update(Target(parameter.name, parameter, gradient, made), prog)
+            made = {key: self._slot(parameter, f"{name}/{key}", slot) for key, slot in slots.items()}
+            self.update(Target(name, parameter, gradient, made), prog)
 
     def flush(self, prog: Steps) -> None:
         """Append the updates of what waits, unit by unit."""
@@ -199,12 +213,12 @@ class GroupUpdate:
             self.state[f"{self.name}/{name}"] = made
         return made
 
-    def _slot(self, parameter: Tensor, name: str, initial: float, dtype: ElementType) -> Tensor:
+    def _slot(self, parameter: Tensor, name: str, slot: StateSlot) -> Tensor:
         """A tensor beside a parameter, laid out like it; it persists."""
-        slot = clone(self.graph, parameter, f"{parameter.name}/{name}", dtype)
-        self.graph.initialise(slot, initial)
-        self.state[f"{parameter.name}/{name}"] = slot
-        return slot
+        made = clone(self.graph, parameter, name, slot.dtype)
+        self.graph.initialise(made, slot.initial)
+        self.state[name] = made
+        return made
 
 
 class SgdUpdate(GroupUpdate):
@@ -250,7 +264,8 @@ class NormedUpdate(GroupUpdate):
     def update(self, target: Target, prog: Steps) -> None:
         """Append the update of one parameter and what is kept beside it."""
         normed = self._normed(target, prog)
-        self._descend(target, normed, self._squares(target.parameter, normed, prog), prog)
+        norms = self._squares(target.parameter, normed, prog, self.parts.get(target.name))
+        self._descend(target, normed, norms, prog)
 
     def update_unit(self, targets: Sequence[Target], prog: Steps) -> None:
         """Append the updates of several parameters; the norms of those that replicas share in one sum over them."""
@@ -261,7 +276,7 @@ class NormedUpdate(GroupUpdate):
         if not shared:
             return
         normed = [self._normed(target, prog) for target in shared]
-        parts = [s for t, d in zip(shared, normed, strict=True) for s in self._squares(t.parameter, d, prog)]
+        parts = [s for t, d in zip(shared, normed, strict=True) for s in self._squares(t.parameter, d, prog, None)]
         together = concat([part.reshape((1,)) for part in parts])
         norms = gcl.all_reduce_cross_replica(self.graph, together, "add", prog, name="norms_of_replicas")
         for n, (target, direction) in enumerate(zip(shared, normed, strict=True)):
@@ -279,8 +294,10 @@ class NormedUpdate(GroupUpdate):
         """Append the step itself."""
         raise NotImplementedError
 
-    def _squares(self, parameter: Tensor, normed: Tensor, prog: Steps) -> tuple[Tensor, Tensor]:
-        """The squared norms of both, in f32."""
+    def _squares(
+        self, parameter: Tensor, normed: Tensor, prog: Steps, group: CommGroup | None
+    ) -> tuple[Tensor, Tensor]:
+        """The squared norms of both, in f32; ``group`` has the parts of a layer together."""
 
         def make() -> tuple[Tensor, ...]:
             wanted = [
@@ -292,7 +309,11 @@ class NormedUpdate(GroupUpdate):
         weight, step = self.repeats.build(("update", self.name, "norms"), [parameter, normed], prog, make)
         assert weight is not None
         assert step is not None
-        return weight, step
+        if group is None:
+            return weight, step
+        both = concat([weight.reshape((1,)), step.reshape((1,))])
+        total = gcl.all_reduce_cross_replica(self.graph, both, "add", prog, group, name="norms_of_parts")
+        return total[0], total[1]
 
     def _rate(self, norms: tuple[Tensor, Tensor], prog: Steps) -> Tensor:
         """The learning rate times the trust ratio."""
@@ -381,9 +402,10 @@ def group_update(
     scale: GradientScale | None = None,
     share: float = 1.0,
     location: TensorLocation = ON_CHIP,
+    parts: Mapping[str, CommGroup] | None = None,
 ) -> GroupUpdate:
     """The device side of an optimiser."""
     kinds: dict[type[Optimiser], type[GroupUpdate]] = {Sgd: SgdUpdate, Lamb: LambUpdate, Lars: LarsUpdate}
     kind = kinds.get(type(optimiser), GroupUpdate)
     scale = scale or GradientScale(graph, ())
-    return kind(graph, optimiser, name, repeats or Repeats(graph), scale, share, location)
+    return kind(graph, optimiser, name, repeats or Repeats(graph), scale, share, location, parts=parts or {})

@@ -10,7 +10,17 @@ from abele.frontends import poptorch as _front_end
 from abele.frontends.poptorch import *  # noqa: F403
 from abele.frontends.poptorch import __all__ as _names
 
-_MODULES = ("_impl", "_logging", "enums", "optim", "options", "poptorch_core", "profiling", "testing")
+_MODULES = (
+    "_impl",
+    "_logging",
+    "enums",
+    "optim",
+    "options",
+    "poptorch_core",
+    "profiling",
+    "tensor_parallel",
+    "testing",
+)
 
 
 def _as_modules(name: str) -> None:

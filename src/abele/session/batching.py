@@ -67,13 +67,21 @@ def gathered(array: Array, schedule: Schedule, shape: Shape) -> Array:
     return array.reshape(host_shape(shape, schedule))
 
 
+def spoken(array: Array, schedule: Schedule) -> Array:
+    """What replicas sent, [sent, *shape of one micro-batch], as what the host gets of it: of each model once."""
+    if len(schedule.speakers) == schedule.own_replicas:
+        return array
+    rounds: Array = array.reshape(-1, schedule.own_replicas, *array.shape[1:]).take(schedule.speakers, axis=1)
+    return rounds.reshape(-1, *array.shape[1:])
+
+
 def combine(stacked: Array, schedule: Schedule) -> Array:
     """What the host gets of results [returned, *shape of one micro-batch].
 
     One micro-batch comes as it is; several are joined along their first dimension, and scalars become a vector.
     """
     is_one = schedule.outputs in (OutputMode.SUM, OutputMode.FINAL) or schedule.rounds == 1
-    if is_one and schedule.own_replicas == 1:
+    if is_one and len(schedule.speakers) == 1:
         single: Array = stacked[0]
         return single
     return stacked.reshape(-1, *stacked.shape[2:]) if stacked.ndim > 1 else stacked

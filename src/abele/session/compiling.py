@@ -136,13 +136,20 @@ def _reporting(progress: Progress | None, settings: Settings) -> Iterator[Progre
 
 def _build(case: NetworkCase) -> NetworkProgram:
     net, schedule, groups, settings = case.net, case.schedule, case.groups, case.settings
-    graph = Graph(settings.target(schedule.replicas * net.num_ipus), replicas=schedule.replicas)
+    ipus = max(settings.ipus_per_replica, net.num_ipus)
+    graph = Graph(settings.target(schedule.replicas * ipus), replicas=schedule.replicas)
     planning, modes = settings.planning, settings.modes
     watch = _watch(settings, training=groups is not None)
     if groups is None:
         return inference_program(net, graph, schedule, planning=planning, modes=modes, watch=watch)
     automatic = settings.automatic_loss_scale
-    pipeline = training_pipeline(schedule, groups, recompute=settings.recompute, automatic_loss_scale=automatic)
+    pipeline = training_pipeline(
+        schedule,
+        groups,
+        recompute=settings.recompute,
+        recompute_stages=settings.recompute_stages,
+        automatic_loss_scale=automatic,
+    )
     return training_program(
         net,
         graph,

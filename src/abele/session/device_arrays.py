@@ -1,7 +1,8 @@
 """Arrays of a device: one for the host, however many replicas have a tensor.
 
 Replicas keep the same parameters, so the host writes all of them at once and reads the first. Where groups of replicas
-have values of their own, the host has an array for each group, along a first dimension. A buffer that each replica
+have values of their own, the host has an array for each group, along a first dimension, or one that is cut into theirs
+(:class:`~abele.parallel.split.Split`). A buffer that each replica
 changes by what it sees itself, such as running statistics, is that of the first replica of a group.
 """
 
@@ -41,19 +42,31 @@ class DeviceArrays:
             return _whole(end.flat, values)
         if end.group is None:
             return _whole(end.flat, values[0])
-        return np.stack([_whole(end.flat, values[n]) for n in end.group.members(self._schedule.replicas)[:, 0]])
+        own = self._schedule.own_replicas
+        # Of each group the first replica that this process has.
+        here = [g[(g >= self._first) & (g < self._first + own)] - self._first for g in self._groups(end)]
+        rows = np.stack([_whole(end.flat, values[g[0]]) for g in here])
+        return rows if end.split is None else end.split.join(rows)
 
     def write(self, end: End, values: npt.ArrayLike) -> None:
         """Set a tensor in all replicas, each to the values of its group."""
         array = np.asarray(values)
         if end.group is not None:
-            members = end.group.members(self._schedule.replicas)
-            rows = np.stack([_cut(end.flat, each) for each in array])
-            self._write(end, rows[np.argsort(members.ravel()) // members.shape[1]], each=True)
+            members = self._groups(end)
+            parts = array if end.split is None else end.split.cut(array, len(members))
+            rows = np.stack([_cut(end.flat, part) for part in parts])
+            group_of = np.argsort(members.ravel()) // members.shape[1]
+            own = group_of[self._first : self._first + self._schedule.own_replicas]
+            self._write(end, rows[own], each=True)
         elif end.flat is not None and end.flat.replicas > 1:
             self._write(end, _cut(end.flat, array).reshape(end.flat.replicas, -1), each=True)
         else:
             self._write(end, _cut(end.flat, array), each=False)
+
+    def _groups(self, end: End) -> npt.NDArray[np.int64]:
+        """Replicas of each group that has values of its own, int64[groups, size]."""
+        assert end.group is not None
+        return end.group.members(self._schedule.replicas)
 
     def _of_replicas(self, end: End) -> Array:
         """What each replica of this process has."""
@@ -80,15 +93,16 @@ class DeviceArrays:
     def read_random(self, end: End) -> list[int]:
         """The state of random ops: that of the first replica."""
         seed, counter = (int(v) for v in self.read(end))
-        return [(seed - self._first * _GOLDEN) % (1 << 32), counter]
+        return [(seed - self._schedule.model_of[self._first] * _GOLDEN) % (1 << 32), counter]
 
     def write_random(self, end: End, state: npt.ArrayLike) -> None:
-        """Set the state of random ops: replicas draw different numbers, each from a seed of its own.
+        """Set the state of random ops: replicas draw different numbers, each from a seed of its own; those that compute
+        a model together draw the same.
 
         Seeds are 2³² / φ apart, as far from each other as any number of them can be; the first is the one given.
         """
         seed, counter = np.asarray(state, np.int64)
-        seeds = seed + np.arange(self._schedule.replicas, dtype=np.int64) * _GOLDEN
+        seeds = seed + np.array(self._schedule.model_of, np.int64) * _GOLDEN
         seeds = seeds[self._first : self._first + self._schedule.own_replicas]
         own = np.stack([seeds, np.full_like(seeds, counter)], 1).astype(np.uint32)
         self._engine.write(end.handle, own if self._schedule.replicas > 1 else own[0])

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from abele.graph import Graph, Stream, Tensor
 from abele.numerics import ElementType
-from abele.parallel import Network, NetworkProgram
+from abele.parallel import Network, NetworkProgram, Schedule
 from abele.parallel.shards import FlatState, Shards
+from abele.parallel.split import Split
 from abele.poplibs.gcl import CommGroup
 from abele.poplibs.poputil.order import StorageOrder
 
@@ -48,6 +49,7 @@ class End:
         dtype: Element type on the device.
         group: Groups of replicas that each have values of their own; None if all have the same.
         flat: How it lies, where it is not whole on the chip.
+        split: How the host's array is cut into those of the groups; None if it has a row for each.
     """
 
     name: str
@@ -56,6 +58,7 @@ class End:
     dtype: ElementType
     group: CommGroup | None = None
     flat: Flat | None = None
+    split: Split | None = None
 
     @property
     def is_remote(self) -> bool:
@@ -63,7 +66,9 @@ class End:
         return self.flat is not None and self.flat.begin is not None
 
     def host_shape(self, replicas: int) -> tuple[int, ...]:
-        """Dimensions of the host's array of a tensor: one for all replicas, or for each group of them."""
+        """Dimensions of the host's array of a tensor: one for all replicas, of all parts, or for each group of them."""
+        if self.split is not None:
+            return self.split.whole_shape(self.shape)
         return self.shape if self.group is None else (len(self.group.members(replicas)), *self.shape)
 
     @property
@@ -102,7 +107,9 @@ def expose(net: Network, program: NetworkProgram) -> Ends:
 
     A program that makes its own data has neither inputs nor outputs.
     """
-    graph, group_of = program.graph, program.schedule.group_of
+    graph, schedule = program.graph, program.schedule
+    parts = {name: tensor.shape for name, tensor in program.weights.items()}
+    parts |= {name: weight.shards.order.shape for name, weight in program.remote_weights.items()}
     outputs = [f"output{i}" for i in range(len(program.outputs))]
     positions = [net.inputs.index(v) for v in net.changed_inputs]
     inputs = net.inputs if program.inputs else ()
@@ -121,12 +128,12 @@ def expose(net: Network, program: NetworkProgram) -> Ends:
         outputs=tuple(_stream(n, s) for n, s in zip(outputs, program.outputs, strict=True)),
         changed=tuple(zip(positions, changed, strict=True)),
         weights={
-            **{name: _tensor(graph, "weight", name, t, group_of(name)) for name, t in program.weights.items()},
-            **{name: _flat(graph, name, f, group_of(name)) for name, f in program.remote_weights.items()},
+            **{n: _owned(_tensor(graph, "weight", n, t), schedule, parts) for n, t in program.weights.items()},
+            **{n: _owned(_flat(graph, n, f), schedule, parts) for n, f in program.remote_weights.items()},
         },
         state={
-            **{name: _tensor(graph, "state", name, t, group_of(name)) for name, t in state.items()},
-            **{name: _flat(graph, name, f, group_of(name)) for name, f in flat.items()},
+            **{n: _owned(_tensor(graph, "state", n, t), schedule, parts) for n, t in state.items()},
+            **{n: _owned(_flat(graph, n, f), schedule, parts) for n, f in flat.items()},
         },
         numbers=tuple(
             {name: _tensor(graph, f"optimiser{i}", name, t) for name, t in scalars.items()}
@@ -141,11 +148,19 @@ def _stream(name: str, stream: Stream) -> End:
     return End(name, stream.name, stream.shape, stream.dtype)
 
 
-def _tensor(graph: Graph, kind: str, name: str, tensor: Tensor, group: CommGroup | None = None) -> End:
-    return End(name, graph.expose(tensor, f"{kind}/{name}").name, tensor.shape, tensor.dtype, group)
+def _owned(end: End, schedule: Schedule, parts: dict[str, tuple[int, ...]]) -> End:
+    """The end of a weight, or of what belongs to one: groups of replicas may have values or parts of their own."""
+    name, split = end.name, schedule.split_of(end.name)
+    # What an optimiser keeps beside a weight is cut as that is, if it has an element for each of the weight's.
+    owner = next((n for n in parts if name == n or name.startswith(f"{n}/")), name)
+    return replace(end, group=schedule.group_of(name), split=split if parts.get(owner) == end.shape else None)
 
 
-def _flat(graph: Graph, name: str, state: FlatState, group: CommGroup | None) -> End:
+def _tensor(graph: Graph, kind: str, name: str, tensor: Tensor) -> End:
+    return End(name, graph.expose(tensor, f"{kind}/{name}").name, tensor.shape, tensor.dtype)
+
+
+def _flat(graph: Graph, name: str, state: FlatState) -> End:
     """The end of what is not whole on the chip; it has the shape of the parameter that it belongs to."""
     shards = state.shards
     if state.buffer is not None:
@@ -154,4 +169,4 @@ def _flat(graph: Graph, name: str, state: FlatState, group: CommGroup | None) ->
         assert state.tensor is not None
         handle, begin = graph.expose(state.tensor, f"state/{name}").name, None
     flat = Flat(shards.order, shards.replicas, state.initial, begin)
-    return End(name, handle, shards.order.shape, state.dtype, group, flat)
+    return End(name, handle, shards.order.shape, state.dtype, flat=flat)

@@ -16,7 +16,7 @@ from abele.errors import ElementRangeError, SignatureError, nearest
 from abele.numerics import ElementType
 from abele.parallel import Schedule
 from abele.runtime import Engine
-from abele.session.batching import combine, dealt, gathered, host_shape
+from abele.session.batching import combine, dealt, gathered, host_shape, spoken
 from abele.session.compiled import Compiled
 from abele.session.ends import End
 
@@ -221,10 +221,10 @@ class Pending:
             for (position, end), array in zip(self.compiled.ends.changed, self.changed, strict=True)
         }
         anchors = (
-            combine(array, schedule.of_anchor(anchor))
+            combine(spoken(array, schedule), schedule.of_anchor(anchor))
             for array, anchor in zip(self.anchors, schedule.anchors, strict=True)
         )
-        return Results(tuple(combine(a, schedule) for a in self.outputs), changed, tuple(anchors))
+        return Results(tuple(combine(spoken(a, schedule), schedule) for a in self.outputs), changed, tuple(anchors))
 
 
 def connect_outputs(engine: Engine, compiled: Compiled, outfeed: Outfeed | None) -> Pending:
@@ -234,17 +234,17 @@ def connect_outputs(engine: Engine, compiled: Compiled, outfeed: Outfeed | None)
     changed = [np.empty((each, *end.shape), end.np) for _, end in ends.changed]
     for (_, end), array in zip(ends.changed, changed, strict=True):
         engine.connect(end.handle, array)
-    returned = [schedule.of_anchor(anchor).returned for anchor in schedule.anchors]
+    returned = [schedule.of_anchor(anchor).sent_back for anchor in schedule.anchors]
     anchors = [np.empty((n, *end.shape), end.np) for n, end in zip(returned, ends.anchors, strict=True)]
     for end, array in zip(ends.anchors, anchors, strict=True):
         engine.connect(end.handle, array)
     outputs: list[Array] = []
     if outfeed is None:
-        outputs = [np.empty((schedule.returned, *end.shape), end.np) for end in ends.outputs]
+        outputs = [np.empty((schedule.sent_back, *end.shape), end.np) for end in ends.outputs]
         for end, array in zip(ends.outputs, outputs, strict=True):
             engine.connect(end.handle, array)
     else:
-        rows = _OutputRows(len(ends.outputs), outfeed)
+        rows = _OutputRows(len(ends.outputs), outfeed, schedule)
         for position, end in enumerate(ends.outputs):
             engine.connect(end.handle, rows.take(position))
     return Pending(compiled, outputs, changed, anchors)
@@ -253,9 +253,10 @@ def connect_outputs(engine: Engine, compiled: Compiled, outfeed: Outfeed | None)
 class _OutputRows:
     """Puts the outputs of each micro-batch together; they come one after the other, those of one stream in order."""
 
-    def __init__(self, width: int, outfeed: Outfeed) -> None:
+    def __init__(self, width: int, outfeed: Outfeed, schedule: Schedule) -> None:
         self._columns: list[list[Array]] = [[] for _ in range(width)]
         self._outfeed = outfeed
+        self._speaks = itertools.cycle([n in schedule.speakers for n in range(schedule.own_replicas)])
         self._number = 0
 
     def take(self, position: int) -> Callable[[Array], None]:
@@ -265,7 +266,8 @@ class _OutputRows:
             self._columns[position].append(np.array(array))
             if all(self._columns):
                 row = tuple(column.pop(0) for column in self._columns)
-                self._number, number = self._number + 1, self._number
-                self._outfeed(number, row)
+                if next(self._speaks):
+                    self._number, number = self._number + 1, self._number
+                    self._outfeed(number, row)
 
         return take

@@ -15,6 +15,7 @@ import numpy as np
 from abele.errors import ElementRangeError, TensorIndexError
 from abele.numerics import bool_
 from abele.parallel.network import AllowedRange, Network, NetworkBuilder, NetworkOp, Value
+from abele.parallel.ops.replicas import ReplicaRule
 from abele.parallel.registry import Array, rule_of
 from abele.words import plural
 
@@ -28,7 +29,8 @@ def known_on_host(net: Network | NetworkBuilder) -> set[Value]:
     """Integer and bool values that follow from inputs and constants alone."""
     known = {v for v in (*net.inputs, *net.constants) if not v.dtype.is_float}
     for op in net.ops:
-        if known.issuperset(op.inputs) and not op.blocks and not any(v.dtype.is_float for v in op.outputs):
+        local = op.inputs and not op.blocks and not isinstance(rule_of(op), ReplicaRule)
+        if local and known.issuperset(op.inputs) and not any(v.dtype.is_float for v in op.outputs):
             known.update(op.outputs)
     return known
 

@@ -25,8 +25,8 @@ SETTINGS = OptionTable(
         "system": Option(
             None,
             System | str | None,
-            doc=f"the machine to model: a preset's name, a file, or a System, of whose IPUs each replica uses one; "
-            f"{DEFAULT_SYSTEM} unless `{SYSTEM_VARIABLE}` says another",
+            doc="the machine to model: a preset's name, a file, or a System, of whose IPUs replicas use what they "
+            f"need; {DEFAULT_SYSTEM} unless `{SYSTEM_VARIABLE}` says another",
         ),
         "mode": Option("native", Literal[MODES], doc="host kernels, which are fast, or every vertex as placed"),
         "threads": integer(0, doc="host threads; 0 for one per core. Results do not depend on it"),
@@ -60,6 +60,10 @@ SETTINGS = OptionTable(
             "does not fit otherwise",
         ),
         "recompute": flag(False, doc="compute cheap activations again in the backward pass, and do not keep them"),
+        "recompute_stages": flag(
+            True, doc="stages of a pipeline keep what enters them, and their backward stages compute the rest again"
+        ),
+        "ipus_per_replica": integer(0, doc="IPUs reserved for each replica; 0 for as many as the network is placed on"),
     },
     listed="docs/session.md lists them",
 )
@@ -93,6 +97,8 @@ class Settings:
     dump_passes: str | None = None
     automatic_loss_scale: bool = False
     recompute: bool = False
+    recompute_stages: bool = True
+    ipus_per_replica: int = 0
     shared_functions: bool = False
 
     def __post_init__(self) -> None:
@@ -101,13 +107,18 @@ class Settings:
             if given != option.default:
                 object.__setattr__(self, name, SETTINGS.parse(name, given))
 
+    @property
+    def chosen_system(self) -> System | str | None:
+        """The machine that was asked for, here or by the environment; None for the default."""
+        return self.system or os.environ.get(SYSTEM_VARIABLE) or None
+
     def target(self, num_ipus: int = 1) -> System:
         """The system that is modelled, with as many IPUs in use.
 
         Raises:
             MachineError: There is no such system.
         """
-        return systems.resolve(self.system or os.environ.get(SYSTEM_VARIABLE) or DEFAULT_SYSTEM).with_ipus(num_ipus)
+        return systems.resolve(self.chosen_system or DEFAULT_SYSTEM).with_ipus(num_ipus)
 
     @property
     def modes(self) -> RunModes:

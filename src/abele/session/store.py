@@ -25,6 +25,7 @@ from abele.compiler import Executable
 from abele.errors import AbeleError
 from abele.numerics import as_element_type
 from abele.parallel import Group, Network, Optimiser, Schedule, parse
+from abele.parallel.split import Split
 from abele.poplibs.gcl import CommGroup
 from abele.poplibs.gcl.groups import Kind
 from abele.poplibs.poputil.order import StorageOrder
@@ -55,6 +56,7 @@ class _StoredEnd(msgspec.Struct):
     dtype: str
     group: tuple[Kind, int, int] | None = None
     flat: _StoredFlat | None = None
+    split: tuple[int, int, int] | None = None
 
 
 class _Document(msgspec.Struct):
@@ -83,7 +85,7 @@ KIND = container.Kind(
     schema=_Document,
 )
 """Version 2: tensors of which groups of replicas have values of their own. Version 3: tensors that replicas share, or
-that are in streaming memory."""
+that are in streaming memory; parts of one array."""
 
 
 # --- files -----------------------------------------------------------------------------------------------------------
@@ -136,6 +138,7 @@ def _stored(end: End) -> dict[str, Any]:
         "dtype": end.dtype.name,
         **({} if group is None else {"group": group}),
         **({} if end.flat is None else {"flat": _stored_flat(end.flat)}),
+        **({} if end.split is None else {"split": astuple(end.split)}),
     }
 
 
@@ -211,7 +214,8 @@ def _end(stored: _StoredEnd) -> End:
         if sorted(order.order) != [*range(len(order.fine))] or math.prod(order.fine) != math.prod(shape):
             raise ValueError(f"{stored.name!r} lies in no order of its {math.prod(shape)} elements")
         lies = Flat(order, flat.replicas, flat.initial, flat.begin)
-    return End(stored.name, stored.handle, shape, as_element_type(stored.dtype), group, lies)
+    split = None if stored.split is None else Split(*stored.split)
+    return End(stored.name, stored.handle, shape, as_element_type(stored.dtype), group, lies, split)
 
 
 def _check_ends(executable: Executable, net: Network, ends: Ends) -> None:

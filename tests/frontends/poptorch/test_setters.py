@@ -124,6 +124,7 @@ SEEN_ELSEWHERE = {
     "disableModuleNamescope": "test_run_options.py",
     "appendToLocationExcludes": "test_run_options.py",
     "setExecutionStrategy": "test_strategies.py",
+    "autoRoundNumIPUs": "test_placement.py",
     "Distributed.setEnvVarNames": "test_option_sources.py",
     "Distributed.disable": "test_option_sources.py",
 }
@@ -131,7 +132,6 @@ SEEN_ELSEWHERE = {
 
 KEPT = {
     "enableStableNorm": "enable_stable_norm",
-    "autoRoundNumIPUs": "auto_round_num_ipus",
     "useIpuModel": "use_model",
     "useIpuId": "ipu_id",
     "syncPattern": "sync_pattern",

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from placement_kit import Mlp, Run, classified
 from test_executor import options
 from torch import nn
 
@@ -92,9 +93,129 @@ def test_phases__serial_and_parallel__hold_their_stages() -> None:
     assert parallel.backendOptions()["tensors_liveness"] == 0
 
 
+def labelled(forward: Any) -> type[nn.Module]:
+    """A model of three layers with a forward pass of its own."""
+    return type("Labelled", (Mlp,), {"forward": forward})
+
+
+def _outside(self: Any, x: torch.Tensor, labels: torch.Tensor) -> Any:
+    with poptorch.Block("first", ipu_id=0):
+        x = self.layers[0](x)
+    x = self.layers[1](x)
+    with poptorch.Block("last", ipu_id=1):
+        return nn.functional.cross_entropy(self.layers[2](x), labels)
+
+
+def _before(self: Any, x: torch.Tensor, labels: torch.Tensor) -> Any:
+    x = self.layers[1](self.layers[0](x))
+    poptorch.Block.start("only")
+    return nn.functional.cross_entropy(self.layers[2](x), labels)
+
+
+def _twice(self: Any, x: torch.Tensor, labels: torch.Tensor) -> Any:
+    for name, layer, ipu in zip("aba", self.layers, (0, 1, 0), strict=True):
+        poptorch.Block.start(name, ipu)
+        x = layer(x)
+    return nn.functional.cross_entropy(x, labels)
+
+
+def _of_two_ipus(self: Any, x: torch.Tensor, labels: torch.Tensor) -> Any:
+    for layer, ipu in zip(self.layers, (0, 1, 2), strict=True):
+        with poptorch.Block("a", ipu):
+            x = layer(x)
+    return nn.functional.cross_entropy(x, labels)
+
+
+def _none(self: Any, x: torch.Tensor, labels: torch.Tensor) -> Any:
+    for layer in self.layers:
+        x = layer(x)
+    return nn.functional.cross_entropy(x, labels)
+
+
+MISPLACED: dict[str, tuple[type[nn.Module], Any, Any, str]] = {
+    "outside": (labelled(_outside), None, None, r"No active Block: aten.linear is in no block[^$]*layers/1/linear"),
+    "before": (labelled(_before), None, None, r"No active Block"),
+    "twice": (
+        labelled(_twice),
+        None,
+        None,
+        r"Cyclic placement: linear in stage 0 \(block 'a'\) reads what stage 1 \(block 'b'\) computes[^$]*"
+        r"block 'a' begins again at .*test_strategies.py:\d+",
+    ),
+    "two IPUs": (labelled(_of_two_ipus), None, None, r"Block 'a' is used twice, for IPU 0 and for IPU 1"),
+    "backwards": (
+        Mlp,
+        lambda: poptorch.PipelinedExecution("layer2", "layer1", "layer0"),
+        None,
+        r"linear in stage 1 \(block 'layer1'\) reads what stage 2 \(block 'layer0'\) computes",
+    ),
+    "not listed": (Mlp, lambda: poptorch.PipelinedExecution("layer0", "layer1"), None, "Unknown block 'layer2'"),
+    "never run": (
+        Mlp,
+        lambda: poptorch.ShardedExecution("layer0", "layer1", "layer2", "layer3"),
+        None,
+        "the model never runs block 'layer3', which the execution strategy lists",
+    ),
+    "no blocks": (
+        labelled(_none),
+        lambda: poptorch.SerialPhasedExecution("a", "b"),
+        None,
+        "never runs blocks 'a', 'b'",
+    ),
+    "stage on two IPUs": (
+        Mlp,
+        lambda: poptorch.PipelinedExecution(poptorch.Stage("layer0", "layer1"), "layer2"),
+        None,
+        "Block 'layer1' of stage 0 is on IPU 1, and others of the stage on IPU 0",
+    ),
+    "three IPUs": (
+        Mlp,
+        None,
+        lambda o: o.autoRoundNumIPUs(False),
+        "uses 3 IPUs, and each replica must reserve a power",
+    ),
+    "small machine": (
+        Mlp,
+        None,
+        lambda o: o.replicationFactor(2).Abele.system("bow-2000"),
+        "the model needs 8 IPUs, and bow-2000 has 4[^$]*2 replicas, of 4 IPUs each",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MISPLACED)
+def test_placement__that_cannot_be__is_refused_with_the_names_of_blocks(name: str) -> None:
+    kind, strategy, edit, text = MISPLACED[name]
+    run = Run(accumulation=5)
+    opts = run.options(None if strategy is None else strategy())
+    if edit is not None:
+        edit(opts)
+    x, labels = classified(run.samples * opts.replication_factor, 8)
+    with pytest.raises((poptorch.Error, AssertionError), match=text):
+        poptorch.trainingModel(kind(), opts)(x, labels)
+
+
+def test_block__that_begins_in_the_body_of_a_loop__is_refused() -> None:
+    def body(v: torch.Tensor) -> list[torch.Tensor]:
+        with poptorch.Block("inner", ipu_id=1):
+            return [v * 2]
+
+    def run(x: torch.Tensor) -> torch.Tensor:
+        with poptorch.Block("outer", ipu_id=0):
+            return poptorch.for_loop(3, body, [x + 1])[0]
+
+    model = poptorch.inferenceModel(run, strategy_options(iterations=2))
+    with pytest.raises(
+        poptorch.Error, match="block 'inner' begins in the body of a loop or branch, which is in block 'o"
+    ):
+        model(X)
+
+
 REFUSED = {
     "stage": (lambda: poptorch.Stage(1), "blocks of a stage are named by text"),
     "ipu": (lambda: poptorch.Stage("a").ipu("0"), "an IPU is a whole number"),
+    "ipu below zero": (lambda: poptorch.Stage("a").ipu(-1), "an IPU is a whole number from 0 on, got -1"),
+    "block below zero": (lambda: poptorch.Block("a", -1), "the IPU of a block is a whole number from 0 on"),
     "twice": (lambda: poptorch.PipelinedExecution("a", "a"), "a has already been assigned"),
     "phase": (lambda: poptorch.SerialPhasedExecution("a").phase(1), "phase 1 does not exist"),
     "ipus": (lambda: poptorch.Phase("a").ipus(0, 1), "Phase contains 1 stages but you provided 2 ipus"),

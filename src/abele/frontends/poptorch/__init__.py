@@ -37,6 +37,7 @@ from abele.frontends.poptorch.errors import (
     UnrecoverableError,
     createPoptorchError,
 )
+from abele.frontends.poptorch.functions import tensor_parallel
 from abele.frontends.poptorch.functions.annotations import Attribute, NameScope
 from abele.frontends.poptorch.functions.custom_ops import CustomOp, custom_op, register_op
 from abele.frontends.poptorch.functions.ops import (
@@ -169,6 +170,7 @@ __all__ = [
     "set_available_memory",
     "set_overlap_for_input",
     "set_overlap_for_output",
+    "tensor_parallel",
     "testing",
     "trainingModel",
 ]

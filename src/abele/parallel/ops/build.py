@@ -22,6 +22,14 @@ from abele.parallel.ops.pooling import pool
 from abele.parallel.ops.probe import keep, print_value
 from abele.parallel.ops.recurrent import lstm
 from abele.parallel.ops.reduction import mean, reduce, sum_to
+from abele.parallel.ops.replicas import (
+    replica_copy,
+    replica_gather,
+    replica_max,
+    replica_rank,
+    replica_scatter,
+    replica_sum,
+)
 from abele.parallel.ops.resample import resample
 from abele.parallel.ops.rows import read_row, write_row
 from abele.parallel.ops.scan import add_along, positions, recurrence, scan, shifted, taken_from
@@ -91,6 +99,12 @@ __all__ = [
     "recurrence",
     "reduce",
     "reduce_scatter",
+    "replica_copy",
+    "replica_gather",
+    "replica_max",
+    "replica_rank",
+    "replica_scatter",
+    "replica_sum",
     "resample",
     "reshape",
     "reverse",

@@ -5,6 +5,10 @@ norm, as many as there are channels an instance norm; of no groups they are of e
 are f32, also of narrower activations: what is subtracted would otherwise be wrong by more than what is
 left where the mean is large. The gradient needs the whitened activations and the deviations; the activations
 themselves need not be kept.
+
+A batch norm may take its statistics over the samples of several consecutive replicas: the sums are all-reduced, first
+that of the elements, then that of the squared distances from the mean of all; on the way back the two sums of the
+gradient are, in one collective.
 """
 
 from __future__ import annotations
@@ -14,11 +18,16 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from abele.graph import Tensor
+from abele.graph import Graph, Tensor, concat
+from abele.graph import Sequence as Steps
 from abele.numerics import f32
 from abele.parallel.network import BlockBuilder, NetworkOp, Value
 from abele.parallel.network.part import ValuePart
+from abele.parallel.ops.replicas import ReplicaRule
 from abele.parallel.registry import Array, Gradients, OpRule, Types, no_derivative, require, rule
+from abele.poplibs import gcl
+from abele.poplibs.gcl import CommGroup
+from abele.poplibs.poplin import norms as poplin_norms
 from abele.poplibs.popnn.norms import view as popnn_norms
 from abele.poplibs.popnn.norms.view import NormView
 
@@ -27,7 +36,7 @@ if TYPE_CHECKING:
 
 BATCH = 0
 """Groups of a batch norm."""
-NORM_ATTRIBUTES = {"groups": int}
+NORM_ATTRIBUTES = {"groups": int, "replicas": int}
 
 
 def norm(
@@ -37,6 +46,8 @@ def norm(
     eps: float,
     gain: Value | None = None,
     shift: Value | None = None,
+    *,
+    replicas: int = 1,
 ) -> tuple[Value, Value, Value]:
     """``x`` [batch, channels, *field] normalised; beside it the f32 means and inverse deviations, one per statistic.
 
@@ -47,6 +58,7 @@ def norm(
         eps: Added to the variance.
         gain: Factor of each channel.
         shift: Addend of each channel.
+        replicas: Consecutive replicas whose samples share statistics, of a batch norm.
     """
     from abele.parallel.ops.constant import full
 
@@ -56,12 +68,18 @@ def norm(
         inputs += [full(net, fill, (x.shape[1],), x.dtype) if v is None else v for v, fill in given]
     statistic = ((_num_statistics(x, groups),), f32)
     made = (x.type, x.type, statistic, statistic)
-    out, _, mean, inverse = net.emit_many("norm", inputs, made, groups=groups, eps=float(eps))
+    out, _, mean, inverse = net.emit_many("norm", inputs, made, groups=groups, replicas=replicas, eps=float(eps))
     return out, mean, inverse
 
 
 def _num_statistics(x: Value, groups: int) -> int:
     return x.shape[0] * groups if groups else x.shape[1]
+
+
+def _check_replicas(op: NetworkOp) -> None:
+    replicas = op.attrs["replicas"]
+    require(replicas > 0, f"statistics of {replicas} replicas")
+    require(replicas == 1 or op.attrs["groups"] == BATCH, "only batch norms take statistics over several replicas")
 
 
 def _check(x: Value, groups: int, *per_channel: Value) -> None:
@@ -89,12 +107,29 @@ def _channels(parameter: Array, x: Array) -> Array:
     return parameter.reshape(-1, *(1,) * (x.ndim - 2))
 
 
+def _all_reduce(graph: Graph, tensors: Sequence[Tensor], prog: Steps, replicas: int) -> list[Tensor]:
+    """Sums of statistics over groups of consecutive replicas, in one collective."""
+    together = concat([t.flatten() for t in tensors])
+    total = gcl.all_reduce_cross_replica(graph, together, "add", prog, CommGroup.consecutive(replicas))
+    ends = np.cumsum([0, *(t.size for t in tensors)]).tolist()
+    return [total[a:b].reshape(t.shape) for t, a, b in zip(tensors, ends, ends[1:], strict=False)]
+
+
 def _view(op: NetworkOp) -> NormView:
     return NormView(op.debug.name or op.kind, op.attrs["groups"], strided=False)
 
 
+class _OfReplicas(ReplicaRule):
+    folds = True
+    depends_on_operands_alone = True
+
+    def groups_of(self, op: NetworkOp) -> CommGroup:
+        """Consecutive replicas."""
+        return CommGroup.consecutive(op.attrs["replicas"])
+
+
 @rule("norm")
-class Norm(OpRule):
+class Norm(_OfReplicas):
     """Activations normalised, whitened (as they are before gain and shift), means and inverse deviations."""
 
     operands = (1, 3)
@@ -104,15 +139,19 @@ class Norm(OpRule):
         """Activations twice, statistics in f32."""
         x, *sides = op.inputs
         require(len(sides) != 1, "it takes gain and shift, or neither")
+        _check_replicas(op)
         _check(x, op.attrs["groups"], *sides)
         statistic = ((_num_statistics(x, op.attrs["groups"]),), f32)
         return [x.type, x.type, statistic, statistic]
 
-    def evaluate(self, op: NetworkOp, x: Array, *sides: Array) -> tuple[Array, ...]:
-        """Two passes in NumPy."""
+    def among(self, op: NetworkOp, group: Sequence[Sequence[Array]], rank: int) -> tuple[Array, ...]:
+        """Two passes in NumPy, over the samples of all."""
+        x, *sides = group[rank]
         seen, dims = _grouped(x, op.attrs["groups"])
-        mean = seen.mean(dims, keepdims=True)
-        inverse = 1 / np.sqrt(((seen - mean) ** 2).mean(dims, keepdims=True) + op.attrs["eps"])
+        every = np.concatenate([_grouped(other, op.attrs["groups"])[0] for other, *_ in group])
+        every = seen if len(group) == 1 else every
+        mean = every.mean(dims, keepdims=True)
+        inverse = 1 / np.sqrt(((every - mean) ** 2).mean(dims, keepdims=True) + op.attrs["eps"])
         white = ((seen - mean) * inverse).reshape(x.shape)
         out = white * _channels(sides[0], x) + _channels(sides[1], x) if sides else white
         return out, white, mean.reshape(-1), inverse.reshape(-1)
@@ -132,9 +171,7 @@ class Norm(OpRule):
     def lower(self, to: Lowering, op: NetworkOp) -> tuple[Tensor | None, ...]:
         """Statistics, and one step that normalises; it writes the whitened activations where they are read."""
         view, (x, *sides) = _view(op), (to[v] for v in op.inputs)
-        mean, inverse = popnn_norms.statistics(
-            to.graph, view, x, op.attrs["eps"], to.prog, unbiased=False, stable=True, output_type=f32
-        )
+        mean, inverse = self._statistics(to, op, x)
         if not sides:
             white = popnn_norms.whiten(to.graph, view, x, (mean, inverse), to.prog)
             return white, white, mean, inverse
@@ -143,6 +180,25 @@ class Norm(OpRule):
             to.graph, view, x, (gamma, beta), (mean, inverse), to.prog, keeps=to.is_read(op.outputs[1])
         )
         return out, kept, mean, inverse
+
+    @staticmethod
+    def _statistics(to: Lowering, op: NetworkOp, x: Tensor) -> tuple[Tensor, Tensor]:
+        eps, replicas = op.attrs["eps"], op.attrs["replicas"]
+        if replicas == 1:
+            return popnn_norms.statistics(
+                to.graph, _view(op), x, eps, to.prog, unbiased=False, stable=True, output_type=f32
+            )
+        return poplin_norms.distributed_norm_statistics(
+            to.graph,
+            x,
+            eps,
+            to.prog,
+            _all_reduce,
+            x.shape[0] * replicas,
+            stable=True,
+            output_type=f32,
+            name=op.debug.name or op.kind,
+        )
 
     def backward(self, net: BlockBuilder, op: NetworkOp, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
         """One op for the activations and one for gain and shift, from the whitened activations."""
@@ -153,7 +209,8 @@ class Norm(OpRule):
         x, *sides = op.inputs
         white, inverse = op.outputs[1], op.outputs[3]
         inputs = [white, grad, inverse, *sides[:1]]
-        by_x = net.emit_like("norm_grad", inputs, x, groups=op.attrs["groups"]) if wanted[0] else None
+        attributes = {name: op.attrs[name] for name in NORM_ATTRIBUTES}
+        by_x = net.emit_like("norm_grad", inputs, x, **attributes) if wanted[0] else None
         if not sides:
             return [by_x]
         if not any(wanted[1:]):
@@ -162,7 +219,7 @@ class Norm(OpRule):
 
 
 @rule("norm_grad")
-class NormGrad(OpRule):
+class NormGrad(_OfReplicas):
     """The gradient of the activations, through their statistics, of whitened ones, gradient, deviations and gain."""
 
     operands = (3, 4)
@@ -171,25 +228,37 @@ class NormGrad(OpRule):
     def types(self, op: NetworkOp) -> Types:
         """Activations."""
         white, grad, inverse, *gain = op.inputs
+        _check_replicas(op)
         _check(white, op.attrs["groups"], *gain)
         require(white.shape == grad.shape, f"{grad} is no gradient of {white}")
         statistics = (_num_statistics(white, op.attrs["groups"]),)
         require(inverse.shape == statistics, f"{inverse} is not one deviation for each of {statistics[0]} statistics")
         return [white.type]
 
-    def evaluate(self, op: NetworkOp, white: Array, grad: Array, inverse: Array, *gain: Array) -> Array:
+    def among(self, op: NetworkOp, group: Sequence[Sequence[Array]], rank: int) -> Array:
         """The gradient in NumPy."""
-        groups = op.attrs["groups"]
-        given = grad * _channels(gain[0], grad) if gain else grad
-        g, dims = _grouped(given, groups)
-        w, _ = _grouped(white, groups)
-        along = g.mean(dims, keepdims=True) + w * (g * w).mean(dims, keepdims=True)
+        groups, (white, _, inverse, *_) = op.attrs["groups"], group[rank]
+        every = []
+        for w, grad, _, *gain in group:
+            given = grad * _channels(gain[0], grad) if gain else grad
+            every.append((_grouped(w, groups)[0], *_grouped(given, groups)))
+        w, g, dims = every[rank]
+        # Parts are of one size, so that the mean of all is that of their means.
+        mean = np.mean([g.mean(dims, keepdims=True) for _, g, _ in every], axis=0)
+        slope = np.mean([(g * w).mean(dims, keepdims=True) for w, g, _ in every], axis=0)
+        along = mean + w * slope
         return np.asarray(((g - along) * _beside(inverse, white, groups)).reshape(white.shape))
 
     def lower(self, to: Lowering, op: NetworkOp) -> Tensor:
         """One popnn gradient."""
         white, grad, inverse, *gain = (to[v] for v in op.inputs)
-        gamma = gain[0] if gain else None
+        gamma, replicas = gain[0] if gain else None, op.attrs["replicas"]
+        if replicas > 1:
+            name = op.debug.name or op.kind
+            scaled = grad if gamma is None else poplin_norms.norm_gradients(to.graph, grad, gamma, to.prog, name)
+            return poplin_norms.distributed_norm_statistics_gradients(
+                to.graph, white, scaled, inverse, to.prog, _all_reduce, white.shape[0] * replicas, name
+            )
         return popnn_norms.gradients(to.graph, _view(op), white, grad, to.prog, inv_std_dev=inverse, gamma=gamma)
 
     def beside(self, op: NetworkOp, operand: int) -> Sequence[Value]:

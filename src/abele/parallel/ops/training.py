@@ -11,6 +11,7 @@ from abele.graph import Tensor, concat
 from abele.numerics import ElementType, f32
 from abele.parallel.joined_copies import joined_copies
 from abele.parallel.network import BlockBuilder, NetworkOp, Value
+from abele.parallel.ops.replicas import GROUP_ATTRIBUTES, ReplicaRule, group_attributes, group_of
 from abele.parallel.optimisers import Optimiser
 from abele.parallel.registry import Array, OpRule, Types, require, rule
 from abele.parallel.shards import ShardedGradient, Shards, buckets
@@ -60,9 +61,7 @@ def all_reduce(
         "all_reduce",
         values,
         types,
-        group=str(group.kind),
-        size=size,
-        stride=group.stride,
+        **(group_attributes(group) | {"size": size}),
         scale=scale,
         in_place=in_place,
     )
@@ -218,29 +217,28 @@ class LossScale(OpRule):
 
 
 @rule("all_reduce")
-class AllReduceRule(OpRule):
+class AllReduceRule(ReplicaRule):
     """Sums over the replicas of a group, which all of them have."""
 
     operands = (1, None)
-    attributes: ClassVar = {"group": str, "size": int, "stride": int, "scale": (float, int), "in_place": bool}
-    folds = False
+    attributes: ClassVar = GROUP_ATTRIBUTES | {"scale": (float, int), "in_place": bool}
     repeats = False
-    depends_on_operands_alone = False
 
     def types(self, op: NetworkOp) -> Types:
         """Those of the operands."""
         require(all(v.dtype.is_float for v in op.inputs), "floats are summed over replicas")
         return [v.type for v in op.inputs]
 
-    def evaluate(self, op: NetworkOp, *values: Array) -> tuple[Array, ...] | Array:
-        """What replicas come to that all have the same values."""
-        sums = tuple(np.asarray(v * (op.attrs["scale"] * op.attrs["size"]), v.dtype) for v in values)
+    def among(self, op: NetworkOp, group: Sequence[Sequence[Array]], rank: int) -> tuple[Array, ...] | Array:
+        """The sums in NumPy."""
+        scale = op.attrs["scale"]
+        sums = tuple(np.asarray(sum(scale * v for v in parts), parts[0].dtype) for parts in zip(*group, strict=True))
         return sums if len(sums) > 1 else sums[0]
 
     def lower(self, to: Lowering, op: NetworkOp) -> tuple[Tensor, ...]:
         """Collectives of several tensors each, on rings; see :func:`~abele.parallel.shards.buckets`."""
         given = [to[v] for v in op.inputs]
-        alone, group = op.attrs["size"] == 1, CommGroup(op.attrs["group"], op.attrs["size"], op.attrs["stride"])
+        alone, group = op.attrs["size"] == 1, group_of(op)
         sums = given if op.attrs["in_place"] or alone else [to.variable_like(t, "sum_of_replicas") for t in given]
         if op.attrs["scale"] != 1.0:
             _scale(to, given, sums, op.attrs["scale"])
@@ -344,5 +342,7 @@ class Update(OpRule):
         parameter, share = to[op.inputs[0]], to.shares_of.get(op.inputs[1])
         gradient = to[op.inputs[1]] if share is None else share
         group = to.updates[op.attrs["group"], op.output.place.ipu]
-        group.take(parameter, gradient, to.prog, row=to.rows.get(op.inputs[0]))
+        # A variable may be called after the layer in which it is first read.
+        name = op.inputs[0].name or parameter.name
+        group.take(parameter, gradient, to.prog, name, row=to.rows.get(op.inputs[0]))
         return parameter

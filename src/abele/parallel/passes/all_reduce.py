@@ -26,7 +26,8 @@ replicas share the sums."""
 class AllReduce(Pass):
     """Sum the gradients that updates read over the replicas; all then take the same step, and keep the same weights.
 
-    A parameter of which groups of replicas have values of their own is summed over each group alone. The mean over
+    A parameter of which groups of replicas have values of their own is summed over each group alone; where replicas
+    compute a model together, all others are summed over the replicas of the same rank in these groups. The mean over
     all replicas is part of what updates multiply gradients by. A running mean is divided before it is sent, so that no
     sum has to fit in its type; and groups smaller than all replicas make up for what updates divide too much. Where
     replicas share the state beside a parameter, each gets its share of the sum alone, by a reduce-scatter.
@@ -37,6 +38,7 @@ class AllReduce(Pass):
         strategy: When a mean is taken.
         own_values: Kind, size and stride of the groups that have values of their own, by name of the parameter.
         state: Where the state of optimisers lies.
+        others: Kind, size and stride of the groups over which the gradients of all other parameters are summed.
     """
 
     name: ClassVar[str] = "all-reduce"
@@ -45,12 +47,14 @@ class AllReduce(Pass):
     strategy: MeanStrategy = MeanStrategy.POST
     own_values: tuple[tuple[str, tuple[Any, ...]], ...] = ()
     state: TensorLocation = ON_CHIP
+    others: tuple[Any, ...] = astuple(CommGroup.all())
 
     @classmethod
     def of(cls, schedule: Schedule) -> AllReduce:
         """The pass that a schedule asks for."""
         groups = tuple((name, astuple(group)) for name, group in schedule.own_values)
-        return cls(schedule.replicas, schedule.mean, schedule.strategy, groups, schedule.locations.optimiser)
+        state, others = schedule.locations.optimiser, astuple(schedule.data_parallel)
+        return cls(schedule.replicas, schedule.mean, schedule.strategy, groups, state, others)
 
     def run(self, net: Network) -> Network:
         """The network with sums over replicas."""
@@ -87,7 +91,7 @@ class AllReduce(Pass):
         readers = Counter(op.inputs[1] for op in updates)
         for op in updates:
             parameter, gradient = op.inputs
-            group = groups.get(names[op.output], CommGroup.all())
+            group = groups.get(names[op.output], CommGroup(*self.others))
             # A gradient that several parameters have lies like one of them alone.
             sharded = group == CommGroup.all() and readers[gradient] == 1 and self._is_sharded(op)
             found.setdefault((group, gradient.dtype, gradient.place.ipu, sharded), {})[gradient] = parameter

@@ -54,7 +54,9 @@ class _Copies:
     def ops(self, ops: Sequence[NetworkOp]) -> list[NetworkOp]:
         for op in ops:
             if op.stage == Stage.BACKWARD:
-                op = replace(op, inputs=tuple(map(self._again, op.inputs)))
+                # What another IPU, or an earlier stage of a pipeline, has made is read as it is: copies are made where
+                # the value was, and in a pipeline at that time.
+                op = replace(op, inputs=tuple(self._again(v) if v.place == op.place else v for v in op.inputs))
             self._made.append(op)
         return self._made
 
@@ -73,7 +75,7 @@ class _Copies:
 
     def _copy(self, value: Value) -> Value:
         op = self._maker[value]
-        inputs = tuple(map(self._again, op.inputs))
+        inputs = tuple(self._again(v) if v.place == value.place else v for v in op.inputs)
         outputs = tuple(replace(v, stage=Stage.BACKWARD) for v in op.outputs)
         debug = op.debug.renamed(f"{op.debug.name}/again") if op.debug.name else op.debug
         self._made.append(replace(op, inputs=inputs, outputs=outputs, debug=debug))

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from abele.errors import NetworkError
+from abele.errors import StageOrderError
 from abele.parallel.fixed import fixed_values
 from abele.parallel.network import Network, NetworkOp, Place, Stage, Value
 from abele.parallel.passes.base import Pass
@@ -34,7 +34,7 @@ class AssignStages(Pass):
         """The network with the stage of every op; one without a pipeline stays as it is.
 
         Raises:
-            NetworkError: An op reads what a later stage makes, or what another IPU makes in the same stage.
+            StageOrderError: An op reads what a later stage makes, or what another IPU makes in the same stage.
         """
         if net.num_stages == 1:
             return net
@@ -58,9 +58,12 @@ class AssignStages(Pass):
         if latest is None or ready[latest] <= own:
             return own
         if op.stage == Stage.FORWARD:
-            raise NetworkError(
+            raise StageOrderError(
                 f"{op.kind} in stage {own} of the pipeline reads what stage {number[latest]} makes"
                 + (f" on IPU {latest.place.ipu}" if number[latest] == own else ""),
+                kind=op.kind,
+                stage=own,
+                made_in=number[latest],
                 at=op.debug.location or None,
                 because=f"{latest} is there in stage {ready[latest]} at the earliest",
                 remedy="number stages in the order in which the model runs them, one IPU to a stage",

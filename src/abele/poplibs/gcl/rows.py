@@ -49,11 +49,11 @@ def look_up_distances(graph: Graph, table: Int64, own: Int64, prog: Sequence, na
 
 
 def _by_replica(graph: Graph, codelet: type, count: int, prog: Sequence, name: str, **tables: Int64) -> Tensor:
-    picked = graph.variable("u32", (count,), name=name).map(0)
+    picked = graph.map(graph.variable("u32", (count,), name=name), 0)
     replica = graph.replica_index(f"{name}/replica")
-    replica.map(0)
+    graph.map(replica, 0)
     step = graph.compute_set(name)
-    numbers = {field: table.astype(np.uint32) for field, table in tables.items()}
+    numbers: dict[str, Any] = {field: table.astype(np.uint32) for field, table in tables.items()}
     step.vertex(codelet, tile=0, replica=replica, picked=picked, **numbers)
     prog.add(Execute(step))
     return picked

@@ -165,8 +165,8 @@ class _ResNetBuilder:
             return build.nonlinearity(net, "relu", x) if active else x
 
     def _norm(self, net: BlockBuilder, x: Value, gain: Value, shift: Value) -> Value:
-        """A batch norm; over several replicas where the op knows that."""
-        return build.norm(net, x, build.BATCH, self.model.eps, gain, shift)[0]
+        """A batch norm."""
+        return build.norm(net, x, build.BATCH, self.model.eps, gain, shift, replicas=self.model.norm_replicas)[0]
 
 
 @contextmanager

@@ -26,7 +26,6 @@ _FOUR = ((5, 4), (6, 7), (7, 6), (6, 7))
 _EIGHT = ((2, 1), (2, 2), (3, 3), (3, 4), (4, 3), (3, 4), (4, 3), (3, 4))
 _EIGHT_BOW16 = ((1, 0), (3, 3), (3, 4), (3, 3), (4, 3), (3, 4), (4, 3), (3, 4))
 
-_NORMS = "batch norm over 2 replicas"
 _IO = "host input overlapped with compute"
 RECOMPUTED = (3, 5, 7, 9, 11, 13)
 """Six checkpoints of ResNet-50, in the stages of 28 and 14 rows."""
@@ -124,7 +123,7 @@ def _resnet(
         optimiser="lars",
         weight_decay=5e-5,
         source=source,
-        lacks=(_NORMS, _IO),
+        lacks=(_IO,),
         held=True,
     )
     return replace(made, **changes)  # type: ignore[arg-type]

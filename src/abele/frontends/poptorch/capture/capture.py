@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,10 +12,13 @@ import torch.fx
 from abele.frontends.poptorch.capture import aten as _handlers
 from abele.frontends.poptorch.capture import torch_export
 from abele.frontends.poptorch.capture.aten.losses import IDENTITY_LOSS, LOSSES
+from abele.frontends.poptorch.capture.aten.normalisation import norms_over
+from abele.frontends.poptorch.capture.block_places import BlockPlaces
 from abele.frontends.poptorch.capture.reader import NodeReader
 from abele.frontends.poptorch.capture.registry import all_missing
 from abele.frontends.poptorch.capture.types import element_type, host_dtype
 from abele.frontends.poptorch.errors import Error
+from abele.frontends.poptorch.program.blocks import BlockRecord
 from abele.frontends.poptorch.values import structures
 from abele.parallel import Network, NetworkBuilder, Value, verify
 from abele.parallel.ops import build
@@ -59,7 +62,13 @@ class CapturedModel:
 
 
 def capture(
-    model: torch.nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None = None, *, training: bool
+    model: torch.nn.Module,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    training: bool,
+    norm_replicas: int = 1,
+    places: Callable[[BlockRecord], BlockPlaces] | None = None,
 ) -> CapturedModel:
     """Record one call of ``model`` as a network.
 
@@ -68,6 +77,8 @@ def capture(
         args: Positional arguments of one micro-batch.
         kwargs: Keyword arguments.
         training: True if a loss is wanted.
+        norm_replicas: Consecutive replicas over whose samples batch norms take their statistics in training.
+        places: Says where the blocks that the model goes through run; without it they are in one place.
 
     Raises:
         Error: No loss, or several, when training; Python code that depends on values.
@@ -76,8 +87,10 @@ def capture(
     """
     losses = LOSSES if training else ()
     exported = torch_export.export(model, tuple(args), dict(kwargs or {}), training=training, losses=losses)
-    reader = _ModelReader(exported, own_tensors(model))
-    reader.read()
+    at = BlockPlaces() if places is None else places(exported.blocks)
+    reader = _ModelReader(exported, own_tensors(model), at)
+    with norms_over(norm_replicas):
+        reader.read()
     if training:
         reader.find_loss()
     return reader.result()
@@ -109,13 +122,14 @@ class _ModelReader:
 
     exported: torch_export.Exported
     tensors: Mapping[str, torch.Tensor]
+    places: BlockPlaces
     net: NetworkBuilder = field(default_factory=NetworkBuilder)
     weights: dict[str, torch.Tensor] = field(default_factory=dict)
     shared: dict[int, Value] = field(default_factory=dict)
     inputs: dict[str, Value] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.nodes = NodeReader(self.net)
+        self.nodes = NodeReader(self.net, places=self.places)
 
     def read(self) -> None:
         """Convert every entry and call.
@@ -140,8 +154,9 @@ class _ModelReader:
 
     def _update(self, state: Value, table: dict[Value, Value], result: torch_export.GraphOutput) -> None:
         # Code that takes away or adds dims in place changes no elements.
-        value = build.reshape(self.net, self.nodes.tensor(result.value), state.shape)
-        table[state] = build.cast(self.net, value, state.dtype)
+        value = self.nodes.tensor(result.value)
+        with self.net.at(place=value.place):
+            table[state] = build.cast(self.net, build.reshape(self.net, value, state.shape), state.dtype)
 
     def _enter(self, entry: torch_export.GraphInput) -> None:
         node, tensor = entry.node, torch_export.fake(entry.node)

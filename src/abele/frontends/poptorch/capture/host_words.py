@@ -11,7 +11,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import torch
-from torch.fx.traceback import annotate
+
+from abele.frontends.poptorch.program.notes import annotate
 
 BODY = "abele_body"
 """Under this name a node's notes have the numbers of the bodies that it is in, the outermost first."""

@@ -7,7 +7,8 @@ nodes of a user's backward pass wait until the call that they belong to is compl
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +18,7 @@ import torch.fx
 from abele.errors import UnsupportedOpError
 from abele.frontends.poptorch.capture import torch_export
 from abele.frontends.poptorch.capture.aten.losses import IDENTITY_LOSS
+from abele.frontends.poptorch.capture.block_places import BlockPlaces
 from abele.frontends.poptorch.capture.control import CONTROL
 from abele.frontends.poptorch.capture.decomposition import decomposed, operands_of
 from abele.frontends.poptorch.capture.marks import GRADIENTS, INCOMING, LOSS, OWN_BACKWARD
@@ -48,6 +50,8 @@ class NodeReader:
         expanding: Operators whose parts are read just now.
         bodies: Nodes of bodies of ``poptorch.for_loop`` and ``cond`` that were met, by the body's number.
         body_depth: How many such bodies are around the block.
+        places: Where the blocks of the model are.
+        around: The block that the body of control flow around is in; nodes in it are there.
     """
 
     net: BlockBuilder
@@ -60,10 +64,12 @@ class NodeReader:
     expanding: list[Any] = field(default_factory=list)
     bodies: dict[int, list[torch.fx.Node]] = field(default_factory=dict)
     body_depth: int = 0
+    places: BlockPlaces = field(default_factory=BlockPlaces)
+    around: int | None = None
 
     def read(self, nodes: Sequence[torch.fx.Node]) -> None:
         """Convert nodes in order."""
-        groups = _Groups(nodes, self.depth)
+        groups = _Groups(nodes, self.depth, self.places)
         for node in nodes:
             numbers = torch_export.bodies_of(node)[self.body_depth :]
             if numbers:
@@ -73,9 +79,14 @@ class NodeReader:
             if inside is None:
                 self._node(node)
             elif inside:
-                self._checkpoint(inside)
+                with self.places.at(self.net, node, self.around):
+                    self._checkpoint(inside)
 
     def _node(self, node: torch.fx.Node) -> None:
+        with self.places.at(self.net, node, self.around):
+            self._read_node(node)
+
+    def _read_node(self, node: torch.fx.Node) -> None:
         name = torch_export.op_name(node)
         if node.op == "get_attr":
             self.known[node] = torch_export.attribute(node)
@@ -84,9 +95,11 @@ class NodeReader:
         elif name == GRADIENTS:
             self._gradients(node)
         elif name == "abele.for_loop":
-            self._for_loop(node)
+            with self._around(node):
+                self._for_loop(node)
         elif name == "abele.branch":
-            self._branch(node)
+            with self._around(node):
+                self._branch(node)
         elif name == INCOMING or any(s in self.waiting for s in torch_export.iter_nodes(node)):
             sources = [self.waiting[s] for s in torch_export.iter_nodes(node) if s in self.waiting]
             call: Any = node.args[1] if name == INCOMING else max(sources)
@@ -94,7 +107,7 @@ class NodeReader:
         elif name == "getitem":
             self._item(node)
         elif name in CONTROL:
-            with self.net.at(torch_export.origin(node)):
+            with self.net.at(torch_export.origin(node)), self._around(node):
                 self.values[node] = CONTROL[name](self, node)
         elif torch_export.is_python(node):
             args, kwargs = torch_export.map_args(self.value, node)
@@ -106,6 +119,17 @@ class NodeReader:
             if name in MARKED:
                 self.losses.append(node)
             self._call(node)
+
+    @contextmanager
+    def _around(self, node: torch.fx.Node) -> Iterator[None]:
+        """Bodies that are read inside are where a loop or branch is."""
+        before = self.around
+        if before is None:
+            self.around = self.places.block_of(node)
+        try:
+            yield
+        finally:
+            self.around = before
 
     def _call(self, node: torch.fx.Node) -> None:
         if handler_of(node) is not None:
@@ -201,7 +225,14 @@ class NodeReader:
     def _reader(self, net: BlockBuilder, depth: int) -> NodeReader:
         """A reader into a region, which can read what was read so far."""
         return NodeReader(
-            net, dict(self.values), dict(self.known), missing=self.missing, depth=depth, body_depth=self.body_depth
+            net,
+            dict(self.values),
+            dict(self.known),
+            missing=self.missing,
+            depth=depth,
+            body_depth=self.body_depth,
+            places=self.places,
+            around=self.around,
         )
 
     # --- bodies -------------------------------------------------------------------------------------------------------
@@ -215,7 +246,7 @@ class NodeReader:
             arguments: What its placeholders stand for: values and numbers.
         """
         module = torch_export.attribute(node)
-        inner = NodeReader(region, missing=self.missing)
+        inner = NodeReader(region, missing=self.missing, places=self.places, around=self.around)
         nodes = list(module.graph.nodes)
         entering = iter(arguments)
         for placeholder in nodes:
@@ -352,19 +383,22 @@ class _Groups:
     Args:
         nodes: In order.
         depth: How many checkpoints are open already.
+        places: Where blocks are: a checkpoint that goes through several is several.
     """
 
-    def __init__(self, nodes: Sequence[torch.fx.Node], depth: int) -> None:
+    def __init__(self, nodes: Sequence[torch.fx.Node], depth: int, places: BlockPlaces) -> None:
         self._members: dict[torch.fx.Node, list[torch.fx.Node]] = {}
         self._first: set[torch.fx.Node] = set()
-        last_number, group = None, list[torch.fx.Node]()
+        last: tuple[int, int | None] | None = None
+        group = list[torch.fx.Node]()
         for node in nodes:
             numbers = torch_export.checkpoints_of(node)[depth:]
             if not numbers:
-                last_number = None
+                last = None
                 continue
-            if numbers[0] != last_number:
-                last_number, group = numbers[0], []
+            stretch = numbers[0], places.block_of(node)
+            if stretch != last:
+                last, group = stretch, []
                 self._first.add(node)
             group.append(node)
             self._members[node] = group

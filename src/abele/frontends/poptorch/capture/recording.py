@@ -24,11 +24,12 @@ import torch
 import torch.utils.checkpoint as checkpoints
 from torch.autograd.function import _SingleLevelFunction
 from torch.fx import traceback
-from torch.fx.traceback import annotate, preserve_node_meta
+from torch.fx.traceback import preserve_node_meta
 from torch.overrides import TorchFunctionMode
 
 from abele.frontends.poptorch.capture.patches import patched
 from abele.frontends.poptorch.errors import Error
+from abele.frontends.poptorch.program.notes import annotate
 
 CHECKPOINT = "abele_checkpoint"
 """Under this name a node's notes have the checkpoints that it is in: their numbers, the outermost first."""

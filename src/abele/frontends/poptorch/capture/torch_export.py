@@ -12,7 +12,7 @@ import re
 import traceback
 import warnings
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +20,6 @@ from typing import Any
 
 import torch
 import torch.fx
-import torch.fx.traceback
 import torch.utils._pytree as pytree
 from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 
@@ -35,6 +34,8 @@ from abele.frontends.poptorch.capture.stand_ins import StandIns
 from abele.frontends.poptorch.capture.state_kept import Attributes, check_buffers, state_kept
 from abele.frontends.poptorch.capture.transforms import transforms_inlined
 from abele.frontends.poptorch.errors import Error
+from abele.frontends.poptorch.program.blocks import BlockRecord, recording_blocks
+from abele.frontends.poptorch.program.notes import BLOCK
 from abele.frontends.poptorch.values import structures
 from abele.graph.debug import DebugRecord
 
@@ -96,12 +97,14 @@ class Exported:
         nodes: The nodes between what enters and what leaves.
         results: What leaves: the tensors that the model returns, and new contents.
         returned: What the model returned when it was recorded, its tensors replaced by empty ones.
+        blocks: The blocks that it went through.
     """
 
     entries: list[GraphInput]
     nodes: list[torch.fx.Node]
     results: list[GraphOutput]
     returned: Any
+    blocks: BlockRecord
 
 
 class _Kept:
@@ -110,11 +113,13 @@ class _Kept:
     Attributes:
         attributes: Those that the call set on the model.
         returned: What it returned.
+        blocks: The blocks that it went through.
     """
 
     def __init__(self, attributes: Attributes) -> None:
         self.attributes = attributes
         self.returned: Any = None
+        self.blocks = BlockRecord()
 
 
 class _Recorded(torch.nn.Module):
@@ -144,6 +149,7 @@ class _Recorded(torch.nn.Module):
             functions_replaced(),
             transforms_inlined(),
             flex_attention_recorded(),
+            recording_blocks() as self.kept.blocks,
         ):
             returned = self.model(*args, **kwargs)
         self.kept.attributes.note()
@@ -191,7 +197,8 @@ def export(
             raise _explained(error) from error
         finally:
             recorded.kept.attributes.keep()
-    return _read(program, names, structures.map_tensors(lambda _: torch.empty(0), recorded.kept.returned))
+    returned = structures.map_tensors(lambda _: torch.empty(0), recorded.kept.returned)
+    return _read(program, names, returned, recorded.kept.blocks)
 
 
 @contextmanager
@@ -209,12 +216,6 @@ def _keeping_composites_of(program: torch.export.ExportedProgram) -> Iterator[No
     kept = {overload for overload in called if _is_preservable_cia_op(overload)}
     with patched(module, _collect_all_valid_cia_ops=lambda: kept):
         yield
-
-
-def annotate(notes: dict[str, Any]) -> AbstractContextManager[Any]:
-    """Calls that are recorded inside have ``notes`` in their metadata; nothing where PyTorch cannot do that yet."""
-    context: Any = getattr(torch.fx.traceback, "annotate", None)
-    return nullcontext() if context is None else context(notes)
 
 
 def _blank(tensor: torch.Tensor) -> torch.Tensor:
@@ -249,7 +250,7 @@ def calls_of(program: torch.export.ExportedProgram) -> Iterator[torch.fx.Node]:
                     yield node
 
 
-def _read(program: torch.export.ExportedProgram, names: Sequence[str], returned: Any) -> Exported:
+def _read(program: torch.export.ExportedProgram, names: Sequence[str], returned: Any, blocks: BlockRecord) -> Exported:
     signature = program.graph_signature
     nodes = list(program.graph.nodes)
     placeholders = [n for n in nodes if n.op == "placeholder"]
@@ -276,7 +277,7 @@ def _read(program: torch.export.ExportedProgram, names: Sequence[str], returned:
         for spec, value in zip(signature.output_specs, last.args[0], strict=True)
     ]
     inner = [n for n in nodes if n.op in ("call_function", "get_attr")]
-    return Exported(entries, inner, results, returned)
+    return Exported(entries, inner, results, returned, blocks)
 
 
 def _own_name(name: str) -> str:
@@ -486,6 +487,12 @@ def checkpoints_of(node: torch.fx.Node) -> tuple[int, ...]:
 def bodies_of(node: torch.fx.Node) -> tuple[int, ...]:
     """Numbers of the bodies of loops and branches that a call is in, the outermost first."""
     return tuple((node.meta.get("custom") or {}).get(BODY, ()))
+
+
+def block_of(node: torch.fx.Node) -> int | None:
+    """Number of the block that a call is in, ``OUTSIDE`` for one that is in none, or None if nothing is known of it."""
+    found: int | None = (node.meta.get("custom") or {}).get(BLOCK)
+    return found
 
 
 def attribute(node: torch.fx.Node) -> Any:

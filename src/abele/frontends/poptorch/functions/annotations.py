@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from types import TracebackType
 
-from abele.frontends.poptorch.capture.torch_export import SCOPE, annotate
+from abele.frontends.poptorch.capture.torch_export import SCOPE
 from abele.frontends.poptorch.errors import CheckError
+from abele.frontends.poptorch.program.notes import annotate
 
 _scopes: list[str] = []
 

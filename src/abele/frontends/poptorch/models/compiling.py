@@ -18,8 +18,9 @@ from abele.frontends.poptorch.capture import CapturedModel, capture
 from abele.frontends.poptorch.errors import Error
 from abele.frontends.poptorch.models.advice import words
 from abele.frontends.poptorch.models.batching import Batching
-from abele.frontends.poptorch.models.grouping import one_row_each, own_groups
 from abele.frontends.poptorch.models.perf_counters import PerfCounters
+from abele.frontends.poptorch.models.placing import Placing
+from abele.frontends.poptorch.models.sharding import OwnValues
 from abele.frontends.poptorch.models.user_models import plain_class
 from abele.frontends.poptorch.models.weights import cell_of, plain
 from abele.frontends.poptorch.training.rules import read_optimiser
@@ -110,16 +111,20 @@ def compile_model(
     settings = batching.options.settings(plain_class(model).__name__)
     with collector_paused(), compilation_progress(settings.progress) as progress:
         progress("capture", 0.0)
-        grouped = own_groups(model, batching.options)
+        own = OwnValues.of(model, batching.options)
+        norms = _norm_replicas(batching)
+
+        placing = Placing(batching.options, training=batching.training)
 
         def record(given: Callable[[], torch.nn.Module], arguments: tuple[Any, dict[str, Any]]) -> CapturedModel:
-            with plain(weights), one_row_each(model, grouped) as whole:
-                found = capture(given(), *arguments, training=batching.training)
+            with plain(weights), own.one_each(model) as whole:
+                at, train = placing.places, batching.training
+                found = capture(given(), *arguments, training=train, norm_replicas=norms, places=at)
             return replace(found, weights={name: whole.get(id(t), t) for name, t in found.weights.items()})
 
         captured = record(lambda: model, (args, kwargs))
-        own_values = tuple((name, grouped[name]) for name in captured.weights if name in grouped)
-        schedule = replace(batching.schedule(), own_values=own_values)
+        settings = placing.settings(settings)
+        schedule = own.added_to(batching.schedule(), captured.weights)
 
         def smaller(parts: int) -> NetworkCase | None:
             cut = _cut((args, kwargs), parts)
@@ -136,19 +141,35 @@ def compile_model(
             groups = None if optimiser is None else tuple(_groups(twin, optimiser))
             return NetworkCase(again.net, schedule, groups, settings)
 
-        compiled = compile_network(
-            captured.net,
-            schedule,
-            groups=None if optimiser is None else _groups(captured, optimiser),
-            settings=settings,
-            words=functools.partial(words, training=batching.training),
-            progress=progress,
-            smaller=smaller,
-            halved=halved,
-        )
+        with placing.explaining():
+            compiled = compile_network(
+                captured.net,
+                schedule,
+                groups=None if optimiser is None else _groups(captured, optimiser),
+                settings=settings,
+                words=functools.partial(words, training=batching.training),
+                progress=progress,
+                smaller=smaller,
+                halved=halved,
+            )
     cells = SharedArrays({name: cell_of(tensor) for name, tensor in captured.weights.items()})
     session = Session(compiled, weights=cells, follow_host=False)
     return CompiledModel(captured, session, time.perf_counter() - start)
+
+
+def _norm_replicas(batching: Batching) -> int:
+    """Replicas over whose samples batch norms take their statistics.
+
+    Raises:
+        Error: The replicas do not divide into groups of so many.
+    """
+    number, replicas = batching.options.Abele.norm_replicas, batching.schedule().replicas
+    if replicas % number:
+        raise Error(
+            f"batch norms cannot take statistics over {number} replicas: there are {replicas}",
+            remedy="options.Abele.batchNormReplicas(n) with an n that divides options.replicationFactor",
+        )
+    return int(number)
 
 
 def _cut(arguments: tuple[tuple[Any, ...], dict[str, Any]], parts: int) -> Any:

@@ -21,13 +21,12 @@ from abele.frontends.poptorch.models.exporting import Exporting
 from abele.frontends.poptorch.models.grouping import choices_of, choose, offer
 from abele.frontends.poptorch.models.perf_counters import PerfCounters
 from abele.frontends.poptorch.models.results import mark_results
+from abele.frontends.poptorch.models.sharding import OwnValues
 from abele.frontends.poptorch.models.user_models import as_plain, disown, own, plain_class
 from abele.frontends.poptorch.models.watch import ModelWatch
 from abele.frontends.poptorch.options import Options
 from abele.frontends.poptorch.options.environment import tell_of_waiting
 from abele.frontends.poptorch.options.popart import validate_options
-from abele.frontends.poptorch.options.strategies import PipelinedExecution, check_pipeline
-from abele.frontends.poptorch.program.blocks import BlockRecord
 from abele.frontends.poptorch.program.recording import COMPILING, isRunningOnIpu, recording
 from abele.frontends.poptorch.training.optim import Optimizer
 from abele.frontends.poptorch.training.optimizer_checks import warn_of_optimizer
@@ -148,6 +147,7 @@ class PoplarExecutor(Exporting):
         validate_options(self._options.toDict(), self._options.known_names)
         self._batching.schedule()
         check_initialised(self._model)
+        OwnValues.of(self._model, self._options)  # Before batches are cut as other options would have it.
         self._signature.record(args, kwargs)
         micro_args, micro_kwargs = structures.map_tensors(self._batching.micro_batch, (args, kwargs))
         weights = list(own_tensors(self._model).values())
@@ -161,10 +161,9 @@ class PoplarExecutor(Exporting):
             as_plain(self._model),
             self._modes(),
             origins(excludes, modules=named),
-            recording() as blocks,
+            recording(),
         ):
             compiled = compile_model(self._model, micro_args, micro_kwargs, self._batching, self._optimizer, weights)
-        self._check_stages(blocks)
         self._compiled = compiled
         self._told.clear()
         self._watch = ModelWatch(self._model, training=self._training)
@@ -186,18 +185,6 @@ class PoplarExecutor(Exporting):
         finally:
             for module, mode in modes:
                 module.training = mode
-
-    def _check_stages(self, blocks: BlockRecord) -> None:
-        """Raise if a call has too few micro-batches for the stages that the model's blocks make."""
-        strategy = self._options._execution_strategy
-        stages = {strategy.stage_of(name, ipu) for name, ipu in blocks.seen}
-        if type(strategy) is PipelinedExecution:
-            check_pipeline(
-                len(stages),
-                accumulation=self._options.Training.gradient_accumulation,
-                device_iterations=self._options.device_iterations,
-                training=self._training,
-            )
 
     # --- device --------------------------------------------------------------------------------------------------
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +14,10 @@ from abele.frontends.poptorch.errors import Error, as_poptorch_errors
 from abele.frontends.poptorch.models import saving
 from abele.frontends.poptorch.models.batching import Batching
 from abele.frontends.poptorch.models.compiling import CompiledModel
-from abele.frontends.poptorch.models.grouping import choices_of, choose, own_groups, without_choices
+from abele.frontends.poptorch.models.grouping import choices_of, choose, without_choices
 from abele.frontends.poptorch.models.inspection import Inspection
 from abele.frontends.poptorch.models.saving import SavedModel
+from abele.frontends.poptorch.models.sharding import OwnValues
 from abele.frontends.poptorch.models.user_models import as_plain, plain_class
 from abele.frontends.poptorch.models.watch import ModelWatch
 from abele.frontends.poptorch.models.weights import cell_of, plain
@@ -129,9 +129,7 @@ class Exporting(Inspection):
                 remedy="change nothing that is compiled in, or compile the model again",
             )
         choose(self._model, state.get("groupings", {}))
-        grouped = own_groups(self._model, self._options)
-        own_values = tuple((name, grouped[name]) for name in state["weights"] if name in grouped)
-        schedule = replace(schedule, own_values=own_values)
+        schedule = OwnValues.of(self._model, self._options).added_to(schedule, state["weights"])
         settings = self._options.settings(plain_class(self._model).__name__)
         rules = None if self._optimizer is None else read_rules(self._optimizer)
         with tempfile.TemporaryDirectory() as folder:

@@ -7,7 +7,7 @@ compiled.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -129,10 +129,18 @@ def _check_rows(name: str, tensor: torch.Tensor, groups: int) -> None:
 
 
 @contextmanager
-def one_row_each(model: torch.nn.Module, grouped: Mapping[str, CommGroup]) -> Iterator[dict[int, torch.Tensor]]:
-    """``model`` with the first row of grouped tensors in their place, inside; the whole ones by ``id`` of their row."""
+def one_row_each(
+    model: torch.nn.Module, names: Iterable[str], row: Callable[[str, torch.Tensor], torch.Tensor]
+) -> Iterator[dict[int, torch.Tensor]]:
+    """``model`` with other tensors in the place of some, inside; the whole ones by ``id`` of what stands for them.
+
+    Args:
+        model: The model.
+        names: Parameters and buffers.
+        row: What a replica sees of one, from its name and the detached tensor.
+    """
     tensors = own_tensors(model)
-    rows = {id(tensors[name]): _row(tensors[name]) for name in grouped}
+    rows = {id(tensors[name]): _like(tensors[name], row(name, tensors[name].detach())) for name in names}
     tables: list[dict[str, Any]] = [
         table for module in model.modules() for table in (module._parameters, module._buffers)
     ]
@@ -146,8 +154,7 @@ def one_row_each(model: torch.nn.Module, grouped: Mapping[str, CommGroup]) -> It
             table[key] = tensor
 
 
-def _row(tensor: torch.Tensor) -> torch.Tensor:
-    row = tensor.detach()[0].clone()
+def _like(tensor: torch.Tensor, row: torch.Tensor) -> torch.Tensor:
     return torch.nn.Parameter(row, tensor.requires_grad) if isinstance(tensor, torch.nn.Parameter) else row
 
 

@@ -7,7 +7,7 @@ from typing import ClassVar, Self
 
 from abele.frontends.poptorch.options.checked import CheckedOptions
 from abele.machine import System, systems
-from abele.options import OptionTable
+from abele.options import OptionTable, integer
 from abele.session import Settings
 from abele.session.settings import SETTINGS
 
@@ -25,6 +25,7 @@ class AbeleOptions(CheckedOptions):
             "pass_folder": SETTINGS["dump_passes"],
             "recompute_cheap": SETTINGS["recompute"],
             "share_functions": SETTINGS["shared_functions"],
+            "norm_replicas": integer(1, 1, doc="replicas over whose samples batch norms take their statistics"),
         },
     )
 
@@ -71,6 +72,14 @@ class AbeleOptions(CheckedOptions):
         A program that does not fit otherwise is compiled so without being asked.
         """
         return self.set(share_functions=shared)
+
+    def batchNormReplicas(self, replicas: int) -> Self:
+        """Consecutive replicas over whose samples batch norms take their statistics in training, running ones too.
+
+        It is what ``norms.experimental.distributed_batch_norm_replica_group_size`` is in Graphcore's TensorFlow, and
+        what ``torch.nn.SyncBatchNorm`` does over a process group.
+        """
+        return self.set(norm_replicas=replicas)
 
     def target(self) -> System:
         """One IPU of the system that is modelled."""

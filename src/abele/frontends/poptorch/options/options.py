@@ -17,7 +17,7 @@ from abele.frontends.poptorch.options.checked import CheckedOptions, Freezable
 from abele.frontends.poptorch.options.distributed import DistributedOptions, JitOptions
 from abele.frontends.poptorch.options.execution import AbeleOptions
 from abele.frontends.poptorch.options.locations import TensorLocationOptions
-from abele.frontends.poptorch.options.popart import PopartOptions
+from abele.frontends.poptorch.options.popart import CHEAP_AGAIN, STAGES_AGAIN, PopartOptions
 from abele.frontends.poptorch.options.precision import PrecisionOptions
 from abele.frontends.poptorch.options.strategies import ExecutionStrategy, PipelinedExecution, check_strategy
 from abele.frontends.poptorch.options.training import TrainingOptions
@@ -51,7 +51,9 @@ class Options(CheckedOptions):
             "device_iterations": integer(1, 1, doc="weight updates, or batches of inference, that one call makes"),
             "log_dir": text(".", doc="folder of what is written where no other one is named, such as reports"),
             "max_repeat_logs": Option(4, int | None, doc="times that one message is logged; None for every time"),
-            "auto_round_num_ipus": flag(False, honoured=False, doc="any number of IPUs may run, one for each replica"),
+            "auto_round_num_ipus": flag(
+                False, doc="each replica reserves a power of two of IPUs, if its model uses another number"
+            ),
             "anchored_tensors": Option({}, dict[str, list[Any]], doc="tensors that come back, by the names given them"),
             "output_mode": Option(OutputMode.Default, OutputMode, doc="which micro-batches come back"),
             "output_return_period": integer(1, 1, doc="of EveryN: every how many micro-batches one comes back"),
@@ -301,6 +303,7 @@ class Options(CheckedOptions):
     def settings(self, name: str) -> Settings:
         """What a session is told of these options; ``name`` is the model's where none was chosen."""
         abele, popart = self.Abele, self._Popart.options
+        recomputation = self._Popart.recomputation
         return Settings(
             system=self._system(),
             mode=abele.engine_mode,
@@ -318,7 +321,8 @@ class Options(CheckedOptions):
             name=self.model_name if self.exists("model_name") else name,
             dump_passes=abele.pass_folder,
             automatic_loss_scale=self.Training.auto_loss_scaling,
-            recompute=abele.recompute_cheap,
+            recompute=abele.recompute_cheap or recomputation in CHEAP_AGAIN,
+            recompute_stages=recomputation in STAGES_AGAIN,
             shared_functions=abele.share_functions,
         )
 

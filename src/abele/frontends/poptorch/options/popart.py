@@ -61,6 +61,15 @@ KNOWN: dict[str, tuple[str, ...]] = {
 }
 """The session options that are known, by the kind of their values."""
 
+NO_RECOMPUTATION, STANDARD, NORMS_ONLY, PIPELINE, EVERYTHING = range(5)
+"""What ``autoRecomputation`` can be: PopART's ``RecomputationType``."""
+
+CHEAP_AGAIN = frozenset({STANDARD, NORMS_ONLY, EVERYTHING})
+"""Kinds of recomputation with which cheap activations are computed again."""
+
+STAGES_AGAIN = frozenset({PIPELINE, EVERYTHING})
+"""Kinds with which stages of a pipeline keep what enters them alone."""
+
 LOGGER = logging.getLogger("poptorch::python")
 
 
@@ -84,6 +93,20 @@ class PopartOptions(Freezable):
         self._check_writable()
         self.options[key] = value
         return self
+
+    @property
+    def recomputation(self) -> int:
+        """What is computed again in the backward pass: what stages of pipelines make, if nothing else was chosen.
+
+        Raises:
+            OptionValueError: A number that is no kind of recomputation.
+        """
+        chosen = self.options.get("autoRecomputation", PIPELINE)
+        if self.options.get("autoRecomputation.enabled") is False:
+            chosen = NO_RECOMPUTATION
+        if chosen not in range(EVERYTHING + 1):
+            raise OptionValueError(f"autoRecomputation is a popart.RecomputationType from 0 to 4, got {chosen!r}")
+        return int(chosen)
 
     def setEngineOptions(self, engine_options: Mapping[str, Any]) -> Self:
         """Options of the engine, under Poplar's names."""

@@ -1,6 +1,6 @@
 """Execution strategies: which blocks of a model make which stage, on which IPU, and in which phase.
 
-On one IPU the stages of a model follow each other; what is said here is checked, and kept for systems of several.
+:mod:`.placement` makes places of what is said here and of the blocks that a model goes through.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any, ClassVar, Self
 
 from abele.frontends.poptorch.enums import AutoStage, Liveness
-from abele.frontends.poptorch.errors import CheckError, Error, OptionValueError
+from abele.frontends.poptorch.errors import CheckError, OptionValueError
 from abele.frontends.poptorch.options.checked import Freezable
 
 BlockId = str
@@ -38,8 +38,8 @@ class Stage:
 
     def ipu(self, ipu: int) -> Self:
         """Run on this IPU."""
-        if isinstance(ipu, bool) or not isinstance(ipu, int):
-            raise CheckError(f"an IPU is a whole number, got {ipu!r}")
+        if isinstance(ipu, bool) or not isinstance(ipu, int) or ipu < 0:
+            raise CheckError(f"an IPU is a whole number from 0 on, got {ipu!r}")
         self._ipu_id = ipu
         return self
 
@@ -111,8 +111,13 @@ class ExecutionStrategy(Freezable):
         return self._block_map[block_id]
 
     def stage_of(self, block_id: BlockId, ipu_id: int | None) -> int:
-        """Number of the stage on which a block of the model runs, in the order of execution."""
+        """Number of the stage of a block that asks for an IPU, or for none."""
         return self.stage(block_id)._stage_id
+
+    @property
+    def listed(self) -> dict[BlockId, Stage]:
+        """The stage of each block that is named in advance."""
+        return self._block_map
 
     def backendOptions(self) -> dict[str, Any]:
         """The strategy as entries of the options."""
@@ -135,7 +140,6 @@ class ShardedExecution(ExecutionStrategy):
     def __init__(self, *args: AutoStage | BlockId | Stage) -> None:
         super().__init__()
         self._auto_stage = AutoStage.SameAsIpu
-        self._auto: list[tuple[BlockId, int | None]] = []
         if len(args) == 1 and isinstance(args[0], AutoStage):
             self._auto_stage = args[0]
             args = ()
@@ -145,6 +149,11 @@ class ShardedExecution(ExecutionStrategy):
             self._add(arg if isinstance(arg, Stage) else Stage(str(arg)), stage_id=number)
         self._fixed = bool(args)
 
+    @property
+    def automatic(self) -> AutoStage | None:
+        """How blocks are put on stages, where no stages are listed."""
+        return None if self._fixed else self._auto_stage
+
     def stage(self, block_id: BlockId) -> Stage:
         """The stage of a block; where none was listed, one is made for each block."""
         if not self._fixed and block_id not in self._block_map:
@@ -152,10 +161,8 @@ class ShardedExecution(ExecutionStrategy):
         return super().stage(block_id)
 
     def stage_of(self, block_id: BlockId, ipu_id: int | None) -> int:
-        """The listed stage; else, as was chosen, the block's IPU, or one more than the block before it."""
-        if self._fixed:
-            return super().stage_of(block_id, ipu_id)
-        if self._auto_stage == AutoStage.SameAsIpu and ipu_id is not None:
+        """Number of the listed stage; else, as was chosen, of the block's IPU, or one more than of those before."""
+        if not self._fixed and self._auto_stage == AutoStage.SameAsIpu and ipu_id is not None:
             return ipu_id
         return self.stage(block_id)._stage_id
 
@@ -270,33 +277,3 @@ def check_strategy(strategy: object) -> ExecutionStrategy:
     if not isinstance(strategy, ExecutionStrategy):
         raise OptionValueError(f"setExecutionStrategy takes an execution strategy, got {strategy!r}")
     return strategy
-
-
-def check_pipeline(stages: int, *, accumulation: int, device_iterations: int, training: bool) -> None:
-    """Raise unless a run has enough micro-batches to fill a pipeline.
-
-    Args:
-        stages: Stages of the model's forward pass.
-        accumulation: Micro-batches whose gradients make one update.
-        device_iterations: Weight updates, or batches of inference, of one call.
-        training: True if the backward pass has its stages, too.
-
-    Raises:
-        Error: It has not.
-    """
-    if stages < 2:
-        return
-    if not training:
-        if device_iterations < stages:
-            raise Error(
-                "poptorch.Options().deviceIterations must be greater than or equal to the number of pipeline stages "
-                f"({stages}) when using poptorch.PipelinedExecution."
-            )
-        return
-    whole = 2 * stages - 1
-    if accumulation < whole:
-        raise Error(
-            "poptorch.Options().Training.gradientAccumulation must be greater than or equal to the number of pipeline "
-            f"stages ({whole}) when using poptorch.PipelinedExecution. Please note that a model with {stages} pipeline "
-            f"stages in PopTorch will have an additional {stages - 1} stages when training."
-        )

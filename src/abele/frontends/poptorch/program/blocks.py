@@ -1,31 +1,107 @@
-"""Blocks: named parts of a model, which strategies put on stages and IPUs."""
+"""Blocks: named parts of a model, which strategies put on stages and IPUs.
+
+While a model is recorded, a block that begins leaves a note on the calls that follow: its number in the order in which
+blocks begin (:mod:`.notes`).
+"""
 
 from __future__ import annotations
 
 import builtins
 import contextvars
 import functools
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
 
 from abele.frontends.poptorch.errors import CheckError, Error
+from abele.frontends.poptorch.program.notes import BLOCK, OUTSIDE, keep, keeping
 
 Callee = TypeVar("Callee", bound=Callable[..., Any])
 
 
-@dataclass
+_PACKAGES = (str(Path(torch.__file__).resolve().parent), str(Path(__file__).resolve().parents[1]))
+
+
+@dataclass(frozen=True)
+class BegunBlock:
+    """A block that began while a model was recorded.
+
+    Attributes:
+        name: Its name.
+        ipu: The IPU that it asks for, if any.
+        location: The user's source line where it began.
+    """
+
+    name: str
+    ipu: int | None
+    location: str = ""
+
+    def __str__(self) -> str:
+        return repr(self.name)
+
+
 class BlockRecord:
     """The blocks that a model goes through while it is recorded.
 
     Attributes:
-        seen: Name and IPU of each, in the order in which they begin.
+        begun: In the order in which they first begin.
+        again: Numbers of blocks that begin once more after another one, and where in the user's source.
     """
 
-    seen: list[tuple[str, int | None]] = field(default_factory=list)
+    def __init__(self) -> None:
+        self.begun: list[BegunBlock] = []
+        self.again: dict[int, str] = {}
+        self._numbers: dict[object, int] = {}
+        self._current = OUTSIDE
+        self._around: list[int] = []
+
+    def begin(self, user_id: str | None, ipu: int | None, hook: object = None) -> None:
+        """Begin a block, which goes on until another begins. Blocks of one name are one block.
+
+        Args:
+            user_id: Its name; with None the block is that of ``hook``, and is numbered.
+            ipu: The IPU that it asks for.
+            hook: What begins it.
+
+        Raises:
+            Error: A block of that name is for another IPU.
+        """
+        key = hook if user_id is None else user_id
+        if key not in self._numbers:
+            self._numbers[key] = len(self.begun)
+            name = str(len(self.begun)) if user_id is None else user_id
+            self.begun.append(BegunBlock(name, ipu, _user_line()))
+        number = self._numbers[key]
+        before = self.begun[number]
+        if before.ipu != ipu:
+            raise Error(
+                f"Block {before} is used twice, for IPU {before.ipu} and for IPU {ipu}",
+                at=_user_line() or None,
+                because=f"it began at {before.location}" if before.location else None,
+                remedy="blocks of one name are one block: give each part of the model a name of its own",
+            )
+        if number not in (self._current, len(self.begun) - 1):
+            self.again.setdefault(number, _user_line())
+        self._go_on_with(number)
+
+    def enter(self, user_id: str | None, ipu: int | None) -> None:
+        """Begin a block that goes on until :meth:`leave`, whatever begins inside."""
+        self.begin(user_id, ipu)
+        self._around.append(self._current)
+
+    def leave(self) -> None:
+        """End the block that was entered last; that of a context around goes on."""
+        self._around.pop()
+        self._go_on_with(self._around[-1] if self._around else OUTSIDE)
+
+    def _go_on_with(self, number: int) -> None:
+        self._current = number
+        keep(BLOCK, number)
 
 
 _RECORD: contextvars.ContextVar[BlockRecord | None] = contextvars.ContextVar("poptorch_blocks", default=None)
@@ -33,25 +109,36 @@ _RECORD: contextvars.ContextVar[BlockRecord | None] = contextvars.ContextVar("po
 
 @contextmanager
 def recording_blocks() -> Iterator[BlockRecord]:
-    """What blocks begin inside."""
+    """What blocks begin inside; calls that are recorded inside are noted with theirs."""
     record = BlockRecord()
     token = _RECORD.set(record)
     try:
-        yield record
+        with keeping(BLOCK, OUTSIDE):
+            yield record
     finally:
         _RECORD.reset(token)
 
 
-def _begin(user_id: str | None, ipu_id: int | None) -> None:
+def _begin(user_id: str | None, ipu_id: int | None, hook: object = None) -> None:
     record = _RECORD.get()
     if record is not None:
-        name = str(len(record.seen)) if user_id is None else user_id
-        if (name, ipu_id) not in record.seen:
-            record.seen.append((name, ipu_id))
+        record.begin(user_id, ipu_id, hook)
+
+
+def _user_line() -> str:
+    """The innermost source line that is neither PyTorch's nor ours."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        if not frame.f_code.co_filename.startswith(_PACKAGES):
+            return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+        frame = frame.f_back  # type: ignore[assignment]  # None where there is no frame around
+    return ""
 
 
 class Block(torch.nn.Module):
     """A context whose operations make a block: ``with poptorch.Block("encoder", ipu_id=0): ...``.
+
+    What comes after the context is in the block of a context around, or in none until another begins.
 
     Args:
         user_id: The block's name; numbered when left out.
@@ -71,10 +158,15 @@ class Block(torch.nn.Module):
         self._user_id, self._ipu_id = _numbered(user_id), ipu_id
 
     def __enter__(self) -> None:
-        _begin(self._user_id, self._ipu_id)
+        record = _RECORD.get()
+        if record is not None:
+            record.enter(self._user_id, self._ipu_id)
 
     def __exit__(self, kind: object, value: object, traceback: object) -> None:
-        """Blocks end where the next begins: nothing to do."""
+        """The block ends."""
+        record = _RECORD.get()
+        if record is not None:
+            record.leave()
 
     @staticmethod
     def start(user_id: str | None = None, ipu_id: int | None = None) -> None:
@@ -93,8 +185,8 @@ def _numbered(user_id: str | None) -> str:
 def _check_ids(user_id: object, ipu_id: object) -> None:
     if user_id is not None and not isinstance(user_id, str):
         raise CheckError(f"the name of a block is text, got {user_id!r}")
-    if ipu_id is not None and (isinstance(ipu_id, bool) or not isinstance(ipu_id, int)):
-        raise CheckError(f"the IPU of a block is a whole number, got {ipu_id!r}")
+    if ipu_id is not None and (isinstance(ipu_id, bool) or not isinstance(ipu_id, int) or ipu_id < 0):
+        raise CheckError(f"the IPU of a block is a whole number from 0 on, got {ipu_id!r}")
 
 
 class BlockHook:
@@ -107,7 +199,7 @@ class BlockHook:
 
     def __call__(self, module: torch.nn.Module, inputs: Any) -> None:
         """Begin the block."""
-        _begin(self._user_id, self._ipu_id)
+        _begin(self._user_id, self._ipu_id, self)
 
     def remove(self) -> None:
         """Take the hook off its module."""
@@ -153,7 +245,7 @@ def BlockFunction(user_id: str | None = None, ipu_id: int | None = None) -> Call
 
         @functools.wraps(function)
         def begin(*args: Any, **kwargs: Any) -> Any:
-            _begin(user_id, ipu_id)
+            _begin(user_id, ipu_id, begin)
             return function(*args, **kwargs)
 
         return begin  # type: ignore[return-value]  # it has the function's signature

@@ -9,7 +9,6 @@ from typing import Any
 
 from torch.utils.hooks import RemovableHandle
 
-from abele.frontends.poptorch.program.blocks import BlockRecord, recording_blocks
 from abele.session.locks import ForkLock
 
 _state = {"recording": False}
@@ -28,14 +27,13 @@ def isRunningOnIpu() -> bool:
 
 
 @contextlib.contextmanager
-def recording() -> Iterator[BlockRecord]:
-    """Marks that a model is being recorded; hooks run around it. Gives the blocks that it goes through."""
+def recording() -> Iterator[None]:
+    """Marks that a model is being recorded; hooks run around it."""
     for hook in list(_PRE_HOOKS.values()):
         hook()
     _state["recording"] = True
     try:
-        with recording_blocks() as blocks:
-            yield blocks
+        yield
     finally:
         _state["recording"] = False
         for hook in list(_POST_HOOKS.values()):

@@ -61,7 +61,7 @@ class SessionState:
         for name, inner in self._names():
             if name in state and inner in ends:
                 values = np.asarray(to_array(state[name]), ends[inner].np)
-                self.session.state[inner] = values.reshape(ends[inner].shape)
+                self.session.state[inner] = values.reshape(ends[inner].host_shape(self.session.schedule.replicas))
 
     @property
     def _rules(self) -> Sequence[Optimiser]:

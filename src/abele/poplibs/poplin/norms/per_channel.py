@@ -11,11 +11,12 @@ from collections.abc import Callable, Sequence
 from abele.errors import TensorError
 from abele.graph import Graph, Tensor
 from abele.graph.program import Sequence as Steps
-from abele.numerics import f32
+from abele.numerics import ElementType, f32
 from abele.poplibs.poplin.norms import parts
 from abele.poplibs.poplin.norms.parts import Moments
 from abele.poplibs.popops.elementwise.map import map_with_output
 from abele.poplibs.popops.expr import _1, _2, _3
+from abele.poplibs.popops.reductions.reduce import reduce
 from abele.poplibs.poputil.layout import create_output_like
 
 __all__ = [
@@ -183,6 +184,7 @@ def distributed_norm_statistics(
     *,
     unbiased: bool = False,
     stable: bool = False,
+    output_type: ElementType | None = None,
     name: str = "distributed_norm_statistics",
 ) -> tuple[Tensor, Tensor]:
     """:func:`norm_statistics` over the samples of several replicas.
@@ -196,29 +198,31 @@ def distributed_norm_statistics(
         norm_batch_size: Samples that share statistics; a multiple of the batch.
         unbiased: As in :func:`norm_statistics`.
         stable: As in :func:`norm_statistics`: the mean is shared before the distances are squared.
+        output_type: Of mean and deviation; by default that of ``acts``.
         name: Name of the steps.
 
     Raises:
         TensorError: ``norm_batch_size`` is no multiple of the batch.
     """
     _check_acts(name, acts)
+    dtype = output_type or acts.dtype
     group = replicas_of(name, acts, norm_batch_size)
     moments = Moments(KEPT, eps, per_channel(acts) * group, unbiased)
     if not stable:
         total, squares = all_reduce(graph, parts.sums(graph, acts, None, KEPT, prog, name), prog, group)
-        return parts.statistics_of_sums(graph, total, squares, moments=moments, dtype=acts.dtype, prog=prog, name=name)
-    total = all_reduce(graph, parts.sums(graph, acts, None, KEPT, prog, name)[:1], prog, group)[0]
+        return parts.statistics_of_sums(graph, total, squares, moments=moments, dtype=dtype, prog=prog, name=name)
+    gone = parts.gone_dims(acts.ndim, KEPT)
+    own_total = reduce(graph, acts, gone, "ADD", prog, out_type=f32, name=f"{name}/sum")
+    total = all_reduce(graph, [own_total], prog, group)[0]
     distance = create_output_like(graph, [acts], acts.shape, acts.dtype, f"{name}/distance")
     wide = parts.beside(total, KEPT, acts.ndim)
     map_with_output(graph, _1 - _2 * (1.0 / moments.count), [acts, wide], distance, prog, f"{name}/distance")
-    own = parts.sums(graph, distance, None, KEPT, prog, name)[1:]
-    squares = all_reduce(graph, own, prog, group)[0]
+    own_squares = reduce(graph, distance, gone, "SQUARE_ADD", prog, out_type=f32, name=f"{name}/squares")
+    squares = all_reduce(graph, [own_squares], prog, group)[0]
     # Distances have the mean 0: their variance is Σ d² / n, the mean that goes out is that of the elements.
     none = graph.constant(f32, total.shape, 0.0, name=f"{name}/none")
-    _, deviation = parts.statistics_of_sums(
-        graph, none, squares, moments=moments, dtype=acts.dtype, prog=prog, name=name
-    )
-    mean = create_output_like(graph, [total], total.shape, acts.dtype, f"{name}/mean")
+    _, deviation = parts.statistics_of_sums(graph, none, squares, moments=moments, dtype=dtype, prog=prog, name=name)
+    mean = create_output_like(graph, [total], total.shape, dtype, f"{name}/mean")
     map_with_output(graph, _1 * (1.0 / moments.count), [total], mean, prog, f"{name}/mean")
     return mean, deviation
 

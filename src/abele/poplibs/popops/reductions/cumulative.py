@@ -272,7 +272,7 @@ def _scan_blocks(
 ) -> None:
     wide = f32 if rows.dtype.is_float else rows.dtype
     totals = graph.variable(wide, (blocks.rows, blocks.parts), name=f"{name}/totals")
-    totals.flatten().map_rows(blocks.tile.tolist())
+    graph.map_rows(totals.flatten(), blocks.tile.tolist())
     scan = graph.compute_set(f"{name}/blocks")
     scan.vertices(
         scan_codelet(rows.dtype, wide, exclusive, operation=operation),
@@ -287,7 +287,7 @@ def _scan_blocks(
     tiles = blocks.tile.reshape(blocks.rows, blocks.parts)
     # Exclusive: a block starts from the sum of all blocks before it, without its own.
     before = graph.variable(wide, totals.shape, name=f"{name}/before")
-    before.map_rows(tiles[:, 0].tolist())
+    graph.map_rows(before, tiles[:, 0].tolist())
     if blocks.parts > MOST_AT_ONCE:
         inner = _Blocks.of(graph, totals)
         _scan_blocks(graph, body, totals, before, inner, operation=operation, exclusive=True, name=f"{name}/rows")
@@ -318,12 +318,12 @@ def _recur(
         return
     scale, offset = (graph.variable(f32, tiles.shape, name=f"{name}/{n}") for n in ("scale", "offset"))
     for total in (scale, offset):
-        total.flatten().map_rows(blocks.tile.tolist())
+        graph.map_rows(total.flatten(), blocks.tile.tolist())
     totals = graph.compute_set(f"{name}/blocks")
     codelet = recurrence_total_codelet(dtype)
     totals.vertices(codelet, tile=blocks.tile, scale=scale.flatten(), offset=offset.flatten(), **given)
     body.add(Execute(totals))
-    before = graph.variable(f32, tiles.shape, name=f"{name}/before").map_rows(tiles[:, 0].tolist())
+    before = graph.map_rows(graph.variable(f32, tiles.shape, name=f"{name}/before"), tiles[:, 0].tolist())
     across = graph.compute_set(f"{name}/rows")
     codelet = recurrence_codelet(f32, f32, exclusive=True, begins=False)
     across.vertices(codelet, tile=tiles[:, 0], factor=scale, addend=offset, y=before)

@@ -43,7 +43,7 @@ def _tested(graph: Graph, tensor: Tensor, prog: Sequence, name: str, library: st
     dtype = tensor.dtype
     if not dtype.is_float or dtype.bits not in WORKER_SLOTS:
         raise TypeMismatchError(f"{name}: {tensor!r} has no elements that could be NaN: takes half or float")
-    out = graph.variable(bool_, (), name=f"{name}/out").map(0)
+    out = graph.map(graph.variable(bool_, (), name=f"{name}/out"), 0)
     kernel = _kernel(tensor, infinite) if tensor.size else None
     call = graph.library_call(
         prog, library, inputs=(tensor,), outputs=(out,), kernel=kernel, flops=tensor.size, debug_name=name
@@ -52,7 +52,7 @@ def _tested(graph: Graph, tensor: Tensor, prog: Sequence, name: str, library: st
         ranges = TileRanges.of(graph, tensor, name)
         rows = ranges.row_begin
         tiles = ranges.tile[rows[:-1]] if tensor.size else np.zeros(1, np.int32)
-        flags = graph.variable(bool_, (len(tiles),), name=f"{name}/flags").map_rows(tiles.tolist())
+        flags = graph.map_rows(graph.variable(bool_, (len(tiles),), name=f"{name}/flags"), tiles.tolist())
         compute_set = graph.compute_set(name)
         x = flat_regions(ranges.tensor, ranges.begin, ranges.length)
         numbers = np.arange(x.num, dtype=np.int64)

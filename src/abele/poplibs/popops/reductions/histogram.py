@@ -125,7 +125,7 @@ def _count(
         if not tensor.size:
             entry, low, length = (np.zeros(1, np.int64) for _ in range(3))
         shape = (len(tile), out.size)
-        counts = graph.variable(out.dtype, shape, name=f"{name}/counts").map_rows(tile.tolist())
+        counts = graph.map_rows(graph.variable(out.dtype, shape, name=f"{name}/counts"), tile.tolist())
         begin = ranges.begin[entry] + low if tensor.size else low
         compute_set = graph.compute_set(name)
         compute_set.vertices(

@@ -145,7 +145,7 @@ def validate_indices(graph: Graph, offsets: Tensor, entries: int, prog: Sequence
         tiles = min(graph.system.num_tiles, -(-flat.size // graph.system.ipu.num_workers))
         first, num = part_range(flat.size, tiles, np.arange(tiles, dtype=np.int64))
         used = np.flatnonzero(num)
-        flags = graph.variable(bool_, (len(used),), name=f"{name}/flags").map_rows(used.tolist())
+        flags = graph.map_rows(graph.variable(bool_, (len(used),), name=f"{name}/flags"), used.tolist())
         step = graph.compute_set("check")
         own = boxes(flat, first[used][:, None], num[used][:, None])
         step.vertices(check_codelet(flat.dtype), tile=used.astype(np.int32), offsets=own, found=flags, entries=entries)

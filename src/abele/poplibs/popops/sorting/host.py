@@ -239,7 +239,7 @@ def host_top_k(
 
 def host_sort(graph: Graph, keys: Tensor, best: Tensor, places: Tensor, *, largest_first: bool, name: str) -> Sequence:
     """The step of a sort of rows on the host: ``keys`` [rows, n] in order, and the places (u32) that they had."""
-    spare = [graph.variable(t.dtype, t.shape, name=f"{name}/spare").map_linear() for t in (best, places)]
+    spare = [graph.map_linear(graph.variable(t.dtype, t.shape, name=f"{name}/spare")) for t in (best, places)]
     codelet = sort_codelet(keys.dtype, largest_first=largest_first)
     return host_rows(
         graph, name, codelet, keys=keys, best=best, places=places, spare_best=spare[0], spare_places=spare[1]

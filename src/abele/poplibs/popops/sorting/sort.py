@@ -105,7 +105,7 @@ def sort_with_permutation(
     with call as body:
         body.add(Copy(rows, columns[0]))
         numbers = graph.constant(u32, (length,), np.arange(length, dtype=np.uint32), name=f"{name}/numbers")
-        body.add(Copy(numbers.map_linear().broadcast_to(rows.shape), columns[1]))
+        body.add(Copy(graph.map_linear(numbers).broadcast_to(rows.shape), columns[1]))
         SortingNetwork(graph, body, blocks, record, columns, name).sort()
     note_host(prog, host_sort(graph, rows, columns[0], columns[1], largest_first=record.largest_first, name=name))
     return results[0], results[1]

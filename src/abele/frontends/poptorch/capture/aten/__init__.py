@@ -3,6 +3,7 @@
 from abele.frontends.poptorch.capture.aten import (
     arithmetic,
     attention,
+    collectives,
     columns,
     contraction,
     convolution,
@@ -39,6 +40,7 @@ from abele.frontends.poptorch.capture.aten import (
 __all__ = [
     "arithmetic",
     "attention",
+    "collectives",
     "columns",
     "contraction",
     "convolution",

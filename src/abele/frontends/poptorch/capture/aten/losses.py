@@ -42,7 +42,7 @@ LOSSES = frozenset(
         "multi_margin_loss",
         "multilabel_margin_loss",
     )
-) | {"abele.ctc_loss"}
+) | {"abele.ctc_loss", "abele.vocabulary_cross_entropy"}
 """Operators that are a loss without being marked."""
 
 IDENTITY_LOSS = "abele.identity_loss"

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 
 from abele.expr.derivative import arg
 from abele.frontends.poptorch.capture import torch_export
@@ -13,6 +15,18 @@ from abele.kernels.nest.ir import apply
 from abele.numerics import f32
 from abele.parallel import Value
 from abele.parallel.ops import build
+
+_REPLICAS: ContextVar[int] = ContextVar("abele_norm_replicas", default=1)
+
+
+@contextmanager
+def norms_over(replicas: int) -> Iterator[None]:
+    """Let batch norms that are read inside take their statistics over the samples of consecutive replicas."""
+    token = _REPLICAS.set(replicas)
+    try:
+        yield
+    finally:
+        _REPLICAS.reset(token)
 
 
 @aten("aten.layer_norm")
@@ -86,8 +100,9 @@ def batch_norm_training(
 ) -> tuple[Value | None, ...]:
     """Normalisation by the batch's own statistics; gives the new running statistics as fourth and fifth result."""
     net = call.net
-    result, mean, inverse = build.norm(net, value, build.BATCH, eps, gain, shift)
-    count = value.size // max(value.shape[1], 1)
+    replicas = _REPLICAS.get()
+    result, mean, inverse = build.norm(net, value, build.BATCH, eps, gain, shift, replicas=replicas)
+    count = replicas * value.size // max(value.shape[1], 1)
     unbiased = momentum * count / max(1, count - 1)
     # Rounding may leave a little less than no variance at all.
     variance = apply("max", 1.0 / (arg(1) * arg(1)) - float(eps), 0.0)
@@ -109,7 +124,7 @@ def batch_norm_without_statistics(
     eps: float,
 ) -> tuple[Value, Value, Value]:
     """Normalisation by the batch's own statistics, where none are kept."""
-    made, mean, inverse = build.norm(call.net, value, build.BATCH, eps, gain, shift)
+    made, mean, inverse = build.norm(call.net, value, build.BATCH, eps, gain, shift, replicas=_REPLICAS.get())
     return made, *_shown(call, mean, inverse)
 
 

@@ -1,0 +1,94 @@
+"""Places of recorded calls: each runs where the block that it is in does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import torch.fx
+
+from abele.frontends.poptorch.capture import torch_export
+from abele.frontends.poptorch.capture.aten.losses import IDENTITY_LOSS
+from abele.frontends.poptorch.errors import Error
+from abele.frontends.poptorch.program.blocks import BegunBlock
+from abele.frontends.poptorch.program.notes import OUTSIDE
+from abele.parallel import BlockBuilder, Place
+from abele.parallel.network import PlanHint
+
+
+@dataclass
+class BlockPlaces:
+    """Where calls go.
+
+    Attributes:
+        blocks: The blocks of the model; where there are none, everything is in one place.
+        places: The place of each.
+        hints: What the products and convolutions of an IPU plan with.
+    """
+
+    blocks: Sequence[BegunBlock] = ()
+    places: Sequence[Place] = ()
+    hints: Mapping[int, PlanHint] = field(default_factory=dict)
+    _found: dict[torch.fx.Node, int | None] = field(default_factory=dict)
+
+    def block_of(self, node: torch.fx.Node) -> int | None:
+        """Number of the block that a call is in; None if that is not known, as in the parts of another call."""
+        if node not in self._found:
+            noted = torch_export.block_of(node)
+            if noted is None or (noted == OUTSIDE and torch_export.op_name(node) == IDENTITY_LOSS):
+                # Made by PyTorch after recording, or a mark: it is where the last of what it reads is.
+                read = [self.block_of(n) for n in torch_export.iter_nodes(node)]
+                noted = max((n for n in read if n is not None and n != OUTSIDE), default=None)
+            self._found[node] = noted
+        return self._found[node]
+
+    @contextmanager
+    def at(self, net: BlockBuilder, node: torch.fx.Node, around: int | None) -> Iterator[None]:
+        """Ops that are made inside are where a call is.
+
+        Args:
+            net: What they are appended to.
+            node: The call.
+            around: The block of the loop or branch in whose body the call is, if it is in one.
+
+        Raises:
+            Error: The call is in no block, or in another one than what is around it.
+        """
+        number = self.block_of(node) if self.blocks else None
+        if around is not None and number not in (None, around):
+            raise self._inside_of_body(node, number, around)
+        if around is not None or number is None:
+            yield
+        elif number == OUTSIDE:
+            before = _num_ops(net)
+            yield
+            if _num_ops(net) > before:
+                raise self._no_active_block(node)
+        else:
+            place = self.places[number]
+            with net.at(place=place, hint=self.hints.get(place.ipu)):
+                yield
+
+    def _no_active_block(self, node: torch.fx.Node) -> Error:
+        return Error(
+            f"No active Block: {torch_export.op_name(node)} is in no block of the model",
+            at=str(torch_export.origin(node)) or None,
+            because=f"the model has {len(self.blocks)} of them: {', '.join(map(str, self.blocks))}",
+            remedy="begin the first block before the first operation; a block that is a context ends with it, "
+            "poptorch.BeginBlock and poptorch.Block.start go on until another begins",
+        )
+
+    def _inside_of_body(self, node: torch.fx.Node, number: int | None, around: int) -> Error:
+        inner = "what is in no block" if number in (None, OUTSIDE) else f"block {self.blocks[number or 0]}"
+        outer = "is in no block" if around == OUTSIDE else f"is in block {self.blocks[around]}"
+        return Error(
+            f"{inner} begins in the body of a loop or branch, which {outer}",
+            at=str(torch_export.origin(node)) or None,
+            remedy="loops and branches are on one IPU: begin blocks before or after them",
+        )
+
+
+def _num_ops(net: BlockBuilder) -> int:
+    """Ops so far, without constants: these are wherever they are read."""
+    return sum(op.kind != "constant" for op in net.ops)

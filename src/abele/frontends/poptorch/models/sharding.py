@@ -1,0 +1,128 @@
+"""Models that groups of replicas compute together: which weights are cut, and what a schedule has to know of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+
+import torch
+
+from abele.frontends.poptorch.capture.capture import own_tensors
+from abele.frontends.poptorch.capture.patches import patched
+from abele.frontends.poptorch.enums import CommGroupType
+from abele.frontends.poptorch.errors import Error
+from abele.frontends.poptorch.functions.tensor_parallel import DIVIDED, SplitLayer
+from abele.frontends.poptorch.models.grouping import one_row_each, own_groups
+from abele.frontends.poptorch.options import Options
+from abele.frontends.poptorch.values.tensors import from_array, to_array
+from abele.parallel import Split
+from abele.poplibs.gcl import CommGroup
+from abele.session import Schedule
+
+
+@dataclass(frozen=True)
+class OwnValues:
+    """Weights of which replicas have values of their own.
+
+    Attributes:
+        groups: Groups that have a row of a tensor each, by its name.
+        group_size: Consecutive replicas that compute the model together.
+        splits: How tensors are cut into their parts, by name.
+        divided: Attributes of modules that are divided among them.
+    """
+
+    groups: Mapping[str, CommGroup] = field(default_factory=dict)
+    group_size: int = 1
+    splits: Mapping[str, Split] = field(default_factory=dict)
+    divided: tuple[tuple[torch.nn.Module, dict[str, int]], ...] = ()
+
+    @classmethod
+    def of(cls, model: torch.nn.Module, options: Options) -> OwnValues:
+        """What a model and its options say.
+
+        Raises:
+            Error: Layers that are split in different ways; options under which replicas of a group do something else.
+        """
+        groups = own_groups(model, options)
+        layers = [(name, m) for name, m in model.named_modules() if isinstance(m, SplitLayer)]
+        divided = [(m, m.__dict__[DIVIDED]) for m in model.modules() if m.__dict__.get(DIVIDED)]
+        sizes = {m.group_size for _, m in layers} | {n for _, table in divided for n in table.values()}
+        size = max(sizes, default=1)
+        if sizes - {size}:
+            raise Error(f"layers of one model are split over groups of {', '.join(map(str, sorted(sizes)))} replicas")
+        if size == 1:
+            return cls(groups)
+        _check_options(options, size)
+        splits = _splits(layers)
+        named = {name: splits[id(t)] for name, t in own_tensors(model).items() if id(t) in splits}
+        both = [name for name in named if name in groups]
+        if both:
+            raise Error(f"{both[0]!r} is split by its layer, and grouped by replicaGrouping", remedy="one of both")
+        return cls(groups, size, named, tuple(divided))
+
+    def added_to(self, schedule: Schedule, names: Iterable[str]) -> Schedule:
+        """A schedule that knows the values of their own of the weights of these names."""
+        known = list(names)
+        if self.group_size == 1:
+            return replace(
+                schedule, own_values=tuple((name, self.groups[name]) for name in known if name in self.groups)
+            )
+        across = CommGroup.orthogonal(schedule.replicas // self.group_size)
+        every = {**self.groups, **dict.fromkeys(self.splits, across)}
+        return replace(
+            schedule,
+            own_values=tuple((name, every[name]) for name in known if name in every),
+            tensor_parallel=CommGroup.consecutive(self.group_size),
+            splits=tuple((name, self.splits[name]) for name in known if name in self.splits),
+        )
+
+    @contextmanager
+    def one_each(self, model: torch.nn.Module) -> Iterator[dict[int, torch.Tensor]]:
+        """``model`` as a replica sees it, inside: with its rows and parts; whole tensors by ``id`` of those."""
+
+        def row(name: str, tensor: torch.Tensor) -> torch.Tensor:
+            if name not in self.splits:
+                return tensor[0].clone()
+            return from_array(self.splits[name].cut(to_array(tensor), self.group_size)[0].copy())
+
+        with ExitStack() as stack:
+            for module, table in self.divided:
+                stack.enter_context(patched(module, **{name: getattr(module, name) // n for name, n in table.items()}))
+            yield stack.enter_context(one_row_each(model, [*self.groups, *self.splits], row))
+
+
+def _check_options(options: Options, size: int) -> None:
+    """Raise unless groups of so many consecutive replicas are given the same inputs."""
+    replicas = options.replication_factor
+    same = (options.input_group_size, options.input_cgt) == (size, CommGroupType.Consecutive)
+    if replicas % size or not same:
+        given = f"groups of {options.input_group_size}" if options.input_group_size > 1 else "each its own"
+        raise Error(
+            f"the model is split over groups of {size} consecutive replicas, and the options say otherwise",
+            because=f"there are {replicas} replicas, which are given inputs by {given}"
+            if options.input_group_size > 1
+            else f"there are {replicas} replicas, which are given inputs {given}",
+            remedy=f"options.replicationFactor({max(size, replicas - replicas % size)}).inputReplicaGrouping({size}, "
+            "poptorch.CommGroupType.Consecutive)",
+        )
+
+
+def _splits(layers: Iterable[tuple[str, SplitLayer]]) -> dict[int, Split]:
+    """How each parameter is cut, by ``id``.
+
+    Raises:
+        Error: Two layers share one that they cut differently.
+    """
+    found: dict[int, tuple[str, Split]] = {}
+    for path, layer in layers:
+        for name, dim, blocks in layer.parts():
+            tensor = getattr(layer, name)
+            split = Split(dim, tensor.shape[dim], blocks)
+            first, other = found.setdefault(id(tensor), (f"{path}.{name}", split))
+            if other != split:
+                raise Error(
+                    f"{first!r} and {f'{path}.{name}'!r} are one parameter, which both layers cut differently",
+                    remedy="split tied layers along the same dimension, such as by 'vocabulary' both",
+                )
+    return {key: split for key, (_, split) in found.items()}

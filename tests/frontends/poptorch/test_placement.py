@@ -1,0 +1,481 @@
+"""Blocks on the IPUs that strategies put them on: models compute and learn what PyTorch's do."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from placement_kit import Bert, Cnn, Mlp, Run, check_trained, classified, same_weights, sentences, trained
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+from abele import poptorch
+from abele.parallel import Network
+
+RUN = Run()
+LOSS = nn.functional.cross_entropy
+
+
+def network(wrapped: Any) -> Network:
+    """What was captured."""
+    return wrapped._compiled.captured.net
+
+
+def places(wrapped: Any) -> set[str]:
+    """The places of its ops."""
+    return {str(op.place) for op in network(wrapped).ops}
+
+
+def sgd(parameters: Any) -> torch.optim.Optimizer:
+    return poptorch.optim.SGD(parameters, lr=0.1, momentum=0.9)
+
+
+# --- strategies -------------------------------------------------------------------------------------------------------
+
+STRATEGIES: dict[str, tuple[Callable[[], Any], list[int | None], set[str]]] = {
+    "pipeline by IPU": (lambda: None, [0, 1, 2], {"@ipu0", "@ipu1:stage1", "@ipu2:stage2"}),
+    "pipeline by block": (
+        lambda: poptorch.PipelinedExecution(poptorch.AutoStage.AutoIncrement),
+        [0, 1, 0],
+        {"@ipu0", "@ipu1:stage1", "@stage2"},
+    ),
+    "listed stages": (
+        lambda: poptorch.PipelinedExecution(poptorch.Stage("layer0", "layer1").ipu(1), poptorch.Stage("layer2").ipu(0)),
+        [None, None, None],
+        {"@ipu1", "@stage1"},
+    ),
+    "a gap between IPUs": (lambda: None, [0, 0, 3], {"@ipu0", "@ipu3:stage1"}),
+    "no IPUs": (lambda: None, [None] * 3, {"@ipu0", "@ipu1:stage1", "@ipu2:stage2"}),
+    "one IPU that is said": (lambda: None, [None, 1, None], {"@ipu0", "@ipu1:stage1"}),
+    "sharded there and back": (poptorch.ShardedExecution, [0, 1, 0], {"@ipu0", "@ipu1"}),
+    "sharded by name": (
+        lambda: poptorch.ShardedExecution("layer0", "layer1", "layer2"),
+        [None] * 3,
+        {"@ipu0", "@ipu1", "@ipu2"},
+    ),
+    "serial phases": (
+        lambda: poptorch.SerialPhasedExecution("layer0", poptorch.Phase("layer1", "layer2").ipus(1)),
+        [None] * 3,
+        {"@ipu0", "@ipu1:phase1"},
+    ),
+    "parallel phases": (
+        lambda: poptorch.ParallelPhasedExecution("layer0", "layer1", "layer2"),
+        [None] * 3,
+        {"@ipu0", "@ipu1:phase1", "@phase2"},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_training__by_each_strategy__learns_what_pytorch_does(name: str) -> None:
+    strategy, ipus, expected = STRATEGIES[name]
+    wrapped = check_trained(Mlp(ipus=ipus), RUN, strategy(), classified(RUN.samples, 8))
+    assert places(wrapped) == expected
+
+
+def test_stage_of_a_strategy__that_is_put_on_an_ipu__is_there() -> None:
+    strategy = poptorch.PipelinedExecution(poptorch.AutoStage.AutoIncrement)
+    strategy.stage("layer1").ipu(3)
+    wrapped = check_trained(Mlp(ipus=[0, None, 1]), RUN, strategy, classified(RUN.samples, 8))
+    assert places(wrapped) == {"@ipu0", "@ipu3:stage1", "@ipu1:stage2"}
+
+
+def test_batch_norm__in_stages__keeps_running_statistics() -> None:
+    check_trained(Cnn(), RUN, None, classified(RUN.samples, 3, 6, 6))
+
+
+def test_tied_embeddings__on_two_ipus_of_two_replicas__sum_their_gradients() -> None:
+    run = Run(accumulation=5, size=2, replicas=2)
+    check_trained(Bert(layers=2, blocks=[0, 1, 1, 2]), run, None, sentences(run.samples, 6, 50), system="bow-pod16")
+
+
+@pytest.mark.parametrize("rounds", [3, 7])
+def test_inference__over_stages__gives_each_micro_batch_its_result(rounds: int) -> None:
+    model = Mlp().eval()
+    opts = poptorch.Options().deviceIterations(rounds).autoRoundNumIPUs()
+    wrapped = poptorch.inferenceModel(model, opts)
+    x, _ = classified(4 * rounds, 8)
+    for given in (x, x + 1):
+        torch.testing.assert_close(wrapped(given), model(given).detach())
+
+
+MODES = {
+    poptorch.OutputMode.Final: lambda y: y[-2:],
+    poptorch.OutputMode.EveryN: lambda y: torch.cat([y[2:4], y[6:8], y[10:12]]),
+    poptorch.OutputMode.Sum: lambda y: sum(y.split(2)),
+}
+
+
+@pytest.mark.parametrize("mode", MODES, ids=str)
+def test_output_modes__of_a_pipeline__return_what_they_name(mode: poptorch.OutputMode) -> None:
+    model = Mlp().eval()
+    opts = poptorch.Options().deviceIterations(6).autoRoundNumIPUs().outputMode(mode, 2)
+    x, _ = classified(12, 8)
+    torch.testing.assert_close(poptorch.inferenceModel(model, opts)(x), MODES[mode](model(x)).detach())
+
+
+# --- what is in blocks ------------------------------------------------------------------------------------------------
+
+
+class Parts(nn.Module):
+    """Three layers, for models that go through them in ways of their own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.b, self.c = nn.Linear(8, 8), nn.Linear(8, 8), nn.Linear(8, 4)
+
+
+class AcrossACheckpoint(Parts):
+    """A checkpoint that goes through two blocks; the second goes on after it."""
+
+    def _checked(self, x: torch.Tensor) -> torch.Tensor:
+        with poptorch.Block("a", ipu_id=0):
+            x = torch.tanh(self.a(x))
+        poptorch.Block.start("b", ipu_id=1)
+        return torch.tanh(self.b(x)) * 2
+
+    def forward(self, x: torch.Tensor, labels: torch.Tensor) -> Any:
+        x = checkpoint(self._checked, x, use_reentrant=False) + 1
+        poptorch.Block.start("c", ipu_id=2)
+        return LOSS(self.c(x), labels)
+
+
+class Cube(torch.autograd.Function):
+    """A function with a gradient of its own, which is not that of what it computes."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        ctx.save_for_backward(x)
+        return x * x
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
+        return gradient * 3 * ctx.saved_tensors[0]
+
+
+class OwnGradients(Parts):
+    """Calls of it in two blocks."""
+
+    def forward(self, x: torch.Tensor, labels: torch.Tensor) -> Any:
+        poptorch.Block.start(ipu_id=0)
+        x = Cube.apply(self.a(x))
+        poptorch.Block.start(ipu_id=1)
+        return LOSS(self.c(Cube.apply(torch.tanh(self.b(x)))), labels)
+
+
+class Branching(Parts):
+    """A branch, and a detached value, in the second of three blocks."""
+
+    def forward(self, x: torch.Tensor, labels: torch.Tensor) -> Any:
+        with poptorch.Block("a", ipu_id=0):
+            x = torch.tanh(self.a(x))
+        with poptorch.Block("b", ipu_id=1):
+            x = torch.cond(x.sum() > 0, lambda v: torch.tanh(self.b(v)), lambda v: v * 2, (x,))
+            with torch.no_grad():
+                shift = x.mean()
+            x = x - shift
+        with poptorch.Block("c", ipu_id=2):
+            return LOSS(self.c(x), labels)
+
+
+class Functions(Parts):
+    """A function that begins a block, and one that is nested in another block."""
+
+    def forward(self, x: torch.Tensor, labels: torch.Tensor) -> Any:
+        @poptorch.BlockFunction("a", ipu_id=0)
+        def first(x: torch.Tensor) -> torch.Tensor:
+            return torch.tanh(self.a(x))
+
+        second = poptorch.BeginBlock(lambda x: torch.tanh(self.b(x)), "b", ipu_id=1)
+        with poptorch.Block("c", ipu_id=2):
+            with poptorch.Block("outer", ipu_id=0):
+                x = second(first(x))
+            return LOSS(self.c(x), labels)
+
+
+@pytest.mark.parametrize("kind", [AcrossACheckpoint, OwnGradients, Branching, Functions])
+def test_blocks__of_models_with_more_than_layers__are_where_they_are_put(kind: type[Parts]) -> None:
+    wrapped = check_trained(kind(), RUN, None, classified(RUN.samples, 8))
+    assert network(wrapped).num_stages == (2 if kind is OwnGradients else 3)
+
+
+def test_loop_and_branch__in_a_stage_of_inference__run_there() -> None:
+    layer = nn.Linear(8, 8)
+
+    def run(x: torch.Tensor) -> torch.Tensor:
+        with poptorch.Block("a", ipu_id=0):
+            x = layer(x)
+        with poptorch.Block("b", ipu_id=1):
+            (x,) = poptorch.for_loop(3, lambda v: [v * 2 + 1], [x])
+            return poptorch.cond(x.sum() > 0, lambda v: [v + 1], [x], lambda v: [v - 1], [x])[0]
+
+    x = torch.randn(6, 8, generator=torch.Generator().manual_seed(0))
+    grown = (layer(x) * 8 + 7).detach()
+    expected = torch.cat([part + (1 if part.sum() > 0 else -1) for part in grown.split(2)])
+    torch.testing.assert_close(poptorch.inferenceModel(run, poptorch.Options().deviceIterations(3))(x), expected)
+
+
+def test_equal_layers__on_ipus_of_their_own__are_calls_of_one_function(tmp_path: Path) -> None:
+    run = Run(accumulation=5, size=2, calls=1)
+    model = Bert(layers=4, blocks=[0, 0, 1, 1, 2, 2])
+    opts = run.options()
+    opts.Abele.dumpPasses(str(tmp_path))
+    wrapped = poptorch.trainingModel(model, opts, sgd(model.parameters()))
+    wrapped.compile(*sentences(run.samples, 6, 50))
+    (outlined,) = tmp_path.glob("*/*-outline.net")
+    calls = [line.split("call")[0] for line in outlined.read_text().splitlines() if "= call(" in line]
+    assert sum("@ipu1" in line for line in calls) == 2
+    assert len(calls) == 4
+
+
+@pytest.mark.parametrize("strategy", [None, poptorch.ShardedExecution()], ids=["pipelined", "sharded"])
+def test_shared_functions__of_layers_on_two_ipus__are_one_on_each(strategy: Any) -> None:
+    run = Run(accumulation=3, size=2, calls=1)
+    wrapped = check_trained(
+        Bert(layers=4, blocks=[0, 0, 0, 1, 1, 1]),
+        run,
+        strategy,
+        sentences(run.samples, 6, 50),
+        edit=lambda opts: opts.Abele.sharedFunctions(),
+    )
+    assert places(wrapped) == {"@ipu0", "@ipu1:stage1" if strategy is None else "@ipu1"}
+
+
+def test_remove_blocks__of_a_model__leaves_it_on_one_ipu() -> None:
+    model = Cnn()
+    poptorch.removeBlocks(model)
+    run = Run(accumulation=1)
+    wrapped = check_trained(model, run, None, classified(run.samples, 3, 6, 6))
+    assert places(wrapped) == {"@ipu0"}
+
+
+# --- recomputation ----------------------------------------------------------------------------------------------------
+
+
+class Checkpointed(Parts):
+    """A marked checkpoint between two non-linearities of a stage."""
+
+    def forward(self, x: torch.Tensor, labels: torch.Tensor) -> Any:
+        with poptorch.Block("a", ipu_id=0):
+            x = torch.sigmoid(poptorch.recomputationCheckpoint(torch.tanh(self.a(x))))
+        with poptorch.Block("c", ipu_id=1):
+            return LOSS(self.c(x), labels)
+
+
+@pytest.mark.parametrize(("kind", "again"), [(None, 1), (0, 0), (1, 0), (3, 1), (4, 1)])
+def test_recomputation__of_each_kind__changes_no_result(kind: int | None, again: int, tmp_path: Path) -> None:
+    def edit(opts: poptorch.Options) -> None:
+        opts.Abele.dumpPasses(str(tmp_path))
+        if kind is not None:
+            opts._Popart.set("autoRecomputation", kind)
+
+    check_trained(Checkpointed(), RUN, None, classified(RUN.samples, 8), edit=edit)
+    final = max(tmp_path.glob("*/*.net")).read_text()
+    # What follows the checkpoint is computed again; what leads to it is kept.
+    assert final.count("function=sigmoid") == 1 + again
+    assert final.count("function=tanh") == 1
+
+
+def test_recomputation__of_no_kind_that_there_is__is_refused() -> None:
+    opts = RUN.options()
+    opts._Popart.set("autoRecomputation", 9)
+    with pytest.raises(AssertionError, match=r"autoRecomputation is a .* from 0 to 4, got 9"):
+        poptorch.trainingModel(Mlp(), opts)(*classified(RUN.samples, 8))
+
+
+# --- optimisers, and what one IPU does --------------------------------------------------------------------------------
+
+
+def one_ipu() -> Any:
+    """All of an :class:`Mlp` on one IPU."""
+    return poptorch.ShardedExecution(poptorch.Stage("layer0", "layer1", "layer2").ipu(0))
+
+
+class Dropping(Mlp):
+    """With dropout in every block, also in evaluation mode."""
+
+    def forward(self, x: torch.Tensor, labels: torch.Tensor | None = None) -> Any:
+        for number, (layer, ipu) in enumerate(zip(self.layers, self.ipus, strict=True)):
+            poptorch.Block.start(f"layer{number}", ipu_id=ipu)
+            x = nn.functional.dropout(layer(x), 0.3, training=True)
+        assert labels is not None
+        return x, LOSS(x, labels)
+
+
+def same_on_one_ipu(
+    model: nn.Module, strategy: Any, make: Any, *, dtype: torch.dtype = torch.float32, edit: Any = None
+) -> None:
+    """Hold a model on several IPUs against the same on one."""
+    alone = copy.deepcopy(model)
+    x, labels = classified(RUN.samples, 8)
+    results = []
+    for each, chosen in ((model, strategy), (alone, one_ipu())):
+        opts = RUN.options(chosen).randomSeed(5)
+        if edit is not None:
+            edit(opts)
+        results.append(trained(each, RUN, opts, make(each.parameters()), (x.to(dtype), labels))[0])
+    torch.testing.assert_close(*results, rtol=2e-5, atol=2e-6)
+    same_weights(model, alone)
+
+
+OPTIMISERS: dict[str, Callable[..., Any]] = {
+    "clipped": lambda p: poptorch.optim.Adam(p, lr=0.01, max_grad_norm=0.05),
+    "lamb": lambda p: poptorch.optim.LAMB(p, lr=0.01),
+    "scaled": lambda p: poptorch.optim.SGD(p, lr=0.1, loss_scaling=8.0),
+    "rmsprop": lambda p: poptorch.optim.RMSprop(p, lr=0.01, momentum=0.5),
+}
+BOTH = pytest.mark.parametrize("strategy", [lambda: None, poptorch.ShardedExecution], ids=["pipelined", "sharded"])
+
+
+@BOTH
+@pytest.mark.parametrize("name", OPTIMISERS)
+def test_optimisers__over_ipus__do_what_they_do_on_one(name: str, strategy: Callable[[], Any]) -> None:
+    same_on_one_ipu(Mlp(), strategy(), OPTIMISERS[name])
+
+
+@BOTH
+def test_dropout__over_ipus__draws_what_one_draws(strategy: Callable[[], Any]) -> None:
+    same_on_one_ipu(Dropping(), strategy(), sgd)
+
+
+@BOTH
+def test_automatic_loss_scale__over_ipus__moves_as_on_one(strategy: Callable[[], Any]) -> None:
+    def edit(opts: poptorch.Options) -> None:
+        opts.Training.setAutomaticLossScaling(True)
+
+    def make(p: Any) -> torch.optim.Optimizer:
+        return poptorch.optim.SGD(p, lr=0.01, accum_type=torch.float16)
+
+    same_on_one_ipu(Mlp().half(), strategy(), make, dtype=torch.float16, edit=edit)
+
+
+@BOTH
+def test_running_mean__over_ipus__is_that_of_one(strategy: Callable[[], Any]) -> None:
+    def edit(opts: poptorch.Options) -> None:
+        opts.Training.setMeanAccumulationAndReplicationReductionStrategy(poptorch.MeanReductionStrategy.Running)
+
+    same_on_one_ipu(Mlp(), strategy(), sgd, edit=edit)
+
+
+# --- state, files, anchors --------------------------------------------------------------------------------------------
+
+
+def adam_model(edit: Callable[[Any], Any] = lambda opts: None) -> tuple[Any, torch.optim.Optimizer]:
+    model = Mlp()
+    opts = RUN.options()
+    edit(opts)
+    optimiser = poptorch.optim.Adam(model.parameters(), lr=0.01)
+    return poptorch.trainingModel(model, opts, optimiser), optimiser
+
+
+def test_state__of_optimiser_and_weights_on_ipus__goes_to_the_host_and_back() -> None:
+    wrapped, optimiser = adam_model()
+    data = classified(RUN.samples, 8)
+    wrapped(*data)
+    state, weights = copy.deepcopy(optimiser.state_dict()), copy.deepcopy(wrapped.state_dict())
+    assert {f"Accl{m}___layers.{n}.weight" for m in (1, 2) for n in range(3)} <= set(state["ipu_state"])
+    after = wrapped(*data)
+    wrapped.load_state_dict(weights)
+    optimiser.load_state_dict(state)
+    wrapped.setOptimizer(optimiser)
+    torch.testing.assert_close(wrapped(*data), after, rtol=0, atol=0)
+    optimiser.param_groups[0]["lr"] = 0.5
+    wrapped.setOptimizer(optimiser)
+    assert not torch.equal(wrapped(*data)[1], after[1])
+
+
+def test_executable__of_a_pipeline__is_loaded_with_its_places(tmp_path: Path) -> None:
+    wrapped, _ = adam_model()
+    data = classified(RUN.samples, 8)
+    wrapped.compileAndExport(str(tmp_path / "model.poptorch"), *data)
+    expected = [wrapped(*data) for _ in range(2)]
+    wrapped.destroy()
+    loaded = poptorch.load(str(tmp_path / "model.poptorch"))
+    for losses in expected:
+        torch.testing.assert_close(loaded(*data), losses, rtol=0, atol=0)
+
+
+def test_cache__of_two_strategies__keeps_both(tmp_path: Path) -> None:
+    data = classified(RUN.samples, 8)
+    start, results = Mlp(), []
+    for strategy in (None, None, poptorch.ShardedExecution()):
+        model = copy.deepcopy(start)
+        opts = RUN.options(strategy).enableExecutableCaching(str(tmp_path))
+        results.append(poptorch.trainingModel(model, opts, sgd(model.parameters()))(*data)[1])
+    assert len(list(tmp_path.iterdir())) == 2
+    assert torch.equal(results[0], results[1])
+    torch.testing.assert_close(results[2], results[0])
+
+
+def test_anchors__of_several_stages__come_back() -> None:
+    def edit(opts: poptorch.Options) -> None:
+        opts.anchorTensor("gradient", "Gradient___layers.1.weight")
+        opts.anchorTensor("updated", "UpdatedVar___layers.2.bias")
+
+    wrapped, _ = adam_model(edit)
+    wrapped(*classified(RUN.samples, 8))
+    assert wrapped.getAnchoredTensor("gradient").shape == (8 * RUN.accumulation, 8)
+    torch.testing.assert_close(wrapped.getAnchoredTensor("updated"), wrapped.layers[2].bias.detach())
+    assert "Gradient___layers.1.weight" in wrapped.getTensorNames()
+
+
+def test_memory_proportions__by_ipu__are_what_its_products_plan_with() -> None:
+    wrapped, _ = adam_model(lambda opts: opts.setAvailableMemoryProportion({"IPU0": 0.3, "IPU2": 0.1}))
+    wrapped.compile(*classified(RUN.samples, 8))
+    shares = {op.place.ipu: op.hint and op.hint.proportion for op in network(wrapped).ops if op.kind == "linear"}
+    assert shares == {0: 0.3, 1: None, 2: 0.1}
+
+
+# --- machines ---------------------------------------------------------------------------------------------------------
+
+
+def test_machine__of_replicas_of_a_pipeline__has_an_ipu_for_each_of_their_stages() -> None:
+    run = Run(accumulation=5, replicas=2, calls=1)
+    wrapped = check_trained(Mlp(), run, None, classified(run.samples, 8), system="bow-pod16")
+    target = wrapped.executable.report.target
+    assert target["whole_system_num_ipus"] == 8  # Three of four are used.
+
+
+def test_machine__that_was_not_chosen__is_large_enough() -> None:
+    run = Run(accumulation=5, replicas=2, calls=1)
+    wrapped = check_trained(Mlp(), run, None, classified(run.samples, 8))
+    assert wrapped.executable.report.target["whole_system"].startswith("bow-pod16")
+
+
+# --- BERT -------------------------------------------------------------------------------------------------------------
+
+
+def trained_whole(model: Bert, run: Run, optimiser: torch.optim.Optimizer, data: Any) -> torch.Tensor:
+    """What PyTorch gets from whole batches: the loss of an update is the mean of those of its micro-batches."""
+    tokens, mask, labels = data
+    found = []
+    for _ in range(run.calls):
+        scores = model(tokens, mask)
+        every = LOSS(scores.flatten(0, 1), labels.flatten(), reduction="none", ignore_index=-100)
+        counts = (labels != -100).reshape(-1, run.size * labels.shape[1]).sum(1)
+        losses = every.reshape(len(counts), -1).sum(1) / counts
+        losses.mean().backward()
+        optimiser.step()
+        optimiser.zero_grad()
+        found.append(losses.detach())
+    return torch.stack(found)
+
+
+@pytest.mark.slow
+def test_bert__on_four_stages_of_two_replicas__has_the_loss_of_pytorch_after_20_updates() -> None:
+    run = Run(accumulation=7, size=1, replicas=2, calls=20)
+    torch.manual_seed(0)
+    model = Bert(words=1000, width=256, layers=4, heads=4, length=128, blocks=[0, 0, 1, 2, 3, 3])
+    oracle = copy.deepcopy(model)
+    poptorch.removeBlocks(oracle)
+    data = sentences(run.samples, 128, 1000)
+    optimiser = poptorch.optim.AdamW(model.parameters(), lr=1e-3, weight_decay=0.01)
+    losses, wrapped = trained(model, run, run.options(system="bow-pod16"), optimiser, data)
+    expected = trained_whole(oracle, run, torch.optim.AdamW(oracle.parameters(), lr=1e-3, weight_decay=0.01), data)
+    assert network(wrapped).num_stages == 4
+    torch.testing.assert_close(losses, expected, rtol=0, atol=1e-4)
+    assert losses[-1].mean() < 0.8 * losses[0].mean()
