@@ -352,15 +352,17 @@ class _ProgramBuilder:
             numbers = rng.standard_normal(value.shape) if value.dtype.is_float else np.zeros(value.shape)
             self.graph.initialise(self.to[value], numbers.astype(value.dtype.np))
 
-    def _accumulators(self, sums: Iterable[NetworkOp]) -> None:
+    def _accumulators(self, sums: Sequence[NetworkOp]) -> None:
         """A variable for each accumulator, laid out like its parameter."""
         parameters = {gradient: parameter for parameter, gradient in self.net.gradients.items()}
+        entering = {*self.net.accumulators}
         for op in reversed(sums):
-            if op.inputs[0] not in self.net.entries:
+            # Several stages may add to one sum, each to what the one before it has left.
+            if op.inputs[0] not in entering:
                 parameters[op.inputs[0]] = parameters[op.output]
         for op in sums:
             total = op.inputs[0]
-            if total not in self.net.entries:
+            if total not in entering:
                 continue
             if op.kind == "count_magnitudes":
                 graph = self.to.graph_of(total.place)
