@@ -5,12 +5,14 @@ processor time of compiling and of the report (building the graph is shown besid
 memory is the largest resident size of the process. Ratios above their bar are marked. Executables of up to some
 thousand steps are saved and loaded, which analyses them again. With --json one object is printed, {"rows": [...]}.
 
-Three tables:
+Four tables:
 
 - ``few tiles``: 600 distinct supersteps with five tiles each, on one IPU and on ever more; the ratio is to one IPU.
 - ``replicas``: a training step of several layers for one replica, for 64 replicas, and built 64 times, once per IPU.
 - ``many steps``: programs of up to a million steps, per step; ``equal`` and ``different`` have distinct compute sets,
   ``repeated`` executes a thousand of them again and again without a Repeat.
+- ``training``: BERT-Large for a Pod16 and a Pod64 as published, and as many replicas of the latter as a Pod256 has;
+  only with --training. The bars are 60, 75 and 90 s of processor time, and 4 GB.
 """
 
 from __future__ import annotations
@@ -43,6 +45,9 @@ SAVED_STEPS = 5000
 """Most steps of an executable that is saved and loaded."""
 FEW_STEPS, FEW_TILES = 600, 5
 LAYERS, REPLICAS = 4, 64
+TRAINING = {"pod16": 60.0, "pod64": 75.0, "bow-pod256": 90.0}
+"""Seconds in which a training of BERT-Large for a system is to be compiled."""
+TRAINING_BYTES = 4e9
 
 
 @ab.codelet
@@ -139,6 +144,53 @@ TABLES: dict[str, Callable[[str, str], tuple[ab.Graph, ab.Program]]] = {
     "replicas": replicas,
     "many steps": many_steps,
 }
+
+
+def training(system: str) -> dict[str, Any]:
+    """Compile the training of BERT-Large for a system, cycles only, in this process."""
+    from dataclasses import replace
+
+    from abele.validation.training.runs import RUNS
+
+    found = {run.system: run for run in RUNS if run.name.startswith("BERT-Large, MLPerf")}
+    large = found["bow-pod64"]
+    run = found.get(system) or replace(large, system=system, replicas=4 * large.replicas, items=4 * large.items)
+    start = time.process_time()
+    prediction = run.predict()
+    return {
+        "table": "training",
+        "kind": "BERT-Large",
+        "what": system,
+        "cpu_seconds": time.process_time() - start,
+        "bar": TRAINING[system],
+        "peak_bytes": peak_bytes(),
+        "bar_bytes": TRAINING_BYTES,
+        "update_seconds": prediction.seconds,
+    }
+
+
+def training_rows(systems: list[str]) -> Iterator[dict[str, Any]]:
+    """The table of trainings, each in a process of its own."""
+    for system in systems:
+        command = [sys.executable, __file__, "--one", "training", "BERT-Large", system]
+        done = subprocess.run(command, check=True, capture_output=True, text=True)
+        yield json.loads(done.stdout)
+
+
+def show_training(rows: list[dict[str, Any]]) -> None:
+    """Print the table of trainings."""
+    table = Table(title="training of BERT-Large", title_justify="left", box=None, padding=(0, 2, 0, 0))
+    for heading in ("system", "compile", "memory", "an update"):
+        table.add_column(heading, justify="left" if heading == "system" else "right")
+    for row in rows:
+        seconds, gigabytes = row["cpu_seconds"], row["peak_bytes"] / 1e9
+        table.add_row(
+            row["what"],
+            f"{seconds:.0f} s" + (f" > {row['bar']:.0f} s" if seconds > row["bar"] else ""),
+            f"{gigabytes:.1f} GB" + (" > 4 GB" if row["peak_bytes"] > row["bar_bytes"] else ""),
+            f"{row['update_seconds']:.3f} s",
+        )
+    Console(width=120).print(table)
 
 
 def peak_bytes() -> int:
@@ -274,10 +326,20 @@ def main() -> None:
     parser.add_argument("--steps", nargs=3, type=int, default=(1_000_000, 30_000, 10_000), metavar="N")
     parser.add_argument("--rounds", type=int, default=1, help="processes per case of few tiles; the others have one")
     parser.add_argument("--cold", action="store_true", help="an empty codelet cache for each process")
+    parser.add_argument(
+        "--training", nargs="*", choices=TRAINING, metavar="SYSTEM", help="trainings of BERT-Large alone"
+    )
     parser.add_argument("--one", nargs=3, metavar=("TABLE", "KIND", "WHAT"), help="one case in this process")
     options = parser.parse_args()
+    if options.one and options.one[0] == "training":
+        print(json.dumps(training(options.one[2])))
+        return
     if options.one:
         print(json.dumps(measured(*options.one)))
+        return
+    if options.training is not None:
+        trained = list(training_rows(options.training or list(TRAINING)))
+        print(json.dumps({"rows": trained})) if options.json else show_training(trained)
         return
     rows = []
     for case in cases(options):

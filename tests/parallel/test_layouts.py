@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
+from abele.compiler import compile_program
+from abele.expr import Const, select
 from abele.expr.derivative import arg
-from abele.graph import Copy, Graph
+from abele.graph import Copy, Execute, Graph, Tensor
 from abele.graph.program import walk
-from abele.numerics import f16
+from abele.numerics import f16, f32
 from abele.parallel import NetworkBuilder, NetworkProgram, Schedule, inference_program
 from abele.parallel.lowering import Lowering
 from abele.parallel.ops import build
 from abele.parallel.ops.recurrent import LstmValues, lstm
+from abele.poplibs.poputil.layout import create_narrowed
+from abele.session import Session
 
 
 def lowered(net: NetworkBuilder) -> NetworkProgram:
@@ -36,6 +41,81 @@ def test_lowering__input_of_a_map__lies_where_the_other_operand_does() -> None:
     product = next(v for v in graph.variables if "convolution" in v.name and v.name.endswith("out"))
     np.testing.assert_array_equal(call.mapping.begin, product.mapping.begin)
     np.testing.assert_array_equal(call.mapping.tile, product.mapping.tile)
+
+
+def masked(net: NetworkBuilder, *, layers: int = 1) -> None:
+    """Scores of heads, to which a mask of the numbers of sequences is added."""
+    numbers = net.input((1, 64), "i32", "numbers")
+    rows, columns = (build.reshape(net, numbers, shape) for shape in ((1, 1, 64, 1), (1, 1, 1, 64)))
+    mask = build.map_(net, select(arg(0).eq(arg(1)), 0.0, -100.0), [rows, columns], f16)
+    x = net.input((1, 8, 64, 32), f16, "x")
+    for _ in range(layers):
+        scores = build.matmul(net, x, build.transpose(net, x, 2, 3))
+        seen = build.map_(net, arg(0) * Const(0.125, f16) + arg(1), [scores, mask])
+        x = build.matmul(net, build.softmax(net, seen, 3), x)
+    net.output(x)
+
+
+def test_lowering__mask__lies_as_the_scores_that_it_is_added_to() -> None:
+    net = NetworkBuilder()
+    masked(net, layers=2)
+    program = lowered(net)
+    maps = [c for c in program.graph.compute_sets if c.name.endswith("map/map")]
+    # That of the mask stands right before its first reader, on as many tiles.
+    assert len(maps) == 3
+    made, first, second = (
+        step.compute_set for step in walk(program.program) if isinstance(step, Execute) and step.compute_set in maps
+    )
+    tiles = [len({int(t) for g in c.groups for t in g.tile}) for c in (made, first, second)]
+    assert tiles[1] == tiles[2]
+    assert tiles[0] >= tiles[1] // 2
+    report = compile_program(program.graph, program.program).report
+    moved = [row for row in report.steps.rows() if "map/map: arrange" in row["name"]]
+    assert sum(row["cycles"] for row in moved) < 2_000
+
+
+def test_lowering__mask_that_leaves__is_computed_as_well() -> None:
+    net = NetworkBuilder()
+    numbers = net.input((4,), "i32", "numbers")
+    rows, columns = (build.reshape(net, numbers, shape) for shape in ((4, 1), (1, 4)))
+    net.output(build.map_(net, select(arg(0).eq(arg(1)), 1.0, 0.0), [rows, columns], f32))
+    session = Session.of(net.finish())
+    (found,) = session(np.array([1, 2, 1, 3], np.int32))
+    given = np.array([1, 2, 1, 3])
+    np.testing.assert_array_equal(found, given[:, None] == given)
+
+
+def test_lowering__mask_that_a_loop_reads__is_computed_before_it() -> None:
+    net = NetworkBuilder()
+    a, b = net.input((4, 1), "f32", "a"), net.input((1, 4), "f32", "b")
+    x = net.input((4, 4), "f32", "x")
+    mask = build.map_(net, arg(0) + arg(1), [a, b])
+    (y,) = build.loop(net, 3, [x], lambda body, trip, v: [build.map_(body, arg(0) + arg(1), [v, mask])])
+    net.output(y)
+    net.output(build.map_(net, arg(0) * arg(1), [x, mask]))
+    given = [np.arange(n, dtype=np.float32).reshape(s) for n, s in ((4, (4, 1)), (4, (1, 4)), (16, (4, 4)))]
+    found = Session.of(net.finish())(*given)
+    wide = given[0] + given[1]
+    np.testing.assert_array_equal(found[0], given[2] + 3 * wide)
+    np.testing.assert_array_equal(found[1], given[2] * wide)
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 64, 64), (1, 8, 1, 64), (1, 1, 1, 1), (1, 8, 64, 64), (1, 1, 1, 64)])
+def test_create_narrowed__any_shape_that_broadcasts__lies_on_tiles_of_what_it_meets(shape: tuple[int, ...]) -> None:
+    graph = Graph("bow")
+    full = graph.map_linear(graph.variable(f16, (1, 64, 8, 64), name="full")).transpose((0, 2, 1, 3))
+    made = create_narrowed(graph, full, shape, "narrow", f32)
+    assert made.shape == shape
+    assert made.dtype == f32
+
+    def tiles(tensor: Tensor) -> np.ndarray:
+        mapping = graph.mapping_of(tensor)
+        return mapping.tiles_of(np.arange(tensor.size)).reshape(tensor.shape)
+
+    wide = tiles(full)
+    places = np.broadcast_to(tiles(made), wide.shape)
+    lost = tuple(d for d in range(4) if shape[d] == 1)
+    assert (places == wide).any(axis=lost).all()
 
 
 def test_lowering__matrix_of_several_variables__is_put_together_once_for_its_product() -> None:

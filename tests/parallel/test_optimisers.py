@@ -23,6 +23,7 @@ from abele.parallel import (
     Adamax,
     Group,
     Lamb,
+    Lars,
     NAdam,
     NetworkBuilder,
     Optimiser,
@@ -153,6 +154,37 @@ def test_lamb__several_steps__equals_the_published_formula() -> None:
 def test_lamb__of_a_parameter_that_is_zero__takes_the_step_of_adam() -> None:
     zero, gradient = np.zeros(3), np.array([1.0, -2.0, 3.0])
     np.testing.assert_allclose(Lamb(lr=0.5).first_step(zero, gradient), -0.5 * np.sign(gradient), rtol=1e-6)
+
+
+def lars_step(w: Any, g: Any, momentum: Any) -> tuple[Any, Any]:
+    """LARS of MLPerf, with decay 0.1, momentum 0.8, trust 0.02 and rate 2."""
+    ratio = 0.02 * np.linalg.norm(w) / (np.linalg.norm(g) + 0.1 * np.linalg.norm(w))
+    momentum = 0.8 * momentum + 2.0 * ratio * (g + 0.1 * w)
+    return w - momentum, momentum
+
+
+@pytest.mark.parametrize("scale", [1.0, 8.0])
+def test_lars__several_steps__equals_the_published_formula(scale: float) -> None:
+    w, momentum = START.copy(), np.zeros(7)
+    for step in range(STEPS):
+        w, momentum = lars_step(w, np.cos(w) * data(step), momentum)
+    rule = Lars(lr=2.0, momentum=0.8, weight_decay=0.1, trust_coefficient=0.02, loss_scaling=scale)
+    np.testing.assert_allclose(device_steps(rule), w, rtol=3e-6, atol=1e-6)
+    state: dict[str, Any] = {}
+    meant = START.copy()
+    for step in range(STEPS):
+        meant = rule.step(state, meant, np.cos(meant) * data(step))
+    np.testing.assert_allclose(meant, w, rtol=1e-9)
+
+
+def test_lars__of_a_parameter_that_is_zero__takes_the_step_of_sgd() -> None:
+    gradient = np.array([1.0, -2.0, 3.0])
+    np.testing.assert_allclose(Lars(lr=0.5).first_step(np.zeros(3), gradient), -0.5 * gradient)
+
+
+def test_lars__of_cut_gradients__is_refused() -> None:
+    with pytest.raises(InvalidOptionError, match="max_grad_value cuts gradients"):
+        Lars(max_grad_value=1.0)
 
 
 def test_rmsprop__with_eps_inside__adds_it_under_the_root() -> None:

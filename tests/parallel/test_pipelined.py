@@ -11,7 +11,7 @@ import pytest
 from abele.errors import InvalidOptionError, NetworkError
 from abele.expr.derivative import arg
 from abele.numerics import f16, f32
-from abele.parallel import Adam, Group, Lamb, Network, NetworkBuilder, Place, Schedule, Sgd
+from abele.parallel import Adam, Group, Lamb, Network, NetworkBuilder, Place, Schedule, Sgd, training_pipeline
 from abele.parallel.ops import build
 from abele.parallel.schedule import OutputMode, PipelineSchedule
 from abele.parallel.ticks import Ticks
@@ -118,6 +118,19 @@ def test_tied_weights__of_first_and_last_stage__have_the_sum_of_gradients(places
     several, spread = train(mlp(places, tied=True), schedule, Sgd(lr=0.1))
     np.testing.assert_allclose(several, one, rtol=2e-6, atol=1e-7)
     np.testing.assert_allclose(spread["w0"], weights["w0"], rtol=2e-5, atol=1e-6)
+
+
+def test_tied_weights__of_stages_of_one_ipu__are_summed_by_each_stage() -> None:
+    net = mlp(PIPELINES["head on the first IPU"], tied=True)
+    schedule, groups = Schedule(accumulation=9), [Group(Sgd(lr=0.1), net.parameters)]
+    final = training_pipeline(schedule, groups).run(net)
+    sums = [op for op in final.ops if op.kind == "accumulate" and op.output.shape == (WIDTH, WIDTH)]
+    tied = [op for op in sums if op.debug.name == "accumulate/w0"]
+    # The head's part waits for nothing: it is added in the stage that makes it, before that of the first stage.
+    last = final.num_stages - 1
+    assert [op.output.place.pipeline_stage for op in tied] == [last // 2, last]
+    assert tied[1].inputs[0] is tied[0].output
+    assert not any(op.kind == "map" and op.debug.name == "accumulate/w0" for op in final.ops)
 
 
 @pytest.mark.parametrize(

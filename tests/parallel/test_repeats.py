@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from unittest.mock import patch
 
 import numpy as np
@@ -16,9 +17,10 @@ from abele.expr.derivative import arg
 from abele.graph import Copy, DebugRecord, Graph, PrintTensor, Sequence, Tensor
 from abele.machine import systems
 from abele.numerics import f32
-from abele.parallel import Adam, Group, Network, NetworkBuilder, Schedule, Sgd, inference_pipeline
+from abele.parallel import Adam, Group, Network, NetworkBuilder, Place, Schedule, Sgd, inference_pipeline
 from abele.parallel import training_pipeline as train
 from abele.parallel.ops import build
+from abele.parallel.passes.place import substituted
 from abele.parallel.program import NetworkProgram, lower_network
 from abele.parallel.repeats import Repeats
 from abele.poplibs import popops
@@ -30,10 +32,12 @@ def one_ipu() -> Graph:
     return Graph(systems.bow_2000().with_ipus(1))
 
 
-def lowered(final: Network, schedule: Schedule, groups: list[Group], *, repeats: bool = True) -> NetworkProgram:
+def lowered(
+    final: Network, schedule: Schedule, groups: list[Group], *, repeats: bool = True, graph: Graph | None = None
+) -> NetworkProgram:
     build_again = Repeats.build if repeats else lambda self, what, operands, prog, make: make()
     with patch.object(Repeats, "build", build_again):
-        return lower_network(final, one_ipu(), schedule, groups)
+        return lower_network(final, graph or one_ipu(), schedule, groups)
 
 
 def layers(count: int, *, width: int = 8, drop: float = 0.0) -> Network:
@@ -100,6 +104,72 @@ def test_lower_network__any_repeated_ops__are_what_the_libraries_build(kinds: li
     final = inference_pipeline().run(net.finish())
     made, plain = (lowered(final, Schedule(), [], repeats=r) for r in (True, False))
     assert list(described(made.graph, made.program)) == list(described(plain.graph, plain.program))
+
+
+def on_several_ipus(net: Network, *, pipelined: bool) -> Network:
+    """A network of layers with each layer on an IPU of its own."""
+    numbers = [int(op.debug.path.rpartition("/")[2] or 0) if op.debug.path else 3 for op in net.ops]
+    places = [Place(n, n if pipelined else 0) for n in numbers]
+    ops = tuple(
+        replace(op, outputs=tuple(replace(v, place=place) for v in op.outputs))
+        for op, place in zip(net.ops, places, strict=True)
+    )
+    moved = {old: new for a, b in zip(net.ops, ops, strict=True) for old, new in zip(a.outputs, b.outputs, strict=True)}
+    return substituted(net, moved)
+
+
+@pytest.mark.parametrize("pipelined", [False, True])
+def test_lower_network__equal_layers_on_several_ipus__are_what_the_libraries_build(pipelined: bool) -> None:
+    net = on_several_ipus(layers(4, drop=0.5), pipelined=pipelined)
+    schedule, groups = Schedule(accumulation=8), [Group(OPTIMISERS["adam"], net.parameters)]
+    final = train(schedule, groups).run(net)
+    made, plain = (lowered(final, schedule, groups, repeats=r, graph=Graph("bow-2000")) for r in (True, False))
+    for ours, theirs in zip(described(made.graph, made.program), described(plain.graph, plain.program), strict=True):
+        assert ours == theirs
+    ours, theirs = (compile_program(p.graph, p.program).report for p in (made, plain))
+    assert ours.step_cycles == theirs.step_cycles
+    assert np.array_equal(ours.memory.bytes, theirs.memory.bytes)
+
+
+def test_build__again_on_another_ipu__is_not_made_anew() -> None:
+    graph = Graph("bow-2000")
+    repeats, made = Repeats(graph), []
+    for ipu in range(3):
+        repeats.where = ipu
+        on = graph.ipu(ipu)
+        x = on.map_linear(on.variable(f32, (3000,), name="x"))
+        prog = Sequence()
+
+        def make(on: Graph = on, x: Tensor = x, prog: Sequence = prog) -> tuple[Tensor]:
+            made.append(on)
+            return (popops.map(on, _1 + 1.0, [x], prog),)
+
+        (out,) = repeats.build(("one more",), [x], prog, make)
+        assert out is not None
+        assert np.array_equal(graph.mapping_of(out).tile // 1472, np.full(len(graph.mapping_of(out).tile), ipu))
+    assert len(made) == 1
+    assert repeats.found == 2
+
+
+def test_build__what_reaches_other_ipus__is_made_anew_on_each() -> None:
+    graph = Graph("bow-2000")
+    repeats, made = Repeats(graph), []
+    for ipu in (0, 1, 1):
+        repeats.where = ipu
+        on = graph.ipu(ipu)
+        x = on.map(on.variable(f32, (4,), name="x"), 0)
+        prog = Sequence()
+
+        def make(ipu: int = ipu, x: Tensor = x, prog: Sequence = prog) -> tuple[Tensor]:
+            made.append(ipu)
+            everywhere = graph.map_linear(graph.variable(f32, (400_000,), name="everywhere"))
+            prog.add(Copy(x, everywhere[:4]))
+            return (everywhere,)
+
+        (out,) = repeats.build(("spread",), [x], prog, make)
+        assert out is not None
+        assert graph.mapping_of(out).tile.max() > 2 * 1472
+    assert made == [0, 1]
 
 
 def test_compile__equal_layers__cost_what_the_libraries_build() -> None:

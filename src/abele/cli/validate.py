@@ -26,11 +26,19 @@ def validate(
     silicon: Annotated[
         Path | None, typer.Option(help="CSV of small f16 products on every tile of a Bow: N, cycles_measured.")
     ] = None,
+    training: Annotated[
+        bool, typer.Option("--training", help="Published training runs; alone, these and nothing else.")
+    ] = False,
     out: Annotated[Path | None, typer.Option(help="Write the page and its pictures into this folder.")] = None,
-    jobs: Annotated[int | None, typer.Option(help="Processes for operators; one per core by default.")] = None,
+    jobs: Annotated[
+        int | None,
+        typer.Option(help="Processes for operators, one per core by default, and for training runs, one by default."),
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON; progress goes to standard error.")] = False,
 ) -> None:
-    """Compare predictions with published figures: silicon, and Graphcore's own model.
+    """Compare predictions with published figures: silicon, Graphcore's own model, and training runs.
+
+    Training runs are compiled one after the other, which takes some minutes and up to some gigabytes.
 
     Exit status 1 when a comparison does not keep to what is asked of it, or an operator cannot be built.
     """
@@ -38,18 +46,29 @@ def validate(
         if file is not None and not file.is_file():
             raise InvalidOptionError(f"there is no file {file}")
     progress = console(progress_only=True)
-    found = list(_comparisons(silicon, progress))
+    alone = training and operators is None and silicon is None and out is None
+    found = [] if alone else list(_comparisons(silicon, progress))
     failures: tuple[str, ...] = ()
     if operators is not None:
         more, failures = _operators(operators, jobs, progress)
         found += more
+    runs: list[dict[str, object]] = []
+    if training:
+        from abele.validation.training.comparing import comparisons, details_table, predict_all
+
+        predicted = predict_all(jobs=jobs or 1, console=progress)
+        found += comparisons(predicted)
+        failures += predicted.failures
+        runs = predicted.rows
+        if not json:
+            console().print(details_table(predicted.predictions))
     if out is not None:
         from abele.validation.page import write_page
 
         files = write_page(found, out, failures=failures)
         progress.print(f"written: {', '.join(str(file) for file in files)}", style="dim")
     if json:
-        print_json({"comparisons": [c.to_json() for c in found], "failures": list(failures)})
+        print_json({"comparisons": [c.to_json() for c in found], "failures": list(failures), "runs": runs})
     else:
         show(found, failures, console())
     if failures or not all(c.holds for c in found):

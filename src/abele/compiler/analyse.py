@@ -155,9 +155,15 @@ class Analysis:
         first = None if copied is None else self._with_copies.get(copied.source.id)
         if copied is None or first is None:
             return None
-        equal = self._equal_steps.find_copied(first, copied.by.variables)
-        if equal is not None and self.placement.concerns(copied.groups):
+        shift = copied.by.tiles
+        equal = self._equal_steps.find_copied(first, copied.by.variables, shift)
+        if equal is None:
+            return None
+        if self.placement.concerns(copied.groups):
             self.placement.add(field_uses(compute_set.groups))
+        if shift:
+            for group in copied.groups:
+                self._tiles_of.setdefault(group.codelet, []).append(group.tile + np.int32(shift))
         return equal
 
     def _compared(self, compute_set: ComputeSet, where: str) -> EqualStep | None:

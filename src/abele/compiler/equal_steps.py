@@ -131,16 +131,21 @@ class EqualSteps:
                 return EqualStep(first, self._moved(first.superstep.access, found), shift // self._tiles_per_ipu)
         return None
 
-    def find_copied(self, first: Analysed, others: Mapping[Variable, Variable]) -> EqualStep | None:
+    def find_copied(self, first: Analysed, others: Mapping[Variable, Variable], shift: int) -> EqualStep | None:
         """An analysed compute set as the one that another, which copies its vertices to other variables, equals.
 
         None where the variables do not lie as those that they stand for, because they were mapped anew.
+
+        Args:
+            first: The analysed one.
+            others: The variable in place of each.
+            shift: How many tiles further on vertices are.
         """
         touched = first.superstep.access.touched.tolist()
         found = {n: others[self._variables[n]].id for n in touched}
-        if not self._are_alike(found, 0):
+        if not self._are_alike(found, shift) or not self._may_take(first, found, shift):
             return None
-        return EqualStep(first, self._moved(first.superstep.access, found), 0)
+        return EqualStep(first, self._moved(first.superstep.access, found), shift // self._tiles_per_ipu)
 
     def find_copy(self, node: Copy) -> EqualStep | None:
         """A copy that this one equals."""

@@ -33,12 +33,16 @@ class Likeness:
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
         self._numbers: dict[Hashable, int] = {}
-        self._mappings: dict[int, tuple[TileMapping, int]] = {}
+        self._mappings: dict[tuple[int, int], tuple[TileMapping, int]] = {}
 
-    def of(self, tensors: Sequence[Tensor | None]) -> tuple[Hashable, list[Variable]] | None:
+    def of(self, tensors: Sequence[Tensor | None], first_tile: int = 0) -> tuple[Hashable, list[Variable]] | None:
         """A key of some operands together, and their variables in order of appearance.
 
         None where a view has only a list of addresses, of which no key is made.
+
+        Args:
+            tensors: The operands.
+            first_tile: That of the IPU on which they are worked with: tiles are told by how far from it they are.
         """
         numbers: dict[Variable, int] = {}
 
@@ -56,21 +60,24 @@ class Likeness:
                 return None
             views.append((tensor.shape, tensor.dtype.name, type(content).__name__, form))
         variables = list(numbers)
-        return (tuple(views), tuple(map(self._variable, variables)), self._order(variables)), variables
+        likes = tuple(self._variable(v, first_tile) for v in variables)
+        return (tuple(views), likes, self._order(variables)), variables
 
-    def _variable(self, variable: Variable) -> Hashable:
+    def _variable(self, variable: Variable, first_tile: int) -> Hashable:
         contents: Hashable = None
         if variable.is_constant and variable.initial is not None:
             small = variable.size <= _SMALL
             contents = variable.initial.tobytes() if small else ("id", variable.id)
-        return variable.shape, variable.dtype.name, variable.kind, self._mapping(variable.mapping), contents
+        return variable.shape, variable.dtype.name, variable.kind, self._mapping(variable.mapping, first_tile), contents
 
-    def _mapping(self, mapping: TileMapping) -> int:
-        """A number that equal mappings share."""
-        known = self._mappings.get(id(mapping))
+    def _mapping(self, mapping: TileMapping, first_tile: int) -> int:
+        """A number that mappings share which are equal as seen from a tile."""
+        known = self._mappings.get((id(mapping), first_tile))
         if known is None:
-            key = (mapping.size, mapping.begin.tobytes(), mapping.tile.tobytes())
-            known = self._mappings[id(mapping)] = mapping, self._numbers.setdefault(key, len(self._numbers))
+            near = mapping.shifted(-first_tile)
+            key = (near.size, near.begin.tobytes(), near.tile.tobytes(), near.is_complete)
+            known = mapping, self._numbers.setdefault(key, len(self._numbers))
+            self._mappings[id(mapping), first_tile] = known
         return known[1]
 
     def _order(self, variables: Sequence[Variable]) -> Hashable:

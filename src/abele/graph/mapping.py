@@ -83,6 +83,13 @@ class TileMapping:
         fresh = np.where(covered, tile[np.maximum(slot, 0)], old).astype(np.int32)
         return _joined(self.size, cuts, fresh)
 
+    def shifted(self, tiles: int) -> TileMapping:
+        """This mapping so many tiles further on; what is on no tile stays so."""
+        if tiles == 0:
+            return self
+        tile = np.where(self.tile == UNMAPPED, UNMAPPED, self.tile + np.int32(tiles))
+        return TileMapping(self.size, self.begin, tile.astype(np.int32))
+
     def tiles_over(self, begin: int, end: int) -> Int32:
         """Tile of each piece that holds some of the elements ``[begin, end)``, int32[m]."""
         first = np.searchsorted(self.begin, begin, side="right") - 1

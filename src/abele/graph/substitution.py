@@ -41,9 +41,11 @@ class Substitution:
         variables: The variable in place of each.
         compute_sets: The compute set in place of each.
         renamed: Gives the debug information of what takes the place of a step, or of a group of vertices.
+        tiles: How many tiles further on the other variables, and with them vertices, are: those of whole IPUs.
 
     Attributes:
         variables: The variable in place of each.
+        tiles: How many tiles further on vertices are.
     """
 
     def __init__(
@@ -51,8 +53,10 @@ class Substitution:
         variables: Mapping[Variable, Variable],
         compute_sets: Mapping[ComputeSet, ComputeSet],
         renamed: Renamed,
+        tiles: int = 0,
     ) -> None:
         self.variables = variables
+        self.tiles = tiles
         self._renamed = renamed
         self._compute_sets = compute_sets
         self._tensors: dict[int, tuple[Tensor, Tensor]] = {}
@@ -85,6 +89,8 @@ class Substitution:
         edges = {n: Edge(self._regions(e.regions), e.index, e.row_begin) for n, e in old.edges.items()}
         made = copy(old)
         made.edges, made.debug = edges, self._renamed(old)
+        if self.tiles:
+            made.tile = old.tile + np.int32(self.tiles)
         return made
 
     def _regions(self, old: Regions) -> Regions:

@@ -71,6 +71,8 @@ class Lowering:
         self._owned: set[Value] = set()
         self._like: dict[Value, Value] = {}
         self._leaves_as: dict[Value, Value] = {}
+        self._waiting: dict[Value, NetworkOp] = {}
+        self._given: dict[Value, Tensor] = {}
         self._tensors: dict[Value, Tensor] = {}
 
     def __getitem__(self, value: Value) -> Tensor:
@@ -113,6 +115,20 @@ class Lowering:
             return self._tensors[model]
         outside = self._leaves_as.get(value)
         return self._outer.like(outside) if self._outer is not None and outside is not None else None
+
+    def given(self, value: Value) -> Tensor | None:
+        """The tensor that the op of ``value`` is to write to, where its first reader has made one."""
+        return self._given.get(value)
+
+    def may_lie_as_wanted(self, value: Value) -> bool:
+        """True for a value without a layout that is computed when it is first read, or is a parameter of a function."""
+        to, entering = self._entrance(value)
+        return entering in to._waiting or (to._outer is not None and not to.has_layout(entering))
+
+    def is_waiting(self, value: Value) -> bool:
+        """True for a value that is computed when it is first read."""
+        to, entering = self._entrance(value)
+        return entering in to._waiting
 
     def planned(self, op: NetworkOp, dtype: ElementType) -> dict[str, Any]:
         """The options of an op's products of operands of ``dtype``: those of all, but for what it has of its own.
@@ -157,19 +173,42 @@ class Lowering:
             if op.kind == "constant":
                 self._constants[op.output] = op
 
-    def lower(self, ops: Iterable[NetworkOp]) -> None:
+    def lower(self, ops: Iterable[NetworkOp], *, settle: bool = True) -> None:
         """Lower ops that were announced, in order.
+
+        Args:
+            ops: What to lower.
+            settle: False if more ops follow here: what waits for its first reader may then wait for theirs.
 
         Raises:
             UnsupportedOpError: An op of a kind without a rule.
         """
         for op in ops:
-            if op.kind != "constant":
-                self._go_to(op.place)
-                if self.remote is None:
-                    self.run_op(op)
-                else:
-                    self.remote.run(self, op)
+            if op.kind == "constant":
+                continue
+            if rule_of(op).waits_for_reader(op):
+                self._waiting[op.output] = op
+                continue
+            self._go_to(op.place)
+            if op.regions:
+                # A body is a program of its own; what is read there is computed before it.
+                for value in op.inputs:
+                    self[value]
+            self._run(op)
+        if settle:
+            self.settle()
+
+    def _run(self, op: NetworkOp) -> None:
+        if self.remote is None:
+            self.run_op(op)
+        else:
+            self.remote.run(self, op)
+
+    def settle(self) -> None:
+        """Compute what still waits for its first reader, here and now."""
+        for value in list(self._waiting):
+            if value in self._waiting:
+                self[value]
 
     @contextmanager
     def reading(self, tensors: Mapping[Value, Tensor]) -> Iterator[None]:
@@ -253,7 +292,7 @@ class Lowering:
         if not rule.depends_on_operands_alone:
             return lower()
         # What results are laid out like decides as operands do.
-        operands = [*(self[v] for v in op.inputs), *map(self.like, op.outputs)]
+        operands = [*(self[v] for v in op.inputs), *map(self.like, op.outputs), *map(self.given, op.outputs)]
         several = len(op.outputs) > 1
         made = tuple((v.shape, v.dtype.name, several and self.is_read(v)) for v in op.outputs)
         return self.repeats.build((op.kind, self._attributes(op), made), operands, self.prog, lower)
@@ -263,7 +302,7 @@ class Lowering:
         for other in rule.beside(op, operand):
             if other in self._tensors and not self._tensors[other].contains_aliases:
                 return clone(self.graph, self._tensors[other], op.inputs[operand].name or "value")
-        if not rule.depends_on_operands_alone:
+        if not rule.depends_on_operands_alone or rule.lays_out_by_operands:
             return rule.layout(self, op, operand)
         types = tuple((v.shape, v.dtype.name) for v in op.inputs)
         name = op.inputs[operand].name
@@ -289,6 +328,8 @@ class Lowering:
     def _enter(self, value: Value, layout: Callable[[], Tensor | None]) -> Tensor:
         if value in self._constants:
             return self.constant(self._constants[value])
+        if value in self._waiting:
+            return self._computed(value, layout)
         # A parameter of a block that nothing has read is still the value outside: whoever reads it first, in or out,
         # chooses the layout.
         if value in self._stands_for:
@@ -299,6 +340,16 @@ class Lowering:
             return laid_out
         graph = self.graph_of(value.place)
         return graph.map_linear(graph.variable(value.dtype, value.shape, name=value.name or "value"))
+
+    def _computed(self, value: Value, layout: Callable[[], Tensor | None]) -> Tensor:
+        """A value that waited for its first reader, which may have a layout for it."""
+        wanted = layout()
+        if wanted is not None:
+            self._given[value] = wanted
+        op = self._waiting.pop(value)
+        self._go_to(op.place)
+        self._run(op)
+        return self._tensors[value]
 
     def constant(self, op: NetworkOp) -> Tensor:
         """A new tensor with the contents of a constant; one number is one element, however often it is shown."""

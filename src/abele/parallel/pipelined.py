@@ -100,16 +100,20 @@ class PipelinedBody(Body):
             with to.reading(stage.tensors):
                 for op in mine:
                     self._lower(to, op, stage, once)
+                with to.into(stage.compute):
+                    to.settle()
             self._keep(stage, readers, to)
 
     def _lower(self, to: Lowering, op: NetworkOp, stage: _PipelineStage, once: set[NetworkOp]) -> None:
         if op in once:
             with to.into(self.before):
-                to.lower([op])
+                to.lower([op], settle=False)
+                for value in op.outputs:
+                    to[value]
         elif op.kind == "transfer":
             # The copy is made in the tick's one exchange.
             with to.into(Steps()) as copies:
-                to.lower([op])
+                to.lower([op], settle=False)
             for step in copies:
                 assert isinstance(step, Copy)
                 assert isinstance(step.source, Tensor)
@@ -117,7 +121,7 @@ class PipelinedBody(Body):
                 stage.arriving.append((step.source, step.destination))
         else:
             with to.into(stage.compute):
-                to.lower([op])
+                to.lower([op], settle=False)
 
     def lower_sums(self, to: Lowering, sums: Sequence[NetworkOp]) -> None:
         """Those of each stage."""
@@ -138,6 +142,8 @@ class PipelinedBody(Body):
             for value in op.inputs if op.place is not None else ():
                 if value in lasting:
                     continue
+                if op.kind == "accumulate" and value is op.inputs[0]:
+                    continue  # A sum that grows in place: several stages may add to it.
                 made, read = value.place.pipeline_stage, op.output.place.pipeline_stage
                 if op.kind != "transfer" and read > made:
                     found.setdefault(value, set()).add(read)

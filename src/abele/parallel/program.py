@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -352,11 +352,18 @@ class _ProgramBuilder:
             numbers = rng.standard_normal(value.shape) if value.dtype.is_float else np.zeros(value.shape)
             self.graph.initialise(self.to[value], numbers.astype(value.dtype.np))
 
-    def _accumulators(self, sums: Iterable[NetworkOp]) -> None:
+    def _accumulators(self, sums: Sequence[NetworkOp]) -> None:
         """A variable for each accumulator, laid out like its parameter."""
         parameters = {gradient: parameter for parameter, gradient in self.net.gradients.items()}
+        entering = {*self.net.accumulators}
+        for op in reversed(sums):
+            # Several stages may add to one sum, each to what the one before it has left.
+            if op.inputs[0] not in entering:
+                parameters[op.inputs[0]] = parameters[op.output]
         for op in sums:
             total = op.inputs[0]
+            if total not in entering:
+                continue
             if op.kind == "count_magnitudes":
                 graph = self.to.graph_of(total.place)
                 self.to.bind(total, graph.map(graph.variable(f32, total.shape, name=total.name), 0))
@@ -451,5 +458,11 @@ class _ProgramBuilder:
 
 def _gradients(net: Network) -> dict[Value, Value]:
     """For each gradient the parameter that it is to be laid out like."""
-    sums = {op.output: op.inputs[1] for op in net.ops if op.kind in ("accumulate", "running_mean")}
-    return {sums.get(gradient, gradient): parameter for parameter, gradient in net.gradients.items()}
+    sums = {op.output: op.inputs for op in net.ops if op.kind in ("accumulate", "running_mean")}
+    found: dict[Value, Value] = {}
+    for parameter, gradient in net.gradients.items():
+        while gradient in sums:
+            gradient, part = sums[gradient]
+            found[part] = parameter
+        found.setdefault(gradient, parameter)
+    return found

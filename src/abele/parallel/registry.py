@@ -47,6 +47,7 @@ class OpRule:
         depends_on_operands_alone: True if lowering depends on nothing but attributes, operands and what results are to
             be laid out like, and changes nothing but the graph and the program. False also where
             it costs less than looking for what was lowered before.
+        lays_out_by_operands: True if :meth:`layout` looks at how other operands lie.
     """
 
     operands: ClassVar[int | tuple[int, int | None]] = 1
@@ -59,6 +60,11 @@ class OpRule:
     laid_together: ClassVar[tuple[int, ...]] = ()
     planned: ClassVar[bool] = False
     depends_on_operands_alone: ClassVar[bool] = True
+    lays_out_by_operands: ClassVar[bool] = False
+
+    def waits_for_reader(self, op: NetworkOp) -> bool:
+        """True if an op is lowered when its result is first read, which may then lie as the reader's operands do."""
+        return False
 
     def types(self, op: NetworkOp) -> Types:
         """The shape rule: types of the results, from operands and attributes.

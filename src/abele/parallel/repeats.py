@@ -110,6 +110,7 @@ class _Built:
 
     Attributes:
         origin: Scopes and source line of the place.
+        where: The IPU on which it was built.
         operands: Variables of the operands.
         variables: New variables.
         compute_sets: New compute sets, with their debug information with marks.
@@ -119,12 +120,19 @@ class _Built:
     """
 
     origin: DebugRecord
+    where: int
     operands: tuple[Variable, ...]
     variables: tuple[_New, ...]
     compute_sets: tuple[tuple[ComputeSet, DebugRecord], ...]
     steps: tuple[Program, ...]
     results: Results
     marked: dict[Named, DebugRecord] = field(default_factory=dict)
+
+    def is_on(self, tiles: range) -> bool:
+        """True if all that is new is on some tiles: it may then be built as well on those of another IPU."""
+        columns = [n.mapping.tile for n in self.variables]
+        columns += [group.tile for compute_set, _ in self.compute_sets for group in compute_set.groups]
+        return all(tiles.start <= int(c.min()) and int(c.max()) < tiles.stop for c in columns if len(c))
 
     def every_step(self) -> Iterator[Program]:
         """Each step with all inside it, and what hosts may run in place of bodies."""
@@ -162,16 +170,20 @@ class Repeats:
 
     Attributes:
         found: How often something was built again.
-        where: The IPU on which things are built, of several: what has no operands depends on it.
+        where: The IPU on which things are built, of several. Tiles are told by how far from its first one they are:
+            IPUs are alike, so what was built on one is built again on another, that far further on.
     """
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph.top_level
         self.found = 0
         self.where = 0
+        self._tiles_per_ipu = self.graph.system.ipu.num_tiles
         self._likeness = Likeness(self.graph)
+        self._shifted: dict[tuple[int, int], tuple[TileMapping, TileMapping]] = {}
         self._built: dict[Hashable, _Built | None] = {}
         self._checked: set[Hashable] = set()
+        self._local: dict[Hashable, bool] = {}
 
     def build(self, what: Hashable, operands: Sequence[Tensor | None], prog: Steps, make: Callable[[], T]) -> T:
         """What ``make`` makes, which may be copied from what it made for like operands.
@@ -182,10 +194,14 @@ class Repeats:
             prog: What it appends steps to.
             make: Makes variables, vertices and steps, and gives tensors of operands and new variables.
         """
-        like = self._likeness.of(operands)
+        like = self._likeness.of(operands, self.where * self._tiles_per_ipu)
         if like is None:
             return make()
-        key, variables = (what, like[0], self.where), like[1]
+        key, variables = (what, like[0]), like[1]
+        built = self._built.get(key)
+        if built is not None and built.where != self.where and not self._is_local(key, built):
+            # It reaches other IPUs, which would be others further on.
+            key = key, self.where
         if key not in self._built:
             results, self._built[key] = self._first(variables, prog, make)
             return results
@@ -197,6 +213,12 @@ class Repeats:
                 built = self._built[key] = None
         return make() if built is None else cast(T, self._again(built, variables, prog))
 
+    def _is_local(self, key: Hashable, built: _Built) -> bool:
+        if key not in self._local:
+            first = built.where * self._tiles_per_ipu
+            self._local[key] = built.is_on(range(first, first + self._tiles_per_ipu))
+        return self._local[key]
+
     # --- the first time ----------------------------------------------------------------------------------------------
 
     def _first(self, operands: Sequence[Variable], prog: Steps, make: Callable[[], T]) -> tuple[T, _Built | None]:
@@ -207,12 +229,13 @@ class Repeats:
         with _marked(operands):
             results = make()
         built = _Built(
-            names.origin,
-            tuple(operands),
-            tuple(_New(v, v.debug, v.mapping, v.initial) for v in graph.variables[counts[0] :]),
-            tuple((c, c.debug) for c in graph.compute_sets[counts[1] :]),
-            tuple(prog.steps[counts[2] :]),
-            results,
+            origin=names.origin,
+            where=self.where,
+            operands=tuple(operands),
+            variables=tuple(_New(v, v.debug, v.mapping, v.initial) for v in graph.variables[counts[0] :]),
+            compute_sets=tuple((c, c.debug) for c in graph.compute_sets[counts[1] :]),
+            steps=tuple(prog.steps[counts[2] :]),
+            results=results,
         )
         _fill_names(built, names)
         # A stream, say, that was made on the way, or an operand that was mapped, is more than substitution can repeat.
@@ -232,17 +255,26 @@ class Repeats:
         names = _Names(graph.origin(""), tuple(v.name for v in operands))
         renaming = _Relabelling(built.origin, names, built.marked)
         others = dict(zip(built.operands, operands, strict=True))
+        tiles = (self.where - built.where) * self._tiles_per_ipu
         for new in built.variables:
             others[new.variable] = graph.copy_variable(
-                new.variable, new.mapping, new.initial, renaming.scoped(new.debug)
+                new.variable, self._later(new.mapping, tiles), new.initial, renaming.scoped(new.debug)
             )
         sets: dict[ComputeSet, ComputeSet] = {}
-        by = Substitution(others, sets, renaming)
+        by = Substitution(others, sets, renaming, tiles)
         for source, debug in built.compute_sets:
             sets[source] = graph.copy_compute_set(source, renaming.scoped(debug), by)
         for step in built.steps:
             prog.add(by.step(step))
         return tuple(None if t is None else by.tensor(t) for t in built.results)
+
+    def _later(self, mapping: TileMapping, tiles: int) -> TileMapping:
+        """A mapping so many tiles further on, one object for each: what compares mappings knows equal ones by that."""
+        if tiles == 0:
+            return mapping
+        if (id(mapping), tiles) not in self._shifted:
+            self._shifted[id(mapping), tiles] = mapping, mapping.shifted(tiles)
+        return self._shifted[id(mapping), tiles][1]
 
 
 @contextmanager

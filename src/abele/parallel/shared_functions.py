@@ -83,7 +83,9 @@ class SharedFunctions:
         """
         key = _key(op)
         if key not in self._made:
-            self._made[key] = self._lowered(to, op, body, self.common[key])
+            # What is computed when it is first read would be computed inside of the function.
+            common = [same and not to.is_waiting(v) for v, same in zip(op.inputs, self.common[key], strict=True)]
+            self._made[key] = self._lowered(to, op, body, common)
         shared = self._made[key]
         arguments = [
             (to.enter(value, partial(to.variable_like, formal, value.name or "value")), formal)

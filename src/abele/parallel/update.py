@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import count
+from typing import ClassVar
 
 from abele.graph import Copy, Graph, Tensor, concat
 from abele.graph import Sequence as Steps
@@ -11,7 +13,7 @@ from abele.numerics import ElementType, f32
 from abele.parallel.gradient_scale import GradientScale
 from abele.parallel.joined_copies import joined_copies
 from abele.parallel.locations import ON_CHIP, TensorLocation
-from abele.parallel.optimisers import GRADIENT, PARAMETER, Lamb, Optimiser, Sgd, StateSlot, Terms
+from abele.parallel.optimisers import GRADIENT, PARAMETER, Lamb, Lars, Optimiser, Sgd, StateSlot, Terms
 from abele.parallel.optimisers.terms import SCALE
 from abele.parallel.remote_weights import WeightRow
 from abele.parallel.repeats import Repeats
@@ -258,20 +260,20 @@ class SgdUpdate(GroupUpdate):
             prog.add(Copy(value, self.scalars["dampening_now"], name="damp"))
 
 
-class LambUpdate(GroupUpdate):
-    """LAMB: a pass for direction and means, both norms side by side, and a pass for the parameter.
+class NormedUpdate(GroupUpdate, ABC):
+    """Base of rules whose rate for a parameter depends on its norm and on another one.
 
-    The direction is written down in between. Computing it again from the means in the second pass would save its
-    memory, but read three tensors and take a root and two quotients per element in place of reading one.
+    Attributes:
+        normed_square: What the rule calls the square of the other norm.
     """
 
-    optimiser: Lamb
+    normed_square: ClassVar[str]
 
     def update(self, target: UpdateTarget, prog: Steps) -> None:
-        """Append the update of one parameter and its means."""
-        direction = self._direction(target, prog)
-        norms = self._squares(target.parameter, direction, prog, self.parts.get(target.name))
-        self._descend(target, direction, norms, prog)
+        """Append the update of one parameter and what is kept beside it."""
+        normed = self._normed(target, prog)
+        norms = self._squares(target.parameter, normed, prog, self.parts.get(target.name))
+        self._descend(target, normed, norms, prog)
 
     def update_unit(self, targets: Sequence[UpdateTarget], prog: Steps) -> None:
         """Append the updates of several parameters; the norms of those that replicas share in one sum over them."""
@@ -281,20 +283,97 @@ class LambUpdate(GroupUpdate):
                 self.update(target, prog)
         if not shared:
             return
-        directions = [self._direction(target, prog) for target in shared]
-        parts = [s for t, d in zip(shared, directions, strict=True) for s in self._squares(t.parameter, d, prog, None)]
+        normed = [self._normed(target, prog) for target in shared]
+        parts = [s for t, d in zip(shared, normed, strict=True) for s in self._squares(t.parameter, d, prog, None)]
         together = concat([part.reshape((1,)) for part in parts])
         norms = gcl.all_reduce_cross_replica(self.graph, together, "add", prog, name="norms_of_replicas")
-        for n, (target, direction) in enumerate(zip(shared, directions, strict=True)):
+        for n, (target, direction) in enumerate(zip(shared, normed, strict=True)):
             self._descend(target, direction, (norms[2 * n], norms[2 * n + 1]), prog)
 
-    def _direction(self, target: UpdateTarget, prog: Steps) -> Tensor:
+    @abstractmethod
+    def _normed(self, target: UpdateTarget, prog: Steps) -> Tensor:
+        """What has the other norm."""
+
+    @abstractmethod
+    def _trust(self, terms: Terms) -> Expr:
+        """The rate, by the rule."""
+
+    @abstractmethod
+    def _descend(self, target: UpdateTarget, normed: Tensor, norms: tuple[Tensor, Tensor], prog: Steps) -> None:
+        """Append the step itself."""
+
+    def _squares(
+        self, parameter: Tensor, normed: Tensor, prog: Steps, group: CommGroup | None
+    ) -> tuple[Tensor, Tensor]:
+        """The squared norms of both, in f32; ``group`` has the parts of a layer together."""
+
+        def make() -> tuple[Tensor, ...]:
+            wanted = [
+                SingleReduceOp(t, tuple(range(t.ndim)), ReduceParams("SQUARE_ADD"), f32, "square")
+                for t in (parameter, normed)
+            ]
+            return tuple(popops.reduce_many(self.graph, wanted, prog, name="norms"))
+
+        weight, step = self.repeats.build(("update", self.name, "norms"), [parameter, normed], prog, make)
+        assert weight is not None
+        assert step is not None
+        if group is None:
+            return weight, step
+        both = concat([weight.reshape((1,)), step.reshape((1,))])
+        total = gcl.all_reduce_cross_replica(self.graph, both, "add", prog, group, name="norms_of_parts")
+        return total[0], total[1]
+
+    def _rate(self, norms: tuple[Tensor, Tensor], prog: Steps) -> Tensor:
+        """The learning rate times the trust ratio."""
+        terms = self._terms({})
+        expr = self._trust(terms)
+        given = self._operands(terms, dict(zip(("weight_square", self.normed_square), norms, strict=True)))
+
+        def make() -> tuple[Tensor]:
+            return (popops.map(self.graph, expr, given, prog, name="trust"),)
+
+        (rate,) = self.repeats.build(("update", self.name, "trust"), given, prog, make)
+        assert rate is not None
+        return rate
+
+
+class LarsUpdate(NormedUpdate):
+    """LARS: the norms of parameter and gradient, then one pass."""
+
+    optimiser: Lars
+    normed_square = "gradient_square"
+
+    def _normed(self, target: UpdateTarget, prog: Steps) -> Tensor:
+        return target.gradient
+
+    def _trust(self, terms: Terms) -> Expr:
+        return self.optimiser.trust(terms)
+
+    def _descend(self, target: UpdateTarget, normed: Tensor, norms: tuple[Tensor, Tensor], prog: Steps) -> None:
+        tensors = {**_walked(target), "rate": self._rate(norms, prog)}
+        self._emit(self.optimiser.descend, tensors, prog, "lars", scalars=("rate",))
+
+
+class LambUpdate(NormedUpdate):
+    """LAMB: a pass for direction and means, both norms side by side, and a pass for the parameter.
+
+    The direction is written down in between. Computing it again from the means in the second pass would save its
+    memory, but read three tensors and take a root and two quotients per element in place of reading one.
+    """
+
+    optimiser: Lamb
+    normed_square = "direction_square"
+
+    def _normed(self, target: UpdateTarget, prog: Steps) -> Tensor:
         direction = clone(self.graph, target.parameter, f"{target.name}/direction", f32)
         self._emit_direction(_walked(target), direction, prog)
         return direction
 
-    def _descend(self, target: UpdateTarget, direction: Tensor, norms: tuple[Tensor, Tensor], prog: Steps) -> None:
-        tensors = {PARAMETER: target.parameter, "direction": direction, "rate": self._rate(norms, prog)}
+    def _trust(self, terms: Terms) -> Expr:
+        return self.optimiser.trust(terms)
+
+    def _descend(self, target: UpdateTarget, normed: Tensor, norms: tuple[Tensor, Tensor], prog: Steps) -> None:
+        tensors = {PARAMETER: target.parameter, "direction": normed, "rate": self._rate(norms, prog)}
         self._emit(self.optimiser.descend, tensors, prog, "descend", scalars=("rate",))
 
     def _emit_direction(self, tensors: Mapping[str, Tensor], direction: Tensor, prog: Steps) -> None:
@@ -310,40 +389,6 @@ class LambUpdate(GroupUpdate):
             return ()
 
         self._build(("direction",), [*operands, direction], prog, make)
-
-    def _squares(
-        self, parameter: Tensor, direction: Tensor, prog: Steps, group: CommGroup | None
-    ) -> tuple[Tensor, Tensor]:
-        """The squared norms of both, in f32; ``group`` has the parts of a layer together."""
-
-        def make() -> tuple[Tensor, ...]:
-            wanted = [
-                SingleReduceOp(t, tuple(range(t.ndim)), ReduceParams("SQUARE_ADD"), f32, "square")
-                for t in (parameter, direction)
-            ]
-            return tuple(popops.reduce_many(self.graph, wanted, prog, name="norms"))
-
-        weight, step = self.repeats.build(("update", self.name, "norms"), [parameter, direction], prog, make)
-        assert weight is not None
-        assert step is not None
-        if group is None:
-            return weight, step
-        both = concat([weight.reshape((1,)), step.reshape((1,))])
-        total = gcl.all_reduce_cross_replica(self.graph, both, "add", prog, group, name="norms_of_parts")
-        return total[0], total[1]
-
-    def _rate(self, norms: tuple[Tensor, Tensor], prog: Steps) -> Tensor:
-        """The learning rate times the trust ratio."""
-        terms = Terms({}, self.optimiser.numbers, self.optimiser.variable)
-        expr = self.optimiser.trust(terms)
-        given = self._operands(terms, dict(zip(("weight_square", "direction_square"), norms, strict=True)))
-
-        def make() -> tuple[Tensor]:
-            return (popops.map(self.graph, expr, given, prog, name="trust"),)
-
-        (rate,) = self.repeats.build(("update", self.name, "trust"), given, prog, make)
-        assert rate is not None
-        return rate
 
 
 def _walked(target: UpdateTarget) -> dict[str, Tensor]:
@@ -368,7 +413,7 @@ def group_update(
     parts: Mapping[str, CommGroup] | None = None,
 ) -> GroupUpdate:
     """The device side of an optimiser."""
-    kinds: dict[type[Optimiser], type[GroupUpdate]] = {Sgd: SgdUpdate, Lamb: LambUpdate}
+    kinds: dict[type[Optimiser], type[GroupUpdate]] = {Sgd: SgdUpdate, Lamb: LambUpdate, Lars: LarsUpdate}
     kind = kinds.get(type(optimiser), GroupUpdate)
     scale = scale or GradientScale(graph, ())
     repeats = repeats or Repeats(graph)

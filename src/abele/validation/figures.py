@@ -64,6 +64,7 @@ class Comparison:
         about: How it is compared, how honest that is, and the likely reason of what differs: sentences.
         figures: The figures.
         bars: How far off they may be; None where nothing is asked.
+        details: What else the page says of them, as Markdown.
     """
 
     key: str
@@ -71,6 +72,7 @@ class Comparison:
     about: str
     figures: tuple[Figure, ...]
     bars: Bars | None = None
+    details: str = ""
 
     def calibrated(self, figure: Figure) -> tuple[str, ...]:
         """The constants of the machine that were calibrated on a figure, which therefore tests nothing."""

@@ -20,7 +20,7 @@ _INTRODUCTION = """# Validation
 What Abele predicts beside what others measured or modelled. This page is made by
 
 ```
-abele validate --operators OPERATORS.csv --silicon SILICON.csv --out docs
+abele validate --operators OPERATORS.csv --silicon SILICON.csv --training --out docs
 ```
 
 The first file has published operator benchmarks: columns `name`, `tool`, `params`, and for `mk1` and `mk2` `cycles` and
@@ -102,6 +102,8 @@ def _section(comparison: Comparison, picture: str | None) -> str:
         marked = [f for f in comparison.figures if comparison.calibrated(f)]
         if marked:
             parts += ["Not among them, since constants were calibrated on them:\n", _figures(comparison, marked)]
+    if comparison.details:
+        parts.append(comparison.details)
     return "\n".join(parts)
 
 

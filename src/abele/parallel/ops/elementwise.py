@@ -13,7 +13,7 @@ from abele.expr.types import element_type
 from abele.graph import Tensor
 from abele.kernels.nest import ir
 from abele.numerics import ElementType
-from abele.parallel.network import BlockBuilder, NetworkOp, Value
+from abele.parallel.network import BlockBuilder, NetworkOp, Stage, Value
 from abele.parallel.network.part import ValuePart
 from abele.parallel.ops.padded import laid_together
 from abele.parallel.ops.views import expand
@@ -31,6 +31,7 @@ from abele.parallel.registry import (
 )
 from abele.poplibs import popops
 from abele.poplibs.popops.expressions.fused import fuse
+from abele.poplibs.poputil.layout import create_narrowed
 
 if TYPE_CHECKING:
     from abele.parallel.lowering import Lowering
@@ -52,10 +53,15 @@ def map_(net: BlockBuilder, expression: ir.Expr, inputs: Sequence[Value], dtype:
 def total(net: BlockBuilder, parts: Sequence[Value]) -> Value:
     """The sum of values of one shape, as one op; values that are zero outside of parts of their own, as a view."""
     parts = laid_together(net, parts)
+    return map_(net, sum_of(len(parts)), parts)
+
+
+def sum_of(count: int) -> ir.Expr:
+    """The sum of so many operands."""
     expression: ir.Expr = derivative.arg(0)
-    for number in range(1, len(parts)):
+    for number in range(1, count):
         expression = expression + derivative.arg(number)
-    return map_(net, expression, parts)
+    return expression
 
 
 def cast(net: BlockBuilder, value: Value, dtype: ElementType) -> Value:
@@ -69,6 +75,7 @@ class Map(OpRule):
 
     operands = (1, None)
     attributes: ClassVar = {"expr": ir.Expr}
+    lays_out_by_operands = True
 
     def types(self, op: NetworkOp) -> Types:
         """The shape that the operands broadcast to, and the element type that the op says."""
@@ -120,7 +127,30 @@ class Map(OpRule):
         computed = element_type(op.attrs["expr"], types) or fuse([expression], types, [None]).out_types[0]
         if computed != op.output.dtype:
             expression = popops.expr.Cast(expression, op.output.dtype)
-        return popops.map(to.graph, expression, inputs, to.prog)
+        out = to.given(op.output)
+        if out is None:
+            return popops.map(to.graph, expression, inputs, to.prog)
+        popops.map_with_output(to.graph, expression, inputs, out, to.prog)
+        return out
+
+    def waits_for_reader(self, op: NetworkOp) -> bool:
+        """Where all operands are repeated, as those of a mask are, none of them says how the result is to lie.
+
+        Between updates of weights, which change what they read in place, everything stays where it is.
+        """
+        return op.stage != Stage.UPDATE and all(v.size < op.output.size for v in op.inputs)
+
+    def layout(self, to: Lowering, op: NetworkOp, operand: int) -> Tensor | None:
+        """What is repeated along another operand lies as a part of that does."""
+        value = op.inputs[operand]
+        if not to.may_lie_as_wanted(value):
+            return None
+        for larger in op.inputs:
+            if larger.shape == op.output.shape != value.shape and larger.ndim == value.ndim and larger in to:
+                full = to[larger]
+                if not full.contains_aliases and not full.contains_constant:
+                    return create_narrowed(to.graph, full, value.shape, value.name or "value", value.dtype)
+        return None
 
     def beside(self, op: NetworkOp, operand: int) -> Sequence[Value]:
         """The other operands of its shape."""

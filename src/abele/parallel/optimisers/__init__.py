@@ -3,10 +3,11 @@
 from abele.parallel.optimisers.adaptive import Adadelta, Adagrad, RmsProp
 from abele.parallel.optimisers.base import Group, Optimiser, StateSlot, climbs
 from abele.parallel.optimisers.descent import Sgd
+from abele.parallel.optimisers.layerwise import Lars
 from abele.parallel.optimisers.moments import Adam, Adamax, Lamb, MomentRule, NAdam, RAdam
 from abele.parallel.optimisers.terms import GRADIENT, PARAMETER, Terms
 
-RULES: tuple[type[Optimiser], ...] = (Adadelta, Adagrad, Adam, Adamax, Lamb, NAdam, RAdam, RmsProp, Sgd)
+RULES: tuple[type[Optimiser], ...] = (Adadelta, Adagrad, Adam, Adamax, Lamb, Lars, NAdam, RAdam, RmsProp, Sgd)
 """Every update rule."""
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "Adamax",
     "Group",
     "Lamb",
+    "Lars",
     "MomentRule",
     "NAdam",
     "Optimiser",

@@ -67,15 +67,17 @@ class Terms:
     @cached_property
     def gradient(self) -> Expr:
         """The gradient as a rule is to see it: without the scale of the loss, and cut."""
-        gradient = self[GRADIENT]
-        if self._scaled:
-            gradient = gradient * self[SCALE]
-        if self._factor != 1:
-            gradient = gradient * self._factor
+        gradient = self.scaled(self[GRADIENT])
         if not math.isinf(self._numbers["max_grad_value"]):
             most = self.number("max_grad_value")
             gradient = Op("max", Op("min", gradient, most), -most)
         return gradient
+
+    def scaled(self, gradient: Expr) -> Expr:
+        """Something that is in proportion to the gradient as it was made, without the scale of the loss."""
+        if self._scaled:
+            gradient = gradient * self[SCALE]
+        return gradient * self._factor if self._factor != 1 else gradient
 
     def number(self, name: str) -> Expr:
         """A hyper-parameter."""

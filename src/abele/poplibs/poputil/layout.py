@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
 import numpy as np
@@ -148,6 +149,37 @@ def clone_n(graph: Graph, tensor: Tensor, count: int, name: str = "clone_n") -> 
     if count < 1:
         raise TensorError(f"{name}: {count} clones of {tensor!r}")
     return concat([clone(graph, tensor, f"{name}/{i}").expand_dims(0) for i in range(count)], 0)
+
+
+def create_narrowed(
+    graph: Graph, full: Tensor, shape: tuple[int, ...], name: str, dtype: ElementType | None = None
+) -> Tensor:
+    """A new tensor of ``shape``, which broadcasts to that of ``full``, in its storage order and on its tiles.
+
+    Each element lies on a tile that holds one of those that it meets: along the longest dimension that both have they
+    take turns with the longest along which ``shape`` is 1, so that all tiles get a share, not those of its first alone.
+
+    Raises:
+        TileMappingError: Elements of ``full`` are mapped to no tile.
+    """
+    lost = [d for d, (have, wanted) in enumerate(zip(full.shape, shape, strict=True)) if have != wanted]
+    kept = [d for d in range(full.ndim) if d not in lost]
+    first = [slice(0, wanted) for wanted in shape]
+    if not lost or not kept:
+        return clone(graph, full[tuple(first)], name, dtype)
+    wide, along = max(lost, key=full.shape.__getitem__), max(kept, key=full.shape.__getitem__)
+    count = math.gcd(full.shape[wide], full.shape[along])
+    turns = []
+    for number in range(count):
+        at = list(first)
+        at[wide] = slice(number, number + 1)
+        at[along] = slice(number, None, count)
+        turns.append(full[tuple(at)].expand_dims(along + 1))
+    met = concat(turns, along + 1).reshape(shape)
+    order = storage_order(full[tuple(first)])
+    variable = graph.variable(dtype or full.dtype, order.extents, name=name)
+    set_mapping(graph, variable, graph.mapping_of(order.apply(met)))
+    return order.undo(variable)
 
 
 def create_broadcast_operand(

@@ -1,0 +1,1 @@
+"""Published training runs: their networks, as configured, compiled for the systems that they ran on."""

@@ -1,0 +1,243 @@
+"""A training run: a model on a system as it was configured, and what the model of the machine says of it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+
+from abele.numerics import f16
+from abele.parallel import Adam, Group, Lamb, Lars, Locations, Network, Optimiser, Schedule, Sgd, TensorLocation
+from abele.parallel.network import Value
+from abele.report import Report
+from abele.session import Settings, compile_network
+
+PARTS = ("compute", "exchange", "sync", "host", "waiting")
+"""What the busiest IPU of a replica spends the time of an update on."""
+
+
+class Model(Protocol):
+    """What makes the network of a run."""
+
+    def network(self, micro_batch: int) -> Network:
+        """The network of a micro-batch, with its loss."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingRun:
+    """A published training run.
+
+    Attributes:
+        name: What it is called.
+        system: Name of the system.
+        model: Makes the network.
+        micro_batch: Samples of a micro-batch: sequences, packs of sequences, or images.
+        accumulation: Micro-batches on each replica that make one update.
+        replicas: Copies of the network.
+        items: What the published rate counts, of each update.
+        item: What it counts.
+        published_seconds: The published time of an update.
+        optimiser: ``lamb``, ``lars``, ``adam`` or ``sgd``.
+        weight_decay: Of matrices; vectors have none.
+        stochastic_rounding: True if f16 results are rounded at random.
+        sharded_state: True if the optimiser's state is in streaming memory, a part of it for each replica.
+        source: Where it was published.
+        lacks: What of the configuration is not modelled.
+        held: True if the figure is one that is to be within bounds.
+    """
+
+    name: str
+    system: str
+    model: Model
+    micro_batch: int
+    accumulation: int
+    replicas: int
+    items: float
+    item: str
+    published_seconds: float
+    optimiser: str = "lamb"
+    weight_decay: float = 0.01
+    stochastic_rounding: bool = True
+    sharded_state: bool = False
+    source: str = ""
+    lacks: tuple[str, ...] = ()
+    held: bool = False
+
+    @property
+    def schedule(self) -> Schedule:
+        """Micro-batches, replicas, and where the optimiser's state is."""
+        where = Locations(optimiser=TensorLocation(on_chip=False, sharded=True)) if self.sharded_state else Locations()
+        return Schedule(accumulation=self.accumulation, replicas=self.replicas, locations=where)
+
+    def groups(self, net: Network) -> list[Group]:
+        """The optimisers of matrices, and of vectors: norms and biases."""
+        matrices = tuple(v for v in net.parameters if sum(n > 1 for n in v.shape) > 1)
+        vectors = tuple(v for v in net.parameters if v not in set(matrices))
+        decayed, plain = _rules(self.optimiser, self.weight_decay)
+        made: list[tuple[Optimiser, tuple[Value, ...]]] = [(decayed, matrices), (plain, vectors)]
+        return [Group(rule, parameters) for rule, parameters in made if parameters]
+
+    def predict(self, **settings: Any) -> Prediction:
+        """Compile the run, and say what an update takes.
+
+        The machine holds repeated layers once, as the vendor's frameworks outline them.
+
+        Args:
+            settings: Further settings of the session, and others than these.
+        """
+        start = time.perf_counter()
+        net = self.model.network(self.micro_batch)
+        usual: dict[str, Any] = {
+            "system": self.system,
+            "partials": "f16",
+            "stochastic_rounding": self.stochastic_rounding,
+            "allow_out_of_memory": True,
+            "shared_functions": True,
+            "name": self.name,
+        }
+        chosen = Settings(**{**usual, **settings})
+        compiled = compile_network(net, self.schedule, groups=self.groups(net), settings=chosen)
+        report = compiled.executable.report
+        return Prediction.of(self, report, time.perf_counter() - start)
+
+
+def _rules(name: str, decay: float) -> tuple[Optimiser, Optimiser]:
+    """The rules of matrices and of vectors, with sums of gradients in f16."""
+    match name:
+        case "lamb":
+            return tuple(Lamb(weight_decay=d, accumulation=f16, first_type=f16) for d in (decay, 0.0))  # type: ignore[return-value]
+        case "lars":
+            # Layers of vectors are not trusted by their norms.
+            return Lars(weight_decay=decay, accumulation=f16), Sgd(momentum=0.9, accumulation=f16)
+        case "adam":
+            return tuple(Adam(weight_decay=d, decoupled=True, accumulation=f16, first_type=f16) for d in (decay, 0.0))  # type: ignore[return-value]
+    return tuple(Sgd(momentum=0.9, weight_decay=d, accumulation=f16) for d in (decay, 0.0))  # type: ignore[return-value]
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What the model says of a run.
+
+    Attributes:
+        run: The run.
+        seconds: Time of an update.
+        parts: Seconds of an update that the busiest IPU of a replica spends on each of :data:`PARTS`.
+        phases: Seconds of its work in the stages, in sums over replicas, in copies from and to streaming memory, and in
+            updates of weights.
+        bubble: Part of an update in which the pipeline is filled and emptied.
+        needed_bytes: What the fullest tile needs.
+        available_bytes: What a tile has.
+        over: Tiles that need more than that.
+        compile_seconds: Time that building and compiling took.
+    """
+
+    run: TrainingRun
+    seconds: float
+    parts: Mapping[str, float]
+    phases: Mapping[str, float]
+    bubble: float
+    needed_bytes: int
+    available_bytes: int
+    over: int
+    compile_seconds: float = field(compare=False, default=0.0)
+
+    @classmethod
+    def of(cls, run: TrainingRun, report: Report, compile_seconds: float) -> Prediction:
+        """What a report says of a run."""
+        groups, memory = report.groups, report.memory
+        total = report.step_cycles.total
+        mine = groups["program"] == 0
+        busiest = int(np.flatnonzero(mine)[np.argmax(groups["busy_cycles"][mine])]) if mine.any() else -1
+        if busiest >= 0:
+            parts = {p: float(groups[f"{p}_cycles"][busiest]) for p in PARTS[:-1]}
+        else:
+            cycles = report.step_cycles
+            parts = {p: float(getattr(cycles, p)) for p in PARTS[:-1]}
+        parts["waiting"] = max(total - sum(parts.values()), 0.0)
+        forward = _forward_stages(run.model)
+        ticks = run.accumulation + 2 * (forward - 1)
+        return cls(
+            run=run,
+            seconds=report.seconds(total),
+            parts={name: report.seconds(cycles) for name, cycles in parts.items()},
+            phases={name: report.seconds(cycles) for name, cycles in _phases(report, busiest).items()},
+            bubble=2 * (forward - 1) / ticks,
+            needed_bytes=int(memory.by_tile.max()),
+            available_bytes=int(memory.available_bytes),
+            over=int((memory.by_tile > memory.available_bytes).sum()),
+            compile_seconds=compile_seconds,
+        )
+
+    @property
+    def error(self) -> float:
+        """Predicted over published time, less one."""
+        return self.seconds / self.run.published_seconds - 1
+
+    @property
+    def fits(self) -> bool:
+        """True if every tile has room for what it holds."""
+        return self.over == 0
+
+    def to_json(self) -> dict[str, Any]:
+        """The figures as plain data."""
+        run = self.run
+        return {
+            "name": run.name,
+            "system": run.system,
+            "predicted_s": self.seconds,
+            "published_s": run.published_seconds,
+            "error": self.error,
+            "items_per_second": run.items / self.seconds,
+            "published_items_per_second": run.items / run.published_seconds,
+            "item": run.item,
+            "parts_s": dict(self.parts),
+            "phases_s": dict(self.phases),
+            "bubble": self.bubble,
+            "fullest_tile_bytes": self.needed_bytes,
+            "available_bytes": self.available_bytes,
+            "tiles_over": self.over,
+            "fits": self.fits,
+            "compile_s": self.compile_seconds,
+            "held": run.held,
+            "lacks": list(run.lacks),
+            "source": run.source,
+        }
+
+
+def _forward_stages(model: Model) -> int:
+    stages = getattr(model, "stages", None)
+    if stages is None or len(stages.halves) == 1:
+        return 1
+    return len(stages.halves) + getattr(model, "head_stages", 0)
+
+
+def _phases(report: Report, group: int) -> dict[str, float]:
+    """Cycles of the steps that keep one sync group busy: in stages, in sums over replicas, with streaming memory, and
+    in updates."""
+    steps = report.steps
+    takes_part = np.ones(len(steps["cycles"]), bool)
+    if group >= 0 and len(report.step_groups["step"]):
+        part = report.step_groups
+        first = part["first_group"]
+        here = (first <= group) & (group < first + part["num_groups"])
+        takes_part = np.zeros(len(takes_part), bool)
+        takes_part[part["step"][here]] = True
+    takes_part &= steps["program"] == 0
+    cycles = np.asarray(steps["cycles"] * steps["executions"], np.float64)
+    paths = [str(path) for path in report.ops["path"]] + [""]
+    is_sum = np.array([path.startswith("all_reduce") for path in paths])
+    is_update = np.array([path.startswith(("update/", "optimiser")) for path in paths])
+    op, partners = np.asarray(steps["op"]), np.array([str(partner) for partner in steps["partner"]])
+    stored = takes_part & (partners == "streaming memory")
+    sums = takes_part & ~stored & ((partners == "replicas") | is_sum[op])
+    updates = takes_part & ~stored & ~sums & is_update[op]
+    return {
+        "stages": float(cycles[takes_part & ~stored & ~sums & ~updates].sum()),
+        "all_reduce": float(cycles[sums].sum()),
+        "streaming_memory": float(cycles[stored].sum()),
+        "update": float(cycles[updates].sum()),
+    }

@@ -1,0 +1,193 @@
+"""The published runs, with their configurations.
+
+Of what a source does not say, the models' defaults are taken: state of optimisers as the vendor's examples keep it
+(first moments and sums of gradients in f16, second moments in f32), and no dropout.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from abele.validation.training import bert, gpt, vit
+from abele.validation.training.bert import Bert
+from abele.validation.training.gpt import Gpt
+from abele.validation.training.resnet import ResNet
+from abele.validation.training.run import TrainingRun
+from abele.validation.training.transformer import StagePlan
+from abele.validation.training.vit import Vit
+
+MLPERF_1 = "MLPerf Training v1.1, closed"
+MLPERF_2 = "MLPerf Training v2.0, closed"
+PAGE = "Graphcore's performance page"
+
+# Halves by stage as (attention, feed-forward); the sources write feed-forward first, as the cut shows: a stage's first
+# feed-forward half cannot come before its attention half.
+_FOUR = ((5, 4), (6, 7), (7, 6), (6, 7))
+_EIGHT = ((2, 1), (2, 2), (3, 3), (3, 4), (4, 3), (3, 4), (4, 3), (3, 4))
+_EIGHT_BOW16 = ((1, 0), (3, 3), (3, 4), (3, 3), (4, 3), (3, 4), (4, 3), (3, 4))
+
+_IO = "host input overlapped with compute"
+RECOMPUTED = (3, 5, 7, 9, 11, 13)
+"""Six checkpoints of ResNet-50, in the stages of 28 and 14 rows."""
+
+
+def mlperf_bert(halves: tuple[tuple[int, int], ...], proportion: float) -> Bert:
+    """BERT-Large on packs of 512 tokens."""
+    return Bert(bert.LARGE, StagePlan(halves, (proportion,)), 512, packed=3, masked=76, vocabulary=30_912)
+
+
+def phase_one(layers: tuple[int, ...], proportions: tuple[float, ...], *, packed: int = 3) -> Bert:
+    """BERT-Large on sequences or packs of 128 tokens."""
+    stages = StagePlan.of_layers(layers, proportions)
+    return Bert(bert.LARGE, stages, 128, packed=packed, masked=20, vocabulary=30_400)
+
+
+def mlperf_resnet() -> ResNet:
+    """ResNet-50 with statistics over two replicas."""
+    return ResNet(recompute_after=RECOMPUTED, norm_replicas=2, proportion=0.15)
+
+
+_BERT_MLPERF = (
+    TrainingRun(
+        name="BERT-Large, MLPerf, 4 IPUs x 4",
+        system="pod16",
+        model=mlperf_bert(_FOUR, 0.23),
+        micro_batch=2,
+        accumulation=192,
+        replicas=4,
+        items=3072,
+        item="sequence",
+        published_seconds=2.016,
+        sharded_state=True,
+        source=MLPERF_1,
+        held=True,
+    ),
+    TrainingRun(
+        name="BERT-Large, MLPerf, 8 IPUs x 8",
+        system="pod64",
+        model=mlperf_bert(_EIGHT, 0.22),
+        micro_batch=2,
+        accumulation=96,
+        replicas=8,
+        items=3072,
+        item="sequence",
+        published_seconds=0.640,
+        source=MLPERF_1,
+        held=True,
+    ),
+    TrainingRun(
+        name="BERT-Large, MLPerf, 8 IPUs x 2",
+        system="bow-pod16",
+        model=mlperf_bert(_EIGHT_BOW16, 0.3),
+        micro_batch=3,
+        accumulation=256,
+        replicas=2,
+        items=3072,
+        item="sequence",
+        published_seconds=1.333,
+        source=MLPERF_2,
+        lacks=("activation checkpoints in f8",),
+        held=True,
+    ),
+    TrainingRun(
+        name="BERT-Large, MLPerf, 8 IPUs x 8",
+        system="bow-pod64",
+        model=mlperf_bert(_EIGHT, 0.22),
+        micro_batch=3,
+        accumulation=96,
+        replicas=8,
+        items=4608,
+        item="sequence",
+        published_seconds=0.621,
+        source=MLPERF_2,
+        held=True,
+    ),
+)
+
+
+def _resnet(
+    system: str, replicas: int, micro_batch: int, accumulation: int, rate: float, source: str, **changes: object
+) -> TrainingRun:
+    batch = replicas * micro_batch * accumulation
+    whose = "MLPerf" if "MLPerf" in source else source.rpartition(", ")[2]
+    made = TrainingRun(
+        name=f"ResNet-50, {whose}, {micro_batch} x {accumulation}",
+        system=system,
+        model=mlperf_resnet(),
+        micro_batch=micro_batch,
+        accumulation=accumulation,
+        replicas=replicas,
+        items=batch,
+        item="image",
+        published_seconds=batch / rate,
+        optimiser="lars",
+        weight_decay=5e-5,
+        source=source,
+        lacks=(_IO,),
+        held=True,
+    )
+    return replace(made, **changes)  # type: ignore[arg-type]
+
+
+def _name(run: TrainingRun) -> tuple[str, str]:
+    return run.name, run.system
+
+
+_RESNETS = (
+    _resnet("pod16", 16, 20, 10, 3200 / 0.1086, MLPERF_1),
+    _resnet("bow-pod64", 64, 20, 4, 5120 / 0.0350, MLPERF_2),
+    _resnet("bow-pod16", 16, 22, 10, 44_047, f"{PAGE}, TensorFlow 1"),
+    _resnet("bow-pod64", 64, 20, 4, 152_522, f"{PAGE}, TensorFlow 1"),
+    _resnet("bow-pod256", 256, 20, 2, 450_701, f"{PAGE}, TensorFlow 1"),
+    _resnet("bow-pod16", 16, 18, 57, 37_219, f"{PAGE}, PyTorch", optimiser="sgd"),
+)
+
+
+def _page(
+    name: str,
+    model: Bert | Vit | Gpt,
+    micro_batch: int,
+    accumulation: int,
+    items: float,
+    rate: float,
+    **changes: object,
+) -> TrainingRun:
+    made = TrainingRun(
+        name=name,
+        system="bow-pod16",
+        model=model,
+        micro_batch=micro_batch,
+        accumulation=accumulation,
+        replicas=4,
+        items=items,
+        item="sequence",
+        published_seconds=items / rate,
+        sharded_state=True,
+        source=PAGE,
+    )
+    return replace(made, **changes)  # type: ignore[arg-type]
+
+
+_PHASE_ONE = (0.15, 0.25, 0.25, 0.25)
+_PAGES = (
+    _page("BERT-Large, 128, packed", phase_one((3, 7, 7, 7), _PHASE_ONE), 8, 1712, 65_536, 6044, held=True),
+    _page("BERT-Large, 128", phase_one((3, 7, 7, 7), _PHASE_ONE, packed=1), 8, 2048, 65_536, 5179, held=True),
+    _page("BERT-Large, 128, packed, PyTorch", phase_one((3, 7, 7, 7), _PHASE_ONE), 8, 1752, 67_000, 5600, held=True),
+    _page(
+        "BERT-Large, 128, TensorFlow 2", phase_one((3, 7, 7, 7), _PHASE_ONE, packed=1), 8, 2040, 65_280, 4527, held=True
+    ),
+    _page("ViT-B/16", Vit(vit.BASE, StagePlan.of_layers((3, 3, 3, 3))), 8, 2048, 65_536, 7512, item="image"),
+    _page(
+        "GPT-2 small, 1024", Gpt(gpt.SMALL, StagePlan.of_layers((0, 4, 4, 4))), 1, 2048, 8192, 1059, optimiser="adam"
+    ),
+)
+
+RUNS: tuple[TrainingRun, ...] = (*_BERT_MLPERF, *_RESNETS, *_PAGES)
+"""Every run."""
+
+SCALINGS = (
+    ("BERT-Large, GC200", _name(_BERT_MLPERF[0]), _name(_BERT_MLPERF[1])),
+    ("BERT-Large, Bow", _name(_BERT_MLPERF[2]), _name(_BERT_MLPERF[3])),
+    ("ResNet-50, Bow, TensorFlow 1", _name(_RESNETS[2]), _name(_RESNETS[3])),
+)
+"""Runs of one model on 16 and on 64 IPUs, by name and system: what is compared, and both."""
