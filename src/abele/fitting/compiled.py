@@ -1,0 +1,121 @@
+"""Whole plans compiled for real: the network with a place for every op, through the ordinary path."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+from abele.compiler import Executable, compile_program
+from abele.errors import AbeleError
+from abele.fitting.chain import Chain
+from abele.fitting.plan import Compilation, Plan, Recompute, StatePlace
+from abele.fitting.search import Model, Space
+from abele.graph import Graph
+from abele.parallel import (
+    Network,
+    NetworkOp,
+    OutputMode,
+    Place,
+    Schedule,
+    Value,
+    inference_program,
+    training_pipeline,
+    training_program,
+)
+from abele.parallel.network import FrozenDict
+from abele.parallel.passes.place import substituted
+
+
+def compiled_plan(plan: Plan, model: Model, chain: Chain, space: Space) -> Compilation:
+    """Compile a plan as a whole; nothing runs.
+
+    Args:
+        plan: The plan.
+        model: The model with its micro-batch.
+        chain: The model as a chain.
+        space: The machine, and how networks are compiled.
+    """
+    start = time.perf_counter()
+    problem = []
+    if plan.state != StatePlace.ON_CHIP:
+        problem.append(f"the optimiser's state is compiled on chip, not {plan.state.value}")
+    try:
+        run = _compile(plan, model, chain, space)
+    except AbeleError as error:
+        told = f"{type(error).__name__}: {error.message}"
+        return Compilation(cycles=None, problem=told, seconds=time.perf_counter() - start)
+    report = run.report
+    tiles = space.system.ipu.num_tiles
+    by_tile = report.memory.by_tile
+    by_ipu = tuple(int(by_tile[i * tiles : (i + 1) * tiles].max()) for i in range(plan.ipus))
+    return Compilation(
+        cycles=report.total_cycles,
+        ipu_bytes=by_ipu,
+        fits=max(by_ipu) <= report.memory.available_bytes,
+        problem="; ".join(problem),
+        seconds=time.perf_counter() - start,
+    )
+
+
+def _compile(plan: Plan, model: Model, chain: Chain, space: Space) -> Executable:
+    net = placed(plan, model.net, chain)
+    settings = replace(
+        space.settings,
+        memory_proportion=plan.proportion or space.settings.memory_proportion,
+        shared_functions=plan.shared_functions,
+    )
+    graph = Graph(space.system.with_ipus(plan.num_ipus), replicas=plan.replicas)
+    planning, modes = settings.planning, settings.modes
+    if model.groups is None:
+        schedule = Schedule(device_iterations=plan.accumulation, replicas=plan.replicas)
+        program = inference_program(net, graph, schedule, planning=planning, modes=modes)
+    else:
+        schedule = Schedule(accumulation=plan.accumulation, replicas=plan.replicas, outputs=OutputMode.FINAL)
+        again = plan.recompute != Recompute.NOTHING
+        passes = training_pipeline(schedule, model.groups, recompute=settings.recompute, recompute_stages=again)
+        program = training_program(
+            net, graph, schedule, model.groups, planning=planning, modes=modes, pipeline=passes
+        )
+    return compile_program(graph, program.program, allow_out_of_memory=True)
+
+
+def placed(plan: Plan, net: Network, chain: Chain) -> Network:
+    """The network with the IPU and the stage of every op, and a checkpoint at each segment that the plan keeps."""
+    if plan.stages == 1:
+        return net
+    moved: dict[Value, Value] = {}
+    for stage, (begin, end) in enumerate(plan.bounds(len(chain.segments))):
+        place = Place(plan.ipu_of(stage), stage)
+        for op in net.ops[chain.segments[begin].begin : chain.segments[end - 1].end]:
+            moved |= {v: replace(v, place=place) for v in op.outputs}
+    there = substituted(net, moved)
+    if plan.recompute != Recompute.SEGMENTS:
+        return there
+    return _with_checkpoints(plan, there, chain, moved)
+
+
+def _with_checkpoints(plan: Plan, net: Network, chain: Chain, moved: dict[Value, Value]) -> Network:
+    """``net`` with a ``keep`` where a segment begins inside of a stage."""
+    kept: dict[Value, Value] = {}
+    before: dict[int, list[NetworkOp]] = {}
+    count = len(chain.segments)
+    for stage, (begin, end) in enumerate(plan.bounds(count)[:-1]):
+        place = Place(plan.ipu_of(stage), stage)
+        for segment in chain.segments[begin + 1 : end]:
+            for value in segment.entering:
+                if value not in chain.flowing or value not in moved:
+                    continue
+                source = moved[value]
+                made = replace(source, place=place)
+                kept[source] = made
+                before.setdefault(segment.begin, []).append(
+                    NetworkOp("keep", (source,), (made,), FrozenDict({}), net.ops[segment.begin].debug)
+                )
+    ops: list[NetworkOp] = []
+    now: dict[Value, Value] = {}
+    for number, op in enumerate(net.ops):
+        for keep in before.get(number, ()):
+            ops.append(replace(keep, inputs=tuple(now.get(v, v) for v in keep.inputs)))
+            now[keep.inputs[0]] = keep.outputs[0]
+        ops.append(replace(op, inputs=tuple(now.get(v, v) for v in op.inputs)))
+    return replace(net, ops=tuple(ops))
