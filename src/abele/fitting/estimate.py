@@ -7,7 +7,7 @@ from abele.fitting.stages import StageCosts
 from abele.fitting.traffic import (
     StageWork,
     Transfer,
-    all_reduce_cycles,
+    all_reduce_costs,
     streaming_cycles,
     tick_cycles,
     transfer_cycles,
@@ -29,10 +29,10 @@ def estimated(plan: Plan, costs: StageCosts) -> Estimate:
         by_stage[stage] += _own(passes[2 * (n - 1) - stage])
     exchange = transfer_cycles(transfers(plan, costs), plan.ipus, plan.replicas, system) if n > 1 else 0
     ticks, full = _ticks(plan, passes, exchange)
-    gradients = _by_ipu(plan, [sum(costs.costs[i].gradient_bytes for i in range(b, e)) for b, e in bounds])
-    all_reduce = all_reduce_cycles(tuple(gradients), plan.replicas, system)
+    gradients = _by_ipu(plan, [sum(costs.segments[i].gradient_bytes for i in range(b, e)) for b, e in bounds])
+    all_reduce = all_reduce_costs(tuple(gradients), plan.replicas, system).cycles
     updates = _by_ipu(plan, [costs.update_cycles(b, e) for b, e in bounds])
-    state = sum(c.state_bytes for c in costs.costs) if plan.state.is_off_chip else 0
+    state = sum(c.state_bytes for c in costs.segments) if plan.state.is_off_chip else 0
     streaming = streaming_cycles(round(state * costs.state_share), plan.ipus, plan.replicas, system) if state else 0
     total = ticks + all_reduce + max(updates) + streaming
     return Estimate(
@@ -105,9 +105,9 @@ def ipu_bytes(plan: Plan, costs: StageCosts) -> list[int]:
     n, found = plan.stages, []
     bounds = plan.bounds(costs.count)
     for stage, (begin, end) in enumerate(bounds[: plan.ipus]):
-        rows = 2 * (n - 1 - stage)
+        rows = 2 * (n - 1 - stage) if costs.training else 0
         if plan.returns and stage == 0:
-            found.append(int(costs.needed_together((begin, end), rows, bounds[-1]).max()))
+            found.append(costs.needed_together(end, rows, bounds[-1][0]))
         else:
-            found.append(int(costs.needed(begin, end, rows, last=stage == n - 1).max()))
+            found.append(costs.needed(begin, end, rows, last=stage == n - 1))
     return found

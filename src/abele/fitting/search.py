@@ -20,11 +20,12 @@ from abele.fitting.measure import SegmentCosts, measured
 from abele.fitting.partition import NEVER, Costs, partition
 from abele.fitting.plan import Estimate, Miss, Plan, Recompute, StatePlace
 from abele.fitting.segment import SegmentNetwork, segment_network
-from abele.fitting.stages import Borrowed, StageCosts
+from abele.fitting.stages import Borrowed, ChainCosts, StageCosts
 from abele.fitting.traffic import tick_cycles
 from abele.machine import System
 from abele.parallel import Group, Network, Optimiser
 from abele.session import Settings
+from abele.words import counted
 
 PROPORTIONS = (None, 0.4, 0.25, 0.15)
 """Shares of a tile's memory that products plan with, most first; None is the libraries' own."""
@@ -126,9 +127,11 @@ class Search:
             costs = self._measure(segments, proportion, size)
             numbers: dict[SegmentNetwork, int] = {}
             kinds = tuple(numbers.setdefault(s, len(numbers)) for s in segments)
+            whole = ChainCosts.of(chain, costs, kinds)
             again = set()
-            for ipus, recompute in sorted(open_cases):
-                case = _Case(self, size, ipus, recompute, proportion, chain, costs, kinds, model.groups)
+            for done, (ipus, recompute) in enumerate(sorted(open_cases)):
+                self.progress(f"cut into {counted(ipus, 'stage')}", done / len(open_cases))
+                case = _Case(self, size, ipus, recompute, proportion, whole, model.groups)
                 if not case.run():
                     again.add((ipus, recompute))
             # Less memory for products is worth a try only where temporaries are all that is in the way.
@@ -171,14 +174,12 @@ class _Case:
     ipus: int
     recompute: Recompute
     proportion: float | None
-    chain: Chain
-    costs: list[SegmentCosts]
-    kinds: tuple[int, ...]
+    costs: ChainCosts
     groups: tuple[Group, ...] | None
 
     def run(self) -> bool:
         """Find the best cuts; False if nothing fits that would with smaller temporaries."""
-        space, count = self.search.space, len(self.costs)
+        space, count = self.search.space, len(self.costs.segments)
         replicas = space.system.num_ipus // self.ipus
         least = (2 * self.ipus - 1 if self.groups is not None else self.ipus) if self.ipus > 1 else 1
         accumulation = self.search.accumulation(self.size, replicas)
@@ -197,21 +198,23 @@ class _Case:
         )
         hopeless = True
         for changed, stages in self._ways(plan):
+            if stages.least_bytes > stages.available_bytes:
+                continue
             cut = self._cut(changed, stages)
             if cut is not None:
                 if not accumulation:
                     cut = _free_batch(cut, stages)
                 self.search.found.append((cut, estimated(cut, stages)))
                 return True
-            hopeless = hopeless and not self._could_fit(stages)
+            hopeless = False
         self.search.misses.append(self._nearest(changed, stages))
         return hopeless
 
     def _ways(self, plan: Plan) -> Iterator[tuple[Plan, StageCosts]]:
         """The plan with its memory as it is, and then moved step by step."""
-        repeated = len(set(self.kinds)) < len(self.kinds)
+        repeated = len(set(self.costs.kinds)) < len(self.costs.kinds)
         for state in self.search.space.states:
-            if state != StatePlace.ON_CHIP and (self.groups is None or not any(c.state_bytes for c in self.costs)):
+            if state != StatePlace.ON_CHIP and (self.groups is None or not any(c.state_bytes for c in self.costs.segments)):
                 continue
             if state.is_sharded and plan.replicas == 1:
                 continue
@@ -223,10 +226,8 @@ class _Case:
 
     def _stages(self, plan: Plan) -> StageCosts:
         return StageCosts(
-            self.chain,
             self.costs,
-            self.kinds,
-            _borrowed(self.chain, self.costs, self.groups, plan),
+            _borrowed(self.costs.chain, self.costs.segments, self.groups, plan),
             self.search.space.system,
             plan.recompute,
             plan.state,
@@ -239,7 +240,7 @@ class _Case:
     def _cut(self, plan: Plan, stages: StageCosts) -> Plan | None:
         """The plan with the best cuts; None where none fit."""
         if plan.ipus == 1:
-            return plan if stages.last_fits[0] else None
+            return plan if stages.last_needed[0] <= stages.available_bytes else None
         found = [self._cut_into(plan, stages, returns=False)]
         # Stages that have weights in common are best on one IPU, where these are the ends of the model.
         if any(stages.borrowed) and plan.ipus + 1 <= stages.count:
@@ -254,47 +255,33 @@ class _Case:
 
         def middle(stage: int) -> Costs:
             kept = 2 * (n - 1 - stage) if training else 0
-            return np.asarray(np.where(stages.most_rows >= kept, stages.inner_cycles, NEVER), np.int64)
+            return np.asarray(np.where(stages.fits(kept), stages.inner_table, NEVER), np.int64)
 
+        first_fits = stages.fits(rows if training else 0)[0]
         ends = np.full((count, count), NEVER, np.int64)
-        for first in range(1, count):
-            if stages.most_rows[0, first] < (rows if training else 0):
-                continue
+        for first in np.flatnonzero(first_fits[:count]).tolist():
             forward = stages.forward_work(0, first, 0, rows)
             back = [stages.backward_work(0, first, 0, rows)] if training else []
             # Stages between the first and the last have at least a segment each.
             for begin in range(first + n - 2, count):
                 if returns:
-                    together = stages.needed_together((0, first), rows, (begin, count))
-                    if int(together.max()) > stages.available_bytes:
+                    if stages.needed_together(first, rows if training else 0, begin) > stages.available_bytes:
                         continue
-                elif not stages.last_fits[begin]:
+                elif stages.last_needed[begin] > stages.available_bytes:
                     continue
                 last = stages.last_work(begin, count, 0 if returns else n - 1)
                 ends[first, begin] = tick_cycles([*back, last, forward])
         found = partition(n, middle, ends)
         return None if found is None else replace(plan, cuts=found.cuts, returns=returns)
 
-    def _could_fit(self, stages: StageCosts) -> bool:
-        """True if the machine has room for all but temporaries and what is on its way."""
-        whole = stages.always(0, stages.count).mean()
-        return bool(whole <= self.ipus * stages.available_bytes)
-
     def _nearest(self, plan: Plan, stages: StageCosts) -> Miss:
         """The cuts that come nearest to fitting, with the stage that lacks most."""
         n, count = plan.ipus, stages.count
         cuts: tuple[int, ...] = ()
         if n > 1:
-            needed = np.full((n, count + 1, count + 1), NEVER, np.int64)
-            for begin in range(count):
-                for end in range(begin + 1, count + 1):
-                    row = -(-stages.row_bytes(begin, end) // stages.system.ipu.num_tiles)
-                    inner = int(stages.needed(begin, end, 0, last=False).max())
-                    for stage in range(n - 1):
-                        needed[stage, begin, end] = inner + (2 * (n - 1 - stage) * row if stages.training else 0)
-                    if end == count:
-                        needed[n - 1, begin, end] = int(stages.needed(begin, end, 0, last=True).max())
-            ends = np.maximum(needed[0, 0, :count, None], needed[n - 1, :count, count][None, :])
+            rows = [2 * (n - 1 - stage) if stages.training else 0 for stage in range(n)]
+            needed = [np.minimum(stages.inner_needed + kept * stages.rows_on_tile, NEVER) for kept in rows]
+            ends = np.maximum(needed[0][0, :count, None], stages.last_needed[None, :])
             found = partition(n, lambda stage: needed[stage], ends)
             assert found is not None
             cuts = found.cuts
@@ -318,16 +305,15 @@ def _rate(plan: Plan, stages: StageCosts) -> float:
 
 def _largest(stages: StageCosts, begin: int, end: int, rows: int, *, last: bool) -> str:
     """What takes most of a stage's memory, in words."""
-    costs = [stages.costs[i] for i in range(begin, end)]
+    costs = [stages.segments[i] for i in range(begin, end)]
     share = 0.0 if stages.state.is_off_chip else stages.state_share
-    row = stages.row_bytes(begin, end) // stages.system.ipu.num_tiles
     parts = {
         "weights": sum(float(c.resident.mean()) for c in costs),
         "sums of gradients": sum(float(c.accumulators.mean()) for c in costs),
         "optimiser state": sum(float(c.state.mean()) for c in costs) * share,
         "code": sum(float(c.code.mean()) for c in costs),
-        "temporaries": float(stages.temporaries(begin, end, last=last).max()),
-        "activations on their way": float(rows * row),
+        "temporaries": float(stages.temporary_bytes(begin, end, last=last)),
+        "activations on their way": float(rows * stages.row_on_tile(begin, end)),
     }
     ordered = sorted(parts, key=lambda name: -parts[name])[:3]
     return ", ".join(f"{name} {parts[name] / 1000:,.0f} KB" for name in ordered if parts[name] >= 500)

@@ -1,8 +1,8 @@
 """Stages: cycles and memory of every run of segments, from what each segment takes.
 
-Bytes are added tile by tile, since libraries put equal things on the same tiles. What a stage needs grows with the
-micro-batches that are on their way between it and its backward stage, so for each stage the most that fit are found;
-a cut is then a question of cycles alone.
+Bytes are added tile by tile, since libraries put equal things on the same tiles; tiles that are alike in all segments are
+one column. What a stage needs grows with the micro-batches that are on their way between it and its backward stage, by
+the same on every tile; so of each run of segments one number is kept, what its fullest tile needs without them.
 """
 
 from __future__ import annotations
@@ -16,13 +16,12 @@ import numpy.typing as npt
 
 from abele.fitting.chain import Chain
 from abele.fitting.measure import Bytes, SegmentCosts
+from abele.fitting.partition import NEVER
 from abele.fitting.plan import Recompute, StatePlace
-from abele.fitting.traffic import StageWork, Streams, ring_cycles, stream_cycles
+from abele.fitting.traffic import StageWork, Streams, all_reduce_costs, ring_cycles, stream_cycles
 from abele.machine import System
 
-Table = np.ndarray[tuple[int, int], np.dtype[np.int64]]
-NEVER = np.int64(1) << 60
-"""Cycles of what cannot be."""
+Table = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -41,13 +40,39 @@ class Borrowed:
 
 
 @dataclass(frozen=True, eq=False)
+class ChainCosts:
+    """What the segments of a chain take, one row for each; columns stand for tiles that are alike.
+
+    Attributes:
+        chain: The chain.
+        segments: What each segment costs.
+        kinds: A number for each segment, equal for equal ones.
+        arrays: Bytes by name of the field, int64[segments, columns].
+    """
+
+    chain: Chain
+    segments: tuple[SegmentCosts, ...]
+    kinds: tuple[int, ...]
+    arrays: dict[str, Bytes]
+
+    FIELDS = ("resident", "accumulators", "state", "code", "vertex_code", "overhead", "forward_peak", "peak")
+
+    @staticmethod
+    def of(chain: Chain, segments: Sequence[SegmentCosts], kinds: Sequence[int]) -> ChainCosts:
+        """The costs of a chain."""
+        distinct = list({id(s): s for s in segments}.values())
+        columns = np.concatenate([np.stack([getattr(s, f) for f in ChainCosts.FIELDS]) for s in distinct])
+        kept = np.unique(columns, axis=1, return_index=True)[1]
+        arrays = {f: np.stack([getattr(s, f)[kept] for s in segments]) for f in ChainCosts.FIELDS}
+        return ChainCosts(chain, tuple(segments), tuple(kinds), arrays)
+
+
+@dataclass(frozen=True, eq=False)
 class StageCosts:
     """What every run of segments costs as a stage of a pipeline, or as all of one.
 
     Attributes:
-        chain: The chain.
-        costs: What each segment costs.
-        kinds: A number for each segment, equal for equal ones.
+        costs: What the segments take.
         borrowed: For each segment the parameters that it shares with earlier ones.
         system: The machine.
         recompute: What stages compute again.
@@ -58,9 +83,7 @@ class StageCosts:
         functions: True if the machine holds equal segments of a stage once.
     """
 
-    chain: Chain
-    costs: Sequence[SegmentCosts]
-    kinds: tuple[int, ...]
+    costs: ChainCosts
     borrowed: Sequence[Sequence[Borrowed]]
     system: System
     recompute: Recompute
@@ -71,193 +94,253 @@ class StageCosts:
     functions: bool
 
     @property
+    def chain(self) -> Chain:
+        """The chain."""
+        return self.costs.chain
+
+    @property
+    def segments(self) -> tuple[SegmentCosts, ...]:
+        """What each segment costs."""
+        return self.costs.segments
+
+    @property
     def count(self) -> int:
         """Segments."""
-        return len(self.costs)
+        return len(self.segments)
 
     @property
     def available_bytes(self) -> int:
         """What a tile has."""
         return self.system.ipu.tile.usable_bytes
 
-    def always(self, begin: int, end: int) -> Bytes:
-        """Bytes on each tile that a run of segments has all the time, without micro-batches on their way."""
-        whole = self._cumulative[end] - self._cumulative[begin]
-        segments = range(begin, end)
-        kinds = {self.kinds[i]: i for i in segments}
-        if self.functions:
-            whole = whole + sum(self.costs[i].code for i in kinds.values())
-            # The function's own copy of the weights that calls bring along.
-            many = [i for i in kinds.values() if self.kinds[begin:end].count(self.kinds[i]) > 1]
-            if many:
-                whole = whole + np.max([self.costs[i].resident for i in many], axis=0)
-        else:
-            whole = whole + self._code[end] - self._code[begin]
-        largest = np.max([np.stack([self.costs[i].vertex_code, self.costs[i].overhead]) for i in kinds.values()], axis=0)
-        if self.state.is_off_chip:
-            # One parameter's state at a time is on the chip.
-            whole = whole + self._per_tile(max(self.costs[i].largest_state_bytes for i in segments) * self.state_share)
-        spared = sum(self._spared(b, begin) for i in segments for b in self.borrowed[i])
-        return np.asarray(whole + largest.sum(axis=0) - spared, np.int64)
-
-    def _spared(self, parameter: Borrowed, begin: int) -> int:
-        """Bytes on each tile that a stage need not have of a parameter that an earlier segment reads, too."""
-        here = parameter.weight_bytes if parameter.owner >= begin else 0
-        return self._per_tile(here + parameter.rest_bytes)
+    @property
+    def state_share(self) -> float:
+        """The part of the optimiser's state that a replica has on its chips, or brings there."""
+        return 1 / self.replicas if self.state.is_sharded else 1.0
 
     def _per_tile(self, amount: float) -> int:
         return int(amount) // self.system.ipu.num_tiles
 
-    @property
-    def state_share(self) -> float:
-        """The part of the optimiser's state that a replica has on its chips."""
-        return 1 / self.replicas if self.state.is_sharded else 1.0
-
-    @cached_property
-    def _cumulative(self) -> Bytes:
-        share = 0.0 if self.state.is_off_chip else self.state_share
-        rows = [c.resident + c.accumulators + (c.state * share).astype(np.int64) for c in self.costs]
-        return np.cumsum([np.zeros_like(rows[0]), *rows], axis=0)
-
-    @cached_property
-    def _code(self) -> Bytes:
-        rows = [c.code for c in self.costs]
-        return np.cumsum([np.zeros_like(rows[0]), *rows], axis=0)
+    # --- memory -------------------------------------------------------------------------------------------------------
 
     def row_bytes(self, begin: int, end: int) -> int:
         """Bytes of one micro-batch on its way between a stage and its backward stage, over all tiles."""
         if not self.training:
             return 0
         segments = range(begin, end)
-        inputs = sum(self.costs[i].input_bytes for i in segments)
         if self.recompute == Recompute.NOTHING:
-            return sum(self.costs[i].saved_bytes for i in segments)
+            return sum(self.segments[i].saved_bytes for i in segments)
         kept = [begin] if self.recompute == Recompute.STAGES else segments
+        inputs = sum(self.segments[i].input_bytes for i in segments)
         return inputs + sum(self.chain.segments[i].entering_bytes for i in kept)
 
-    def temporaries(self, begin: int, end: int, *, last: bool) -> Bytes:
-        """Bytes on each tile at the peak of a micro-batch; the last stage runs forward and backward at once."""
-        segments = range(begin, end)
+    def row_on_tile(self, begin: int, end: int) -> int:
+        """The same on each tile."""
+        return -(-self.row_bytes(begin, end) // self.system.ipu.num_tiles)
+
+    def needed(self, begin: int, end: int, rows: int, *, last: bool) -> int:
+        """Bytes of a stage on its fullest tile, with ``rows`` micro-batches on their way."""
+        found = self._needed(begin, end, last=last)[-1]
+        return int(found.max()) + rows * self.row_on_tile(begin, end)
+
+    def needed_together(self, first: int, rows: int, begin: int) -> int:
+        """Bytes on the fullest tile of an IPU that has the segments up to ``first`` and those from ``begin`` on."""
+        early, late = self._first_parts, self._last_parts
+        common = [b for i in range(begin, self.count) for b in self.borrowed[i] if b.owner < first]
+        spared = self._per_tile(sum(b.weight_bytes for b in common)) + self._collective_code
+        always = early[0][first - 1] + late[0][begin]
+        working = np.maximum(early[1][first - 1], late[1][begin])
+        sums = self._sums[first] + self._sums[self.count] - self._sums[begin]
+        if self._reduces:
+            working = np.maximum(working, sums)
+        return int((always + working).max()) - spared + rows * self.row_on_tile(0, first)
+
+    def _needed(self, begin: int, end: int, *, last: bool) -> Bytes:
+        """Bytes on each tile of the segments from ``begin`` up to each until ``end``, int64[runs, columns]."""
+        always, working = self._parts(begin, end, last=last)
+        if self._reduces:
+            working = np.maximum(working, self._sums[begin + 1 : end + 1] - self._sums[begin])
+        return np.asarray(always + working, np.int64)
+
+    @cached_property
+    def _first_parts(self) -> tuple[Bytes, Bytes]:
+        """What is always live and what is not, of the first segments as a stage, [ends, columns]."""
+        return self._parts(0, self.count, last=False)
+
+    @cached_property
+    def _last_parts(self) -> tuple[Bytes, Bytes]:
+        """The same of the last segments as last stage, [begins, columns]."""
+        parts = [self._parts(begin, self.count, last=True) for begin in range(self.count)]
+        return np.stack([always[-1] for always, _ in parts]), np.stack([working[-1] for _, working in parts])
+
+    def _parts(self, begin: int, end: int, *, last: bool) -> tuple[Bytes, Bytes]:
+        """Bytes that are always live, and temporaries at their peak, of the segments up to each until ``end``."""
+        rows, arrays = slice(begin, end), self.costs.arrays
+        always = self._cumulative[begin + 1 : end + 1] - self._cumulative[begin]
+        kinds = self.costs.kinds[begin:end]
+        if self.functions:
+            again = np.array([kind in kinds[:n] for n, kind in enumerate(kinds)])[:, None]
+            always = always + np.cumsum(np.where(again, 0, arrays["code"][rows]), axis=0)
+            # The function's own copy of the weights that calls bring along.
+            always += np.maximum.accumulate(np.where(again, arrays["resident"][rows], 0), axis=0)
+        else:
+            always = always + np.cumsum(arrays["code"][rows], axis=0)
+        for name in ("vertex_code", "overhead"):
+            always += np.maximum.accumulate(arrays[name][rows], axis=0)
+        spared = np.cumsum([sum(self._spared(b, begin) for b in self.borrowed[i]) for i in range(begin, end)])
+        largest = [self.segments[i].largest_state_bytes * self.state_share for i in range(begin, end)]
+        held = np.maximum.accumulate(largest) if self.state.is_off_chip else np.zeros(end - begin)
+        # One parameter's state at a time is on the chip.
+        uniform = self._collective_code - spared + (held / self.system.ipu.num_tiles).astype(np.int64)
+        return np.asarray(always + uniform[:, None], np.int64), self._temporaries(begin, end, last=last)
+
+    def _temporaries(self, begin: int, end: int, *, last: bool) -> Bytes:
+        """Bytes at the peak of a micro-batch; the last stage runs forward and backward at once."""
+        rows, arrays = slice(begin, end), self.costs.arrays
         if not self.training:
-            return np.max([self.costs[i].forward_peak for i in segments], axis=0)
+            return np.asarray(np.maximum.accumulate(arrays["forward_peak"][rows], axis=0))
+        saved = np.array([self.segments[i].saved_bytes for i in range(begin, end)]) // self.system.ipu.num_tiles
         if last or self.recompute == Recompute.STAGES:
-            saved, found = 0, np.zeros_like(self.costs[begin].peak)
-            for i in segments:
-                np.maximum(found, self.costs[i].peak + self._per_tile(saved), out=found)
-                saved += self.costs[i].saved_bytes
-            return found
-        peak = np.max([self.costs[i].peak for i in segments], axis=0)
+            before = np.cumsum(saved) - saved
+            return np.asarray(np.maximum.accumulate(arrays["peak"][rows] + before[:, None], axis=0))
         # What a ring held of the micro-batch is read at once.
-        return np.asarray(peak + self._per_tile(self.row_bytes(begin, end)), np.int64)
+        read = np.array([self.row_on_tile(begin, i + 1) for i in range(begin, end)])
+        return np.asarray(np.maximum.accumulate(arrays["peak"][rows], axis=0) + read[:, None])
 
-    def needed(self, begin: int, end: int, rows: int, *, last: bool) -> Bytes:
-        """Bytes on each tile with ``rows`` micro-batches on their way."""
-        row = -(-self.row_bytes(begin, end) // self.system.ipu.num_tiles)
-        working = np.maximum(self.temporaries(begin, end, last=last), self.reduced(begin, end))
-        return np.asarray(self.always(begin, end) + working + rows * row, np.int64)
+    def temporary_bytes(self, begin: int, end: int, *, last: bool) -> int:
+        """Temporaries of a stage on the tile that has most of them."""
+        return int(self._temporaries(begin, end, last=last)[-1].max())
 
-    def reduced(self, begin: int, end: int) -> int:
-        """Bytes on each tile of the copy of gradients that goes around the replicas."""
-        gradients = sum(self.costs[i].gradient_bytes for i in range(begin, end))
-        return self._per_tile(gradients) if self.training and self.replicas > 1 else 0
+    def _spared(self, parameter: Borrowed, begin: int) -> int:
+        """Bytes on each tile that a stage need not have of a parameter that an earlier segment reads, too."""
+        here = parameter.weight_bytes if parameter.owner >= begin else 0
+        return self._per_tile(here + parameter.rest_bytes)
 
-    def needed_together(self, first: tuple[int, int], rows: int, last: tuple[int, int]) -> Bytes:
-        """Bytes on each tile of the IPU that has the first stage and the last one, which have parameters in common."""
-        both = np.asarray(self.always(*first) + self.always(*last), np.int64)
-        common = [b for i in range(*last) for b in self.borrowed[i] if first[0] <= b.owner < first[1]]
-        both -= self._per_tile(sum(b.weight_bytes for b in common))
-        row = -(-self.row_bytes(*first) // self.system.ipu.num_tiles)
-        peaks = self.temporaries(*first, last=False), self.temporaries(*last, last=True)
-        return both + rows * row + np.maximum(*peaks)
+    @property
+    def _reduces(self) -> bool:
+        """True if gradients are summed over replicas, which takes a copy of them."""
+        return self.training and self.replicas > 1
+
+    @cached_property
+    def _cumulative(self) -> Bytes:
+        arrays, share = self.costs.arrays, 0.0 if self.state.is_off_chip else self.state_share
+        return _running(arrays["resident"] + arrays["accumulators"] + (arrays["state"] * share).astype(np.int64))
+
+    @cached_property
+    def _sums(self) -> Bytes:
+        return _running(self.costs.arrays["accumulators"])
+
+    @cached_property
+    def _collective_code(self) -> int:
+        """Bytes on a tile of the code that sums gradients over replicas."""
+        if not self._reduces:
+            return 0
+        whole = sum(c.gradient_bytes for c in self.segments)
+        return all_reduce_costs((whole // self.ipus,) * self.ipus, self.replicas, self.system).code_bytes
+
+    @cached_property
+    def least_bytes(self) -> float:
+        """Mean bytes on a tile, were all spread evenly, without temporaries: what no cut gets below."""
+        spared = sum(self._per_tile(b.rest_bytes) for shared in self.borrowed for b in shared)
+        return float((self._cumulative[-1].mean() - spared) / self.ipus)
+
+    @cached_property
+    def inner_needed(self) -> Table:
+        """Bytes on the fullest tile of every run of segments as a stage that is not the last, [begin, end]."""
+        found = np.full((self.count + 1, self.count + 1), NEVER, np.int64)
+        for begin in range(self.count):
+            found[begin, begin + 1 :] = self._needed(begin, self.count, last=False).max(axis=1)
+        return found
+
+    @cached_property
+    def rows_on_tile(self) -> Table:
+        """Bytes on each tile of a micro-batch on its way, of every run of segments, [begin, end]."""
+        found = np.zeros((self.count + 1, self.count + 1), np.int64)
+        for begin in range(self.count):
+            for end in range(begin + 1, self.count + 1):
+                found[begin, end] = self.row_on_tile(begin, end)
+        return found
+
+    @cached_property
+    def last_needed(self) -> Table:
+        """Bytes on the fullest tile of the segments from each on as the last stage, [begin]."""
+        return np.array([self.needed(begin, self.count, 0, last=True) for begin in range(self.count)], np.int64)
+
+    def fits(self, rows: int) -> npt.NDArray[np.bool_]:
+        """Whether runs of segments fit with ``rows`` micro-batches on their way, [begin, end]."""
+        return np.asarray(self.inner_needed + rows * self.rows_on_tile <= self.available_bytes)
+
+    # --- cycles -------------------------------------------------------------------------------------------------------
 
     def entering(self, begin: int, end: int) -> Streams:
         """Streams from the host to a stage."""
-        sizes = [size for i in range(begin, end) for size in self.costs[i].inputs]
+        sizes = [size for i in range(begin, end) for size in self.segments[i].inputs]
         return stream_cycles(sizes, self.ipus, self.replicas, self.system) if sizes else (0, 0)
 
     def leaving(self, begin: int, end: int) -> Streams:
         """Streams from a stage to the host."""
-        sizes = [size for i in range(begin, end) for size in self.costs[i].outputs]
+        sizes = [size for i in range(begin, end) for size in self.segments[i].outputs]
         return stream_cycles(sizes, self.ipus, self.replicas, self.system) if sizes else (0, 0)
 
     def forward_work(self, begin: int, end: int, ipu: int, rows: int) -> StageWork:
         """What a stage does forward, with ``rows`` micro-batches on their way behind it."""
         written = ring_cycles(self.row_bytes(begin, end), rows, self.system) // 2
-        cycles = self.forward_cycles(begin, end) + written
+        cycles = self._forward_cycles(begin, end) + written
         return StageWork(ipu, self.entering(begin, end), cycles, self.leaving(begin, end))
 
     def backward_work(self, begin: int, end: int, ipu: int, rows: int) -> StageWork:
         """What its backward stage does."""
         read = ring_cycles(self.row_bytes(begin, end), rows, self.system) // 2
         again = self.recompute != Recompute.NOTHING
-        forward = self.forward_cycles(begin, end) if again else self._copies(begin, end)
+        forward = self._forward_cycles(begin, end) if again else self._copies(begin, end)
         backward = int(self._backward[end] - self._backward[begin])
         return StageWork(ipu, (0, 0), forward + backward + read, (0, 0))
 
     def last_work(self, begin: int, end: int, ipu: int) -> StageWork:
         """What the last stage does, forward and backward."""
         copies = self._copies(begin, end) if self.training else 0
-        cycles = self.forward_cycles(begin, end) + int(self._backward[end] - self._backward[begin]) + copies
+        cycles = self._forward_cycles(begin, end) + int(self._backward[end] - self._backward[begin]) + copies
         return StageWork(ipu, self.entering(begin, end), cycles, self.leaving(begin, end))
 
-    def forward_cycles(self, begin: int, end: int) -> int:
-        """Cycles of the forward pass of a micro-batch, copies to and from functions included."""
+    def inner_cycles(self, begin: int, end: int) -> int:
+        """Cycles in a tick of a stage between first and last."""
+        there = self.forward_work(begin, end, 0, 1)
+        back = self.backward_work(begin, end, 0, 1).cycles if self.training else 0
+        return there.entering[0] + there.cycles + there.leaving[0] + back
+
+    @cached_property
+    def inner_table(self) -> Table:
+        """The same of every run of segments that fits at all, [begin, end]."""
+        found = np.full((self.count + 1, self.count + 1), NEVER, np.int64)
+        for begin, end in np.argwhere(self.fits(0)).tolist():
+            found[begin, end] = self.inner_cycles(begin, end)
+        return found
+
+    def update_cycles(self, begin: int, end: int) -> int:
+        """Cycles of the update of a stage's weights."""
+        return round(sum(self.segments[i].update_cycles for i in range(begin, end)) * self.state_share)
+
+    def _forward_cycles(self, begin: int, end: int) -> int:
         return int(self._forward[end] - self._forward[begin]) + self._copies(begin, end)
-
-    @cached_property
-    def _forward(self) -> npt.NDArray[np.int64]:
-        return np.cumsum([0, *(c.forward_cycles for c in self.costs)], dtype=np.int64)
-
-    @cached_property
-    def _backward(self) -> npt.NDArray[np.int64]:
-        return np.cumsum([0, *(c.backward_cycles for c in self.costs)], dtype=np.int64)
 
     def _copies(self, begin: int, end: int) -> int:
         """Cycles in which weights of equal segments are copied to their function, on the fullest tile."""
         if not self.functions:
             return 0
-        kinds = list(self.kinds[begin:end])
-        moved = sum(int(self.costs[i].resident.max()) for i in range(begin, end) if kinds.count(self.kinds[i]) > 1)
-        return moved // self.system.ipu.data_path_bytes
-
-    def update_cycles(self, begin: int, end: int) -> int:
-        """Cycles of the update of a stage's weights."""
-        share = self.state_share
-        return round(sum(self.costs[i].update_cycles for i in range(begin, end)) * share)
+        kinds = self.costs.kinds[begin:end]
+        largest = self.costs.arrays["resident"].max(axis=1)
+        moved = sum(int(largest[i]) for i in range(begin, end) if kinds.count(self.costs.kinds[i]) > 1)
+        return moved // self.system.ipu.tile.memcpy_bytes_per_cycle
 
     @cached_property
-    def most_rows(self) -> Table:
-        """The most micro-batches on their way that fit, [begin, end]; −1 where not even none does."""
-        found = np.full((self.count + 1, self.count + 1), -1, np.int64)
-        for begin in range(self.count):
-            for end in range(begin + 1, self.count + 1):
-                # Weights and their like only grow with further segments; code that is shared may not.
-                if int((self._cumulative[end] - self._cumulative[begin]).mean()) > self.available_bytes:
-                    break
-                least = self.available_bytes - int(self.needed(begin, end, 0, last=False).max())
-                row = -(-self.row_bytes(begin, end) // self.system.ipu.num_tiles)
-                if least >= 0:
-                    found[begin, end] = least // row if row else NEVER
-        return found
+    def _forward(self) -> Table:
+        return np.cumsum([0, *(c.forward_cycles for c in self.segments)], dtype=np.int64)
 
     @cached_property
-    def last_fits(self) -> npt.NDArray[np.bool_]:
-        """Whether the segments from each to the end fit as last stage, [begin]."""
-        return np.array(
-            [
-                int(self.needed(begin, self.count, 0, last=True).max()) <= self.available_bytes
-                for begin in range(self.count)
-            ]
-        )
+    def _backward(self) -> Table:
+        return np.cumsum([0, *(c.backward_cycles for c in self.segments)], dtype=np.int64)
 
-    @cached_property
-    def inner_cycles(self) -> Table:
-        """Cycles in a tick of every run of segments that fits, as a stage between first and last, [begin, end]."""
-        found = np.full((self.count + 1, self.count + 1), NEVER, np.int64)
-        for begin in range(self.count):
-            for end in range(begin + 1, self.count + 1):
-                if self.most_rows[begin, end] >= 0:
-                    work = self.forward_work(begin, end, 0, 1)
-                    back = self.backward_work(begin, end, 0, 1).cycles if self.training else 0
-                    found[begin, end] = work.entering[0] + work.cycles + work.leaving[0] + back
-        return found
+
+def _running(rows: Bytes) -> Bytes:
+    """Sums of the first rows of each number, none first."""
+    return np.concatenate([np.zeros_like(rows[:1]), np.cumsum(rows, axis=0)])

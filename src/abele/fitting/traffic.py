@@ -44,9 +44,24 @@ def transfer_cycles(transfers: Sequence[Transfer], ipus: int, replicas: int, sys
     return link_cycles((source + first, target + first, amount), used) + used.sync_cycles_of(ipus)
 
 
+@dataclass(frozen=True)
+class CollectiveCosts:
+    """What summing gradients over replicas costs.
+
+    Attributes:
+        cycles: From the first step to the last.
+        code_bytes: Code, vertex state and stacks on the fullest tile of an IPU.
+    """
+
+    cycles: int
+    code_bytes: int
+
+
 @lru_cache(maxsize=256)
-def all_reduce_cycles(bytes_by_ipu: tuple[int, ...], replicas: int, system: System, dtype: ElementType = f16) -> int:
-    """Cycles of summing gradients over replicas: a program of that alone is compiled.
+def all_reduce_costs(
+    bytes_by_ipu: tuple[int, ...], replicas: int, system: System, dtype: ElementType = f16
+) -> CollectiveCosts:
+    """Costs of summing gradients over replicas: a program of that alone is compiled.
 
     Args:
         bytes_by_ipu: Gradients on each IPU of a replica.
@@ -55,7 +70,7 @@ def all_reduce_cycles(bytes_by_ipu: tuple[int, ...], replicas: int, system: Syst
         dtype: Element type of the gradients.
     """
     if replicas == 1 or not any(bytes_by_ipu):
-        return 0
+        return CollectiveCosts(0, 0)
     ipus = len(bytes_by_ipu)
     graph, prog = Graph(system.with_ipus(ipus * replicas), replicas=replicas), Steps()
     for number, size in enumerate(bytes_by_ipu):
@@ -64,7 +79,10 @@ def all_reduce_cycles(bytes_by_ipu: tuple[int, ...], replicas: int, system: Syst
         here = graph.ipu(number) if ipus > 1 else graph
         data = here.map_linear(here.variable(dtype, (-(-size // dtype.bytes),), name=f"gradients{number}"))
         gcl.all_reduce_cross_replica_in_place(here, data, "add", prog, name="all_reduce")
-    return compile_program(graph, prog, allow_out_of_memory=True).report.total_cycles
+    report = compile_program(graph, prog, allow_out_of_memory=True).report
+    held = dict(zip(report.memory.categories, report.memory.bytes, strict=True))
+    code = sum(held[name] for name in ("vertex_state", "vertex_code", "control_code", "exchange_code", "stacks"))
+    return CollectiveCosts(report.total_cycles, int(np.max(code)))
 
 
 @lru_cache(maxsize=64)
@@ -127,9 +145,10 @@ def stream_cycles(sizes: Sequence[int], ipus: int, replicas: int, system: System
     """
     used = system.with_ipus(ipus * replicas)
     sync = used.ipu.sync.on_chip_cycles
-    whole = sum(host_cycles(size * replicas, replicas, used) + sync for size in sizes)
     link = sum(host_cycles(size * replicas, replicas, used, rendezvous=False) for size in sizes)
-    return whole, link
+    # Streams that follow each other meet the host once.
+    meeting = host_cycles(0, replicas, used)
+    return meeting + link + sync * len(sizes), link
 
 
 @dataclass(frozen=True)
