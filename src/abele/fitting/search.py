@@ -57,7 +57,8 @@ class Space:
     Attributes:
         system: The machine.
         batch: Samples of an update; None for any.
-        micro_batches: Sizes of the micro-batch, the model's own first.
+        micro_batches: Sizes of the micro-batch, ascending.
+        first: The size to begin with, from which others are tried while that pays; None to try all.
         proportions: Shares of a tile's memory that products plan with, most first.
         recompute: What stages may compute again.
         states: Where the optimiser's state may be, the nearest first.
@@ -68,6 +69,7 @@ class Space:
     system: System
     batch: int | None = None
     micro_batches: tuple[int, ...]
+    first: int | None = None
     proportions: tuple[float | None, ...] = PROPORTIONS
     recompute: tuple[Recompute, ...] = tuple(Recompute)
     states: tuple[StatePlace, ...] = tuple(StatePlace)
@@ -103,16 +105,24 @@ class Search:
 
     def run(self) -> None:
         """Try all that the space has."""
-        for number, size in enumerate(self.space.micro_batches):
+        sizes, first = self.space.micro_batches, self.space.first
+        if first is None:
+            for size in sizes:
+                self._micro_batch(size)
+            return
+        begin = min(sizes, key=lambda size: abs(size - first))
+        self._micro_batch(begin)
+        if not self.found:
+            # Smaller micro-batches need less memory.
+            for size in sorted((s for s in sizes if s < begin), reverse=True):
+                self._micro_batch(size)
+                if self.found:
+                    return
+        for size in sorted(s for s in sizes if s > begin):
             before = self._fastest()
-            at = len(self.found)
             self._micro_batch(size)
-            # Larger micro-batches need more memory: where one does not fit at all, no larger one does.
-            if size > self.space.micro_batches[0] and len(self.found) == at:
-                break
-            later = self.space.micro_batches[number + 1 :]
-            if size > self.space.micro_batches[0] and self._fastest() <= before and later and later[0] > size:
-                break
+            if self._fastest() <= before:
+                return
 
     def _fastest(self) -> float:
         return max((e.samples_per_second for _, e in self.found), default=0.0)

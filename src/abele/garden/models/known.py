@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from abele.errors import InvalidOptionError, nearest
+from abele.frontends.poptorch.training import optim
 from abele.garden.models.bert import BertPretraining
 from abele.garden.models.gpt2 import Gpt2
 from abele.garden.models.resnet import ResNet50
@@ -29,6 +30,7 @@ class KnownModel:
         make: Makes it, in float16; its weights hold whatever was in memory.
         arguments: Arguments of a micro-batch of so many samples.
         sample_name: What a sample is called.
+        optimizer: Makes the optimiser that it is usually trained with, with sums of gradients in float16.
     """
 
     name: str
@@ -36,6 +38,7 @@ class KnownModel:
     make: Callable[[], nn.Module]
     arguments: Callable[[int], Arguments]
     sample_name: str
+    optimizer: Callable[[nn.Module], torch.optim.Optimizer]
 
 
 def known_model(name: str) -> KnownModel:
@@ -78,6 +81,21 @@ def _numbers(limit: int, *shape: int) -> Tensor:
     return torch.zeros(shape, dtype=torch.int32).clamp(max=limit - 1)
 
 
+def _lamb(model: nn.Module) -> torch.optim.Optimizer:
+    half = torch.float16
+    return optim.LAMB(model.parameters(), lr=1e-3, accum_type=half, first_order_momentum_accum_type=half)
+
+
+def _adam(model: nn.Module) -> torch.optim.Optimizer:
+    half = torch.float16
+    return optim.AdamW(model.parameters(), lr=1e-4, accum_type=half, first_order_momentum_accum_type=half)
+
+
+def _sgd(model: nn.Module) -> torch.optim.Optimizer:
+    half = torch.float16
+    return optim.SGD(model.parameters(), lr=0.1, momentum=0.9, accum_type=half, velocity_accum_type=half)
+
+
 def _bert(name: str, title: str, size: tuple[int, int, int], positions: int, masked: int) -> KnownModel:
     width, layers, heads = size
     vocabulary = 30_400
@@ -97,7 +115,7 @@ def _bert(name: str, title: str, size: tuple[int, int, int], positions: int, mas
             _numbers(2, batch).long(),
         )
 
-    return KnownModel(name, title, make, arguments, "sequence")
+    return KnownModel(name, title, make, arguments, "sequence", _lamb)
 
 
 def _gpt2(name: str, title: str, size: tuple[int, int, int], positions: int) -> KnownModel:
@@ -111,7 +129,7 @@ def _gpt2(name: str, title: str, size: tuple[int, int, int], positions: int) -> 
     def arguments(batch: int) -> Arguments:
         return _numbers(vocabulary, batch, positions), _numbers(vocabulary, batch, positions).long()
 
-    return KnownModel(name, title, make, arguments, "sequence")
+    return KnownModel(name, title, make, arguments, "sequence", _adam)
 
 
 def _resnet50() -> KnownModel:
@@ -122,7 +140,7 @@ def _resnet50() -> KnownModel:
     def arguments(batch: int) -> Arguments:
         return torch.zeros(batch, 3, 224, 224, dtype=torch.float16), _numbers(1000, batch).long()
 
-    return KnownModel("resnet-50", "ResNet-50 v1.5, 224 x 224", make, arguments, "image")
+    return KnownModel("resnet-50", "ResNet-50 v1.5, 224 x 224", make, arguments, "image", _sgd)
 
 
 _ALL = (
