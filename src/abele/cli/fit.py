@@ -27,7 +27,9 @@ _Named = tuple["torch.nn.Module", Any, "torch.optim.Optimizer | None"]
 def fit(
     model: Annotated[
         str,
-        typer.Argument(help="A known model (bert-large, bert-base, resnet-50, gpt2-medium), or path/to/file.py:function."),
+        typer.Argument(
+            help="A known model (bert-large, bert-base, resnet-50, gpt2-medium), or path/to/file.py:function."
+        ),
     ],
     system: Annotated[str, typer.Option("--system", help="Preset (abele systems) or description file.")] = "pod16",
     batch: Annotated[int | None, typer.Option("--batch", help="Samples of one update; any number by default.")] = None,
@@ -45,7 +47,9 @@ def fit(
     with one the model is trained, else it runs forward alone.
     """
     if importlib.util.find_spec("torch") is None:
-        raise MissingPackageError("abele fit needs PyTorch, which is not installed", remedy="pip install 'abele[torch]'")
+        raise MissingPackageError(
+            "abele fit needs PyTorch, which is not installed", remedy="pip install 'abele[torch]'"
+        )
     from abele.frontends.poptorch.fitting import fit as fit_model
     from abele.frontends.poptorch.fitting.fit import fitting_system
 

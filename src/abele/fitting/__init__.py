@@ -3,7 +3,7 @@
 from abele.fitting.chain import Chain, Segment, chain_of
 from abele.fitting.compiled import compiled_plan, placed
 from abele.fitting.fit import Fitted, fit_network
-from abele.fitting.plan import Compilation, Estimate, Miss, Plan, Ranked, Recompute, StatePlace
+from abele.fitting.plan import Compilation, Estimate, Miss, Ranked, Recomputation, Spread, StatePlace
 from abele.fitting.search import Model, Space
 from abele.fitting.text import fitted_card, fitted_dict, fitted_text
 
@@ -14,11 +14,11 @@ __all__ = [
     "Fitted",
     "Miss",
     "Model",
-    "Plan",
     "Ranked",
-    "Recompute",
+    "Recomputation",
     "Segment",
     "Space",
+    "Spread",
     "StatePlace",
     "chain_of",
     "compiled_plan",

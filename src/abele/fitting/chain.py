@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
 
 from abele.errors import FittingError
 from abele.parallel import Group, Network, NetworkOp, Value
@@ -37,7 +39,7 @@ class Segment:
     module: str
     entering: tuple[Value, ...]
 
-    @property
+    @cached_property
     def entering_bytes(self) -> int:
         """Bytes that cross the border before it, for one micro-batch."""
         return bytes_of(self.entering)
@@ -98,7 +100,7 @@ def chain_of(net: Network, groups: Sequence[Group] | None = None, *, starts: Col
 def _worthy(net: Network, cuts: Sequence[int], fixed: frozenset[Value]) -> list[int]:
     """The cuts after which there is work to do, and before which as well."""
     kept: list[int] = []
-    for cut, end in zip(cuts, [*cuts[1:], len(net.ops)], strict=True):
+    for cut, end in pairwise([*cuts, len(net.ops)]):
         before = net.ops[kept[-1] if kept else 0 : cut]
         if _has_work(net.ops[cut:end], fixed) and _has_work(before, fixed):
             kept.append(cut)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from abele.compiler import Executable, compile_program
 from abele.errors import AbeleError
 from abele.fitting.chain import Chain
-from abele.fitting.plan import Compilation, Plan, Recompute, StatePlace
+from abele.fitting.plan import Compilation, Recomputation, Spread, StatePlace
 from abele.fitting.search import Model, Space
 from abele.graph import Graph
 from abele.parallel import (
@@ -26,7 +26,7 @@ from abele.parallel.network import FrozenDict
 from abele.parallel.passes.place import substituted
 
 
-def compiled_plan(plan: Plan, model: Model, chain: Chain, space: Space) -> Compilation:
+def compiled_plan(plan: Spread, model: Model, chain: Chain, space: Space) -> Compilation:
     """Compile a plan as a whole; nothing runs.
 
     Args:
@@ -57,7 +57,7 @@ def compiled_plan(plan: Plan, model: Model, chain: Chain, space: Space) -> Compi
     )
 
 
-def _compile(plan: Plan, model: Model, chain: Chain, space: Space) -> Executable:
+def _compile(plan: Spread, model: Model, chain: Chain, space: Space) -> Executable:
     net = placed(plan, model.net, chain)
     settings = replace(
         space.settings,
@@ -71,15 +71,13 @@ def _compile(plan: Plan, model: Model, chain: Chain, space: Space) -> Executable
         program = inference_program(net, graph, schedule, planning=planning, modes=modes)
     else:
         schedule = Schedule(accumulation=plan.accumulation, replicas=plan.replicas, outputs=OutputMode.FINAL)
-        again = plan.recompute != Recompute.NOTHING
+        again = plan.recompute != Recomputation.NOTHING
         passes = training_pipeline(schedule, model.groups, recompute=settings.recompute, recompute_stages=again)
-        program = training_program(
-            net, graph, schedule, model.groups, planning=planning, modes=modes, pipeline=passes
-        )
+        program = training_program(net, graph, schedule, model.groups, planning=planning, modes=modes, pipeline=passes)
     return compile_program(graph, program.program, allow_out_of_memory=True)
 
 
-def placed(plan: Plan, net: Network, chain: Chain) -> Network:
+def placed(plan: Spread, net: Network, chain: Chain) -> Network:
     """The network with the IPU and the stage of every op, and a checkpoint at each segment that the plan keeps."""
     if plan.stages == 1:
         return net
@@ -89,12 +87,12 @@ def placed(plan: Plan, net: Network, chain: Chain) -> Network:
         for op in net.ops[chain.segments[begin].begin : chain.segments[end - 1].end]:
             moved |= {v: replace(v, place=place) for v in op.outputs}
     there = substituted(net, moved)
-    if plan.recompute != Recompute.SEGMENTS:
+    if plan.recompute != Recomputation.SEGMENTS:
         return there
     return _with_checkpoints(plan, there, chain, moved)
 
 
-def _with_checkpoints(plan: Plan, net: Network, chain: Chain, moved: dict[Value, Value]) -> Network:
+def _with_checkpoints(plan: Spread, net: Network, chain: Chain, moved: dict[Value, Value]) -> Network:
     """``net`` with a ``keep`` where a segment begins inside of a stage."""
     kept: dict[Value, Value] = {}
     before: dict[int, list[NetworkOp]] = {}

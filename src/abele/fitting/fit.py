@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from abele.errors import FittingError
 from abele.fitting.chain import Chain
 from abele.fitting.compiled import compiled_plan
-from abele.fitting.plan import Estimate, Miss, Plan, Ranked
+from abele.fitting.plan import Estimate, Miss, Ranked, Spread
 from abele.fitting.reasons import reason
 from abele.fitting.search import Model, Progress, Search, Space, check_batch
 from abele.words import counted
@@ -41,7 +41,7 @@ class Fitted:
         """The fastest plan."""
         return self.ranking[0]
 
-    def modules(self, plan: Plan) -> list[str]:
+    def modules(self, plan: Spread) -> list[str]:
         """The submodule that each stage begins with; empty for the first."""
         segments = self.chains[plan.micro_batch].segments
         return ["", *(segments[cut].module for cut in plan.cuts)]
@@ -90,7 +90,7 @@ def fit_network(
     )
 
 
-def _fastest_of_each(found: Sequence[tuple[Plan, Estimate]]) -> list[tuple[Plan, Estimate]]:
+def _fastest_of_each(found: Sequence[tuple[Spread, Estimate]]) -> list[tuple[Spread, Estimate]]:
     return sorted(found, key=lambda f: (-f[1].samples_per_second, f[0].ipus, f[0].micro_batch))
 
 

@@ -112,9 +112,7 @@ def measured(segment: SegmentNetwork, settings: Settings, system: System) -> Seg
     schedule = Schedule(accumulation=ROUNDS, outputs=OutputMode.FINAL)
     passes = segment.pipeline(training_pipeline(schedule, segment.groups, recompute=settings.recompute))
     net = passes.run(segment.training)
-    program = lower_network(
-        net, Graph(one), schedule, segment.groups, planning=settings.planning, modes=settings.modes
-    )
+    program = lower_network(net, Graph(one), schedule, segment.groups, planning=settings.planning, modes=settings.modes)
     run = compile_program(program.graph, program.program, allow_out_of_memory=True)
     both, update = _cycles(run)
     state = _state(program)
@@ -143,9 +141,7 @@ def measured(segment: SegmentNetwork, settings: Settings, system: System) -> Seg
     )
 
 
-def _of_inference(
-    run: Executable, cycles: int, inputs: tuple[int, ...], outputs: tuple[int, ...]
-) -> SegmentCosts:
+def _of_inference(run: Executable, cycles: int, inputs: tuple[int, ...], outputs: tuple[int, ...]) -> SegmentCosts:
     memory = _categories(run)
     none = np.zeros_like(memory["variables"])
     return SegmentCosts(

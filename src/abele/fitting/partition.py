@@ -44,23 +44,21 @@ def partition(stages: int, middle: Callable[[int], Costs], ends: Costs) -> Parti
             segments].
     """
     count = len(ends)
-    tables = [middle(stage) for stage in range(1, stages - 1)]
-    found: Partition | None = None
-    for first in range(1, count):
-        best = np.full(count + 1, NEVER)
-        best[first] = 0
-        choices: list[npt.NDArray[np.intp]] = []
-        for table in tables:
-            reached = np.maximum(best[:, None], table)
-            choice = reached.argmin(axis=0)
-            best = reached[choice, np.arange(count + 1)]
-            choices.append(choice)
-        whole = np.maximum(best[:count], ends[first])
-        begin = int(whole.argmin())
-        if whole[begin] < (NEVER if found is None else found.slowest):
-            cuts, place = [], begin
-            for choice in reversed(choices):
-                cuts.append(place)
-                place = int(choice[place])
-            found = Partition((first, *reversed(cuts)), int(whole[begin]))
-    return found
+    firsts = np.arange(1, count)
+    # [first, end]: what the stages so far cost at least on the segments up to an end, behind each end of the first.
+    best = np.full((count - 1, count + 1), NEVER)
+    best[firsts - 1, firsts] = 0
+    choices: list[npt.NDArray[np.intp]] = []
+    for stage in range(1, stages - 1):
+        reached = np.maximum(best[:, :, None], middle(stage)[None])
+        choices.append(reached.argmin(axis=1))
+        best = reached.min(axis=1)
+    whole = np.maximum(best[:, :count], ends[1:])
+    place = int(whole.argmin())
+    row, begin = divmod(place, count)
+    if whole.flat[place] >= NEVER:
+        return None
+    cuts = [begin]
+    for choice in reversed(choices):
+        cuts.append(int(choice[row, cuts[-1]]))
+    return Partition(tuple(reversed(cuts)), int(whole.flat[place]))

@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Any
 
 
-class Recompute(StrEnum):
+class Recomputation(StrEnum):
     """What a stage computes again in its backward pass.
 
     ``NOTHING``: all that the backward pass reads is kept. ``STAGES``: what enters a stage is kept, all else is computed
@@ -40,7 +40,7 @@ class StatePlace(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
+class Spread:
     """One way to spread a model over a machine.
 
     Attributes:
@@ -62,7 +62,7 @@ class Plan:
     accumulation: int
     cuts: tuple[int, ...] = ()
     returns: bool = False
-    recompute: Recompute = Recompute.NOTHING
+    recompute: Recomputation = Recomputation.NOTHING
     state: StatePlace = StatePlace.ON_CHIP
     proportion: float | None = None
     shared_functions: bool = False
@@ -122,7 +122,7 @@ class Estimate:
     available_bytes: int
     samples_per_second: float
 
-    def shares(self, plan: Plan) -> dict[str, float]:
+    def shares(self, plan: Spread) -> dict[str, float]:
         """IPU cycles for each sample, by what they are spent on; together they are all that the IPUs in use have."""
         per_sample = plan.num_ipus / plan.batch
         rounds, mean = plan.accumulation, sum(self.stage_cycles) / plan.ipus
@@ -148,7 +148,7 @@ class Ranked:
         compiled: What compiling it for real came to, where that was done.
     """
 
-    plan: Plan
+    plan: Spread
     estimate: Estimate
     reason: str = ""
     compiled: Compilation | None = None
@@ -163,13 +163,15 @@ class Miss:
         stage: The stage that lacks most.
         needed_bytes: What the fullest tile of its IPU needs.
         available_bytes: What a tile has.
+        temporary_bytes: What of it is temporary.
         largest: What fills that tile most, in words.
     """
 
-    plan: Plan
+    plan: Spread
     stage: int
     needed_bytes: int
     available_bytes: int
+    temporary_bytes: int
     largest: str
 
     @property
@@ -197,7 +199,7 @@ class Compilation:
     seconds: float = 0.0
 
 
-def plan_dict(plan: Plan) -> dict[str, Any]:
+def plan_dict(plan: Spread) -> dict[str, Any]:
     """A plan as plain data."""
     return {
         "ipus_per_replica": plan.ipus,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abele.fitting.plan import Estimate, Plan, Recompute
+from abele.fitting.plan import Estimate, Recomputation, Spread
 
 _WORDS = {
     "work": "more work for each sample",
@@ -15,7 +15,7 @@ _WORDS = {
 }
 
 
-def reason(plan: Plan, estimate: Estimate, best: Plan, best_estimate: Estimate) -> str:
+def reason(plan: Spread, estimate: Estimate, best: Spread, best_estimate: Estimate) -> str:
     """What a plan loses most time on, beside the best one.
 
     Args:
@@ -35,12 +35,12 @@ def reason(plan: Plan, estimate: Estimate, best: Plan, best_estimate: Estimate) 
     return ", ".join(found) or "as fast"
 
 
-def _said(name: str, plan: Plan, best: Plan) -> str:
+def _said(name: str, plan: Spread, best: Spread) -> str:
     if name != "work":
         return _WORDS[name]
-    if plan.stages > 1 and plan.recompute != Recompute.NOTHING and best.recompute == Recompute.NOTHING:
+    if plan.stages > 1 and plan.recompute != Recomputation.NOTHING and best.recompute == Recomputation.NOTHING:
         return "activations computed again"
-    if plan.stages > 1 and plan.recompute != Recompute.NOTHING and best.stages == 1:
+    if plan.stages > 1 and plan.recompute != Recomputation.NOTHING and best.stages == 1:
         return "activations computed again"
     if plan.micro_batch < best.micro_batch:
         return "smaller micro-batches"

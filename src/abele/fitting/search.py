@@ -18,7 +18,7 @@ from abele.fitting.chain import Chain, chain_of
 from abele.fitting.estimate import estimated, ipu_bytes
 from abele.fitting.measure import SegmentCosts, measured
 from abele.fitting.partition import NEVER, Costs, partition
-from abele.fitting.plan import Estimate, Miss, Plan, Recompute, StatePlace
+from abele.fitting.plan import Estimate, Miss, Recomputation, Spread, StatePlace
 from abele.fitting.segment import SegmentNetwork, segment_network
 from abele.fitting.stages import Borrowed, ChainCosts, StageCosts
 from abele.fitting.traffic import tick_cycles
@@ -71,7 +71,7 @@ class Space:
     micro_batches: tuple[int, ...]
     first: int | None = None
     proportions: tuple[float | None, ...] = PROPORTIONS
-    recompute: tuple[Recompute, ...] = tuple(Recompute)
+    recompute: tuple[Recomputation, ...] = tuple(Recomputation)
     states: tuple[StatePlace, ...] = tuple(StatePlace)
     settings: Settings = field(default_factory=Settings)
     starts: frozenset[str] | None = None
@@ -95,7 +95,7 @@ class Search:
     space: Space
     model_of: Callable[[int], Model]
     progress: Progress
-    found: list[tuple[Plan, Estimate]] = field(default_factory=list)
+    found: list[tuple[Spread, Estimate]] = field(default_factory=list)
     misses: list[Miss] = field(default_factory=list)
     chains: dict[int, Chain] = field(default_factory=dict)
     models: dict[int, Model] = field(default_factory=dict)
@@ -141,7 +141,15 @@ class Search:
             again = set()
             for done, (ipus, recompute) in enumerate(sorted(open_cases)):
                 self.progress(f"cut into {counted(ipus, 'stage')}", done / len(open_cases))
-                case = _Case(self, size, ipus, recompute, proportion, whole, model.groups)
+                case = _Case(
+                    search=self,
+                    size=size,
+                    ipus=ipus,
+                    recompute=recompute,
+                    proportion=proportion,
+                    costs=whole,
+                    groups=model.groups,
+                )
                 if not case.run():
                     again.add((ipus, recompute))
             # Less memory for products is worth a try only where temporaries are all that is in the way.
@@ -149,15 +157,13 @@ class Search:
             if not open_cases:
                 break
 
-    def _recompute(self, ipus: int, model: Model) -> Iterator[Recompute]:
+    def _recompute(self, ipus: int, model: Model) -> Iterator[Recomputation]:
         """What there is to compute again: on one IPU, and without a backward pass, nothing."""
         for choice in self.space.recompute:
-            if choice == Recompute.NOTHING or (ipus > 1 and model.groups is not None):
+            if choice == Recomputation.NOTHING or (ipus > 1 and model.groups is not None):
                 yield choice
 
-    def _measure(
-        self, segments: Sequence[SegmentNetwork], proportion: float | None, size: int
-    ) -> list[SegmentCosts]:
+    def _measure(self, segments: Sequence[SegmentNetwork], proportion: float | None, size: int) -> list[SegmentCosts]:
         kinds = list(dict.fromkeys(segments))
         settings = replace(self.space.settings, memory_proportion=proportion or self.space.settings.memory_proportion)
         share = "" if proportion is None else f", products with {proportion:g} of a tile's memory"
@@ -175,14 +181,14 @@ class Search:
         return whole if whole and not rest else None
 
 
-@dataclass
+@dataclass(kw_only=True)
 class _Case:
     """One number of IPUs to a replica, one micro-batch, one choice of what is computed again."""
 
     search: Search
     size: int
     ipus: int
-    recompute: Recompute
+    recompute: Recomputation
     proportion: float | None
     costs: ChainCosts
     groups: tuple[Group, ...] | None
@@ -198,7 +204,7 @@ class _Case:
             return True
         if count < self.ipus:
             return True
-        plan = Plan(
+        plan = Spread(
             ipus=self.ipus,
             replicas=replicas,
             micro_batch=self.size,
@@ -206,7 +212,6 @@ class _Case:
             recompute=self.recompute,
             proportion=self.proportion,
         )
-        hopeless = True
         for changed, stages in self._ways(plan):
             if stages.least_bytes > stages.available_bytes:
                 continue
@@ -216,15 +221,17 @@ class _Case:
                     cut = _free_batch(cut, stages)
                 self.search.found.append((cut, estimated(cut, stages)))
                 return True
-            hopeless = False
-        self.search.misses.append(self._nearest(changed, stages))
-        return hopeless
+        miss = self._nearest(changed, stages)
+        self.search.misses.append(miss)
+        return miss.lacking_bytes > miss.temporary_bytes
 
-    def _ways(self, plan: Plan) -> Iterator[tuple[Plan, StageCosts]]:
+    def _ways(self, plan: Spread) -> Iterator[tuple[Spread, StageCosts]]:
         """The plan with its memory as it is, and then moved step by step."""
         repeated = len(set(self.costs.kinds)) < len(self.costs.kinds)
         for state in self.search.space.states:
-            if state != StatePlace.ON_CHIP and (self.groups is None or not any(c.state_bytes for c in self.costs.segments)):
+            if state != StatePlace.ON_CHIP and (
+                self.groups is None or not any(c.state_bytes for c in self.costs.segments)
+            ):
                 continue
             if state.is_sharded and plan.replicas == 1:
                 continue
@@ -234,20 +241,20 @@ class _Case:
                 changed = replace(plan, state=state, shared_functions=functions)
                 yield changed, self._stages(changed)
 
-    def _stages(self, plan: Plan) -> StageCosts:
+    def _stages(self, plan: Spread) -> StageCosts:
         return StageCosts(
-            self.costs,
-            _borrowed(self.costs.chain, self.costs.segments, self.groups, plan),
-            self.search.space.system,
-            plan.recompute,
-            plan.state,
-            plan.ipus,
-            plan.replicas,
-            self.groups is not None,
-            plan.shared_functions,
+            costs=self.costs,
+            borrowed=_borrowed(self.costs.chain, self.costs.segments, self.groups, plan),
+            system=self.search.space.system,
+            recompute=plan.recompute,
+            state=plan.state,
+            ipus=plan.ipus,
+            replicas=plan.replicas,
+            training=self.groups is not None,
+            functions=plan.shared_functions,
         )
 
-    def _cut(self, plan: Plan, stages: StageCosts) -> Plan | None:
+    def _cut(self, plan: Spread, stages: StageCosts) -> Spread | None:
         """The plan with the best cuts; None where none fit."""
         if plan.ipus == 1:
             return plan if stages.last_needed[0] <= stages.available_bytes else None
@@ -258,7 +265,7 @@ class _Case:
         fitting = [p for p in found if p is not None]
         return max(fitting, key=lambda p: _rate(p, stages)) if fitting else None
 
-    def _cut_into(self, plan: Plan, stages: StageCosts, *, returns: bool) -> Plan | None:
+    def _cut_into(self, plan: Spread, stages: StageCosts, *, returns: bool) -> Spread | None:
         """The plan with a stage for each IPU, and one more on the first IPU where it ``returns``."""
         n, count = plan.ipus + returns, stages.count
         training, rows = self.groups is not None, 2 * (n - 1)
@@ -284,7 +291,7 @@ class _Case:
         found = partition(n, middle, ends)
         return None if found is None else replace(plan, cuts=found.cuts, returns=returns)
 
-    def _nearest(self, plan: Plan, stages: StageCosts) -> Miss:
+    def _nearest(self, plan: Spread, stages: StageCosts) -> Miss:
         """The cuts that come nearest to fitting, with the stage that lacks most."""
         n, count = plan.ipus, stages.count
         cuts: tuple[int, ...] = ()
@@ -299,17 +306,19 @@ class _Case:
         by_ipu = ipu_bytes(nearest, stages)
         stage = int(np.argmax(by_ipu))
         begin, end = nearest.bounds(count)[stage]
-        largest = _largest(stages, begin, end, 2 * (n - 1 - stage), last=stage == n - 1)
+        last = stage == n - 1
+        largest = _largest(stages, begin, end, 2 * (n - 1 - stage), last=last)
         return Miss(
             plan=nearest,
             stage=stage,
             needed_bytes=by_ipu[stage],
             available_bytes=stages.available_bytes,
+            temporary_bytes=stages.temporary_bytes(begin, end, last=last),
             largest=largest,
         )
 
 
-def _rate(plan: Plan, stages: StageCosts) -> float:
+def _rate(plan: Spread, stages: StageCosts) -> float:
     return estimated(plan, stages).samples_per_second
 
 
@@ -329,7 +338,7 @@ def _largest(stages: StageCosts, begin: int, end: int, rows: int, *, last: bool)
     return ", ".join(f"{name} {parts[name] / 1000:,.0f} KB" for name in ordered if parts[name] >= 500)
 
 
-def _free_batch(plan: Plan, stages: StageCosts) -> Plan:
+def _free_batch(plan: Spread, stages: StageCosts) -> Spread:
     """The plan with as many micro-batches to an update that the rest of it hardly counts, a power of two."""
     accumulation = plan.accumulation
     while accumulation & (accumulation - 1):
@@ -345,7 +354,7 @@ def _free_batch(plan: Plan, stages: StageCosts) -> Plan:
 
 
 def _borrowed(
-    chain: Chain, costs: Sequence[SegmentCosts], groups: Sequence[Group] | None, plan: Plan
+    chain: Chain, costs: Sequence[SegmentCosts], groups: Sequence[Group] | None, plan: Spread
 ) -> list[list[Borrowed]]:
     """For each segment the parameters that it shares with earlier ones."""
     rules: Mapping[object, Optimiser] = {p: g.optimiser for g in groups or () for p in g.parameters}

@@ -87,7 +87,9 @@ def segment_network(chain: Chain, number: int, groups: Sequence[Group] | None) -
         for g in groups
         if any(p in values for p in g.parameters)
     )
-    flowing = [forward.outputs[len(forward.outputs) - len(leaving) + n] for n, v in enumerate(leaving) if v in chain.flowing]
+    flowing = [
+        forward.outputs[len(forward.outputs) - len(leaving) + n] for n, v in enumerate(leaving) if v in chain.flowing
+    ]
     training = forward if net.loss in made else _with_gradients(forward, flowing)
     return SegmentNetwork(forward, training, trained, len(forward.outputs) - len(leaving))
 
@@ -156,7 +158,9 @@ def _with_gradients(net: Network, leaving: Sequence[Value]) -> Network:
         gradient = made.input(value.shape, value.dtype, f"{CROSSING}gradient{number}")
         product = build.map_(made, derivative.arg(0) * derivative.arg(1), [value, gradient])
         part = build.reduce(made, product, list(range(value.ndim)), "add") if value.ndim else product
-        made.loss = part if made.loss is None else build.map_(made, derivative.arg(0) + derivative.arg(1), [made.loss, part])
+        made.loss = (
+            part if made.loss is None else build.map_(made, derivative.arg(0) + derivative.arg(1), [made.loss, part])
+        )
     return made.finish()
 
 

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from abele.fitting.chain import Chain
 from abele.fitting.measure import Bytes, SegmentCosts
 from abele.fitting.partition import NEVER
-from abele.fitting.plan import Recompute, StatePlace
+from abele.fitting.plan import Recomputation, StatePlace
 from abele.fitting.traffic import StageWork, Streams, all_reduce_costs, ring_cycles, stream_cycles
 from abele.machine import System
 
@@ -67,7 +67,7 @@ class ChainCosts:
         return ChainCosts(chain, tuple(segments), tuple(kinds), arrays)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class StageCosts:
     """What every run of segments costs as a stage of a pipeline, or as all of one.
 
@@ -86,7 +86,7 @@ class StageCosts:
     costs: ChainCosts
     borrowed: Sequence[Sequence[Borrowed]]
     system: System
-    recompute: Recompute
+    recompute: Recomputation
     state: StatePlace
     ipus: int
     replicas: int
@@ -127,16 +127,26 @@ class StageCosts:
         """Bytes of one micro-batch on its way between a stage and its backward stage, over all tiles."""
         if not self.training:
             return 0
-        segments = range(begin, end)
-        if self.recompute == Recompute.NOTHING:
-            return sum(self.segments[i].saved_bytes for i in segments)
-        kept = [begin] if self.recompute == Recompute.STAGES else segments
-        inputs = sum(self.segments[i].input_bytes for i in segments)
-        return inputs + sum(self.chain.segments[i].entering_bytes for i in kept)
+        return int(self._rows[begin, end])
+
+    @cached_property
+    def _rows(self) -> Table:
+        """The same of every run of segments, [begin, end]."""
+        saved = _running(np.array([s.saved_bytes for s in self.segments]))
+        inputs = _running(np.array([s.input_bytes for s in self.segments]))
+        entering = np.array([s.entering_bytes for s in self.chain.segments])
+        if self.recompute == Recomputation.NOTHING:
+            found = saved[None, :] - saved[:, None]
+        elif self.recompute == Recomputation.STAGES:
+            found = inputs[None, :] - inputs[:, None] + np.append(entering, 0)[:, None]
+        else:
+            kept = inputs + _running(entering)
+            found = kept[None, :] - kept[:, None]
+        return np.triu(found, 1)
 
     def row_on_tile(self, begin: int, end: int) -> int:
         """The same on each tile."""
-        return -(-self.row_bytes(begin, end) // self.system.ipu.num_tiles)
+        return int(self.rows_on_tile[begin, end])
 
     def needed(self, begin: int, end: int, rows: int, *, last: bool) -> int:
         """Bytes of a stage on its fullest tile, with ``rows`` micro-batches on their way."""
@@ -200,11 +210,11 @@ class StageCosts:
         if not self.training:
             return np.asarray(np.maximum.accumulate(arrays["forward_peak"][rows], axis=0))
         saved = np.array([self.segments[i].saved_bytes for i in range(begin, end)]) // self.system.ipu.num_tiles
-        if last or self.recompute == Recompute.STAGES:
+        if last or self.recompute == Recomputation.STAGES:
             before = np.cumsum(saved) - saved
             return np.asarray(np.maximum.accumulate(arrays["peak"][rows] + before[:, None], axis=0))
         # What a ring held of the micro-batch is read at once.
-        read = np.array([self.row_on_tile(begin, i + 1) for i in range(begin, end)])
+        read = self.rows_on_tile[begin, begin + 1 : end + 1]
         return np.asarray(np.maximum.accumulate(arrays["peak"][rows], axis=0) + read[:, None])
 
     def temporary_bytes(self, begin: int, end: int, *, last: bool) -> int:
@@ -255,11 +265,9 @@ class StageCosts:
     @cached_property
     def rows_on_tile(self) -> Table:
         """Bytes on each tile of a micro-batch on its way, of every run of segments, [begin, end]."""
-        found = np.zeros((self.count + 1, self.count + 1), np.int64)
-        for begin in range(self.count):
-            for end in range(begin + 1, self.count + 1):
-                found[begin, end] = self.row_on_tile(begin, end)
-        return found
+        if not self.training:
+            return np.zeros((self.count + 1, self.count + 1), np.int64)
+        return np.asarray(-(-self._rows // self.system.ipu.num_tiles), np.int64)
 
     @cached_property
     def last_needed(self) -> Table:
@@ -291,7 +299,7 @@ class StageCosts:
     def backward_work(self, begin: int, end: int, ipu: int, rows: int) -> StageWork:
         """What its backward stage does."""
         read = ring_cycles(self.row_bytes(begin, end), rows, self.system) // 2
-        again = self.recompute != Recompute.NOTHING
+        again = self.recompute != Recomputation.NOTHING
         forward = self._forward_cycles(begin, end) if again else self._copies(begin, end)
         backward = int(self._backward[end] - self._backward[begin])
         return StageWork(ipu, (0, 0), forward + backward + read, (0, 0))

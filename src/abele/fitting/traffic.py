@@ -13,6 +13,7 @@ from abele.compiler import compile_program
 from abele.compiler.durations import host_cycles
 from abele.compiler.links import link_cycles
 from abele.compiler.remote import remote_cycles
+from abele.compiler.traffic import LinkBytes
 from abele.graph import Graph
 from abele.graph import Sequence as Steps
 from abele.machine import System
@@ -23,13 +24,12 @@ Transfer = tuple[int, int, int]
 """Bytes from one IPU of a replica to another: sender, receiver, bytes."""
 
 
-def transfer_cycles(transfers: Sequence[Transfer], ipus: int, replicas: int, system: System) -> int:
-    """Cycles of one exchange of a pipeline, in which every replica sends the same.
+def transfer_cycles(transfers: Sequence[Transfer], ipus: int, system: System) -> int:
+    """Cycles of one exchange of a pipeline.
 
     Args:
-        transfers: What a replica sends.
+        transfers: What a replica sends; replicas share no links.
         ipus: IPUs of a replica.
-        replicas: How many there are side by side.
         system: The machine.
 
     Raises:
@@ -38,10 +38,10 @@ def transfer_cycles(transfers: Sequence[Transfer], ipus: int, replicas: int, sys
     sent = np.array([t for t in transfers if t[2] and t[0] != t[1]], np.int64).reshape(-1, 3)
     if not len(sent):
         return 0
-    first = np.repeat(np.arange(replicas) * ipus, len(sent))
-    source, target, amount = np.tile(sent, (replicas, 1)).T
-    used = system.with_ipus(ipus * replicas)
-    return link_cycles((source + first, target + first, amount), used) + used.sync_cycles_of(ipus)
+    used = system.with_ipus(ipus)
+    exchange = used.ipu.exchange
+    start = exchange.phase_overhead_cycles + exchange.route_mean_cycles
+    return start + link_cycles(LinkBytes(*sent.T), used) + used.sync_cycles_of(ipus)
 
 
 @dataclass(frozen=True)

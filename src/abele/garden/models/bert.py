@@ -13,7 +13,7 @@ _HIDDEN = -10_000.0
 """What is added to the scores of positions that are not to be seen: it fits in float16."""
 
 
-class Embeddings(nn.Module):
+class TokenEmbeddings(nn.Module):
     """Sums of the embeddings of tokens, positions and segments, normalised.
 
     Args:
@@ -36,7 +36,7 @@ class Embeddings(nn.Module):
         return made
 
 
-class Attended(nn.Module):
+class EncoderAttention(nn.Module):
     """The first half of an encoder layer: attention, added to what it read, and normalised."""
 
     def __init__(self, width: int, heads: int) -> None:
@@ -50,7 +50,7 @@ class Attended(nn.Module):
         return made
 
 
-class FeedForward(nn.Module):
+class EncoderFeedForward(nn.Module):
     """The second half of an encoder layer: two linear layers with GELU, added to what they read, and normalised."""
 
     def __init__(self, width: int) -> None:
@@ -70,8 +70,8 @@ class EncoderLayer(nn.Module):
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
-        self.attended = Attended(width, heads)
-        self.feed_forward = FeedForward(width)
+        self.attended = EncoderAttention(width, heads)
+        self.feed_forward = EncoderFeedForward(width)
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
         """[batch, positions, width] of the same shape."""
@@ -123,7 +123,7 @@ class BertPretraining(nn.Module):
 
     def __init__(self, vocabulary: int, width: int, layers: int, heads: int, positions: int) -> None:
         super().__init__()
-        self.embeddings = Embeddings(vocabulary, width, positions)
+        self.embeddings = TokenEmbeddings(vocabulary, width, positions)
         self.layers = nn.ModuleList([EncoderLayer(width, heads) for _ in range(layers)])
         self.head = PretrainingHead(width, self.embeddings.tokens)
 

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from abele.garden.models.attention import SelfAttention
 
 
-class Embeddings(nn.Module):
+class PositionedTokens(nn.Module):
     """Sums of the embeddings of tokens and positions."""
 
     def __init__(self, vocabulary: int, width: int, positions: int) -> None:
@@ -23,7 +23,7 @@ class Embeddings(nn.Module):
         return made
 
 
-class Attended(nn.Module):
+class DecoderAttention(nn.Module):
     """The first half of a layer: what it read plus attention to its normalised form."""
 
     def __init__(self, width: int, heads: int) -> None:
@@ -36,7 +36,7 @@ class Attended(nn.Module):
         return x + self.attention(self.norm(x))  # type: ignore[no-any-return]
 
 
-class FeedForward(nn.Module):
+class DecoderFeedForward(nn.Module):
     """The second half of a layer: what it read plus two linear layers with GELU of its normalised form."""
 
     def __init__(self, width: int) -> None:
@@ -55,8 +55,8 @@ class DecoderLayer(nn.Module):
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
-        self.attended = Attended(width, heads)
-        self.feed_forward = FeedForward(width)
+        self.attended = DecoderAttention(width, heads)
+        self.feed_forward = DecoderFeedForward(width)
 
     def forward(self, x: Tensor) -> Tensor:
         """[batch, positions, width] of the same shape."""
@@ -93,7 +93,7 @@ class Gpt2(nn.Module):
 
     def __init__(self, vocabulary: int, width: int, layers: int, heads: int, positions: int) -> None:
         super().__init__()
-        self.embeddings = Embeddings(vocabulary, width, positions)
+        self.embeddings = PositionedTokens(vocabulary, width, positions)
         self.layers = nn.ModuleList([DecoderLayer(width, heads) for _ in range(layers)])
         self.head = NextTokenHead(width, self.embeddings.tokens)
 

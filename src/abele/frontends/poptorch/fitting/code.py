@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import torch
 
-from abele.fitting import Fitted, Plan, Recompute, StatePlace
+from abele.fitting import Fitted, Recomputation, Spread, StatePlace
 
 _NOTHING = 0
 """PopART's ``RecomputationType.NoRecompute``."""
 
 
-def plan_code(fitted: Fitted, plan: Plan, model: torch.nn.Module, first: str) -> str:
+def plan_code(fitted: Fitted, plan: Spread, model: torch.nn.Module, first: str) -> str:
     """The options and blocks of a plan.
 
     Args:
@@ -22,12 +22,12 @@ def plan_code(fitted: Fitted, plan: Plan, model: torch.nn.Module, first: str) ->
     lines = ["from abele import poptorch  # or: import poptorch", ""]
     if plan.stages > 1:
         lines += [*_blocks(fitted, plan, model, first), ""]
-    if fitted.training and plan.stages > 1 and plan.recompute == Recompute.SEGMENTS:
+    if fitted.training and plan.stages > 1 and plan.recompute == Recomputation.SEGMENTS:
         lines += [*_checkpoints(fitted, plan, model), ""]
     return "\n".join([*lines, *_options(fitted, plan)])
 
 
-def _options(fitted: Fitted, plan: Plan) -> list[str]:
+def _options(fitted: Fitted, plan: Spread) -> list[str]:
     lines = ["opts = poptorch.Options()", f"opts.Abele.system({fitted.space.system.name.partition(':')[0]!r})"]
     lines.append(f"opts.replicationFactor({plan.replicas})")
     if fitted.training:
@@ -38,7 +38,7 @@ def _options(fitted: Fitted, plan: Plan) -> list[str]:
         lines.append("opts.setExecutionStrategy(poptorch.PipelinedExecution(")
         lines += [f'    poptorch.Stage("stage{s}").ipu({plan.ipu_of(s)}),' for s in range(plan.stages)]
         lines.append("))")
-        if fitted.training and plan.recompute == Recompute.NOTHING:
+        if fitted.training and plan.recompute == Recomputation.NOTHING:
             lines.append(f'opts._Popart.set("autoRecomputation", {_NOTHING})  # all activations are kept')
     if plan.proportion is not None:
         shares = ", ".join(f'"IPU{i}": {plan.proportion:g}' for i in range(plan.ipus))
@@ -50,11 +50,13 @@ def _options(fitted: Fitted, plan: Plan) -> list[str]:
         where += ".useOnChipStorage(False)" if plan.state.is_off_chip else ".useOnChipStorage(True)"
         where += ".useReplicatedTensorSharding(True)" if plan.state.is_sharded else ""
         lines.append(f"opts.TensorLocations.setOptimizerLocation({where})")
-    lines.append(f"# micro-batches of {plan.micro_batch}: a DataLoader with these options has batch_size={plan.micro_batch}")
+    lines.append(
+        f"# micro-batches of {plan.micro_batch}: a DataLoader with these options has batch_size={plan.micro_batch}"
+    )
     return lines
 
 
-def _blocks(fitted: Fitted, plan: Plan, model: torch.nn.Module, first: str) -> list[str]:
+def _blocks(fitted: Fitted, plan: Spread, model: torch.nn.Module, first: str) -> list[str]:
     modules = [first, *fitted.modules(plan)[1:]]
     return [
         f'poptorch.BeginBlock({module_expression(model, module)}, "stage{stage}", ipu_id={plan.ipu_of(stage)})'
@@ -62,11 +64,9 @@ def _blocks(fitted: Fitted, plan: Plan, model: torch.nn.Module, first: str) -> l
     ]
 
 
-def _checkpoints(fitted: Fitted, plan: Plan, model: torch.nn.Module) -> list[str]:
+def _checkpoints(fitted: Fitted, plan: Spread, model: torch.nn.Module) -> list[str]:
     segments = fitted.chains[plan.micro_batch].segments
-    inside = [
-        segments[i].module for begin, end in plan.bounds(len(segments))[:-1] for i in range(begin + 1, end)
-    ]
+    inside = [segments[i].module for begin, end in plan.bounds(len(segments))[:-1] for i in range(begin + 1, end)]
     if not inside:
         return []
     lines = ["# What these layers read is kept; the rest of their stages is computed again.", "for layer in ["]

@@ -14,9 +14,9 @@ from abele.fitting import (
     Fitted,
     Miss,
     Model,
-    Plan,
     Ranked,
     Space,
+    Spread,
     fit_network,
     fitted_card,
     fitted_dict,
@@ -69,12 +69,12 @@ class Fit:
         """IPUs of the smallest machine that holds the model."""
         return self.fitted.smallest
 
-    def code(self, ranked: Ranked | Plan | None = None) -> str:
+    def code(self, ranked: Ranked | Spread | None = None) -> str:
         """A plan, by default the best, as PopTorch code: blocks and options for ``model``."""
         plan = ranked.plan if isinstance(ranked, Ranked) else ranked or self.best.plan
         return plan_code(self.fitted, plan, self.model, self._first(plan))
 
-    def _first(self, plan: Plan) -> str:
+    def _first(self, plan: Spread) -> str:
         """The outermost submodule that the model begins with; empty where it begins with a call of its own."""
         ops = self.fitted.chains[plan.micro_batch].net.ops
         path = next((op.debug.path for op in ops if op.kind != "constant"), "")
