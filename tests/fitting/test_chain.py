@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from spread_models import cnn, mlp
 
@@ -28,7 +30,7 @@ def test_chain__segments__have_all_ops_once_and_in_order():
     bounds = [(s.begin, s.end) for s in chain.segments]
     assert bounds[0][0] == 0
     assert bounds[-1][1] == len(model.net.ops)
-    assert all(before[1] == after[0] for before, after in zip(bounds, bounds[1:], strict=False))
+    assert all(before[1] == after[0] for before, after in pairwise(bounds))
 
 
 def test_chain__residual_branch__no_cut_inside():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from spread_models import cnn, mlp
 
@@ -34,18 +36,14 @@ def test_fit__equal_layers__estimates_are_near_what_compiling_gives(of_mlp):
 
 
 def test_fit__equal_layers__ranking_has_the_order_of_compiled_programs(of_mlp):
-    for before, after in zip(of_mlp.ranking, of_mlp.ranking[1:], strict=False):
+    for before, after in pairwise(of_mlp.ranking):
         assert before.compiled.cycles <= 1.02 * after.compiled.cycles
 
 
 def test_fit__equal_layers__stages_have_equally_many(of_mlp):
     cuts = {r.plan.ipus: r.plan.cuts for r in of_mlp.ranking if r.plan.recompute == Recomputation.SEGMENTS}
-    assert cuts[4] == (2, 4, 6) or sorted(b - a for a, b in zip((0, *cuts[4]), (*cuts[4], 8), strict=True)) == [
-        1,
-        2,
-        2,
-        3,
-    ]
+    # The last stage computes nothing again, and may have more.
+    assert sorted(b - a for a, b in pairwise((0, *cuts[4], 8))) in ([2, 2, 2, 2], [1, 2, 2, 3])
 
 
 def test_fit__every_loser__has_a_reason(of_mlp):
@@ -66,7 +64,7 @@ def test_fit__uneven_network__estimates_and_order_are_those_of_compiled_programs
     for ranked in found.ranking:
         assert ranked.estimate.cycles == pytest.approx(ranked.compiled.cycles, rel=BOUND)
     compiled = [r.compiled.cycles for r in found.ranking]
-    assert all(a <= 1.05 * b for a, b in zip(compiled, compiled[1:], strict=False))
+    assert all(a <= 1.05 * b for a, b in pairwise(compiled))
 
 
 def test_fit__inference__runs_forward_alone():

@@ -24,7 +24,7 @@ class Fitted:
         misses: Plans that do not fit, the nearest for each number of IPUs, micro-batch and what is computed again.
         smallest: The number of IPUs of the smallest replica that fits.
         chains: The model as a chain, by micro-batch.
-        undivided: IPUs of a replica, replicas and micro-batches that do not divide the batch, or do not fill a pipeline.
+        undivided: IPUs of a replica, replicas and micro-batches that do not divide the batch, or fill no pipeline.
         training: True if the model is trained.
     """
 

@@ -1,8 +1,8 @@
 """Measuring: what a segment costs, read off the program that the compiler makes of it.
 
-A segment is trained over a prime number of micro-batches, so that steps which run a multiple of that often are those of
-one micro-batch, and the others belong to the update. Streams are left out: what other segments send goes over links, and
-how long the host takes depends on how many replicas it serves.
+A segment is trained over a prime number of micro-batches, so that steps which run a multiple of that often are those
+of one micro-batch, and the others belong to the update. Streams are left out: what other segments send goes over links,
+and how long the host takes depends on how many replicas it serves.
 """
 
 from __future__ import annotations

@@ -228,10 +228,9 @@ class _Case:
     def _ways(self, plan: Spread) -> Iterator[tuple[Spread, StageCosts]]:
         """The plan with its memory as it is, and then moved step by step."""
         repeated = len(set(self.costs.kinds)) < len(self.costs.kinds)
+        has_state = self.groups is not None and any(c.state_bytes for c in self.costs.segments)
         for state in self.search.space.states:
-            if state != StatePlace.ON_CHIP and (
-                self.groups is None or not any(c.state_bytes for c in self.costs.segments)
-            ):
+            if state != StatePlace.ON_CHIP and not has_state:
                 continue
             if state.is_sharded and plan.replicas == 1:
                 continue

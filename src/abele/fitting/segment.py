@@ -158,9 +158,7 @@ def _with_gradients(net: Network, leaving: Sequence[Value]) -> Network:
         gradient = made.input(value.shape, value.dtype, f"{CROSSING}gradient{number}")
         product = build.map_(made, derivative.arg(0) * derivative.arg(1), [value, gradient])
         part = build.reduce(made, product, list(range(value.ndim)), "add") if value.ndim else product
-        made.loss = (
-            part if made.loss is None else build.map_(made, derivative.arg(0) + derivative.arg(1), [made.loss, part])
-        )
+        made.loss = part if made.loss is None else build.total(made, [made.loss, part])
     return made.finish()
 
 

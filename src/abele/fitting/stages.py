@@ -1,8 +1,9 @@
 """Stages: cycles and memory of every run of segments, from what each segment takes.
 
-Bytes are added tile by tile, since libraries put equal things on the same tiles; tiles that are alike in all segments are
-one column. What a stage needs grows with the micro-batches that are on their way between it and its backward stage, by
-the same on every tile; so of each run of segments one number is kept, what its fullest tile needs without them.
+Bytes are added tile by tile, since libraries put equal things on the same tiles; tiles that are alike in all segments
+are one column. What a stage needs grows with the micro-batches that are on their way between it and its backward
+stage, by the same on every tile; so of each run of segments one number is kept, what its fullest tile needs without
+them.
 """
 
 from __future__ import annotations

@@ -94,8 +94,8 @@ def miss_words(fitted: Fitted, miss: Miss) -> str:
     where = where if plan.stages > 1 else "the IPU"
     over = miss.lacking_bytes / miss.available_bytes
     return (
-        f"{plan.ipus} x {plan.replicas}, micro-batches of {plan.micro_batch}: {where} needs {miss.needed_bytes:,} B on its "
-        f"fullest tile, {miss.lacking_bytes:,} B ({100 * over:.0f} %) too much: {miss.largest}"
+        f"{plan.ipus} x {plan.replicas}, micro-batches of {plan.micro_batch}: {where} needs {miss.needed_bytes:,} B on "
+        f"its fullest tile, {miss.lacking_bytes:,} B ({100 * over:.0f} %) too much: {miss.largest}"
     )
 
 
