@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from abele.frontends.poptorch.options import Options
+from abele.frontends.poptorch.options import Options, TensorLocationSettings
 from abele.options import OptionTable
 from abele.runtime.engine.option_table import OPTIONS
 from abele.session.settings import SETTINGS
@@ -13,7 +13,11 @@ from abele.session.settings import SETTINGS
 TABLES: dict[str, dict[str, OptionTable]] = {
     "engine.md": {"engine": OPTIONS},
     "session.md": {"settings": SETTINGS},
-    "poptorch.md": {"options": Options.table, **{f"options-{n.lower()}": g.table for n, g in Options.groups.items()}},
+    "poptorch.md": {
+        "options": Options.table,
+        **{f"options-{n.lower()}": g.table for n, g in Options.groups.items()},
+        "location-settings": TensorLocationSettings.table,
+    },
 }
 """For each page, its tables by the marker that stands before them."""
 

@@ -302,12 +302,12 @@ def test_replicas__report__is_of_one_and_names_all(pair: Graph) -> None:
 
 def test_cross_replica_copy__bytes_between_all_ipus__equal_brute_force(pair: Graph) -> None:
     from abele.compiler import Layout
-    from abele.compiler.exchange import plan_replica_copy
+    from abele.compiler.exchange import plan_replica_copies
 
     a = pair.variable(f32, (8, 3), "a").map_rows(range(8))
     b = pair.variable(f32, (8, 3), "b").map_rows([7, 0, 0, 5, 1, 2, 3, 4])
     layout = Layout.of(pair.interval_map(), pair.variables, pair.num_tiles)
-    plan = plan_replica_copy(a, b, {0: 1, 1: 0}, layout, 4)
+    plan = plan_replica_copies([CrossReplicaCopy(a, b, {0: 1, 1: 0})], layout, 4)
     expected = np.zeros((4, 4), dtype=np.int64)
     for row, target in enumerate([7, 0, 0, 5, 1, 2, 3, 4]):
         for replica in (0, 1):

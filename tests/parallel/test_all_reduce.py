@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from abele.errors import NetworkError
 from abele.expr.derivative import arg
-from abele.graph import Graph
+from abele.graph import CrossReplicaCopy, Graph
+from abele.graph.program import walk
 from abele.parallel import (
     Group,
+    Lamb,
+    Locations,
     MeanStrategy,
     Network,
     NetworkBuilder,
     NetworkOp,
     Schedule,
     Sgd,
+    TensorLocation,
     evaluate,
     parse,
     training_pipeline,
     training_program,
+    verify,
 )
 from abele.parallel.ops import build
 from abele.poplibs.gcl import CommGroup
@@ -94,3 +102,56 @@ def test_pipeline__printed_with_a_running_mean_on_replicas__says_both() -> None:
     text = str(training_pipeline(schedule, []))
     assert "accumulate(micro_batches=2, strategy=running)" in text
     assert "all-reduce(replicas=2, strategy=running, own_values=[[a, [NONE, 1, 1]]])" in text
+
+
+# --- shares -----------------------------------------------------------------------------------------------------------
+
+SHARED = Locations(TensorLocation(sharded=True, min_elements_sharded=8))
+
+
+def shared(schedule: Schedule, sizes: dict[str, int]) -> Network:
+    groups = [Group(Lamb(lr=0.5), tuple(linear_loss(sizes).parameters))]
+    return training_pipeline(replace(schedule, locations=SHARED), groups).run(linear_loss(sizes))
+
+
+def test_shares__of_large_parameters_alone__are_reduce_scattered() -> None:
+    net = shared(Schedule(replicas=REPLICAS), {"a": 9, "b": 7, "c": 8})
+    (whole,) = reduces(net)
+    scattered = [op for op in net.ops if op.kind == "reduce_scatter"]
+    assert [[v.name for v in op.inputs[1:]] for op in scattered] == [["a"], ["c"]]
+    names = {gradient: parameter.name for parameter, gradient in net.gradients.items()}
+    assert [names[v] for v in whole.inputs] == ["b"]
+    made = {v for op in (whole, *scattered) for v in op.outputs}
+    assert {op.inputs[1] for op in net.ops if op.kind == "update"} == made
+    assert parse(str(net)) == net
+
+
+@pytest.mark.parametrize("strategy", MeanStrategy)
+def test_reduce_scatter__in_numpy__is_the_sum_or_the_mean_of_equal_replicas(strategy: MeanStrategy) -> None:
+    net = shared(Schedule(replicas=REPLICAS, strategy=strategy), {"a": 9})
+    x = np.arange(9.0)
+    feeds = {v: x if v.name.startswith("x_") else np.zeros(9) for v in (*net.inputs, *net.parameters)}
+    (sums,) = [op.output for op in net.ops if op.kind == "reduce_scatter"]
+    np.testing.assert_allclose(evaluate(net, feeds)[sums], x if strategy == MeanStrategy.RUNNING else REPLICAS * x)
+
+
+def test_shares__in_copies_between_replicas__take_what_an_all_reduce_takes() -> None:
+    net = linear_loss({"a": 4096, "b": 4096})
+    groups = [Group(Sgd(lr=0.5, momentum=0.9), tuple(net.parameters))]
+    sent = []
+    for locations in (Locations(), SHARED):
+        program = training_program(
+            net, Graph("bow-2000", replicas=4), Schedule(replicas=4, locations=locations), groups
+        )
+        copies = [step for step in walk(program.program) if isinstance(step, CrossReplicaCopy)]
+        sent.append([step.source.bytes for step in copies])
+    # Three steps to sum and three to gather, a quarter of both parameters in each.
+    assert sent == [[4 * 2 * 4096 // 4] * 6] * 2
+
+
+def test_reduce_scatter__of_something_that_is_cut_otherwise__is_no_network() -> None:
+    net = NetworkBuilder()
+    values = net.parameter((8,), "f32", "a"), net.parameter((4,), "f32", "b")
+    build.reduce_scatter(net, [values[0]], [values[1]], 2, scale=1.0, in_place=False)
+    with pytest.raises(NetworkError, match="is not cut like"):
+        verify(net.finish())

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import numpy.typing as npt
 import pytest
 
-from abele.errors import NetworkError
+from abele.errors import InvalidOptionError, NetworkError
 from abele.expr.derivative import arg
 from abele.numerics import f16, f32
 from abele.parallel import Adam, Group, Lamb, Network, NetworkBuilder, Place, Schedule, Sgd
 from abele.parallel.ops import build
-from abele.parallel.schedule import OutputMode
+from abele.parallel.schedule import OutputMode, PipelineSchedule
 from abele.parallel.ticks import Ticks
 from abele.session import Session, Settings, SharedArrays, compile_network
 
@@ -184,9 +186,56 @@ def test_stages__on_ipus_of_their_own__work_at_the_same_time() -> None:
     assert cycles["pipelined"] < 0.7 * cycles["sharded"]
 
 
-@pytest.mark.parametrize(("stages", "micro_batches"), [(1, 1), (1, 5), (3, 1), (3, 3), (7, 100), (5, 2)])
-def test_ticks__of_a_pipeline__bring_each_micro_batch_through_each_stage(stages: int, micro_batches: int) -> None:
-    ticks = Ticks(stages, micro_batches)
-    rows = [set(busy) for busy, count in ticks.runs() for _ in range(count)]
-    assert len(rows) == ticks.count
-    assert rows == [{s for s in range(stages) if 0 <= t - s < micro_batches} for t in range(len(rows))]
+@pytest.mark.parametrize("pipeline", list(PipelineSchedule))
+@pytest.mark.parametrize("places", [PIPELINES["four stages"], PIPELINES["two stages on an IPU"]], ids=["four", "two"])
+@pytest.mark.parametrize("dropout", [False, True], ids=["plain", "dropout"])
+def test_schedules__of_a_pipeline__learn_the_same(
+    pipeline: PipelineSchedule, places: list[Place], dropout: bool
+) -> None:
+    schedule = Schedule(device_iterations=2, accumulation=9, outputs=OutputMode.ALL)
+    one, weights = train(mlp([Place()] * len(places), dropout=dropout), schedule, Sgd(lr=0.1))
+    several, spread = train(mlp(places, dropout=dropout), replace(schedule, pipeline=pipeline), Sgd(lr=0.1))
+    np.testing.assert_allclose(several, one, rtol=2e-6, atol=1e-7)
+    for name in weights:
+        np.testing.assert_allclose(spread[name], weights[name], rtol=2e-5, atol=1e-6)
+
+
+def test_stages__that_take_turns__hold_fewer_micro_batches() -> None:
+    held, cycles = {}, {}
+    for pipeline in PipelineSchedule:
+        net = mlp(PIPELINES["four stages"], batch=256, width=256)
+        compiled = compile_network(
+            net,
+            Schedule(accumulation=40, pipeline=pipeline),
+            groups=[Group(Sgd(lr=0.1), net.parameters)],
+            settings=Settings(system="bow-pod16"),
+        )
+        report = compiled.executable.report
+        sizes = zip(report.variables["name"], report.variables["bytes"], strict=True)
+        held[pipeline], cycles[pipeline] = sum(int(b) for name, b in sizes if "ring" in name), report.total_cycles
+    grouped, interleaved, sequential = PipelineSchedule
+    # Activations of 6, 4 and 2 micro-batches against those of 4, 3 and 2.
+    assert held[grouped] > 12 / 9 * held[interleaved]
+    assert held[sequential] == 0
+    assert max(cycles[grouped], cycles[interleaved]) < cycles[sequential]
+
+
+def test_schedule__of_an_unknown_name__is_refused() -> None:
+    assert Schedule(pipeline="interleaved").pipeline is PipelineSchedule.INTERLEAVED
+    with pytest.raises(InvalidOptionError, match="'grouped', 'interleaved', 'sequential', not '1f1b'"):
+        Schedule(pipeline="1f1b")
+
+
+@pytest.mark.parametrize("apart", [False, True])
+@pytest.mark.parametrize("stride", [1, 2, 3, 7])
+@pytest.mark.parametrize(("stages", "micro_batches"), [(2, 1), (2, 5), (3, 1), (3, 3), (7, 100), (5, 2), (6, 8)])
+def test_ticks__of_a_pipeline__bring_each_micro_batch_through_each_stage(
+    stages: int, micro_batches: int, stride: int, apart: bool
+) -> None:
+    ticks = Ticks(stages, micro_batches, stride)
+    loops = ticks.runs(apart=apart)
+    rows = [set(ticks.busy(tick)) for body, count in loops for _ in range(count) for tick in body]
+    every = [{s for s in range(stages) if t >= s and (t - s) % stride == 0 and (t - s) // stride < micro_batches}
+             for t in range(ticks.count)]  # fmt: skip
+    assert [row for row in rows if row] == [row for row in every if row]
+    assert len(loops) <= 2 * stages + 5 * stride

@@ -108,5 +108,5 @@ def test_load__spans_that_point_nowhere__are_refused(overlapped: Report, tmp_pat
 
 
 def test_format_version__of_new_files__is_five(overlapped: Report) -> None:
-    assert file.KIND.version == 5
-    assert overlapped.to_json()["version"] == 5
+    assert file.KIND.version == 6
+    assert overlapped.to_json()["version"] == 6

@@ -15,6 +15,7 @@ from abele.graph import (
     Call,
     Copy,
     CrossReplicaCopy,
+    CrossReplicaExchange,
     Execute,
     Graph,
     If,
@@ -69,10 +70,11 @@ class Meaning:
                     self._vertices[step.compute_set.id](self, replica)
             case Copy():
                 self._copy(step)
-            case CrossReplicaCopy():
-                read = [self.read(step.source, r) for r in self.replicas]
-                for replica in self.replicas:
-                    self.write(step.destination, read[replica], step.map[replica])
+            case CrossReplicaCopy() | CrossReplicaExchange():
+                read = [[self.read(copy.source, r) for r in self.replicas] for copy in step.copies]
+                for copy, values in zip(step.copies, read, strict=True):
+                    for replica in self.replicas:
+                        self.write(copy.destination, values[replica], copy.map[replica])
             case Repeat():
                 for _ in range(step.count):
                     self.run(step.body)

@@ -27,6 +27,13 @@ def report(
     loading: Annotated[
         Path | None, typer.Option("--loading", help="A TOML or JSON file that says how data is loaded.")
     ] = None,
+    timeline: Annotated[
+        bool,
+        typer.Option("--timeline", help="Print what each IPU does in a run, its bubbles, and what bounds the run."),
+    ] = False,
+    plot_timeline: Annotated[
+        Path | None, typer.Option("--plot-timeline", help="Draw that into this file: .png, .svg, .pdf.")
+    ] = None,
     top: Annotated[int, typer.Option("--top", min=1, help="With --host or --rearrangements: how many rows.")] = 25,
     kind: Annotated[str, typer.Option("--kind", help="What to draw: overview, memory, timeline, …")] = "overview",
 ) -> None:
@@ -39,17 +46,36 @@ def report(
     if plot is not None:
         draw(loaded, kind, plot)
         typer.echo(f"written: {plot}", err=True)
-    if host:
+    if plot_timeline is not None:
+        draw(loaded, "update", plot_timeline)
+        typer.echo(f"written: {plot_timeline}", err=True)
+    if timeline:
+        print_timeline(loaded, as_json=json)
+    elif host:
         print_host(loaded, top, as_json=json)
     elif rearrangements:
         found = loaded.rearrangements
         print_json(found.to_json()) if json else typer.echo(found.text(top))
     elif json:
         print_json(loaded.to_json())
-    elif plot is None:
+    elif plot is None and plot_timeline is None:
         from abele.report.render import render
 
         console().print(render(loaded))
+
+
+def print_timeline(loaded: Report, *, as_json: bool) -> None:
+    """Print the timeline of a run of program 0.
+
+    Raises:
+        InvalidOptionError: The report holds none.
+    """
+    found = loaded.timeline()
+    if as_json:
+        print_json(found.to_json())
+    else:
+        # As wide as the terminal, like a table.
+        typer.echo(found.text(max(console().width, 60)))
 
 
 def with_loading(loaded: Report, path: Path) -> Report:

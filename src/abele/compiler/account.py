@@ -14,14 +14,17 @@ import numpy.typing as npt
 
 from abele.compiler.account_groups import GroupTables, compute_by_tile, group_tables, schedule_of
 from abele.compiler.account_tiles import buffer_tiles, lifetimes, memory_of, phase_tiles, program_tiles, variable_tiles
+from abele.compiler.critical import critical_cycles
 from abele.compiler.footprint import code_bytes_of
 from abele.compiler.lower import Lowered, Step
 from abele.compiler.memory import MemoryPlan
 from abele.compiler.run_account import RunAccount
 from abele.compiler.schedule import ProgramSchedule
+from abele.compiler.step_kinds import partner_of
 from abele.compiler.superstep import Superstep
 from abele.compiler.sync_groups import SyncGroups
 from abele.compiler.timeline import Part, parts_of
+from abele.compiler.unroll import unroll
 from abele.graph.graph import Graph
 from abele.graph.intervals import Int64
 from abele.graph.program import Copy, Execute, LibraryCall, Program
@@ -29,6 +32,7 @@ from abele.graph.remote import RemoteBuffer
 from abele.graph.stream import Stream
 from abele.report import (
     BUFFER_TILES,
+    CRITICAL,
     LIFETIMES,
     LIVENESS,
     OPS,
@@ -88,6 +92,7 @@ class Reporter:
             **self._tile_tables(rows, phases, phase_of, executions),
             groups=groups.groups,
             spans=groups.spans,
+            critical=CRITICAL.deferred(lambda: self._critical([p for _, p in rows], account)),
             step_groups=groups.step_groups,
             meta={"abele_version": version("abele"), "created": _now(), **meta},
         )
@@ -115,6 +120,16 @@ class Reporter:
             "variable_tiles": VARIABLE_TILES.deferred(lambda: variable_tiles(memory, num_tiles)),
             "lifetimes": LIFETIMES.deferred(lambda: lifetimes(memory, self._first_row)),
         }
+
+    def _critical(self, parts: Sequence[Part], account: RunAccount) -> Table:
+        """The steps that bound a run of each program."""
+        found = []
+        for number, block in enumerate(self.lowered.programs):
+            cycles = np.rint(critical_cycles(unroll(block, account.executions, self._first_row), parts))
+            rows = np.flatnonzero(cycles)
+            found.append((np.full(len(rows), number), rows, cycles[rows]))
+        program, step, cycles = (np.concatenate([np.zeros(0, np.int64), *side]) for side in zip(*found, strict=True))
+        return CRITICAL.table(program=program, step=step, cycles=cycles)
 
     def cycles(self, program: int, account: RunAccount) -> int:
         """Modelled cycles of one run of a program, from its first step to the end of its last."""
@@ -306,6 +321,7 @@ def _steps_table(
         block=[s.block for s, _ in rows],
         basis=basis,
         phase=phase_of,
+        partner=[partner_of(s.kind) for s, _ in rows],
     )
 
 

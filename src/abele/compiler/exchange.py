@@ -8,7 +8,7 @@ interval, and neighbouring intervals of one sender merge. Vertices of a tile tha
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -33,7 +33,8 @@ from abele.compiler.wishes import FieldWish, in_domains
 from abele.graph.intervals import Int64, cut_alike, distinct
 from abele.graph.mapping import Int32
 from abele.graph.paired import paired_runs
-from abele.graph.tensor import Tensor
+from abele.graph.replica_copies import CrossReplicaCopy
+from abele.graph.tensor import Tensor, concat
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -235,18 +236,38 @@ def plan_copy(source: Tensor, destination: Tensor, layout: Layout, tiles_per_ipu
     return ExchangePlan(before, None, Moves.joined([]), moves, buffers)
 
 
-def plan_replica_copy(
-    source: Tensor, destination: Tensor, map: Mapping[int, int], layout: Layout, tiles_per_ipu: int
-) -> ExchangePlan:
-    """The exchange plan of a copy between replicas, as every replica sees it.
+def plan_replica_copies(copies: Sequence[CrossReplicaCopy], layout: Layout, tiles_per_ipu: int) -> ExchangePlan:
+    """The exchange plan of copies between replicas in one exchange, as every replica sees it.
 
-    A replica that sends to itself copies; the plan is that of the others, with the bytes between all IPUs of all
-    replicas in ``before.link_bytes``.
+    Model: tiles send and receive what all copies ask of them, and links carry all copies side by side. A replica that
+    sends to itself copies; the plan is that of the others, with the bytes between all IPUs of all replicas in
+    ``before.link_bytes``.
     """
-    moving = [(a, b) for a, b in map.items() if a != b]
-    if not moving:
-        return plan_copy(source, destination, layout, tiles_per_ipu)
-    pairs = _Pairs.of(source, destination, layout)
+    # Copies that overwrite what any of them sends go through a buffer, since all reads come before the first write.
+    sources = _by_type([copy.source for copy in copies])
+    plans = []
+    for copy in copies:
+        moving = [(a, b) for a, b in copy.map.items() if a != b]
+        buffered = any(copy.destination.overlaps(source) for source in sources)
+        if moving:
+            plans.append(_between_replicas(copy, moving, layout, tiles_per_ipu, buffered=buffered))
+        else:
+            plans.append(plan_copy(copy.source, copy.destination, layout, tiles_per_ipu))
+    return plans[0] if len(plans) == 1 else _joined(plans, layout.num_tiles)
+
+
+def _by_type(tensors: Sequence[Tensor]) -> list[Tensor]:
+    """One view of all tensors of each element type."""
+    groups: dict[str, list[Tensor]] = {}
+    for tensor in tensors:
+        groups.setdefault(tensor.dtype.name, []).append(tensor.flatten())
+    return [group[0] if len(group) == 1 else concat(group) for group in groups.values()]
+
+
+def _between_replicas(
+    copy: CrossReplicaCopy, moving: Sequence[tuple[int, int]], layout: Layout, tiles_per_ipu: int, *, buffered: bool
+) -> ExchangePlan:
+    pairs = _Pairs.of(copy.source, copy.destination, layout)
     phase, finishing = phase_of(pairs.wishes(np.arange(len(pairs.length))), layout.num_tiles, tiles_per_ipu)
     # Replica r has IPUs r × each to (r + 1) × each − 1; every pair of replicas moves the same pieces, so these are
     # added up for each pair of IPUs before they are repeated for all replicas.
@@ -258,13 +279,25 @@ def plan_replica_copy(
     many = np.tile(amount[used].astype(np.int64), len(moving))
     links = LinkBytes.of((from_ + used // each).reshape(-1), (to + used % each).reshape(-1), many)
     buffers = TileVector.zero(layout.num_tiles)
-    if source.overlaps(destination):
+    if buffered:
         buffers = phase.received_bytes
         size = pairs.length * pairs.width
         finishing = Moves.joined([finishing, Moves.single(pairs.receiver, size, pairs.granule)])
     # Between replicas nothing stays on a chip, though both ends have the same tile number.
     phase = replace(phase, link_bytes=links, is_local=False)
     return ExchangePlan(phase, None, Moves.joined([]), finishing, buffers)
+
+
+def _joined(plans: Sequence[ExchangePlan], num_tiles: int) -> ExchangePlan:
+    """Plans of copies that happen at the same time, as one."""
+    phases = [plan.before for plan in plans if plan.before is not None]
+    return ExchangePlan(
+        before=ExchangePhase.joined(phases) if phases else None,
+        after=None,
+        gather=Moves.joined([]),
+        scatter=Moves.joined([plan.scatter for plan in plans]),
+        buffer_bytes=added((plan.buffer_bytes for plan in plans), num_tiles),
+    )
 
 
 def nothing_moves(layout: Layout) -> ExchangePlan:

@@ -28,7 +28,7 @@ State = npt.NDArray[np.float64]
 """When each resource is free, [resources, k], for k states of the machine at the start."""
 Resource = int | Link
 NEVER = -np.inf
-MAX_TRACED = 1024
+MAX_TRACED = 16_384
 """Executions of rows that a trace holds."""
 _WHOLE = 1e-9
 
@@ -71,10 +71,15 @@ class ProgramSchedule:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class _Row:
+class RowNeeds:
     """What a row needs: for each set that meets, its resources; links; cycles, and cycles before the links are used.
 
-    ``lone`` is the resource if the row needs but one, else −1.
+    Attributes:
+        cycles: Cycles of one execution.
+        meets: Resources of each set that meets.
+        links: Links that it needs.
+        latency: Cycles before it needs them.
+        lone: The resource if it needs but one, else −1.
     """
 
     cycles: float
@@ -95,15 +100,25 @@ def schedule(
         num_groups: Sync groups.
         traced: Executions of rows to keep.
     """
-    used = sorted({row for item in items for row in _rows_in(item)})
-    different = {id(part): part for part in (parts[row] for row in used)}
-    classes = _classes(list(different.values()))
-    needs = {key: _row(part, classes) for key, part in different.items()}
-    rows = {row: needs[id(parts[row])] for row in used}
+    rows, classes = _needs(items, parts)
     run = _Run(rows, max(classes.values(), default=-1) + 1, np.full(len(parts), -1, dtype=np.int64), traced)
     state = run.through(items, np.zeros((run.num_resources, 1)), 1.0)
     free = [state[classes[g], 0] if g in classes else 0.0 for g in range(num_groups)]
     return ProgramSchedule(run.starts, np.rint(free).astype(np.int64), tuple(run.trace))
+
+
+def row_needs(items: Sequence[Item], parts: Sequence[Part]) -> tuple[dict[int, RowNeeds], int]:
+    """What each row that runs needs, by row, and how many resources differ; arguments as of :func:`schedule`."""
+    rows, classes = _needs(items, parts)
+    return rows, max(classes.values(), default=-1) + 1
+
+
+def _needs(items: Sequence[Item], parts: Sequence[Part]) -> tuple[dict[int, RowNeeds], dict[Resource, int]]:
+    used = sorted({row for item in items for row in _rows_in(item)})
+    different = {id(part): part for part in (parts[row] for row in used)}
+    classes = _classes(list(different.values()))
+    needs = {key: _row(part, classes) for key, part in different.items()}
+    return {row: needs[id(parts[row])] for row in used}, classes
 
 
 def _rows_in(item: Item) -> Iterator[int]:
@@ -129,11 +144,11 @@ def _classes(parts: Sequence[Part]) -> dict[Resource, int]:
     return {resource: numbers.setdefault(tuple(where), len(numbers)) for resource, where in needs.items()}
 
 
-def _row(part: Part, classes: dict[Resource, int]) -> _Row:
+def _row(part: Part, classes: dict[Resource, int]) -> RowNeeds:
     meets = tuple(np.unique([classes[g] for g in meet]) for meet in part.meets)
     links = np.unique(np.array([classes[p] for p in part.links], dtype=np.intp))
     lone = int(meets[0][0]) if len(meets) == 1 == len(meets[0]) and not len(links) else -1
-    return _Row(float(part.cycles), meets, links, float(part.cycles - part.link_cycles), lone)
+    return RowNeeds(float(part.cycles), meets, links, float(part.cycles - part.link_cycles), lone)
 
 
 @dataclass
@@ -148,7 +163,7 @@ class _Run:
         trace: First executions.
     """
 
-    rows: dict[int, _Row]
+    rows: dict[int, RowNeeds]
     num_resources: int
     starts: Int64
     room: int
@@ -215,7 +230,7 @@ class _Run:
         return state
 
 
-def _advance(row: _Row, state: State, scale: float) -> list[float]:
+def _advance(row: RowNeeds, state: State, scale: float) -> list[float]:
     """Let a row happen; returns when it starts in the first of the states, for each set that meets."""
     if row.lone >= 0:
         begin = float(state[row.lone, 0])

@@ -31,3 +31,12 @@ CONTROL_KINDS = ("decide", "abort", "sync", "timer_start", "timer_read", "mode",
 """Kinds that steer, or touch the tiles' registers."""
 NEUTRAL = ("undef", "assume")
 """Kinds that do nothing on the machine: they do not come between two stream copies."""
+
+
+def partner_of(kind: str) -> str:
+    """What a step of a kind exchanges data with beside the tiles of its replica; empty for nothing."""
+    if kind == "cross_replica":
+        return "replicas"
+    if kind in ("remote_in", "remote_out"):
+        return "streaming memory"
+    return "host" if kind in HOST_KINDS else ""

@@ -283,6 +283,17 @@ class TileVector:
             values = values.astype(np.int32)
         return TileVector(tiles, values)
 
+    def over(self, tiles: TileSet) -> npt.NDArray[np.integer[Any]]:
+        """The numbers as a column over a set that has all of the vector's tiles."""
+        if self.tile_set is tiles:
+            return self.values
+        column = np.full(len(tiles) + 1, self.elsewhere, dtype=np.int64)
+        column[tiles.positions(self.tile_set.tiles)] = self.values[:-1]
+        # No tile is left for the last entry to speak of; zero keeps sums over whole columns right.
+        if tiles.is_all:
+            column[-1] = 0
+        return column
+
     def add_to(self, total: Int64, times: int = 1) -> None:
         """Add ``times`` the numbers to an array with one entry per tile, int64[num_tiles]."""
         if self.elsewhere:
@@ -305,19 +316,7 @@ def added(vectors: Iterable[TileVector | None], num_tiles: int) -> TileVector:
     tiles = found[0].tile_set
     if any(v.tile_set is not tiles for v in found):
         tiles = TileSet.of([v.tile_set.tiles for v in found], num_tiles)
-    return TileVector(tiles, sum((_on(v, tiles) for v in found), tiles.zeros()))
-
-
-def _on(vector: TileVector, tiles: TileSet) -> npt.NDArray[np.integer[Any]]:
-    """The numbers of a vector as a column over a set that has all its tiles."""
-    if vector.tile_set is tiles:
-        return vector.values
-    column = np.full(len(tiles) + 1, vector.elsewhere, dtype=np.int64)
-    column[tiles.positions(vector.tile_set.tiles)] = vector.values[:-1]
-    # No tile is left for the last entry to speak of; zero keeps sums over whole columns right.
-    if tiles.is_all:
-        column[-1] = 0
-    return column
+    return TileVector(tiles, sum((v.over(tiles) for v in found), tiles.zeros()))
 
 
 class TileTotal:

@@ -129,6 +129,30 @@ class ExchangePhase:
     link_bytes: LinkBytes
     is_local: bool = True
 
+    @staticmethod
+    def joined(phases: Sequence[ExchangePhase]) -> ExchangePhase:
+        """Several phases at the same time: tiles and links have all of their traffic to carry."""
+        if len(phases) == 1:
+            return phases[0]
+        first = phases[0].received_bytes.tile_set
+        alike = all(phase.received_bytes.tile_set is first for phase in phases)
+        columns = [phase.received_bytes.tile_set.tiles for phase in phases]
+        tiles = first if alike else TileSet.of(columns, first.num_tiles)
+
+        def total(name: str) -> TileVector:
+            return TileVector(tiles, sum((getattr(p, name).over(tiles) for p in phases), tiles.zeros()))
+
+        crossing = (np.concatenate(side) for side in zip(*(p.link_bytes for p in phases), strict=True))
+        return ExchangePhase(
+            received_bytes=total("received_bytes"),
+            sent_bytes=total("sent_bytes"),
+            received_fragments=total("received_fragments"),
+            sent_fragments=total("sent_fragments"),
+            paired_bytes=total("paired_bytes"),
+            link_bytes=LinkBytes.of(*crossing),
+            is_local=any(phase.is_local for phase in phases),
+        )
+
     @property
     def total_bytes(self) -> int:
         """Bytes that all tiles receive."""

@@ -8,7 +8,6 @@ from abele.graph.control import (
     AbortOnCondition,
     AssumeEqualAcrossReplicas,
     Block,
-    CrossReplicaCopy,
     CycleCount,
     CycleStamp,
     ErrorProgram,
@@ -49,6 +48,7 @@ from abele.graph.program import (
 )
 from abele.graph.regions import Regions, boxes, rows, whole
 from abele.graph.remote import RemoteBuffer
+from abele.graph.replica_copies import CrossReplicaCopy, CrossReplicaExchange
 from abele.graph.stream import Stream
 from abele.graph.sync_group import SyncGroup
 from abele.graph.tensor import Strided, Tensor, concat, stack
@@ -66,6 +66,7 @@ __all__ = [
     "ComputeSet",
     "Copy",
     "CrossReplicaCopy",
+    "CrossReplicaExchange",
     "CycleCount",
     "CycleStamp",
     "DebugRecord",

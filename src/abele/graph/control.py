@@ -11,7 +11,6 @@ from abele.graph.expect import expect_step
 from abele.graph.flow import Flow, OneOf
 from abele.graph.program import Program, Sequence, check_predicate
 from abele.graph.tensor import Tensor
-from abele.words import counted
 
 SYNC_KINDS = ("internal", "external", "global")
 
@@ -257,41 +256,3 @@ class AssumeEqualAcrossReplicas(Program):
     def reads(self) -> tuple[Tensor, ...]:
         """The tensor."""
         return (self.tensor,)
-
-
-class CrossReplicaCopy(Program):
-    """Copy a view of each replica to a view of another.
-
-    Args:
-        source: What each replica sends.
-        destination: Where what it receives goes; of the same type and size.
-        map: Replica to which each replica sends, by its number: a permutation of all replicas.
-    """
-
-    def __init__(self, source: Tensor, destination: Tensor, map: Mapping[int, int]) -> None:
-        for end in (source, destination):
-            expect_step(end, Tensor, "a CrossReplicaCopy is between tensors")
-        self.source = source
-        self.destination = destination
-        self.map = {int(a): int(b) for a, b in map.items()}
-        self.debug = here("cross_replica_copy")
-        at = self.debug.location
-        if source.dtype != destination.dtype or source.size != destination.size:
-            raise ControlProgramError(f"a CrossReplicaCopy from {source!r} to {destination!r}", at=at)
-        if not destination.writable:
-            raise ControlProgramError(f"a CrossReplicaCopy cannot write {destination!r}", at=at)
-        replicas = source.graph.replicas
-        if sorted(self.map) != list(range(replicas)) or sorted(self.map.values()) != list(range(replicas)):
-            raise ControlProgramError(
-                f"{self.map} is no permutation of the {counted(replicas, 'replica')}",
-                at=at,
-                remedy="name every replica once",
-            )
-
-    def reads(self) -> tuple[Tensor, ...]:
-        """The source."""
-        return (self.source,)
-
-    def writes(self) -> tuple[Tensor, ...]:
-        """The destination."""
-        return (self.destination,)

@@ -1,5 +1,6 @@
 """Networks and the programs that run and train them: everything between a captured model and the libraries."""
 
+from abele.parallel.locations import Locations, TensorLocation
 from abele.parallel.meaning import evaluate
 from abele.parallel.network import (
     BlockBuilder,
@@ -37,7 +38,7 @@ from abele.parallel.passes import (
     training_pipeline,
 )
 from abele.parallel.program import NetworkProgram, inference_program, lower_network, training_program
-from abele.parallel.schedule import Anchor, MeanStrategy, OutputMode, Schedule
+from abele.parallel.schedule import Anchor, MeanStrategy, OutputMode, PipelineSchedule, Schedule
 
 __all__ = [
     "Adadelta",
@@ -48,6 +49,7 @@ __all__ = [
     "BlockBuilder",
     "Group",
     "Lamb",
+    "Locations",
     "MeanStrategy",
     "NAdam",
     "Network",
@@ -60,12 +62,14 @@ __all__ = [
     "OutputMode",
     "PassDump",
     "Pipeline",
+    "PipelineSchedule",
     "Place",
     "RAdam",
     "RmsProp",
     "Schedule",
     "Sgd",
     "Stage",
+    "TensorLocation",
     "Value",
     "check_passes",
     "checked_passes",

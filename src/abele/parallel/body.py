@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from abele.graph import Program, Repeat, Tensor
 from abele.graph import Sequence as Steps
@@ -19,18 +19,29 @@ class StageSteps:
         entering: Inputs from the host come first.
         compute: The network's own ops.
         leaving: Sums, outputs and changes of state.
+        loading: What brings the next micro-batch's inputs to IO tiles.
+        handing_over: What brings the last micro-batch's outputs to IO tiles.
+        storing: What IO tiles send to the host.
     """
 
     def __init__(self, name: str) -> None:
         self.entering = Steps(name="entering")
         self.compute = Steps()
         self.leaving = Steps(name="leaving")
+        self.loading = Steps(name="loading")
+        self.handing_over = Steps(name="handing_over")
+        self.storing = Steps(name="storing")
         self.name = name
 
     @property
     def steps(self) -> Steps:
         """All of it, in order."""
         return Steps(*self.entering.steps, self.compute, *self.leaving.steps, name=self.name)
+
+    @property
+    def has_traffic(self) -> bool:
+        """True if IO tiles load or store something."""
+        return bool(self.loading.steps or self.storing.steps)
 
 
 class Body(ABC):
@@ -72,6 +83,35 @@ class Body(ABC):
     @abstractmethod
     def program(self) -> Program:
         """All micro-batches of an update."""
+
+
+def beside_traffic(run: Iterable[Program], stages: Sequence[StageSteps], *, first: set[int], last: set[int]) -> Steps:
+    """A run of stages, beside which IO tiles store what was made before it and load what will be read after it.
+
+    IO tiles wait for no other tile between what is handed over and what enters next; so where the steps of a program
+    have them last, the machine has them at the same time as the run.
+
+    Args:
+        run: The calls of the stages.
+        stages: The stages.
+        first: Numbers, in ``stages``, of those that run their first micro-batch.
+        last: Numbers of those that run their last one.
+    """
+    before = [stage for number, stage in enumerate(stages) if number not in first]
+    after = [stage for number, stage in enumerate(stages) if number not in last]
+    return Steps(
+        *(step for stage in before for step in stage.handing_over.steps),
+        *run,
+        *(step for stage in before for step in stage.storing.steps),
+        *(step for stage in after for step in stage.loading.steps),
+    )
+
+
+def around_traffic(program: Program, stages: Sequence[StageSteps]) -> Program:
+    """A program of all micro-batches with what is loaded before and stored after it, by nobody beside it."""
+    loading = [step for stage in stages for step in stage.loading.steps]
+    storing = [step for stage in stages for part in (stage.handing_over, stage.storing) for step in part.steps]
+    return Steps(*loading, program, *storing) if loading or storing else program
 
 
 def repeat(count: int, body: Program) -> Program:

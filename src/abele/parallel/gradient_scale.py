@@ -23,7 +23,7 @@ from abele.graph import Graph, Tensor, concat
 from abele.graph import Sequence as Steps
 from abele.numerics import f32
 from abele.parallel.optimisers import Group, climbs
-from abele.poplibs import popops
+from abele.poplibs import gcl, popops
 from abele.poplibs.popops import ReduceParams, SingleReduceOp
 from abele.poplibs.popops.elementwise.map import map_with_outputs
 from abele.poplibs.popops.expr import Const, Expr, ExprLike, Op, _1, _2, _3, select
@@ -119,20 +119,28 @@ class GradientScale:
             assert self.scalar is not None
             map_with_outputs(self.graph, [1.0 / _1], [self.loss], [self.scalar], prog, "inverse_scale")
 
-    def before_updates(self, gradients: Sequence[Tensor], share: float, prog: Steps) -> None:
+    def before_updates(
+        self, gradients: Sequence[Tensor], share: float, prog: Steps, *, shards: Sequence[Tensor] = ()
+    ) -> None:
         """Append what comes after the micro-batches: long gradients are shrunk, as if they were one vector.
 
         Args:
-            gradients: Of all parameters.
+            gradients: Of all parameters that replicas have whole.
             share: What updates multiply them by, to make a mean of a sum.
             prog: Sequence that the step is appended to.
+            shards: The replica's shares of the others.
         """
-        if math.isinf(self._norm) or not gradients:
+        if math.isinf(self._norm) or not (gradients or shards):
             return
         assert self.scalar is not None
-        wanted = [SingleReduceOp(t, tuple(range(t.ndim)), ReduceParams("SQUARE_ADD"), f32, "square") for t in gradients]
+        every = [*shards, *gradients]
+        wanted = [SingleReduceOp(t, tuple(range(t.ndim)), ReduceParams("SQUARE_ADD"), f32, "square") for t in every]
         squares = popops.reduce_many(self.graph, wanted, prog, name="gradient_norms")
         together = concat([s.reshape((1,)) for s in squares])
+        if shards:
+            part = popops.reduce(self.graph, together[: len(shards)], [0], "ADD", prog, name="square_of_shares")
+            whole = gcl.all_reduce_cross_replica(self.graph, part, "add", prog, name="square_of_replicas")
+            together = concat([whole.reshape((1,)), together[len(shards) :]])
         total = popops.reduce(self.graph, together, [0], "ADD", prog, name="square_of_norm")
         inverse: ExprLike = _1 if self.loss is not None else 1.0 / self._scale
         norm = Op("sqrt", _2) * inverse * share

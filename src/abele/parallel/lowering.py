@@ -14,7 +14,10 @@ from abele.parallel.network import Dense, NetworkOp, OpBlock, Place, Value
 from abele.parallel.network.network import contents_of
 from abele.parallel.network.structure import attributes_key
 from abele.parallel.registry import OpRule, rule_of
+from abele.parallel.remote_sums import RemoteSums
+from abele.parallel.remote_weights import RemoteRow, RemoteWeights
 from abele.parallel.repeats import Repeats
+from abele.parallel.shards import ShardedGradient
 from abele.parallel.shared_functions import SharedFunctions
 from abele.parallel.update import GroupUpdate
 from abele.poplibs.poputil.layout import clone
@@ -35,6 +38,11 @@ class Lowering:
         repeats: What was built so far, for ops whose like was lowered before.
         loss_scale: What the loss is multiplied by, where that may change; see ``loss_scale`` ops.
         shares: What a running mean and a further gradient count for in this micro-batch; see ``running_mean`` ops.
+        shares_of: The replica's shares of sums over replicas, by their values; see ``reduce_scatter`` ops.
+        remote: The parameters in streaming memory, if there are any; what ops inside of blocks read is loaded before
+            the op that has the blocks.
+        sums: The sums of gradients in streaming memory.
+        rows: Where in streaming memory parameters are, once all that reads them is lowered.
         functions: The functions of which the machine has one copy; calls of others are lowered where they stand.
     """
 
@@ -48,10 +56,14 @@ class Lowering:
         self.repeats: Repeats = Repeats(graph) if outer is None else outer.repeats
         self.loss_scale: Tensor | None = None if outer is None else outer.loss_scale
         self.shares: tuple[Tensor, Tensor] | None = None if outer is None else outer.shares
+        self.shares_of: dict[Value, ShardedGradient] = {} if outer is None else outer.shares_of
         self.functions: SharedFunctions = SharedFunctions() if outer is None else outer.functions
         # One graph for each IPU: the ops of a place are lowered on its tiles, with all that is inside of them.
         several = graph.system.num_ipus > 1
         self._graphs: list[Graph] = [*map(graph.ipu, range(graph.system.num_ipus))] if outer is None and several else []
+        self.remote: RemoteWeights | None = None
+        self.sums: RemoteSums | None = None
+        self.rows: dict[Value, RemoteRow] = {}
         self._outer = outer
         self._stands_for: dict[Value, Value] = {}
         self._constants: dict[Value, NetworkOp] = {}
@@ -154,7 +166,10 @@ class Lowering:
         for op in ops:
             if op.kind != "constant":
                 self._go_to(op.place)
-                self._run_op(op)
+                if self.remote is None:
+                    self.run_op(op)
+                else:
+                    self.remote.run(self, op)
 
     @contextmanager
     def reading(self, tensors: Mapping[Value, Tensor]) -> Iterator[None]:
@@ -168,7 +183,8 @@ class Lowering:
                 del self._tensors[value]
             self._tensors.update(before)
 
-    def _run_op(self, op: NetworkOp) -> None:
+    def run_op(self, op: NetworkOp) -> None:
+        """Lower one op on the graph of its place."""
         rule = rule_of(op)
         if rule.reads_eagerly:
             # Operands enter before the rule runs, so that each has the layout this op asks for, and under its own name

@@ -35,12 +35,16 @@ class OutputCollector:
         self.before = Steps(name="before")
         self.after = Steps(name="after")
 
+    def stream(self, tensor: Tensor) -> Stream:
+        """The stream of one more output."""
+        made = self.graph.host_stream_out(f"{self.name}/{len(self.streams)}", tensor.dtype, tensor.shape)
+        self.streams.append(made)
+        return made
+
     def add(self, outputs: Sequence[tuple[Tensor, Steps]]) -> None:
         """Append what a micro-batch does with its outputs, each to the steps of the stage that makes it."""
-        self.streams = [
-            self.graph.host_stream_out(f"{self.name}/{number}", t.dtype, t.shape)
-            for number, (t, _) in enumerate(outputs)
-        ]
+        for tensor, _ in outputs:
+            self.stream(tensor)
         for steps in dict.fromkeys(steps for _, steps in outputs):
             numbers = [number for number, (_, of_output) in enumerate(outputs) if of_output is steps]
             self._add([outputs[number][0] for number in numbers], [self.streams[number] for number in numbers], steps)

@@ -7,17 +7,19 @@ of one another, so those on different IPUs run side by side, and what a stage re
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
 
 from abele.errors import NetworkError
-from abele.graph import Call, Copy, Graph, Program, Tensor
+from abele.graph import Block, Call, Copy, Function, Graph, Program, Tensor
 from abele.graph import Sequence as Steps
-from abele.parallel.body import Body, StageSteps, repeat
+from abele.parallel.body import Body, StageSteps, around_traffic, beside_traffic, repeat
 from abele.parallel.fixed import fixed_values
 from abele.parallel.joined_copies import joined_copies
+from abele.parallel.locations import ON_CHIP, TensorLocation
 from abele.parallel.lowering import Lowering
 from abele.parallel.network import Network, NetworkOp, Value, needed
-from abele.parallel.rings import RingPlaces, StageRing, by_type
+from abele.parallel.rings import RemoteRing, RingPlaces, StageRing, TableRing, alike
 from abele.parallel.ticks import Ticks
 from abele.poplibs import popops
 from abele.poplibs.popops.expr import _1
@@ -53,16 +55,22 @@ class PipelinedBody(Body):
         net: The network, with the stage of each op.
         graph: Where it is lowered.
         count: Micro-batches.
+        stride: Ticks from one micro-batch to the next; see :mod:`~abele.parallel.ticks`.
+        location: Where what waits for later stages lies.
 
     Raises:
         NetworkError: A state that one stage changes and another reads.
     """
 
-    def __init__(self, net: Network, graph: Graph, count: int) -> None:
+    def __init__(
+        self, net: Network, graph: Graph, count: int, stride: int = 1, location: TensorLocation = ON_CHIP
+    ) -> None:
         super().__init__()
+        self._location = location
+        self._rings = itertools.count()
         self._net = net
         self._graph = graph
-        self._ticks = Ticks(net.num_stages, count)
+        self._ticks = Ticks(net.num_stages, count, stride)
         self._fixed = fixed_values(net)
         self._arriving = {v for op in net.ops if op.kind == "transfer" for v in op.outputs}
         home: dict[int, int] = {}
@@ -113,11 +121,12 @@ class PipelinedBody(Body):
 
     def lower_sums(self, to: Lowering, sums: Sequence[NetworkOp]) -> None:
         """Those of each stage."""
+        assert to.sums is not None
         for stage in self._stages:
             to.shares = self.shares.get(stage)
             mine = [op for op in sums if op.output.place.pipeline_stage == stage.number]
             with to.into(stage.leaving), to.reading(stage.tensors):
-                to.lower(mine)
+                to.sums.lower(to, mine)
             for places in stage.places.values():
                 places.advance(stage.leaving)
 
@@ -142,19 +151,27 @@ class PipelinedBody(Body):
                 key = value.place.ipu, value in self._arriving, tuple(sorted(stages))
                 groups.setdefault(key, []).append(value)
         for (ipu, arrives, numbers), values in groups.items():
-            # One tick later a value is still where it was made; but what arrives is there before anything runs.
-            length, near = numbers[-1] - stage.number, stage.number if arrives else stage.number + 1
+            # Until the stage runs again a value is still where it was made; what arrives does so before anything runs.
+            stride = self._ticks.stride
+            near = stage.number + (stride - 1 if arrives else stride)
             if numbers[-1] <= near:
                 continue
+            length = -(-(numbers[-1] - stage.number) // stride)
             graph = self._graph.ipu(ipu)
             tensors = [self._held(to[v], stage, graph) for v in values]
-            for kept in by_type(values, tensors).values():
-                ring = StageRing.of(graph, kept, length)
+            for kept in alike(values, tensors, self._location):
+                ring = self._ring(graph, kept, length)
                 ring.write(self._index(stage, ipu, length), stage.leaving)
                 for number in numbers:
                     if number > near:
                         later = self._stages[number]
                         later.tensors |= ring.read(self._index(later, ipu, length), later.entering)
+
+    def _ring(self, graph: Graph, kept: Mapping[Value, Tensor], length: int) -> StageRing:
+        """A ring on the chip, or in streaming memory where all of its values are to lie there."""
+        if all(self._location.is_off_chip(tensor.size) for tensor in kept.values()):
+            return RemoteRing.of(graph, kept, length, f"ring{next(self._rings)}")
+        return TableRing.of(graph, kept, length)
 
     def _index(self, stage: _PipelineStage, ipu: int, length: int) -> Tensor:
         """Where a stage is in rings of a length on an IPU."""
@@ -216,12 +233,20 @@ class PipelinedBody(Body):
         """All ticks."""
         functions = [self._graph.function(stage.steps, stage.name) for stage in self._stages]
         ticks = Steps(name="pipeline")
-        for busy, count in self._ticks.runs():
-            tick = Steps(name=f"stages {busy[0]} to {busy[-1]}")
-            # The copies to stages that are about to run.
-            for copy in joined_copies((pair for number in busy for pair in self._stages[number].arriving), "send"):
-                tick.add(copy)
-            for number in reversed(busy):
-                tick.add(Call(functions[number]))
-            ticks.add(repeat(count, tick))
-        return ticks
+        has_traffic = any(stage.has_traffic for stage in self._stages)
+        for numbers, count in self._ticks.runs(apart=has_traffic):
+            made = [self._tick(tick, functions) for tick in numbers if self._ticks.busy(tick)]
+            ticks.add(repeat(count, made[0] if len(made) == 1 else Steps(*made, name="turns")))
+        return around_traffic(ticks, self._stages)
+
+    def _tick(self, tick: int, functions: Sequence[Function]) -> Steps:
+        """The copies to stages that are about to run, and their calls."""
+        ticks, busy = self._ticks, self._ticks.busy(tick)
+        stages = [self._stages[number] for number in busy]
+        sends = joined_copies((pair for stage in stages for pair in stage.arriving), "send")
+        run = [*sends, *(Block(Call(functions[n]), self._stages[n].name) for n in reversed(busy))]
+        if any(stage.has_traffic for stage in stages):
+            first = {at for at, number in enumerate(busy) if tick == number}
+            last = {at for at, number in enumerate(busy) if tick == number + ticks.stride * (ticks.micro_batches - 1)}
+            run = beside_traffic(run, stages, first=first, last=last).steps
+        return Steps(*run, name=f"stages {busy[0]} to {busy[-1]}")

@@ -14,6 +14,8 @@ from abele.numerics import f16, f32
 from abele.parallel.anchors import AnchorCollector
 from abele.parallel.body import Body, repeat
 from abele.parallel.gradient_scale import GradientScale
+from abele.parallel.io_tiles import IoTiles
+from abele.parallel.locations import check_locations, worthwhile_bytes
 from abele.parallel.lowering import Lowering
 from abele.parallel.modes import PLAIN, RunModes
 from abele.parallel.network import Network, NetworkOp, Place, Stage, Value
@@ -22,8 +24,11 @@ from abele.parallel.outputs import OutputCollector
 from abele.parallel.passes import Pipeline, Watch, inference_pipeline, training_pipeline
 from abele.parallel.passes.count_magnitudes import COUNTS
 from abele.parallel.pipelined import PipelinedBody
+from abele.parallel.remote_sums import RemoteSums
+from abele.parallel.remote_weights import remote_weights
 from abele.parallel.schedule import MeanStrategy, OutputMode, Schedule
 from abele.parallel.serial import SerialBody
+from abele.parallel.shards import FlatState
 from abele.parallel.shared_functions import SharedFunctions
 from abele.parallel.update import GroupUpdate, group_update
 from abele.poplibs import gcl, popops
@@ -51,7 +56,8 @@ class NetworkProgram:
         outputs: A stream per output; each copy is one micro-batch of the result.
         changed: A stream for each input that the network changes; each copy is one micro-batch.
         anchors: A stream for each anchor of the schedule; each copy is one micro-batch, or one update.
-        weights: Parameters and buffers by name.
+        weights: Parameters and buffers on the chip, by name.
+        remote_weights: Parameters in streaming memory, by name.
         groups: The device side of each optimiser.
         scale: What gradients are multiplied by, and the scale of the loss; None for inference.
         seed: State of random ops: u32[2].
@@ -68,6 +74,7 @@ class NetworkProgram:
     changed: list[Stream] = field(default_factory=list)
     anchors: list[Stream] = field(default_factory=list)
     scale: GradientScale | None = None
+    remote_weights: dict[str, FlatState] = field(default_factory=dict)
 
 
 def inference_program(
@@ -167,7 +174,10 @@ def lower_network(
 
     Raises:
         UnsupportedOpError: An op has no rule.
+        MachineError: The schedule keeps something in streaming memory, which the system has not.
+        InvalidOptionError: It keeps activations there of a network that is no pipeline.
     """
+    check_locations(graph.whole_system, schedule.locations, net.num_stages)
     builder = _ProgramBuilder(net, graph, schedule, groups, planning, automatic_loss_scale=automatic_loss_scale)
     return builder.build(modes)
 
@@ -186,17 +196,23 @@ class _ProgramBuilder:
         automatic_loss_scale: bool,
     ) -> None:
         self.net = net
-        self.graph = graph
+        self.io = IoTiles(graph, schedule.io_tiles) if schedule.io_tiles else None
+        self.whole = graph
+        self.graph = graph = self.io.others if self.io else graph
         self.schedule = schedule
         self.groups = groups
         self.to = Lowering(graph, planning=planning)
         self.to.lay_out_like(_gradients(net))
         self.scale = GradientScale(graph, groups, automatic=automatic_loss_scale)
         self.to.loss_scale = self.scale.loss
-        # Without updates in between, all micro-batches of a run go through a pipeline without a pause.
-        self._updates = 1 if net.num_stages > 1 and not groups else schedule.device_iterations
+        # Without updates in between, all micro-batches of a run go through without a pause.
+        flows = not groups and (net.num_stages > 1 or self.io is not None)
+        self._updates = 1 if flows else schedule.device_iterations
         count = schedule.rounds // self._updates
-        self.body: Body = PipelinedBody(net, graph, count) if net.num_stages > 1 else SerialBody(count)
+        stride = schedule.pipeline.stride(net.num_stages) if groups else 1
+        away = schedule.locations.activations
+        several = net.num_stages > 1
+        self.body: Body = PipelinedBody(net, graph, count, stride, away) if several else SerialBody(graph, count)
         self.outputs = OutputCollector(graph, schedule)
         self.changed = OutputCollector(graph, replace(schedule, outputs=OutputMode.ALL), "changed_input")
 
@@ -213,6 +229,8 @@ class _ProgramBuilder:
         sums = [op for op in needed if op.kind in _OF_MICRO_BATCHES]
         body = self.body
         compute = [op for op in needed if op.stage != Stage.UPDATE and op.kind not in _OF_MICRO_BATCHES]
+        worthwhile = worthwhile_bytes(self.graph.system)
+        self.to.remote = remote_weights(self.net, self.schedule.locations.weights, worthwhile)
         body.lower(self.to, compute, sums)
         self._make_updates(of_step)
         self._accumulators(sums)
@@ -221,30 +239,39 @@ class _ProgramBuilder:
             self._make_data()
         else:
             for stream, value in inputs:
-                body.stage_of(value).entering.add(Copy(stream, self.to[value], name=stream.name))
+                self._load(stream, value)
         step = Steps(name="step")
         for stage in dict.fromkeys(body.stage_of(op.output) for op in sums if op.kind == "running_mean"):
             body.shares[stage] = self._running_shares(step, stage.leaving)
+        self.to.sums = RemoteSums(self.to, self.graph, sums, self.schedule.locations.accumulators)
         body.lower_sums(self.to, sums)
+        if self.to.remote is not None:
+            for value in self.net.outputs:
+                self.to.remote.show(self.to, body.stage_of(value).leaving, [self.to[value]])
         if not modes.synthetic_data:
-            self.outputs.add([self._kept(v, body.stage_of(v).leaving) for v in self.net.outputs])
+            self._store_outputs()
             self.changed.add([(self.to[v], body.stage_of(v).leaving) for v in self.net.changed_inputs.values()])
         anchors = AnchorCollector(self.graph, self.net, self.to, self.schedule)
         anchors.add(lambda value: body.stage_of(value).leaving, updated=False)
         self._write_back()
+        remote, self.to.remote = self.to.remote, None
+        if remote is not None:
+            remote.finish(self.to, self.graph)
+            self.to.rows = remote.rows
         self._step(step, of_step)
         anchors.add(lambda _: step, updated=True)
         before = [*modes.steps(), self.outputs.before, *anchors.before]
         program = Steps(*before, repeat(self._updates, step), self.outputs.after, *anchors.after)
-        weights = {v.name: self.to[v] for v in (*self.net.parameters, *self.net.buffers)}
+        weights = {v.name: self.to[v] for v in (*self.net.parameters, *self.net.buffers) if v not in self.to.rows}
         seed = self.to[self.net.seed] if self.net.seed is not None else None
         return NetworkProgram(
-            graph=self.graph,
+            graph=self.whole,
             program=program,
             schedule=self.schedule,
             inputs=[] if modes.synthetic_data else [s for s, _ in inputs],
             outputs=self.outputs.streams,
             weights=weights,
+            remote_weights={} if remote is None else remote.state,
             groups=[self._first_of(number) for number in range(len(self.groups))],
             scale=self.scale,
             seed=seed,
@@ -254,6 +281,25 @@ class _ProgramBuilder:
 
     def _input_stream(self, value: Value) -> tuple[Stream, Value]:
         return self.graph.host_stream_in(f"input/{value.name}", value.dtype, value.shape), value
+
+    def _load(self, stream: Stream, value: Value) -> None:
+        """Bring an input to the stage that reads it."""
+        stage = self.body.stage_of(value)
+        if self.io is None:
+            stage.entering.add(Copy(stream, self.to[value], name=stream.name))
+        else:
+            self.io.load(stream, self.to[value], value.place.ipu, stage)
+
+    def _store_outputs(self) -> None:
+        """Bring outputs to the host: past IO tiles where it gets those of each micro-batch."""
+        stages = [self.body.stage_of(v) for v in self.net.outputs]
+        if self.io is None or self.schedule.outputs != OutputMode.ALL:
+            outputs = zip(self.net.outputs, stages, strict=True)
+            self.outputs.add([self._kept(v, stage.leaving) for v, stage in outputs])
+            return
+        for value, stage in zip(self.net.outputs, stages, strict=True):
+            tensor = self.to[value]
+            self.io.store(tensor, self.outputs.stream(tensor), value.place.ipu, stage)
 
     def _make_updates(self, ops: Sequence[NetworkOp]) -> None:
         """The device side of each optimiser, on each IPU that has parameters of it."""
@@ -270,6 +316,7 @@ class _ProgramBuilder:
                 repeats=self.to.repeats,
                 scale=self.scale,
                 share=self._share(group),
+                location=self.schedule.locations.optimiser,
             )
             for ipu in others:
                 self.to.updates[number, ipu] = made.on(self.to.graph_of(Place(ipu)))
@@ -347,21 +394,31 @@ class _ProgramBuilder:
     def _step(self, step: Steps, ops: Sequence[NetworkOp]) -> None:
         updates = [op for op in ops if op.kind == "update"]
         self.scale.begin(step)
-        for total in self.net.accumulators:
-            popops.zero(self.graph, self.to[total], step)
+        assert self.to.sums is not None
+        self.to.sums.begin(self.to, self.net.accumulators, step)
         for steps in (self.body.before, self.body.program(), self.body.after):
             if not isinstance(steps, Steps) or steps.steps:
                 step.add(steps)
+        self.to.sums.load(step)
         with self.to.into(step):
-            self.to.run(op for op in ops if op.kind == "all_reduce")
+            self.to.run(op for op in ops if op.kind in ("all_reduce", "reduce_scatter"))
         groups = {op.attrs["group"] for op in updates}
         shares = {abs(self._first_of(number).share) for number in groups} or {1.0}
-        self.scale.before_updates([self.to[op.inputs[1]] for op in updates], shares.pop(), step)
+        gradients = [op.inputs[1] for op in updates]
+        self.scale.before_updates(
+            [self.to[v] for v in gradients if v not in self.to.shares_of],
+            shares.pop(),
+            step,
+            shards=[self.to.shares_of[v].tensor for v in gradients if v in self.to.shares_of],
+        )
         with self.to.into(step):
             for number in range(len(self.groups)):
                 group = self._first_of(number)
                 group.begin(step)
                 self.to.run(op for op in updates if op.attrs["group"] == number)
+                for (of, _), update in self.to.updates.items():
+                    if of == number:
+                        update.flush(step)
                 group.end(step)
         counts = self._counts(step)
         if counts is not None and self.schedule.replicas > 1:

@@ -1,23 +1,27 @@
 """Rings: what a stage of a pipeline makes and a later one on the same IPU reads, micro-batch by micro-batch.
 
-Between the two stages are as many ticks as their numbers differ by, and in each the first stage makes the value of
-another micro-batch. Within a tick later stages run before earlier ones; so a value that is read one tick later is still
-where it was made, and one that is read ``n`` ticks later needs ``n`` places, of which the oldest is read right before
-it is written anew. What arrives from other IPUs does so before any stage runs, and needs a place even for one tick. All
-values of one type that the same stages read are one row of a ring, which is written and read in one step each.
+Between the two stages are as many ticks as their numbers differ by, and every ``stride`` ticks the first stage makes
+the value of another micro-batch. Within a tick later stages run before earlier ones; so a value that is read up to
+``stride`` ticks later is still where it was made, and one that is read ``n`` ticks later needs ``n / stride`` places,
+of which the oldest is read before it is written anew. What arrives from other IPUs does so before any stage runs, and
+has to be read one tick earlier than that. All values of one type that the same stages read are one row of a ring, which
+is written and read in one step each.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from abele.graph import Copy, Graph, Tensor, concat
+from abele.graph import Copy, Graph, RemoteBuffer, Tensor, concat
 from abele.graph import Sequence as Steps
 from abele.numerics import u32
+from abele.parallel.locations import TensorLocation
 from abele.parallel.network import Value
 from abele.poplibs import popops
 from abele.poplibs.popops.expr import _1, select
+from abele.poplibs.poputil.layout import clone
 from abele.poplibs.poputil.order import storage_order
 
 
@@ -40,30 +44,61 @@ class _InRow:
 
 
 @dataclass(frozen=True, eq=False)
-class StageRing:
+class StageRing(ABC):
     """Places for the values of several micro-batches.
 
     Attributes:
         graph: The IPU's.
         rows: What a row is made of.
-        table: [places, elements].
     """
 
     graph: Graph
     rows: tuple[_InRow, ...]
+
+    @property
+    def piece(self) -> Tensor:
+        """The values as they were made, as a row: [elements]."""
+        return concat([row.flat for row in self.rows])
+
+    def read(self, index: Tensor, prog: Steps) -> dict[Value, Tensor]:
+        """Append the step that reads a row; returns what it has of each value."""
+        taken, found, begin = self.taken(index, prog), {}, 0
+        for row in self.rows:
+            end = begin + row.tensor.size
+            found[row.value] = row.restored(taken[begin:end])
+            begin = end
+        return found
+
+    @abstractmethod
+    def write(self, index: Tensor, prog: Steps) -> None:
+        """Append the step that writes a row."""
+
+    @abstractmethod
+    def taken(self, index: Tensor, prog: Steps) -> Tensor:
+        """Append the step that reads a row; returns its elements."""
+
+
+@dataclass(frozen=True, eq=False)
+class TableRing(StageRing):
+    """A ring on the chip.
+
+    Attributes:
+        table: [places, elements].
+    """
+
     table: Tensor
 
     @staticmethod
-    def of(graph: Graph, tensors: Mapping[Value, Tensor], places: int) -> StageRing:
+    def of(graph: Graph, tensors: Mapping[Value, Tensor], places: int) -> TableRing:
         """A ring for tensors of one type, laid out as they are."""
         rows = tuple(_InRow(v, t) for v, t in tensors.items())
         piece = concat([row.flat for row in rows]).reshape((1, -1))
         table = popops.create_sliceable_tensor_from_slice(graph, piece, [0], [places], name="ring")
-        return StageRing(graph, rows, table)
+        return TableRing(graph, rows, table)
 
     def write(self, index: Tensor, prog: Steps) -> None:
-        """Append the step that writes a row."""
-        piece = concat([row.flat for row in self.rows]).reshape((1, -1))
+        """A copy, or an update of the table where there are several rows."""
+        piece = self.piece.reshape((1, -1))
         if self.table.shape[0] == 1:
             prog.add(Copy(piece, self.table, name="write_ring"))
             return
@@ -71,18 +106,44 @@ class StageRing:
             self.graph, self.table, piece, offset=index, dims=[0], sizes=[1], prog=prog, name="write_ring"
         )
 
-    def read(self, index: Tensor, prog: Steps) -> dict[Value, Tensor]:
-        """Append the step that reads a row; returns what it has of each value."""
-        taken = self.table
-        if self.table.shape[0] > 1:
-            taken = popops.dynamic_slice(self.graph, self.table, index, [0], [1], prog, name="read_ring")
-        taken = taken.flatten()
-        found, begin = {}, 0
-        for row in self.rows:
-            end = begin + row.tensor.size
-            found[row.value] = row.restored(taken[begin:end])
-            begin = end
-        return found
+    def taken(self, index: Tensor, prog: Steps) -> Tensor:
+        """The table itself where it is one row."""
+        if self.table.shape[0] == 1:
+            return self.table.flatten()
+        return popops.dynamic_slice(self.graph, self.table, index, [0], [1], prog, name="read_ring").flatten()
+
+
+@dataclass(frozen=True, eq=False)
+class RemoteRing(StageRing):
+    """A ring in streaming memory: on the chip is only the row that a stage has just made or is about to use.
+
+    Attributes:
+        buffer: A row for each place.
+    """
+
+    buffer: RemoteBuffer
+
+    @staticmethod
+    def of(graph: Graph, tensors: Mapping[Value, Tensor], places: int, name: str) -> RemoteRing:
+        """A ring for tensors of one type."""
+        rows = tuple(_InRow(v, t) for v, t in tensors.items())
+        size = sum(t.size for t in tensors.values())
+        buffer = graph.top_level.remote_buffer(name, rows[0].tensor.dtype, size, places)
+        return RemoteRing(graph, rows, buffer)
+
+    def write(self, index: Tensor, prog: Steps) -> None:
+        """A copy to a row of the buffer."""
+        prog.add(Copy(self.piece, self.buffer, name="store_ring", offset=self._row(index)))
+
+    def taken(self, index: Tensor, prog: Steps) -> Tensor:
+        """A copy of a row of the buffer, laid out as what was written is."""
+        into = [clone(self.graph, row.flat, f"{row.value.name or 'value'}/loaded") for row in self.rows]
+        whole = concat(into)
+        prog.add(Copy(self.buffer, whole, name="load_ring", offset=self._row(index)))
+        return whole
+
+    def _row(self, index: Tensor) -> Tensor | None:
+        return index if self.buffer.repeats > 1 else None
 
 
 class RingPlaces:
@@ -109,9 +170,9 @@ class RingPlaces:
             )
 
 
-def by_type(values: Iterable[Value], tensors: Sequence[Tensor]) -> dict[str, dict[Value, Tensor]]:
-    """Values and their tensors, apart by element type."""
-    found: dict[str, dict[Value, Tensor]] = {}
+def alike(values: Iterable[Value], tensors: Sequence[Tensor], location: TensorLocation) -> list[dict[Value, Tensor]]:
+    """Values and their tensors that may be one row: of one element type, on the chip or off it."""
+    found: dict[tuple[str, bool], dict[Value, Tensor]] = {}
     for value, tensor in zip(values, tensors, strict=True):
-        found.setdefault(tensor.dtype.name, {})[value] = tensor
-    return found
+        found.setdefault((tensor.dtype.name, location.is_off_chip(tensor.size)), {})[value] = tensor
+    return list(found.values())

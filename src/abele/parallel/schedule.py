@@ -13,6 +13,7 @@ from functools import cached_property
 import numpy as np
 
 from abele.errors import GraphReplicationError, InvalidOptionError
+from abele.parallel.locations import AS_USUAL, Locations
 from abele.poplibs.gcl import CommGroup
 
 
@@ -34,6 +35,33 @@ class MeanStrategy(StrEnum):
 
     POST = "post"
     RUNNING = "running"
+
+
+class PipelineSchedule(StrEnum):
+    """Which stages of a pipeline run at the same time while networks are trained.
+
+    ``GROUPED``: all stages run at the same time, forward and backward ones. ``INTERLEAVED``: forward and backward
+    stages take turns on each IPU, so that about half as many micro-batches are on their way; where the backward pass
+    takes longer than the forward pass, IPUs may wait for those that run backward. ``SEQUENTIAL``: one stage after the
+    other, to keep nothing.
+    """
+
+    GROUPED = "grouped"
+    INTERLEAVED = "interleaved"
+    SEQUENTIAL = "sequential"
+
+    def stride(self, stages: int) -> int:
+        """Ticks from one micro-batch to the next, in a pipeline of so many stages."""
+        return {PipelineSchedule.GROUPED: 1, PipelineSchedule.INTERLEAVED: 2, PipelineSchedule.SEQUENTIAL: stages}[self]
+
+
+def _schedule_of(given: object) -> PipelineSchedule:
+    try:
+        return PipelineSchedule(given)
+    except ValueError:
+        raise InvalidOptionError(
+            f"a schedule's pipeline is {', '.join(map(repr, map(str, PipelineSchedule)))}, not {given!r}"
+        ) from None
 
 
 @dataclass(frozen=True)
@@ -79,10 +107,15 @@ class Schedule:
         input_groups: Replicas that are given the same inputs; by default each has its own.
         own_values: Parameters and buffers, by name, of which each group of replicas has values of its own.
         ranks: Processes that execute equally many consecutive replicas each. Batches are those of one process's own.
+        io_tiles: Tiles of each IPU that compute nothing, but load the next micro-batch's inputs and send the last one's
+            outputs while the others run; without them transfers and runs take turns.
+        pipeline: Which stages run at the same time, where the network has several and is trained; inference is grouped.
+        locations: Where what is kept lies.
 
     Raises:
         InvalidOptionError: A count that is no positive whole number.
-        GraphReplicationError: Groups into which the replicas do not divide.
+        GraphReplicationError: Groups into which the replicas do not divide, or replicas of several ranks that share
+            state.
     """
 
     device_iterations: int = 1
@@ -96,12 +129,18 @@ class Schedule:
     input_groups: CommGroup = EACH_ITS_OWN
     own_values: tuple[tuple[str, CommGroup], ...] = ()
     ranks: int = 1
+    pipeline: PipelineSchedule = PipelineSchedule.GROUPED
+    io_tiles: int = 0
+    locations: Locations = AS_USUAL
 
     def __post_init__(self) -> None:
         for name in ("device_iterations", "accumulation", "period", "replicas", "ranks"):
             count = getattr(self, name)
             if isinstance(count, bool) or not isinstance(count, int) or count < 1:
                 raise InvalidOptionError(f"a schedule's {name} is a positive whole number, not {count!r}")
+        object.__setattr__(self, "pipeline", _schedule_of(self.pipeline))
+        if isinstance(self.io_tiles, bool) or not isinstance(self.io_tiles, int) or self.io_tiles < 0:
+            raise InvalidOptionError(f"a schedule's io_tiles is a whole number, not {self.io_tiles!r}")
         for group in (self.input_groups, *(group for _, group in self.own_values)):
             group.members(self.replicas)
         if self.replicas % self.ranks:
@@ -112,6 +151,12 @@ class Schedule:
             raise GraphReplicationError(
                 f"groups of replicas have values of their own of {self.own_values[0][0]!r}: that takes one process",
                 remedy="all replicas in one process, or the same values in all",
+            )
+        if self.ranks > 1 and self.locations.optimiser.sharded:
+            raise GraphReplicationError(
+                f"replicas of {self.ranks} ranks cannot share the state of optimisers",
+                because="each process reads the state of its own replicas alone, which would be a part of each tensor",
+                remedy="all replicas in one process, or TensorLocation(sharded=False)",
             )
 
     @property

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from abele.graph import Program
-from abele.parallel.body import Body, StageSteps, repeat
+from abele.graph import Call, Graph, Program
+from abele.graph import Sequence as Steps
+from abele.parallel.body import Body, StageSteps, around_traffic, beside_traffic, repeat
 from abele.parallel.lowering import Lowering
 from abele.parallel.network import NetworkOp, Value
 from abele.poplibs import popops
@@ -16,11 +17,13 @@ class SerialBody(Body):
     """One micro-batch after the other.
 
     Args:
+        graph: Where they are lowered.
         count: How many make an update.
     """
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, graph: Graph, count: int) -> None:
         super().__init__()
+        self._graph = graph
         self._count = count
         self._stage = StageSteps("micro_batch")
 
@@ -36,8 +39,10 @@ class SerialBody(Body):
     def lower_sums(self, to: Lowering, sums: Sequence[NetworkOp]) -> None:
         """All in order."""
         to.shares = self.shares.get(self._stage)
+        assert to.sums is not None
+        to.announce(sums)
         with to.into(self._stage.leaving):
-            to.run(sums)
+            to.sums.lower(to, sums)
 
     def advance_random_state(self, seed: Value, to: Lowering) -> None:
         """One more."""
@@ -46,5 +51,16 @@ class SerialBody(Body):
         )
 
     def program(self) -> Program:
-        """A loop."""
-        return repeat(self._count, self._stage.steps)
+        """A loop; beside IO tiles, one of all micro-batches but the first and the last."""
+        stage = self._stage
+        if not stage.has_traffic:
+            return repeat(self._count, stage.steps)
+        function = self._graph.function(stage.steps, stage.name)
+
+        def run(*, first: bool = False, last: bool = False) -> Program:
+            return beside_traffic([Call(function)], [stage], first={0} if first else set(), last={0} if last else set())
+
+        if self._count == 1:
+            return around_traffic(run(first=True, last=True), [stage])
+        between = [repeat(self._count - 2, run())] if self._count > 2 else []
+        return around_traffic(Steps(run(first=True), *between, run(last=True)), [stage])

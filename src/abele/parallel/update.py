@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import count
 
-from abele.graph import Copy, Graph, Tensor
+from abele.graph import Copy, Graph, Tensor, concat
 from abele.graph import Sequence as Steps
 from abele.numerics import ElementType, f32
 from abele.parallel.gradient_scale import GradientScale
 from abele.parallel.joined_copies import joined_copies
+from abele.parallel.locations import ON_CHIP, TensorLocation
 from abele.parallel.optimisers import GRADIENT, PARAMETER, Lamb, Optimiser, Sgd, StateSlot, Terms
 from abele.parallel.optimisers.terms import SCALE
+from abele.parallel.remote_weights import RemoteRow
 from abele.parallel.repeats import Repeats
-from abele.poplibs import popnn, popops
+from abele.parallel.shards import FlatState, ShardedGradient, Shards
+from abele.parallel.state_units import StateUnit, Target, Waiting, units
+from abele.poplibs import gcl, popnn, popops
 from abele.poplibs.popops import ReduceParams, SingleReduceOp
 from abele.poplibs.popops.elementwise.map import map_with_outputs
 from abele.poplibs.popops.expr import Cast, Expr
@@ -29,14 +34,24 @@ class GroupUpdate:
         repeats: What was built so far in the graph; equal parameters have equal updates.
         scale: What gradients are multiplied by before updates see them.
         share: What else they are multiplied by: −1 to climb, or what makes a mean of a sum.
+        location: Where what is kept beside parameters lies.
 
     Attributes:
         hyper: A scalar for each hyper-parameter that may change; the host writes them.
-        state: What persists from step to step, by name: scalars of the optimiser, and tensors of each parameter.
+        state: What persists from step to step whole on the chip, by name: scalars of the optimiser, and tensors of
+            each parameter.
+        flat: What persists elsewhere: shares of tensors, and tensors in streaming memory.
     """
 
     def __init__(
-        self, graph: Graph, optimiser: Optimiser, name: str, repeats: Repeats, scale: GradientScale, share: float
+        self,
+        graph: Graph,
+        optimiser: Optimiser,
+        name: str,
+        repeats: Repeats,
+        scale: GradientScale,
+        share: float,
+        location: TensorLocation = ON_CHIP,
     ) -> None:
         self.graph = graph
         self.optimiser = optimiser
@@ -44,7 +59,11 @@ class GroupUpdate:
         self.repeats = repeats
         self.scale = scale
         self.share = share
+        self.location = location
         self.state: dict[str, Tensor] = {}
+        self.flat: dict[str, FlatState] = {}
+        self._units = count()
+        self._waiting: list[Waiting] = []
         numbers = optimiser.numbers
         mine = (optimiser.variable & numbers.keys()) - {"loss_scaling"}
         self._elsewhere: list[GroupUpdate] = []
@@ -53,8 +72,9 @@ class GroupUpdate:
 
     def on(self, graph: Graph) -> GroupUpdate:
         """The same optimiser for parameters on another IPU, which is sent the scalars at the begin of each step."""
-        other = type(self)(graph, self.optimiser, self.name, self.repeats, self.scale.on(graph), self.share)
-        other.state = self.state
+        scale = self.scale.on(graph)
+        other = type(self)(graph, self.optimiser, self.name, self.repeats, scale, self.share, self.location)
+        other.state, other.flat, other._units = self.state, self.flat, self._units
         self._elsewhere.append(other)
         return other
 
@@ -75,10 +95,49 @@ class GroupUpdate:
         scale = [] if self.scale.scalar is None else [self.scale.scalar]
         return [*self.hyper.values(), *self.scalars.values(), *scale]
 
-    def update(self, parameter: Tensor, gradient: Tensor, prog: Steps) -> None:
+    def take(
+        self, parameter: Tensor, gradient: Tensor | ShardedGradient, prog: Steps, *, row: RemoteRow | None = None
+    ) -> None:
+        """Append the update of one parameter, at once or with those of its unit by :meth:`flush`.
+
+        Args:
+            parameter: The parameter.
+            gradient: Its gradient, or this replica's share of it.
+            prog: Sequence that an update at once is appended to.
+            row: Where the parameter is in streaming memory, if it is.
+        """
+        slots = self.optimiser.slots()
+        off_chip = bool(slots) and self.location.is_off_chip(parameter.size)
+        if isinstance(gradient, ShardedGradient):
+            self._waiting.append(Waiting(parameter, gradient.tensor, gradient.shards, off_chip, row))
+        elif off_chip or row is not None:
+            self._waiting.append(Waiting(parameter, gradient, Shards.of(parameter), off_chip, row))
+        else:
+            made = {key: self._slot(parameter, key, slot.initial, slot.dtype) for key, slot in slots.items()}
+            self.update(Target(parameter.name, parameter, gradient, made), prog)
+
+    def flush(self, prog: Steps) -> None:
+        """Append the updates of what waits, unit by unit."""
+        slots, waiting = self.optimiser.slots(), self._waiting
+        self._waiting = []
+        for together in units(waiting, slots, self.graph.system):
+            name = f"{self.name}/state{next(self._units)}"
+            with self.graph.scope(name):
+                unit = StateUnit(self.graph, together, slots, "buffer")
+                unit.begin(prog)
+                self.update_unit(unit.targets, prog)
+                unit.end(prog)
+            self.state |= unit.whole
+            self.flat |= unit.flat
+
+    def update_unit(self, targets: Sequence[Target], prog: Steps) -> None:
+        """Append the updates of several parameters."""
+        for target in targets:
+            self.update(target, prog)
+
+    def update(self, target: Target, prog: Steps) -> None:
         """Append the update of one parameter, and of what is kept beside it, by its gradient."""
-        tensors = self._walked(parameter, gradient)
-        self._emit(self.optimiser.update, tensors, prog, type(self.optimiser).__name__.lower())
+        self._emit(self.optimiser.update, _walked(target), prog, type(self.optimiser).__name__.lower())
 
     def end(self, prog: Steps) -> None:
         """Append what comes once after the updates of a step."""
@@ -89,13 +148,6 @@ class GroupUpdate:
         return self.scale.number * self.share
 
     # --- pieces of updates ---------------------------------------------------------------------------------------
-
-    def _walked(self, parameter: Tensor, gradient: Tensor) -> dict[str, Tensor]:
-        """The tensors of an update by the names that the rule has for them."""
-        slots = {
-            name: self._slot(parameter, name, slot.initial, slot.dtype) for name, slot in self.optimiser.slots().items()
-        }
-        return {PARAMETER: parameter, GRADIENT: gradient, **slots}
 
     def _terms(self, types: Mapping[str, ElementType]) -> Terms:
         numbers, variable = self.optimiser.numbers, self.optimiser.variable
@@ -159,13 +211,13 @@ class SgdUpdate(GroupUpdate):
 
     optimiser: Sgd
 
-    def update(self, parameter: Tensor, gradient: Tensor, prog: Steps) -> None:
+    def update(self, target: Target, prog: Steps) -> None:
         """Append the update of the parameter and its momentum."""
-        o = self.optimiser
+        o, parameter, gradient = self.optimiser, target.parameter, target.gradient
         is_plain = not o.has_velocity and not o.nesterov and "weight_decay" not in o.variable and not o.weight_decay
         as_they_are = self.factor == 1 and self.scale.scalar is None and o.keeps_gradients
         if not is_plain or not as_they_are:
-            super().update(parameter, gradient, prog)
+            super().update(target, prog)
             return
         lr = self.hyper.get("lr", o.lr)
 
@@ -194,15 +246,33 @@ class LambUpdate(GroupUpdate):
 
     optimiser: Lamb
 
-    def update(self, parameter: Tensor, gradient: Tensor, prog: Steps) -> None:
+    def update(self, target: Target, prog: Steps) -> None:
         """Append the update of one parameter and its means."""
-        direction = clone(self.graph, parameter, f"{parameter.name}/direction", f32)
-        tensors = {**self._walked(parameter, gradient), "direction": direction}
-        first = {key: t for key, t in tensors.items() if key != "direction"}
-        self._emit_direction(first, direction, prog)
-        norms = self._squares(parameter, direction, prog)
-        rate = self._rate(norms, prog)
-        tensors = {PARAMETER: parameter, "direction": direction, "rate": rate}
+        direction = self._direction(target, prog)
+        self._descend(target, direction, self._squares(target.parameter, direction, prog), prog)
+
+    def update_unit(self, targets: Sequence[Target], prog: Steps) -> None:
+        """Append the updates of several parameters; the norms of those that replicas share in one sum over them."""
+        shared = [target for target in targets if target.is_share]
+        for target in targets:
+            if not target.is_share:
+                self.update(target, prog)
+        if not shared:
+            return
+        directions = [self._direction(target, prog) for target in shared]
+        parts = [s for t, d in zip(shared, directions, strict=True) for s in self._squares(t.parameter, d, prog)]
+        together = concat([part.reshape((1,)) for part in parts])
+        norms = gcl.all_reduce_cross_replica(self.graph, together, "add", prog, name="norms_of_replicas")
+        for n, (target, direction) in enumerate(zip(shared, directions, strict=True)):
+            self._descend(target, direction, (norms[2 * n], norms[2 * n + 1]), prog)
+
+    def _direction(self, target: Target, prog: Steps) -> Tensor:
+        direction = clone(self.graph, target.parameter, f"{target.name}/direction", f32)
+        self._emit_direction(_walked(target), direction, prog)
+        return direction
+
+    def _descend(self, target: Target, direction: Tensor, norms: tuple[Tensor, Tensor], prog: Steps) -> None:
+        tensors = {PARAMETER: target.parameter, "direction": direction, "rate": self._rate(norms, prog)}
         self._emit(self.optimiser.descend, tensors, prog, "descend", scalars=("rate",))
 
     def _emit_direction(self, tensors: Mapping[str, Tensor], direction: Tensor, prog: Steps) -> None:
@@ -248,6 +318,11 @@ class LambUpdate(GroupUpdate):
         return rate
 
 
+def _walked(target: Target) -> dict[str, Tensor]:
+    """The tensors of an update by the names that the rule has for them."""
+    return {PARAMETER: target.parameter, GRADIENT: target.gradient, **target.slots}
+
+
 def _stored(expression: Expr, tensor: Tensor) -> Expr:
     """An expression in f32 as the elements of a tensor; whole numbers are of their own type already."""
     return Cast(expression, tensor.dtype) if tensor.dtype.is_float and tensor.dtype != f32 else expression
@@ -261,8 +336,10 @@ def group_update(
     repeats: Repeats | None = None,
     scale: GradientScale | None = None,
     share: float = 1.0,
+    location: TensorLocation = ON_CHIP,
 ) -> GroupUpdate:
     """The device side of an optimiser."""
     kinds: dict[type[Optimiser], type[GroupUpdate]] = {Sgd: SgdUpdate, Lamb: LambUpdate}
     kind = kinds.get(type(optimiser), GroupUpdate)
-    return kind(graph, optimiser, name, repeats or Repeats(graph), scale or GradientScale(graph, ()), share)
+    scale = scale or GradientScale(graph, ())
+    return kind(graph, optimiser, name, repeats or Repeats(graph), scale, share, location)

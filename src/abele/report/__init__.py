@@ -11,6 +11,7 @@ from abele.report.report import Report
 from abele.report.schema import (
     BASES,
     BUFFER_TILES,
+    CRITICAL,
     GROUPS,
     HOST_FUNCTIONS,
     HOST_KINDS,
@@ -36,6 +37,7 @@ __all__ = [
     "BASES",
     "BUFFER_TILES",
     "CATEGORIES",
+    "CRITICAL",
     "GROUPS",
     "HOST_FUNCTIONS",
     "HOST_KINDS",

@@ -28,7 +28,7 @@ from abele.report.text_column import Column, Text, packed_words, unpacked_words
 
 KIND = container.Kind(
     noun="report",
-    version=5,
+    version=6,
     max_bytes=4 << 30,
     free_bytes=64 << 20,
     ratio=250,
@@ -38,7 +38,7 @@ KIND = container.Kind(
 )
 """Version 2: sync groups and spans; start, groups, block and basis of steps. Version 3: relations with tiles and sync
 groups, and arrays that can be mapped. Version 4: the profile of the host. Version 5: what the host
-does before and after runs."""
+does before and after runs. Version 6: the critical path, and partners of steps."""
 
 _WITH_FILES = ("ops", "host_leaves", "host_functions")
 """Tables that name source files."""

@@ -66,6 +66,7 @@ def to_json(report: Report) -> dict[str, Any]:
         "runs": report.runs.to_lists(),
         "groups": report.groups.to_lists(),
         "spans": report.spans.to_lists(),
+        "critical": report.critical.to_lists(),
         "step_groups": report.step_groups.to_lists(),
         "host_leaves": report.host_leaves.to_lists(),
         "host_functions": report.host_functions.to_lists(),

@@ -19,6 +19,7 @@ from abele.report.loading import Loading, loading_of
 from abele.report.memory import Memory
 from abele.report.schema import (
     BUFFER_TILES,
+    CRITICAL,
     GROUPS,
     HOST_FUNCTIONS,
     HOST_LEAVES,
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 
     from abele.report.limits import RateLimits
     from abele.report.rearrangements import Rearrangements
+    from abele.report.update import Timeline
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -56,6 +58,7 @@ class Report:
         runs: Runs on the host; columns as ``schema.RUNS``.
         groups: What each sync group does in a run of each program; columns as ``schema.GROUPS``.
         spans: First executions of steps; columns as ``schema.SPANS``.
+        critical: Which steps bound a run of each program; columns as ``schema.CRITICAL``.
         step_groups: Which steps keep which sync groups busy; columns as ``schema.STEP_GROUPS``.
         phase_tiles: What steps do on which tiles; columns as ``schema.PHASE_TILES``.
         program_tiles: What a run of each program does on which tiles; columns as ``schema.PROGRAM_TILES``.
@@ -79,6 +82,7 @@ class Report:
     runs: Table = field(default_factory=RUNS.empty)
     groups: Table = field(default_factory=GROUPS.empty)
     spans: Table = field(default_factory=SPANS.empty)
+    critical: Table = field(default_factory=CRITICAL.empty)
     step_groups: Table = field(default_factory=STEP_GROUPS.empty)
     phase_tiles: Table = field(default_factory=PHASE_TILES.empty)
     program_tiles: Table = field(default_factory=PROGRAM_TILES.empty)
@@ -226,6 +230,19 @@ class Report:
             offered = len(self.compute_cycles_by_tile) * self.cycles().compute
         return float(self.compute_cycles_by_tile.sum()) / offered if offered else 0.0
 
+    def timeline(self, program: int = 0) -> Timeline:
+        """What each IPU does in a run, how long it waits, and which chain of steps bounds the run.
+
+        Args:
+            program: Index of the program.
+
+        Returns:
+            Figures and, as text, a page of them.
+        """
+        from abele.report.update import Timeline
+
+        return Timeline(self, program)
+
     def timeline_text(self, width: int = 100, *, program: int = 0, first: int = 0, cycles: int | None = None) -> str:
         """What each sync group does when, as lanes of letters.
 
@@ -248,8 +265,8 @@ class Report:
         """A picture of the report, which a notebook shows and ``savefig`` writes to a file.
 
         Args:
-            kind: ``overview``, ``memory``, ``cycles``, ``timeline``, ``operations``, ``exchange``, ``liveness``,
-                ``tiles`` or ``runs``; ``abele.report.plot.KINDS`` says what each shows.
+            kind: ``overview``, ``memory``, ``cycles``, ``timeline``, ``update``, ``operations``, ``exchange``,
+                ``liveness``, ``tiles`` or ``runs``; ``abele.report.plot.KINDS`` says what each shows.
             program: Index of the program whose cycles are shown.
             top: Operations or exchange phases that are listed.
             first: First cycle of the time axis.

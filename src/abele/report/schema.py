@@ -130,6 +130,9 @@ STEP_KINDS = ("compute", "exchange", "copy", "stream", "control")
 BASES = ("static", "assumed", "counted")
 """What the figures of a step rest on: the program alone; an assumption about data; what runs counted."""
 
+PARTNERS = ("", "host", "streaming memory", "replicas")
+"""What a step exchanges data with that is no tile of its replica; empty for none."""
+
 _PARTS = {
     "compute_cycles": _count("cycles of the slowest tile's vertices"),
     "exchange_cycles": _count("cycles of the exchange phases"),
@@ -160,6 +163,9 @@ STEPS = Schema(
         "basis": _text("one of BASES: what its cycles and executions rest on", since=2, choices=BASES),
         "phase": ColumnSpec(
             "<i4", "number of what it does on which tiles, as in phase_tiles; -1 for none", -1, since=3, low=-1
+        ),
+        "partner": _text(
+            "one of PARTNERS: what tiles exchange data with, beside each other", since=6, choices=PARTNERS
         ),
     },
 )
@@ -230,6 +236,17 @@ SPANS = Schema(
     since=2,
 )
 """The first executions of steps, group by group: what a picture of the timeline is drawn from."""
+
+CRITICAL = Schema(
+    "critical",
+    {
+        "program": ColumnSpec("<i4", "index of the program"),
+        "step": _row("steps", "row in the steps table of a step on the critical path of a run of the program"),
+        "cycles": _count("its cycles on that path; those of all steps add up to the run"),
+    },
+    since=6,
+)
+"""The chain of steps that bounds a run: each starts when the one before it ends, and waits for no other as long."""
 
 RUNS = Schema(
     "runs",
@@ -380,6 +397,7 @@ TABLES = {
         RUNS,
         GROUPS,
         SPANS,
+        CRITICAL,
         STEP_GROUPS,
         PHASE_TILES,
         PROGRAM_TILES,

@@ -1,6 +1,6 @@
 """Sessions: compiled networks with their data, on NumPy arrays; what every front end is thin over."""
 
-from abele.parallel import MeanStrategy, OutputMode, Schedule
+from abele.parallel import Locations, MeanStrategy, OutputMode, PipelineSchedule, Schedule, TensorLocation
 from abele.session.advice import Advice
 from abele.session.arrays import SharedArray, SharedArrays
 from abele.session.cache import SessionCache
@@ -20,8 +20,10 @@ __all__ = [
     "End",
     "Ends",
     "InputChecks",
+    "Locations",
     "MeanStrategy",
     "OutputMode",
+    "PipelineSchedule",
     "Results",
     "Schedule",
     "Session",
@@ -30,5 +32,6 @@ __all__ = [
     "SharedArray",
     "SharedArrays",
     "Signature",
+    "TensorLocation",
     "compile_network",
 ]

@@ -7,6 +7,7 @@ changes by what it sees itself, such as running statistics, is that of the first
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ import numpy.typing as npt
 
 from abele.parallel import Schedule
 from abele.runtime import Engine
-from abele.session.ends import End
+from abele.session.ends import End, Flat
 
 Array = npt.NDArray[Any]
 
@@ -35,23 +36,46 @@ class DeviceArrays:
 
     def read(self, end: End) -> Array:
         """What the host has of a tensor; see :meth:`host_shape`."""
-        values = self._engine.read(end.handle)
-        if self._schedule.replicas == 1:
-            return values if end.group is None else values[None]
+        values = self._of_replicas(end)
+        if end.flat is not None and end.flat.replicas > 1:
+            return _whole(end.flat, values)
         if end.group is None:
-            first: Array = values[0]
-            return first
-        return values[end.group.members(self._schedule.replicas)[:, 0]]
+            return _whole(end.flat, values[0])
+        return np.stack([_whole(end.flat, values[n]) for n in end.group.members(self._schedule.replicas)[:, 0]])
 
     def write(self, end: End, values: npt.ArrayLike) -> None:
         """Set a tensor in all replicas, each to the values of its group."""
         array = np.asarray(values)
-        if end.group is None:
-            self._engine.write(end.handle, array)
+        if end.group is not None:
+            members = end.group.members(self._schedule.replicas)
+            rows = np.stack([_cut(end.flat, each) for each in array])
+            self._write(end, rows[np.argsort(members.ravel()) // members.shape[1]], each=True)
+        elif end.flat is not None and end.flat.replicas > 1:
+            self._write(end, _cut(end.flat, array).reshape(end.flat.replicas, -1), each=True)
+        else:
+            self._write(end, _cut(end.flat, array), each=False)
+
+    def _of_replicas(self, end: End) -> Array:
+        """What each replica of this process has."""
+        if end.is_remote:
+            return np.stack([self._remote(end, replica) for replica in range(self._schedule.own_replicas)])
+        values = self._engine.read(end.handle)
+        return values if self._schedule.replicas > 1 else values[None]
+
+    def _write(self, end: End, values: Array, *, each: bool) -> None:
+        """Set what the replicas of this process have: all the same, or ``each`` a row."""
+        if end.is_remote:
+            for replica in range(self._schedule.own_replicas):
+                self._remote(end, replica)[...] = values[replica] if each else values
             return
-        members = end.group.members(self._schedule.replicas)
-        own = array[np.argsort(members.ravel()) // members.shape[1]]
-        self._engine.write(end.handle, own if self._schedule.replicas > 1 else own[0])
+        self._engine.write(end.handle, values[0] if each and self._schedule.replicas == 1 else values)
+
+    def _remote(self, end: End, replica: int) -> Array:
+        """The memory itself of a tensor in streaming memory, in one of the process's replicas."""
+        assert end.flat is not None
+        assert end.flat.begin is not None
+        memory = self._engine.deployment.remote
+        return memory.rows(memory.find(end.handle), replica)[0, end.flat.begin : end.flat.begin + end.flat.width]
 
     def read_random(self, end: End) -> list[int]:
         """The state of random ops: that of the first replica."""
@@ -72,3 +96,21 @@ class DeviceArrays:
 
 _GOLDEN = 0x9E3779B9
 """2³² divided by the golden ratio, odd: multiples of it are all different, and far apart."""
+
+
+def _whole(flat: Flat | None, values: Array) -> Array:
+    """A tensor in its shape, of the elements in the order in which it lies."""
+    if flat is None:
+        return values
+    order = flat.order
+    elements = values.reshape(-1)[: math.prod(order.shape)].reshape(order.extents)
+    back = sorted(range(len(order.order)), key=order.order.__getitem__)
+    return elements.transpose(back).reshape(order.shape)
+
+
+def _cut(flat: Flat | None, array: Array) -> Array:
+    """The elements of a tensor in the order in which it lies, zeros behind them where shares are longer."""
+    if flat is None:
+        return array
+    elements = array.reshape(flat.order.fine).transpose(flat.order.order).reshape(-1)
+    return np.pad(elements, (0, flat.width * flat.replicas - elements.size))

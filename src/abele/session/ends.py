@@ -10,7 +10,31 @@ import numpy as np
 from abele.graph import Graph, Stream, Tensor
 from abele.numerics import ElementType
 from abele.parallel import Network, NetworkProgram
+from abele.parallel.shards import FlatState, Shards
 from abele.poplibs.gcl import CommGroup
+from abele.poplibs.poputil.order import StorageOrder
+
+
+@dataclass(frozen=True, slots=True)
+class Flat:
+    """How a tensor lies that is not whole on the chip: cut into shares of replicas, or in streaming memory.
+
+    Attributes:
+        order: The order in which it is cut, and in which its elements lie.
+        replicas: How many share it; 1 if each has all of it.
+        initial: What it holds before the first run.
+        begin: First element of its part of the remote buffer's row; None if it is on the chip.
+    """
+
+    order: StorageOrder
+    replicas: int
+    initial: float
+    begin: int | None = None
+
+    @property
+    def width(self) -> int:
+        """Elements that one replica has, with padding."""
+        return Shards(self.order, self.replicas).width
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,10 +43,11 @@ class End:
 
     Attributes:
         name: The network's name of it.
-        handle: What an engine calls it.
+        handle: What an engine calls it, or the remote buffer that it lies in.
         shape: Dimensions; of a stream, those of one micro-batch.
         dtype: Element type on the device.
         group: Groups of replicas that each have values of their own; None if all have the same.
+        flat: How it lies, where it is not whole on the chip.
     """
 
     name: str
@@ -30,6 +55,12 @@ class End:
     shape: tuple[int, ...]
     dtype: ElementType
     group: CommGroup | None = None
+    flat: Flat | None = None
+
+    @property
+    def is_remote(self) -> bool:
+        """True if it is in streaming memory."""
+        return self.flat is not None and self.flat.begin is not None
 
     def host_shape(self, replicas: int) -> tuple[int, ...]:
         """Dimensions of the host's array of a tensor: one for all replicas, or for each group of them."""
@@ -81,6 +112,7 @@ def expose(net: Network, program: NetworkProgram) -> Ends:
     shared = program.scale
     state = {name: t for update in program.groups for name, t in update.state.items()}
     state |= {} if shared is None else shared.state
+    flat = {name: f for update in program.groups for name, f in update.flat.items()}
     hyper = [dict(update.hyper) for update in program.groups]
     if shared is not None and hyper:
         hyper[0] |= shared.hyper
@@ -88,8 +120,14 @@ def expose(net: Network, program: NetworkProgram) -> Ends:
         inputs=tuple(_stream(v.name, s) for v, s in zip(inputs, program.inputs, strict=True)),
         outputs=tuple(_stream(n, s) for n, s in zip(outputs, program.outputs, strict=True)),
         changed=tuple(zip(positions, changed, strict=True)),
-        weights={name: _tensor(graph, "weight", name, t, group_of(name)) for name, t in program.weights.items()},
-        state={name: _tensor(graph, "state", name, t, group_of(name)) for name, t in state.items()},
+        weights={
+            **{name: _tensor(graph, "weight", name, t, group_of(name)) for name, t in program.weights.items()},
+            **{name: _flat(graph, name, f, group_of(name)) for name, f in program.remote_weights.items()},
+        },
+        state={
+            **{name: _tensor(graph, "state", name, t, group_of(name)) for name, t in state.items()},
+            **{name: _flat(graph, name, f, group_of(name)) for name, f in flat.items()},
+        },
         numbers=tuple(
             {name: _tensor(graph, f"optimiser{i}", name, t) for name, t in scalars.items()}
             for i, scalars in enumerate(hyper)
@@ -105,3 +143,15 @@ def _stream(name: str, stream: Stream) -> End:
 
 def _tensor(graph: Graph, kind: str, name: str, tensor: Tensor, group: CommGroup | None = None) -> End:
     return End(name, graph.expose(tensor, f"{kind}/{name}").name, tensor.shape, tensor.dtype, group)
+
+
+def _flat(graph: Graph, name: str, state: FlatState, group: CommGroup | None) -> End:
+    """The end of what is not whole on the chip; it has the shape of the parameter that it belongs to."""
+    shards = state.shards
+    if state.buffer is not None:
+        handle, begin = state.buffer.name, state.begin
+    else:
+        assert state.tensor is not None
+        handle, begin = graph.expose(state.tensor, f"state/{name}").name, None
+    flat = Flat(shards.order, shards.replicas, state.initial, begin)
+    return End(name, handle, shards.order.shape, state.dtype, group, flat)

@@ -302,7 +302,10 @@ class Session:
         arrays = self._arrays("be attached")
         for name, end in self.compiled.ends.state.items():
             if name not in self.state:
-                self.state[name] = arrays.read(end)
+                # Streaming memory begins as zeros; what is put here is uploaded before the first run.
+                is_remote, shape = end.is_remote, end.host_shape(self.schedule.replicas)
+                initial = 0.0 if end.flat is None else end.flat.initial
+                self.state[name] = np.full(shape, initial, end.np) if is_remote else arrays.read(end)
 
     def replace_optimisers(self, optimisers: Sequence[Optimiser]) -> None:
         """Take over the numbers of other optimisers, such as a new learning rate; the next run uses them.

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import math
 import os
 import tempfile
 from collections.abc import Sequence
@@ -26,9 +27,10 @@ from abele.numerics import as_element_type
 from abele.parallel import Group, Network, Optimiser, Schedule, parse
 from abele.poplibs.gcl import CommGroup
 from abele.poplibs.gcl.groups import Kind
+from abele.poplibs.poputil.order import StorageOrder
 from abele.report import archive as container
 from abele.session.compiled import Compiled
-from abele.session.ends import End, Ends
+from abele.session.ends import End, Ends, Flat
 from abele.session.input_checks import InputChecks
 from abele.session.settings import Settings
 
@@ -37,12 +39,22 @@ _LOG = logging.getLogger("abele")
 _EXECUTABLE, _NETWORK = "executable.zip", "network.net"
 
 
+class _StoredFlat(msgspec.Struct):
+    fine: list[int]
+    of_dim: list[int]
+    order: list[int]
+    replicas: int
+    initial: float
+    begin: int | None = None
+
+
 class _StoredEnd(msgspec.Struct):
     name: str
     handle: str
     shape: list[int]
     dtype: str
     group: tuple[Kind, int, int] | None = None
+    flat: _StoredFlat | None = None
 
 
 class _Document(msgspec.Struct):
@@ -63,14 +75,15 @@ class _Document(msgspec.Struct):
 
 KIND = container.Kind(
     "session",
-    version=2,
+    version=3,
     max_bytes=1 << 32,
     free_bytes=1 << 30,
     ratio=100,
     again="compile the network again",
     schema=_Document,
 )
-"""Version 2: tensors of which groups of replicas have values of their own."""
+"""Version 2: tensors of which groups of replicas have values of their own. Version 3: tensors that replicas share, or
+that are in streaming memory."""
 
 
 # --- files -----------------------------------------------------------------------------------------------------------
@@ -122,7 +135,14 @@ def _stored(end: End) -> dict[str, Any]:
         "shape": list(end.shape),
         "dtype": end.dtype.name,
         **({} if group is None else {"group": group}),
+        **({} if end.flat is None else {"flat": _stored_flat(end.flat)}),
     }
+
+
+def _stored_flat(flat: Flat) -> dict[str, Any]:
+    order = flat.order
+    parts = {"fine": list(order.fine), "of_dim": list(order.of_dim), "order": list(order.order)}
+    return {**parts, "replicas": flat.replicas, "initial": flat.initial, "begin": flat.begin}
 
 
 def load_compiled(
@@ -184,7 +204,14 @@ def _ends(document: _Document) -> Ends:
 
 def _end(stored: _StoredEnd) -> End:
     group = None if stored.group is None else CommGroup(*stored.group)
-    return End(stored.name, stored.handle, tuple(stored.shape), as_element_type(stored.dtype), group)
+    shape, flat = tuple(stored.shape), stored.flat
+    lies = None
+    if flat is not None:
+        order = StorageOrder(shape, tuple(flat.fine), tuple(flat.of_dim), tuple(flat.order))
+        if sorted(order.order) != [*range(len(order.fine))] or math.prod(order.fine) != math.prod(shape):
+            raise ValueError(f"{stored.name!r} lies in no order of its {math.prod(shape)} elements")
+        lies = Flat(order, flat.replicas, flat.initial, flat.begin)
+    return End(stored.name, stored.handle, shape, as_element_type(stored.dtype), group, lies)
 
 
 def _check_ends(executable: Executable, net: Network, ends: Ends) -> None:
@@ -201,12 +228,28 @@ def _check_ends(executable: Executable, net: Network, ends: Ends) -> None:
             raise ValueError(f"the executable has no stream {end.handle!r} of shape {list(end.shape)}")
     tensors = [*ends.weights.values(), *ends.state.values(), *(e for table in ends.numbers for e in table.values())]
     for end in (*tensors, *([] if ends.seed is None else [ends.seed])):
-        if handles.get(end.handle) != (end.shape, end.dtype):
+        if end.is_remote:
+            _check_remote(executable, end)
+        elif handles.get(end.handle) != ((end.shape if end.flat is None else (end.flat.width,)), end.dtype):
             raise ValueError(f"the executable has no tensor {end.handle!r} of shape {list(end.shape)}")
     if ends.inputs and len(ends.inputs) != len(net.inputs):
         raise ValueError(f"it has {len(ends.inputs)} inputs, its network {len(net.inputs)}")
     if any(not 0 <= position < len(net.inputs) for position, _ in ends.changed):
         raise ValueError("it changes an input that there is not")
+
+
+def _check_remote(executable: Executable, end: End) -> None:
+    """Raise unless the executable has a remote buffer with room for what lies there.
+
+    Raises:
+        ValueError: It has not.
+    """
+    buffer, flat = executable.graph.remote_buffers.get(end.handle), end.flat
+    assert flat is not None
+    assert flat.begin is not None
+    has_room = buffer is not None and 0 <= flat.begin <= buffer.num_elements - flat.width
+    if buffer is None or buffer.dtype != end.dtype or not has_room:
+        raise ValueError(f"the executable has no remote buffer {end.handle!r} with {end.name!r}")
 
 
 # --- a folder of files, by content -----------------------------------------------------------------------------------

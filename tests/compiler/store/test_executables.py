@@ -216,6 +216,9 @@ def test_executable__every_kind_of_step__runs_as_before(tmp_path: Path) -> None:
         ab.Call(function, [y], [x]),
         node.CycleCount(ab.Repeat(2, ab.Copy(x, y)), counter),
         node.CrossReplicaCopy(y, x, {0: 1, 1: 0}),
+        node.CrossReplicaExchange(
+            [node.CrossReplicaCopy(y, x, {0: 1, 1: 0}), node.CrossReplicaCopy(x, y, {0: 0, 1: 1})]
+        ),
         node.HostCall(host, (x,), (y,)),
         node.SetFloatingPointBehaviour(invalid=False),
         node.Sync("external"),

@@ -13,6 +13,7 @@ from abele.codelet import InOut, Vector, Vertex, codelet
 from abele.errors import AbeleError, GraphReplicationError, RankDisagreementError, ReplicaDivergenceError
 from abele.graph import CrossReplicaCopy, Execute, Graph, RepeatWhileTrue, Sequence
 from abele.graph.control import AssumeEqualAcrossReplicas
+from abele.machine import systems
 from abele.numerics import f32, i32
 from abele.poplibs import gcl
 from abele.runtime import Engine
@@ -183,3 +184,32 @@ def test_remote_buffer__of_a_replica_of_another_rank__is_refused():
             engine.write_remote("b", 0, 1.0, 1 - ranks.rank)
 
     assert all("executes it" in str(error) for error in in_ranks(2, run))
+
+
+@pytest.mark.parametrize("method", ["bidirectional_ring_pair", "meet_in_middle_ring", "quad_directional_ring"])
+@pytest.mark.parametrize("size", [2, 4])
+def test_ranks__exchanges_of_several_copies__have_the_bits_of_one_process(method, size):
+    def built():
+        whole = systems.get("bow-pod16").with_ipus(8).evolve(ipu={"num_tiles": 3})
+        graph, prog = Graph(whole, replicas=8), Sequence()
+        x = graph.variable(f32, (101,), "x").map_linear()
+        graph.expose(x, "x")
+        out = gcl.all_reduce_cross_replica(graph, x, "add", prog, options={"method": method})
+        turned = gcl.all_to_all_cross_replica(graph, out[:96].reshape((8, 12)), prog)
+        for tensor, name in ((out, "out"), (turned, "turned")):
+            graph.expose(tensor, name)
+        return graph, prog
+
+    values = np.random.default_rng(4).normal(size=(8, 101)).astype(np.float32)
+
+    def work(ranks=None):
+        with Engine(*built(), **({} if ranks is None else {"ranks": ranks})) as engine:
+            each = 8 // (1 if ranks is None else size)
+            first = 0 if ranks is None else ranks.rank * each
+            engine["x"] = values[first : first + each]
+            engine.run()
+            return np.array(engine["out"]), np.array(engine["turned"])
+
+    alone, found = work(), in_ranks(size, work)
+    for n in range(2):
+        np.testing.assert_array_equal(np.concatenate([shares[n] for shares in found]), alone[n])

@@ -9,15 +9,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from abele.compiler.access import undef_access
-from abele.compiler.exchange import ExchangePlan, plan_replica_copy
+from abele.compiler.exchange import ExchangePlan, plan_replica_copies
 from abele.compiler.nodes.meaning import NODES, NodeMeaning
 from abele.compiler.remote import remote_cycles
+from abele.compiler.replica_groups import meeting_replicas
 from abele.compiler.superstep import Superstep
-from abele.graph.control import AssumeEqualAcrossReplicas, CrossReplicaCopy
+from abele.graph.control import AssumeEqualAcrossReplicas
 from abele.graph.debug import DebugRecord
 from abele.graph.host import HostCall
 from abele.graph.program import Copy, Execute, PrintTensor, WriteUndef
 from abele.graph.remote import RemoteBuffer
+from abele.graph.replica_copies import CrossReplicaCopy, CrossReplicaExchange
 from abele.graph.stream import Stream
 from abele.graph.tensor import Tensor
 from abele.machine import System
@@ -109,38 +111,41 @@ NODES.add(Copy, NodeMeaning(_copy_kind, _copy, origin=_copy_origin, differs=_cop
 
 def _cross_replica(analysis: Analysis, step: Step) -> Superstep:
     node = step.node
-    assert isinstance(node, CrossReplicaCopy)
+    assert isinstance(node, CrossReplicaCopy | CrossReplicaExchange)
     access = analysis.access(step)
-    plan = plan_replica_copy(node.source, node.destination, node.map, analysis.layout, analysis.tiles_per_ipu)
+    plan = plan_replica_copies(node.copies, analysis.layout, analysis.tiles_per_ipu)
     whole = analysis.graph.whole_system
     found = replace(Superstep.of(step, access), sync_cycles=_replica_barrier(analysis, node, plan))
     return analysis.moving(found, plan, whole if analysis.graph.replicas > 1 else None)
 
 
-def _replica_barrier(analysis: Analysis, node: CrossReplicaCopy, plan: ExchangePlan) -> int:
+def _replica_barrier(analysis: Analysis, node: CrossReplicaCopy | CrossReplicaExchange, plan: ExchangePlan) -> int:
     """Cycles of the barrier before a copy between replicas: of the IPUs that send to each other, directly or not."""
     if plan.before is None or not len(plan.before.link_bytes.source):
         return analysis.system.sync_cycles
-    onto = np.array([node.map[r] for r in range(analysis.graph.replicas)], dtype=np.int64)
-    group = np.arange(len(onto))
-    # Whoever a replica reaches in 2, 4, 8, … steps has its group, until all of a cycle have that of the first.
-    for _ in range(len(onto).bit_length()):
-        group, onto = np.minimum(group, group[onto]), onto[onto]
+    replicas = analysis.graph.replicas
+    group = meeting_replicas([[copy.map[r] for r in range(replicas)] for copy in node.copies])
     links = plan.before.link_bytes
     ipus = np.unique(np.concatenate([links.source, links.target]))
     whole: System = analysis.graph.whole_system
     return whole.barrier_cycles(ipus, group[ipus // analysis.system.num_ipus])
 
 
-NODES.add(
-    CrossReplicaCopy,
-    NodeMeaning(
-        lambda n: "cross_replica",
-        _cross_replica,
-        differs=lambda n: "a CrossReplicaCopy",
-        why=lambda n: [f"  from {_spread(n.source)} to {_spread(n.destination)} of another replica"],
-    ),
-)
+def _cross_replica_why(node: CrossReplicaCopy | CrossReplicaExchange) -> Iterator[str]:
+    for copy in node.copies:
+        yield f"  from {_spread(copy.source)} to {_spread(copy.destination)} of another replica"
+
+
+for _kind in (CrossReplicaCopy, CrossReplicaExchange):
+    NODES.add(
+        _kind,
+        NodeMeaning(
+            lambda n: "cross_replica",
+            _cross_replica,
+            differs=lambda n: f"a {type(n).__name__}",
+            why=_cross_replica_why,
+        ),
+    )
 
 
 # --- the host --------------------------------------------------------------------------------------------------------

@@ -9,9 +9,10 @@ from msgspec import Meta
 
 from abele.compiler.store.format import KeyedTable, Name, Number, Row, Size, Small
 from abele.compiler.store.nodes import NodeForm, stored, stored_with_view
-from abele.graph.control import AssumeEqualAcrossReplicas, CrossReplicaCopy
+from abele.graph.control import AssumeEqualAcrossReplicas
 from abele.graph.host import HostCall
 from abele.graph.program import Copy, Execute, PrintTensor, PrintTensorFmt, WriteUndef
+from abele.graph.replica_copies import CrossReplicaCopy, CrossReplicaExchange
 
 if TYPE_CHECKING:
     from abele.compiler.store.programs import ProgramsIn, ProgramsOut
@@ -120,6 +121,20 @@ stored(
     CrossReplicaCopyRow,
     parts=lambda out, n: [out.view(n.source), out.view(n.destination), list(n.map.items())],
     make=lambda at, source, target, pairs: CrossReplicaCopy(at.view(source), at.view(target), dict(pairs)),
+)
+
+
+class CrossReplicaExchangeRow(NodeForm, tag="CrossReplicaExchange"):
+    """Several copies between replicas in one exchange."""
+
+    copies: list[Number]
+
+
+stored(
+    CrossReplicaExchange,
+    CrossReplicaExchangeRow,
+    parts=lambda out, n: [out.numbers(n.copies)],
+    make=lambda at, numbers: CrossReplicaExchange([at.node(number) for number in numbers]),
 )
 
 

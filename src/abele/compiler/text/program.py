@@ -13,7 +13,6 @@ from abele.graph.control import (
     Abort,
     AssumeEqualAcrossReplicas,
     Block,
-    CrossReplicaCopy,
     CycleCount,
     CycleStamp,
     ErrorProgram,
@@ -40,6 +39,7 @@ from abele.graph.program import (
     Sequence,
     WriteUndef,
 )
+from abele.graph.replica_copies import CrossReplicaCopy, CrossReplicaExchange
 from abele.graph.tensor import Tensor
 from abele.words import tiles_text
 
@@ -136,6 +136,11 @@ def _abort(node: Abort) -> str:
     return f"abort{message}" + (f" if {_name(node.condition)}" if node.condition is not None else "")
 
 
+def _replica_exchange(node: CrossReplicaExchange) -> str:
+    shown = [_replica_copy(copy) for copy in node.copies[:4]]
+    return " and ".join(shown) + (f" and {len(node.copies) - 4} more" if len(node.copies) > 4 else "")
+
+
 def _replica_copy(node: CrossReplicaCopy) -> str:
     pairs = [f"{a}→{b}" for a, b in sorted(node.map.items())]
     way = ", ".join(pairs[:8]) + (", …" if len(pairs) > 8 else "")
@@ -176,6 +181,7 @@ TEXT: Meanings[Callable[[Any], str]] = Meanings(
         SetHwSeeds: lambda n: f"set seeds from {end_text(n.seeds)}",
         AssumeEqualAcrossReplicas: lambda n: f"assume {end_text(n.tensor)} equal across replicas",
         CrossReplicaCopy: _replica_copy,
+        CrossReplicaExchange: _replica_exchange,
     },
 )
 """What each kind of node is in a line; one that is not entered shows its class and name."""

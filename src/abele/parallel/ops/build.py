@@ -28,7 +28,15 @@ from abele.parallel.ops.scan import add_along, positions, recurrence, scan, shif
 from abele.parallel.ops.search import search
 from abele.parallel.ops.softmax import safe_softmax, softmax
 from abele.parallel.ops.sorting import sort, top_k
-from abele.parallel.ops.training import accumulate, all_reduce, count_magnitudes, loss_scale, running_mean, update
+from abele.parallel.ops.training import (
+    accumulate,
+    all_reduce,
+    count_magnitudes,
+    loss_scale,
+    reduce_scatter,
+    running_mean,
+    update,
+)
 from abele.parallel.ops.transfer import transfer
 from abele.parallel.ops.views import concat, detach, expand, pad, permute, placed, reshape, reverse, slice_, transpose
 
@@ -82,6 +90,7 @@ __all__ = [
     "read_row",
     "recurrence",
     "reduce",
+    "reduce_scatter",
     "resample",
     "reshape",
     "reverse",

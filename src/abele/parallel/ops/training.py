@@ -9,9 +9,11 @@ import numpy as np
 
 from abele.graph import Tensor, concat
 from abele.numerics import ElementType, f32
+from abele.parallel.joined_copies import joined_copies
 from abele.parallel.network import BlockBuilder, NetworkOp, Value
 from abele.parallel.optimisers import Optimiser
 from abele.parallel.registry import Array, OpRule, Types, require, rule
+from abele.parallel.shards import ShardedGradient, Shards, buckets
 from abele.poplibs import gcl, popops
 from abele.poplibs.gcl import CommGroup
 from abele.poplibs.popops.expr import Cast, Expr, _1, _2, _3, _4
@@ -64,6 +66,23 @@ def all_reduce(
         scale=scale,
         in_place=in_place,
     )
+
+
+def reduce_scatter(
+    net: BlockBuilder, values: Sequence[Value], like: Sequence[Value], size: int, *, scale: float, in_place: bool
+) -> tuple[Value, ...]:
+    """As :func:`all_reduce` over all ``size`` replicas, of which each is given an equal share of every sum.
+
+    Args:
+        net: What to extend.
+        values: Floats of one type.
+        like: For each of them the parameter that is cut as its sum is.
+        size: Replicas.
+        scale: What each replica's values are multiplied by before they are sent.
+        in_place: True if nothing else reads the values.
+    """
+    types = [(v.shape, v.dtype) for v in values]
+    return net.emit_many("reduce_scatter", [*values, *like], types, size=size, scale=float(scale), in_place=in_place)
 
 
 def update(net: BlockBuilder, parameter: Value, gradient: Value, optimiser: Optimiser, group: int) -> Value:
@@ -219,45 +238,90 @@ class AllReduceRule(OpRule):
         return sums if len(sums) > 1 else sums[0]
 
     def lower(self, to: Lowering, op: NetworkOp) -> tuple[Tensor, ...]:
-        """Collectives of several tensors each, on rings; see :func:`_buckets`."""
+        """Collectives of several tensors each, on rings; see :func:`~abele.parallel.shards.buckets`."""
         given = [to[v] for v in op.inputs]
         alone, group = op.attrs["size"] == 1, CommGroup(op.attrs["group"], op.attrs["size"], op.attrs["stride"])
         sums = given if op.attrs["in_place"] or alone else [to.variable_like(t, "sum_of_replicas") for t in given]
         if op.attrs["scale"] != 1.0:
-            for tensor, into in zip(given, sums, strict=True):
-                popops.map_with_output(to.graph, _1 * op.attrs["scale"], [tensor], into, to.prog, name="scale")
+            _scale(to, given, sums, op.attrs["scale"])
             given = sums
-        for bucket in _buckets(given, to.graph.system.num_tiles) if group.size > 1 else ():
+        sizes = [t.size * t.dtype.bytes for t in given]
+        for bucket in buckets(sizes, to.graph.system.num_tiles) if group.size > 1 else ():
             source, into = (concat([tensors[n].flatten() for n in bucket]) for tensors in (given, sums))
             gcl.all_reduce_cross_replica_to_destination(to.graph, source, into, "add", to.prog, group)
         return tuple(sums)
 
 
-def _buckets(tensors: Sequence[Tensor], num_tiles: int) -> list[list[int]]:
-    """Tensors by number that are reduced together.
+@rule("reduce_scatter")
+class ReduceScatterRule(OpRule):
+    """Sums over all replicas, of which each has an equal share; what reads them works on that share alone.
 
-    Many small ones in one collective cost its steps once. What a ring holds besides is a few times what it reduces, so
-    a collective takes no more than :data:`_MOST_BYTES` of a tile, unless one tensor has more.
+    The operands are what is summed and then, for each of these, the parameter that is cut in the same way.
     """
-    buckets: list[list[int]] = []
-    held = 0
-    for number, tensor in enumerate(tensors):
-        size = tensor.size * tensor.dtype.bytes
-        if not buckets or held + size > _MOST_BYTES * num_tiles:
-            buckets.append([])
-            held = 0
-        buckets[-1].append(number)
-        held += size
-    return buckets
+
+    operands = (2, None)
+    attributes: ClassVar = {"size": int, "scale": (float, int), "in_place": bool}
+    folds = False
+    repeats = False
+    depends_on_operands_alone = False
+
+    def types(self, op: NetworkOp) -> Types:
+        """Those of what is summed: the shares of all replicas together."""
+        values, like = _halves(op.inputs)
+        require(len(values) == len(like), "there is a parameter for each sum")
+        for value, parameter in zip(values, like, strict=True):
+            require(value.dtype.is_float, "floats are summed over replicas")
+            require(value.shape == parameter.shape, f"{value} is not cut like {parameter}")
+        return [v.type for v in values]
+
+    def evaluate(self, op: NetworkOp, *values: Array) -> tuple[Array, ...] | Array:
+        """What replicas come to that all have the same values: all shares together."""
+        half = len(values) // 2
+        sums = tuple(np.asarray(v * (op.attrs["scale"] * op.attrs["size"]), v.dtype) for v in values[:half])
+        return sums if len(sums) > 1 else sums[0]
+
+    def lower(self, to: Lowering, op: NetworkOp) -> tuple[None, ...]:
+        """Collectives of several tensors each, as of an all-reduce; the shares are spread over all tiles."""
+        summed, like = _halves(op.inputs)
+        given = [to[v] for v in summed]
+        if op.attrs["scale"] != 1.0:
+            into = given if op.attrs["in_place"] else [to.variable_like(t, "scaled") for t in given]
+            _scale(to, given, into, op.attrs["scale"])
+            given = into
+        shards = [Shards.of(to[v], op.attrs["size"]) for v in like]
+        sizes = [s.width * s.replicas * t.dtype.bytes for s, t in zip(shards, given, strict=True)]
+        for bucket in buckets(sizes, to.graph.system.num_tiles):
+            rows = concat([shards[n].rows(to.graph, given[n]) for n in bucket], 1)
+            own = gcl.reduce_scatter_cross_replica(to.graph, rows.flatten(), "add", to.prog, CommGroup.all())
+            pairs, begin = [], 0
+            for n in bucket:
+                end = begin + shards[n].width
+                share = to.graph.variable(own.dtype, (shards[n].width,), name=f"{like[n].name}/gradient_share")
+                pairs.append((own[begin:end], to.graph.map_linear(share)))
+                to.shares_of[op.outputs[n]] = ShardedGradient(pairs[-1][1], shards[n])
+                begin = end
+            for copy in joined_copies(pairs, "spread_shares"):
+                to.prog.add(copy)
+        return (None,) * len(op.outputs)
 
 
-_MOST_BYTES = gcl.COLLECTIVE_OPTIONS["maxBytesPerTile"].default
-"""Bytes of a tile that one collective reduces. Source: GCL's option ``maxBytesPerTile``."""
+def _halves(values: Sequence[Value]) -> tuple[Sequence[Value], Sequence[Value]]:
+    half = -(-len(values) // 2)
+    return values[:half], values[half:]
+
+
+def _scale(to: Lowering, tensors: Sequence[Tensor], into: Sequence[Tensor], scale: float) -> None:
+    """Append what multiplies tensors by a number."""
+    for tensor, scaled in zip(tensors, into, strict=True):
+        popops.map_with_output(to.graph, _1 * scale, [tensor], scaled, to.prog, name="scale")
 
 
 @rule("update")
 class Update(OpRule):
-    """A parameter after one step of an optimiser; it changes in place, as does what the optimiser remembers."""
+    """A parameter after one step of an optimiser; it changes in place, as does what the optimiser remembers.
+
+    Where replicas share its gradient each makes a step on its share, and all gather the parameter again.
+    """
 
     operands = 2
     attributes: ClassVar = {"optimiser": Optimiser, "group": int}
@@ -277,6 +341,8 @@ class Update(OpRule):
 
     def lower(self, to: Lowering, op: NetworkOp) -> Tensor:
         """The fused update of the group that the program has for the optimiser."""
-        parameter, gradient = to[op.inputs[0]], to[op.inputs[1]]
-        to.updates[op.attrs["group"], op.output.place.ipu].update(parameter, gradient, to.prog)
+        parameter, share = to[op.inputs[0]], to.shares_of.get(op.inputs[1])
+        gradient = to[op.inputs[1]] if share is None else share
+        group = to.updates[op.attrs["group"], op.output.place.ipu]
+        group.take(parameter, gradient, to.prog, row=to.rows.get(op.inputs[0]))
         return parameter

@@ -1,20 +1,25 @@
-"""``all-reduce``: updates use the gradients of all replicas."""
+"""``all-reduce``: updates use the gradients of all replicas, whole or a share in each."""
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass
 from typing import Any, ClassVar
 
 from abele.numerics import ElementType
+from abele.parallel.locations import ON_CHIP, TensorLocation
 from abele.parallel.network import Network, NetworkBuilder, NetworkOp, Place, Stage, Value
 from abele.parallel.ops import build
 from abele.parallel.passes.base import Pass, reading
 from abele.parallel.schedule import MeanStrategy, Schedule
+from abele.parallel.shards import may_shard
 from abele.poplibs.gcl import CommGroup
 
-_Alike = tuple[CommGroup, ElementType, int]
-"""What gradients have in common that are reduced together: the groups of replicas, the type, and the IPU."""
+_Alike = tuple[CommGroup, ElementType, int, bool]
+"""What gradients have in common that are reduced together: the groups of replicas, the type, the IPU, and whether
+replicas share the sums."""
 
 
 @dataclass(frozen=True)
@@ -23,13 +28,15 @@ class AllReduce(Pass):
 
     A parameter of which groups of replicas have values of their own is summed over each group alone. The mean over
     all replicas is part of what updates multiply gradients by. A running mean is divided before it is sent, so that no
-    sum has to fit in its type; and groups smaller than all replicas make up for what updates divide too much.
+    sum has to fit in its type; and groups smaller than all replicas make up for what updates divide too much. Where
+    replicas share the state beside a parameter, each gets its share of the sum alone, by a reduce-scatter.
 
     Attributes:
         replicas: How many there are.
         mean: True if updates use the mean over replicas; otherwise the sum.
         strategy: When a mean is taken.
         own_values: Kind, size and stride of the groups that have values of their own, by name of the parameter.
+        state: Where the state of optimisers lies.
     """
 
     name: ClassVar[str] = "all-reduce"
@@ -37,12 +44,13 @@ class AllReduce(Pass):
     mean: bool = True
     strategy: MeanStrategy = MeanStrategy.POST
     own_values: tuple[tuple[str, tuple[Any, ...]], ...] = ()
+    state: TensorLocation = ON_CHIP
 
     @classmethod
     def of(cls, schedule: Schedule) -> AllReduce:
         """The pass that a schedule asks for."""
         groups = tuple((name, astuple(group)) for name, group in schedule.own_values)
-        return cls(schedule.replicas, schedule.mean, schedule.strategy, groups)
+        return cls(schedule.replicas, schedule.mean, schedule.strategy, groups, schedule.locations.optimiser)
 
     def run(self, net: Network) -> Network:
         """The network with sums over replicas."""
@@ -56,25 +64,39 @@ class AllReduce(Pass):
         values = {v: v for op in updates for v in (*op.inputs, *op.outputs)}
         sums = frozenset(net.updates[total] for total in net.accumulators)
         with made.at(made.origin.renamed("all_reduce"), stage=Stage.UPDATE):
-            for (group, _, ipu), gradients in self._together(net, updates).items():
+            for (group, _, ipu, sharded), pairs in self._together(net, updates).items():
+                gradients = list(pairs)
                 size, in_place = group.members(self.replicas).shape[1], sums.issuperset(gradients)
+                scale, like = self._scale(size), list(pairs.values())
                 with made.at(place=Place(ipu)):
-                    reduced = build.all_reduce(made, gradients, group, size, scale=self._scale(size), in_place=in_place)
+                    reduced = (
+                        build.reduce_scatter(made, gradients, like, size, scale=scale, in_place=in_place)
+                        if sharded
+                        else build.all_reduce(made, gradients, group, size, scale=scale, in_place=in_place)
+                    )
                 values |= zip(gradients, reduced, strict=True)
         for op in updates:
             made.append(reading(op, values))
         return made.finish()
 
-    def _together(self, net: Network, updates: Sequence[NetworkOp]) -> dict[_Alike, list[Value]]:
-        """The gradients of updates by the replicas that share them, their type and their IPU, each once."""
+    def _together(self, net: Network, updates: Sequence[NetworkOp]) -> dict[_Alike, dict[Value, Value]]:
+        """The gradients of updates and their parameters by what they have in common, each gradient once."""
         names = {value: state.name for state, value in net.updates.items()}
         groups = {name: CommGroup(*group) for name, group in self.own_values}
-        found: dict[_Alike, dict[Value, None]] = {}
+        found: dict[_Alike, dict[Value, Value]] = {}
+        readers = Counter(op.inputs[1] for op in updates)
         for op in updates:
-            gradient = op.inputs[1]
+            parameter, gradient = op.inputs
             group = groups.get(names[op.output], CommGroup.all())
-            found.setdefault((group, gradient.dtype, gradient.place.ipu), {})[gradient] = None
-        return {key: list(gradients) for key, gradients in found.items()}
+            # A gradient that several parameters have lies like one of them alone.
+            sharded = group == CommGroup.all() and readers[gradient] == 1 and self._is_sharded(op)
+            found.setdefault((group, gradient.dtype, gradient.place.ipu, sharded), {})[gradient] = parameter
+        return found
+
+    def _is_sharded(self, op: NetworkOp) -> bool:
+        """True if replicas share the state beside the parameter of an update."""
+        elements = math.prod(op.output.shape)
+        return self.state.is_sharded(elements) and may_shard(op.attrs["optimiser"], elements, self.replicas)
 
     def _scale(self, size: int) -> float:
         """What gradients are multiplied by before they are sent."""

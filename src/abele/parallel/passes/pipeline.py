@@ -32,7 +32,7 @@ from abele.parallel.passes.recompute import CHEAP, Recompute
 from abele.parallel.passes.recompute_stages import RecomputeStages
 from abele.parallel.passes.spread import InsertTransfers
 from abele.parallel.passes.stages import AssignStages
-from abele.parallel.schedule import Schedule
+from abele.parallel.schedule import PipelineSchedule, Schedule
 from abele.writing import writing
 
 _checking: ContextVar[bool] = ContextVar("checking_between_passes", default=False)
@@ -182,7 +182,7 @@ def training_pipeline(
             Optimise(named),
             *((AllReduce.of(schedule),) if schedule.replicas > 1 else ()),
             AssignPlaces(),
-            AssignStages(),
+            AssignStages(turns=schedule.pipeline == PipelineSchedule.INTERLEAVED),
             Recompute(tuple(sorted(CHEAP)) if recompute else ()),
             *((RecomputeStages(),) if recompute_stages else ()),
             Follow(),

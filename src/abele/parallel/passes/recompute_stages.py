@@ -3,7 +3,7 @@
 Between a stage and its backward stage there are up to ``2·(n − 1)`` micro-batches on their way, and each of them has
 whatever the backward stage reads. So of each only the values are kept that come from other stages, or that the model's
 author marked as checkpoints; the backward stage makes all others again, once, before it first reads one. The last stage
-runs forward and backward at once and computes nothing twice.
+runs backward at once, or in the next tick, and computes nothing twice.
 """
 
 from __future__ import annotations
@@ -66,8 +66,9 @@ class _Again:
 
     def _is_backward_of(self, made: Place, read: Place) -> bool:
         """True if what was made in the one place is read by that stage's backward stage, which is a later one."""
-        stages = self._net.num_stages  # Those of both passes: 2·n − 1.
-        return made.ipu == read.ipu and made.pipeline_stage < read.pipeline_stage == stages - 1 - made.pipeline_stage
+        last = self._net.num_stages - 1  # Of both passes.
+        apart = read.pipeline_stage - made.pipeline_stage
+        return made.ipu == read.ipu and apart > 1 and made.pipeline_stage + read.pipeline_stage == last
 
 
 def _may_run_twice(op: NetworkOp) -> bool:

@@ -3,7 +3,8 @@
 The model says which of the ``n`` stages of the forward pass each op is in. The backward pass of stage ``s`` is stage
 ``2·(n − 1) − s``: so the last one runs forward and backward at once, and the gradient of a value is made one stage
 after the gradients of what was computed from it, on the IPU where the value was made. A stage takes a micro-batch one
-tick of the pipeline after the stage before it.
+tick of the pipeline after the stage before it. Where stages take turns, the last one runs backward one tick after it
+ran forward: the backward stage of ``s`` is ``2·n − 1 − s``, and is busy when ``s`` is not.
 """
 
 from __future__ import annotations
@@ -20,9 +21,14 @@ from abele.parallel.passes.place import substituted
 
 @dataclass(frozen=True)
 class AssignStages(Pass):
-    """Number the stages of the backward pass on from those of the forward pass."""
+    """Number the stages of the backward pass on from those of the forward pass.
+
+    Attributes:
+        turns: True if forward and backward stages take turns.
+    """
 
     name: ClassVar[str] = "stages"
+    turns: bool = False
 
     def run(self, net: Network) -> Network:
         """The network with the stage of every op; one without a pipeline stays as it is.
@@ -45,7 +51,7 @@ class AssignStages(Pass):
         return substituted(net, moved)
 
     def _stage(self, op: NetworkOp, place: Place, number: dict[Value, int], last: int) -> int:
-        own = place.pipeline_stage if op.stage == Stage.FORWARD else 2 * last - place.pipeline_stage
+        own = place.pipeline_stage if op.stage == Stage.FORWARD else 2 * last + self.turns - place.pipeline_stage
         # What comes from another IPU is there one stage later.
         ready = {v: number[v] + (v.place.ipu != place.ipu) for v in op.inputs if v in number}
         latest = max(ready, key=ready.__getitem__, default=None)

@@ -15,6 +15,7 @@ from abele.poplibs.gcl.destinations import (
     all_gather_cross_replica_to_destination,
     reduce_scatter_cross_replica_to_destination,
 )
+from abele.poplibs.gcl.explain import explain_all_reduce
 from abele.poplibs.gcl.groups import CommGroup, CommGroupType
 from abele.poplibs.gcl.operators import CollectiveOperator
 from abele.poplibs.gcl.options import COLLECTIVE_OPTIONS
@@ -45,6 +46,7 @@ __all__ = [
     "all_reduce_within_replica",
     "all_to_all_cross_replica",
     "broadcast_cross_replica",
+    "explain_all_reduce",
     "get_min_io_tiles",
     "per_ipu_tiles",
     "reduce_scatter_cross_replica",

@@ -10,7 +10,7 @@ from abele.graph.program import Sequence
 from abele.machine.routes import check_joined
 from abele.poplibs.gcl.groups import CommGroup
 from abele.poplibs.gcl.operators import CollectiveOperator, read_operator
-from abele.poplibs.gcl.options import check_links, read_directions
+from abele.poplibs.gcl.options import Wanted, check_links, read_method
 from abele.poplibs.poputil.options import Options
 from abele.words import counted
 
@@ -35,13 +35,13 @@ class CollectiveCall:
     options: Options = None
     name: str = ""
 
-    def directions(self) -> tuple[bool, ...]:
-        """True for each part of the data whose ring runs clockwise.
+    def method(self) -> Wanted:
+        """The method that the options name.
 
         Raises:
             InvalidOptionError: A misspelt option, or a value that it does not take.
         """
-        return read_directions(self.name, self.options)
+        return read_method(self.name, self.options)
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class ReplicasCall(CollectiveCall):
     prog: Sequence
     group: CommGroup = ALL
 
-    def directions(self) -> tuple[bool, ...]:
+    def method(self) -> Wanted:
         """As of every collective, of groups that links join.
 
         Raises:
@@ -65,7 +65,7 @@ class ReplicasCall(CollectiveCall):
             MachineError: The system has no links between the replicas of a group.
         """
         check_group(self.graph, self.group, self.options, self.name)
-        return super().directions()
+        return super().method()
 
 
 @dataclass(frozen=True)
@@ -111,10 +111,10 @@ class ReplicasReduceCall(ReduceCall):
 
     group: CommGroup = ALL
 
-    def directions(self) -> tuple[bool, ...]:
-        """As of :meth:`ReplicasCall.directions`."""
+    def method(self) -> Wanted:
+        """As of :meth:`ReplicasCall.method`."""
         check_group(self.graph, self.group, self.options, self.name)
-        return super().directions()
+        return super().method()
 
 
 @dataclass(frozen=True)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from abele.errors import TensorError
 from abele.graph import Graph, Tensor, concat
 from abele.graph.program import Copy
 from abele.poplibs.gcl.calls import BroadcastCall, ReduceIntoCall, ReplicasCall, ReplicasReduceCall, check_type
-from abele.poplibs.gcl.groups import CommGroup
+from abele.poplibs.gcl.levels import levels_of, members_of
 from abele.poplibs.gcl.operators import CollectiveOperator, after_receiving, before_sending
 from abele.poplibs.gcl.ring import Ring
 from abele.poplibs.poputil.layout import clone
@@ -35,7 +33,10 @@ def all_reduce_cross_replica(call: ReplicasReduceCall) -> Tensor:
         TypeMismatchError: The operator does not take elements of this type.
         GraphReplicationError: The replicas do not divide into such groups.
 
-    Model: reduce-scatter and all-gather on a ring: 2·(n−1)/n of the bytes go over each link.
+    Model: reduce-scatter and all-gather on a ring: 2·(n−1)/n of the bytes go over each link, half of it each way where
+    the method runs both ways. Over several racks, within each of them and between them one after the other
+    (:mod:`abele.poplibs.gcl.levels`). Every element is summed in one place and sent from there, so all replicas have
+    the same bits.
     """
     out = clone(call.graph, call.data, f"{call.name}/out")
     _all_reduce(call, out)
@@ -64,17 +65,17 @@ def all_reduce_cross_replica_to_destination(call: ReduceIntoCall) -> None:
 
 
 def _all_reduce(call: ReplicasReduceCall, destination: Tensor) -> None:
-    graph, prog, kind, directions = call.graph, call.prog, call.kind(), call.directions()
+    graph, prog, kind, method = call.graph, call.prog, call.kind(), call.method()
     with graph.scope(call.name):
-        if kind is CollectiveOperator.LOCAL:
+        if kind is CollectiveOperator.LOCAL or not call.data.size:
             prog.add(Copy(call.data, destination))
             return
-        sent = before_sending(graph, kind, call.data, prog, "all_reduce")
-        for n, (ring, rows, begin, end) in enumerate(_parts(graph, sent, call.group, directions)):
-            own = ring.reduce_scatter(rows, kind, prog, f"reduce_scatter{n}")
-            after_receiving(graph, kind, own, ring.size, prog, f"reduce_scatter{n}")
-            whole = ring.all_gather(own, prog, f"all_gather{n}")
-            prog.add(Copy(whole.flatten()[: end - begin], destination.flatten()[begin:end]))
+        sent = before_sending(graph, kind, call.data, prog, "all_reduce").flatten()
+        levels = levels_of(graph, call.group, method, sent.bytes)
+        own = levels.reduce_scatter(_rows(graph, sent, levels.size), kind, prog, "reduce_scatter")
+        after_receiving(graph, kind, own, levels.size, prog, "reduce_scatter")
+        whole = levels.all_gather(own, prog, "all_gather")
+        prog.add(Copy(whole.flatten()[: sent.size], destination.flatten()))
 
 
 @takes_fields_of(ReplicasReduceCall, name="reduce_scatter")
@@ -84,21 +85,16 @@ def reduce_scatter_cross_replica(call: ReplicasReduceCall) -> Tensor:
     The replica of rank r has elements r·⌈n/size⌉ on; what lies behind the last element is zero before ``op``.
     ``LOCAL`` gives each replica its part of its own data. Arguments and errors as of :func:`all_reduce_cross_replica`.
     """
-    graph, prog, kind, directions = call.graph, call.prog, call.kind(), call.directions()
+    graph, prog, kind, method = call.graph, call.prog, call.kind(), call.method()
     with graph.scope(call.name):
-        sent = before_sending(graph, kind, call.data, prog, "reduce_scatter")
-        ring = Ring(graph, call.group, directions[0])
-        rows = _rows(graph, sent.flatten(), ring.size)
+        sent = before_sending(graph, kind, call.data, prog, "reduce_scatter").flatten()
         if kind is CollectiveOperator.LOCAL:
-            return ring.own_row(rows, prog, "own")
-        pieces = []
-        cuts = np.arange(len(directions) + 1) * rows.shape[1] // len(directions)
-        for n, clockwise in enumerate(directions):
-            part = rows[:, int(cuts[n]) : int(cuts[n + 1])]
-            if part.size:
-                pieces.append(Ring(graph, call.group, clockwise).reduce_scatter(part, kind, prog, f"part{n}"))
-        own = concat(pieces)
-        after_receiving(graph, kind, own, ring.size, prog, "own")
+            alone = Ring(graph, members_of(graph, call.group))
+            return alone.own_row(_rows(graph, sent, alone.size), prog, "own")
+        levels = levels_of(graph, call.group, method, sent.bytes, lambda plan: plan.scatter_seconds)
+        rows = _rows(graph, sent, levels.size)
+        own = levels.reduce_scatter(rows, kind, prog, "reduce_scatter")
+        after_receiving(graph, kind, own, levels.size, prog, "own")
         return own
 
 
@@ -112,16 +108,12 @@ def all_gather_cross_replica(call: ReplicasCall) -> Tensor:
         InvalidOptionError: A misspelt option.
         GraphReplicationError: The replicas do not divide into such groups.
     """
-    graph, directions, flat = call.graph, call.directions(), call.data.flatten()
-    cuts = np.arange(len(directions) + 1) * flat.size // len(directions)
+    graph, method, flat = call.graph, call.method(), call.data.flatten()
     with graph.scope(call.name):
-        pieces = []
-        for n, clockwise in enumerate(directions):
-            part = flat[int(cuts[n]) : int(cuts[n + 1])]
-            if part.size:
-                pieces.append(Ring(graph, call.group, clockwise).all_gather(part, call.prog, f"part{n}"))
-        whole = concat(pieces, 1)
-    return whole.reshape((whole.shape[0], *call.data.shape))
+        size = members_of(graph, call.group).shape[1]
+        levels = levels_of(graph, call.group, method, size * flat.bytes, lambda plan: plan.gather_seconds)
+        whole = levels.all_gather(flat, call.prog, "all_gather")
+    return whole.reshape((size, *call.data.shape))
 
 
 @takes_fields_of(ReplicasCall, name="all_to_all")
@@ -132,7 +124,8 @@ def all_to_all_cross_replica(call: ReplicasCall) -> Tensor:
         TensorError: ``data`` does not have one row for each replica of the group.
     """
     graph, data, name = call.graph, call.data, call.name
-    ring = Ring(graph, call.group, call.directions()[0])
+    call.method()
+    ring = Ring(graph, members_of(graph, call.group))
     if data.ndim == 0 or data.shape[0] != ring.size:
         raise TensorError(
             f"{name}: {data!r} does not have one row for each of the {counted(ring.size, 'replica')} of a group",
@@ -150,25 +143,12 @@ def broadcast_cross_replica(call: BroadcastCall) -> Tensor:
         TensorError: The group has no such rank.
     """
     graph, data, root = call.graph, call.data, call.root
-    ring = Ring(graph, call.group, call.directions()[0])
+    call.method()
+    ring = Ring(graph, members_of(graph, call.group))
     if not 0 <= root < ring.size:
         raise TensorError(f"{call.name}: no rank {root} in groups of {counted(ring.size, 'replica')}")
     with graph.scope(call.name):
         return ring.broadcast(data.flatten().reshape((1, -1)), root, call.prog, "send").reshape(data.shape)
-
-
-def _parts(
-    graph: Graph, data: Tensor, group: CommGroup, directions: tuple[bool, ...]
-) -> list[tuple[Ring, Tensor, int, int]]:
-    """Ring, rows by rank, and range of elements of each part that takes a ring of its own."""
-    flat = data.flatten()
-    cuts = np.arange(len(directions) + 1) * flat.size // len(directions)
-    parts = []
-    for n, clockwise in enumerate(directions):
-        begin, end, ring = int(cuts[n]), int(cuts[n + 1]), Ring(graph, group, clockwise)
-        if end > begin:
-            parts.append((ring, _rows(graph, flat[begin:end], ring.size), begin, end))
-    return parts
 
 
 def _rows(graph: Graph, flat: Tensor, size: int) -> Tensor:

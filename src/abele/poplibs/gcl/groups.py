@@ -1,4 +1,4 @@
-"""Groups of replicas that take part in a collective, and the order in which they lie on a ring of links."""
+"""Groups of replicas that take part in a collective."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 
 from abele.errors import GraphReplicationError, InvalidOptionError
-from abele.graph import Graph
 
 Int64 = npt.NDArray[np.int64]
 Kind = Literal["ALL", "CONSECUTIVE", "ORTHOGONAL", "NONE", "STRIDED"]
@@ -96,21 +95,3 @@ class CommGroup:
             because=because,
             remedy="a size that divides the number of replicas",
         )
-
-
-def ring_order(graph: Graph, size: int) -> Int64:
-    """Ranks of a group in the order of its ring, int64[size].
-
-    Where a replica is one IPU, the ring goes up one rail of the ladder and down the other, so that each hop of it has
-    links of its own. A replica of several IPUs is on both rails; the ring goes from rung to rung.
-    """
-    if graph.system.num_ipus > 1:
-        return np.arange(size, dtype=np.int64)
-    return ring_order_within(size, True)
-
-
-def ring_order_within(ipus: int, clockwise: bool) -> Int64:
-    """IPUs in the order of a ring that goes up one rail of the ladder and down the other, int64[ipus]."""
-    all_ = np.arange(ipus, dtype=np.int64)
-    order = np.concatenate([all_[::2], all_[1::2][::-1]])
-    return order if clockwise else order[::-1].copy()

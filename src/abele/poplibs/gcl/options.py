@@ -2,51 +2,39 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from abele.errors import InvalidOptionError, UnsupportedOpError
+from abele.poplibs.gcl.methods import METHODS, Method
 from abele.poplibs.poputil.options import Options, choice, flag, integer, read_options
 from abele.words import counted
 
 COLLECTIVE_OPTIONS = {
-    "method": choice(
-        "auto",
-        "clockwise_ring",
-        "anticlockwise_ring",
-        "bidirectional_ring_pair",
-        "meet_in_middle_ring",
-        "quad_directional_ring",
-    ),
+    "method": choice("auto", *METHODS),
     "useReplicatedImplementation": flag(True),
     "maxBytesPerTile": integer(35000, 1),
     "topology": choice("auto", "rung-ring-2", "rung-ring-4", "rung-ring-8", "peripheral-ring"),
     "useSynclessCollectives": choice("auto", "true", "false", "hybrid"),
     "link": choice("auto-link", "ipu-link", "gw-link"),
 }
-"""Options of collectives, by GCL's names. ``method`` says which rings data takes. ``link``, ``topology`` and
+"""Options of collectives, by GCL's names. ``method`` says which way round rings data goes; ``auto`` is
+the one that is estimated to take least time. ``link``, ``topology`` and
 ``useSynclessCollectives`` may say what follows from the system in any case; another choice is refused. The others are
 accepted."""
+
+Wanted = Method | Literal["auto"]
+"""A method, or the one that is estimated to take least time."""
 
 RING_OF_IPUS = {"peripheral-ring": 1, "rung-ring-2": 2, "rung-ring-4": 4, "rung-ring-8": 8}
 """IPUs of a replica by what GCL calls the rings of such replicas. Source: GCL's option ``topology``."""
 
-_DIRECTIONS = {
-    "auto": (True,),
-    "clockwise_ring": (True,),
-    "anticlockwise_ring": (False,),
-    "bidirectional_ring_pair": (True, False),
-    "quad_directional_ring": (True, False, True, False),
-}
 
-
-def read_directions(function: str, given: Options) -> tuple[bool, ...]:
-    """True if the ring of each part of the data runs clockwise.
+def read_method(function: str, given: Options) -> Wanted:
+    """The method that options name.
 
     Raises:
         InvalidOptionError: A misspelt option, or a value that it does not take.
-        UnsupportedOpError: The method is ``meet_in_middle_ring``, or collectives without syncs are asked for.
-
-    Copies between replicas follow one another, so two directions take as long as one; ``auto`` is one ring.
+        UnsupportedOpError: Collectives without syncs are asked for.
     """
     values: dict[str, Any] = read_options(function, given, COLLECTIVE_OPTIONS)
     if values["useSynclessCollectives"] in ("true", "hybrid"):
@@ -55,14 +43,8 @@ def read_directions(function: str, given: Options) -> tuple[bool, ...]:
             because="every exchange begins with a barrier of the IPUs that take part",
             remedy="useSynclessCollectives auto or false",
         )
-    method = values["method"]
-    if method not in _DIRECTIONS:
-        raise UnsupportedOpError(
-            f"{function}: method {method} is not offered",
-            because="a copy between replicas goes one way at a time, so meeting in the middle saves no step",
-            remedy="method clockwise_ring or bidirectional_ring_pair",
-        )
-    return _DIRECTIONS[method]
+    method: Wanted = values["method"]
+    return method
 
 
 def check_links(function: str, given: Options, num_ipus: int, *, between_racks: bool) -> None:

@@ -24,25 +24,45 @@ elements have 32 bits. Source: machine reference §4.9 (DynamicSlice 2D)."""
 
 @cache
 def look_up_codelet() -> type:
-    """The row of a table that belongs to this replica; slots are counted."""
+    """Some entries of a table, from the place on that belongs to this replica; slots are counted."""
 
     @codelet
     class LookUpRows(Vertex):
         replica: Input[u32]
+        start: Vector[u32]
         table: Vector[u32]
         picked: Output[Vector[u32]]
 
         def compute(self):
-            n = len(self.picked)
-            for j in range(n):
-                self.picked[j] = self.table[self.replica * n + j]
+            for j in range(len(self.picked)):
+                self.picked[j] = self.table[self.start[self.replica] + j]
 
     return LookUpRows
 
 
 @cache
+def distances_codelet() -> type:
+    """How far each entry of a table lies behind this replica's own number on a ring; slots are counted."""
+
+    @codelet
+    class RingDistances(Vertex):
+        replica: Input[u32]
+        own: Vector[u32]
+        table: Vector[u32]
+        picked: Output[Vector[u32]]
+
+        def compute(self):
+            size = len(self.picked)
+            for j in range(size):
+                distance = self.table[j] + size - self.own[self.replica]
+                self.picked[j] = distance - size if distance >= size else distance
+
+    return RingDistances
+
+
+@cache
 def pick_rows_codelet(dtype: ElementType) -> type:
-    """The codelet that copies rows of ``dtype`` in the order of a table."""
+    """The codelet that copies rows of ``dtype`` from the places that a table tells."""
 
     @codelet
     class PickRows(Vertex):
@@ -57,10 +77,14 @@ def pick_rows_codelet(dtype: ElementType) -> type:
 
         @staticmethod
         def cycles(v: Any, ipu: Ipu) -> Int64:
-            rows = np.asarray(v.out.rows, np.int64)
-            width = np.asarray(v.out.total, np.int64) // np.maximum(rows, 1)
-            row, vector = ROW_SLOTS[dtype.bits == 32]
-            vectors = -(-width * dtype.bytes // ipu.data_path_bytes)
-            return np.asarray(sum(REGION_SLOTS) + rows * (row + vector * vectors), np.int64)
+            return _slicing_slots(v, ipu, dtype)
 
     return PickRows
+
+
+def _slicing_slots(v: Any, ipu: Ipu, dtype: ElementType) -> Int64:
+    rows = np.asarray(v.out.rows, np.int64)
+    width = np.asarray(v.out.total, np.int64) // np.maximum(rows, 1)
+    row, vector = ROW_SLOTS[dtype.bits == 32]
+    vectors = -(-width * dtype.bytes // ipu.data_path_bytes)
+    return np.asarray(sum(REGION_SLOTS) + rows * (row + vector * vectors), np.int64)

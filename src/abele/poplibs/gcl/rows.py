@@ -6,7 +6,8 @@ puts rows in the order that a small table tells, which one vertex looks up by th
 
 from __future__ import annotations
 
-from typing import Any
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +16,7 @@ from abele.graph import Graph, Tensor, boxes
 from abele.graph.mapping import TileMapping
 from abele.graph.program import Execute, Sequence
 from abele.numerics import ElementType
-from abele.poplibs.gcl.row_vertices import look_up_codelet, pick_rows_codelet
+from abele.poplibs.gcl.row_vertices import distances_codelet, look_up_codelet, pick_rows_codelet
 from abele.poplibs.poputil.mapping import linear_mapping, vector_grain
 
 Int64 = npt.NDArray[np.int64]
@@ -29,19 +30,37 @@ def columns(graph: Graph, dtype: ElementType, rows: int, width: int, name: str) 
     return graph.map(made, TileMapping(rows * width, begin, np.tile(one.tile, rows)))
 
 
-def look_up(graph: Graph, table: Int64, prog: Sequence, name: str) -> Tensor:
-    """The row of ``table``, int64[replicas, n], that belongs to the replica: u32 [n]."""
-    picked = graph.variable("u32", (table.shape[1],), name=name).map(0)
+def column_parts(graph: Graph, dtype: ElementType, width: int, count: int) -> list[slice]:
+    """So many ranges of columns, or fewer: whole vectors of 8 bytes, so that no tile gets half a word."""
+    grain = vector_grain(graph, dtype)
+    vectors = -(-width // grain)
+    cuts = [min(vectors * k // count * grain, width) for k in range(count + 1)]
+    return [slice(a, b) for a, b in pairwise(cuts) if b > a]
+
+
+def look_up(graph: Graph, table: Int64, start: Int64, count: int, prog: Sequence, name: str) -> Tensor:
+    """``count`` entries of ``table``, int64[n], from ``start`` of the replica on, int64[replicas]: u32 [count]."""
+    return _by_replica(graph, look_up_codelet(), count, prog, name, start=start, table=table)
+
+
+def look_up_distances(graph: Graph, table: Int64, own: Int64, prog: Sequence, name: str) -> Tensor:
+    """(``table`` − ``own`` of the replica) mod n, for int64[n] and int64[replicas] below n: u32 [n]."""
+    return _by_replica(graph, distances_codelet(), len(table), prog, name, own=own, table=table)
+
+
+def _by_replica(graph: Graph, codelet: type, count: int, prog: Sequence, name: str, **tables: Int64) -> Tensor:
+    picked = graph.variable("u32", (count,), name=name).map(0)
     replica = graph.replica_index(f"{name}/replica")
     replica.map(0)
     step = graph.compute_set(name)
-    step.vertex(look_up_codelet(), tile=0, replica=replica, table=table.ravel().astype(np.uint32), picked=picked)
+    numbers = {field: table.astype(np.uint32) for field, table in tables.items()}
+    step.vertex(codelet, tile=0, replica=replica, picked=picked, **numbers)
     prog.add(Execute(step))
     return picked
 
 
 def pick_rows(graph: Graph, source: Tensor, picked: Tensor, out: Tensor, prog: Sequence, name: str) -> None:
-    """out[j] ← source[picked[j]], each worker a range of columns.
+    """out[j] ← source[picked[j]], each worker a range of columns, or of rows where columns are few.
 
     Args:
         graph: Where vertices are made.
@@ -51,20 +70,36 @@ def pick_rows(graph: Graph, source: Tensor, picked: Tensor, out: Tensor, prog: S
         prog: Sequence that the step is appended to.
         name: Name of the step.
     """
-    start, size, tile = _pieces(graph, out)
+    pieces = _pieces(graph, out)
+    every = np.arange(source.shape[0], dtype=np.int64)
     step = graph.compute_set(name)
     step.vertices(
         pick_rows_codelet(out.dtype),
-        tile=tile,
-        rows=_edge(source, start, size),
-        picked=(boxes(picked, np.zeros((1, 1), np.int64), np.array([picked.size])), np.zeros(len(tile), np.int64)),
-        out=_edge(out, start, size),
+        tile=np.concatenate([piece.tile for piece in pieces]),
+        rows=_edge(source, [(every, piece) for piece in pieces]),
+        picked=_chosen(picked, pieces),
+        out=_edge(out, [(piece.rows, piece) for piece in pieces]),
     )
     prog.add(Execute(step))
 
 
-def _pieces(graph: Graph, out: Tensor) -> tuple[Int64, Int64, Int64]:
-    """First column, columns and tile of each worker's part."""
+class _Piece(NamedTuple):
+    """What some workers do: the same rows, each of other columns.
+
+    Attributes:
+        rows: Rows of the output, int64[n].
+        start: First column of each worker, int64[k].
+        size: Its columns.
+        tile: Its tile.
+    """
+
+    rows: Int64
+    start: Int64
+    size: Int64
+    tile: Int64
+
+
+def _pieces(graph: Graph, out: Tensor) -> list[_Piece]:
     one = linear_mapping(graph, out.shape[1], out.dtype)
     workers, grain = graph.system.ipu.num_workers, vector_grain(graph, out.dtype)
     each = -(-one.length // (workers * grain)) * grain
@@ -72,11 +107,27 @@ def _pieces(graph: Graph, out: Tensor) -> tuple[Int64, Int64, Int64]:
     size = np.minimum(each[:, None], (one.begin + one.length)[:, None] - start)
     used = size > 0
     tile = np.broadcast_to(one.tile[:, None], size.shape)
-    return start[used], size[used], tile[used].astype(np.int64)
+    columns = start[used], size[used], tile[used].astype(np.int64)
+    busiest = int(used.sum(axis=1).max(initial=1))
+    rows = np.array_split(np.arange(out.shape[0], dtype=np.int64), min(workers // busiest, out.shape[0]))
+    return [_Piece(some, *columns) for some in rows]
 
 
-def _edge(tensor: Tensor, start: Int64, size: Int64) -> tuple[Any, Int64, Int64]:
-    rows, parts = tensor.shape[0], len(start)
-    at = np.stack([np.tile(np.arange(rows, dtype=np.int64), parts), np.repeat(start, rows)], axis=1)
-    shape = np.stack([np.ones(parts * rows, np.int64), np.repeat(size, rows)], axis=1)
-    return boxes(tensor, at, shape), np.arange(parts * rows), np.arange(parts + 1, dtype=np.int64) * rows
+def _chosen(picked: Tensor, pieces: list[_Piece]) -> tuple[Any, Int64]:
+    """The entries of ``picked`` for the rows of each piece."""
+    begin = np.array([[piece.rows[0]] for piece in pieces], dtype=np.int64)
+    count = np.array([[len(piece.rows)] for piece in pieces], dtype=np.int64)
+    return boxes(picked, begin, count), np.repeat(np.arange(len(pieces)), [len(piece.tile) for piece in pieces])
+
+
+def _edge(tensor: Tensor, pieces: list[tuple[Int64, _Piece]]) -> tuple[Any, Int64, Int64]:
+    """Some rows of the columns of each worker."""
+    at, shape, counts = [], [], []
+    for rows, piece in pieces:
+        workers, count = len(piece.start), len(rows)
+        at.append(np.stack([np.tile(rows, workers), np.repeat(piece.start, count)], axis=1))
+        shape.append(np.stack([np.ones(workers * count, np.int64), np.repeat(piece.size, count)], axis=1))
+        counts.append(np.full(workers, count, dtype=np.int64))
+    ends = np.cumsum(np.concatenate(counts))
+    number = np.arange(int(ends[-1]), dtype=np.int64)
+    return boxes(tensor, np.concatenate(at), np.concatenate(shape)), number, np.concatenate([[0], ends])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import numpy.typing as npt
 
@@ -11,9 +13,13 @@ from abele.graph.mapping import TileMapping
 from abele.graph.program import Copy, Sequence
 from abele.numerics import ElementType
 from abele.poplibs.gcl.calls import ReduceCall
-from abele.poplibs.gcl.groups import ring_order_within
+from abele.poplibs.gcl.costs import cheapest
+from abele.poplibs.gcl.methods import Lane, Move, gather_steps, lanes_of, num_parts, scatter_steps
 from abele.poplibs.gcl.operators import CollectiveOperator, after_receiving, before_sending, combine
-from abele.poplibs.gcl.options import read_directions
+from abele.poplibs.gcl.options import Wanted, read_method
+from abele.poplibs.gcl.order import ring_order
+from abele.poplibs.gcl.ring import apart
+from abele.poplibs.gcl.rows import column_parts
 from abele.poplibs.poputil.mapping import linear_mapping, map_tensor_linearly
 from abele.poplibs.poputil.options import Options
 from abele.poplibs.poputil.record_calls import takes_fields_of
@@ -31,7 +37,7 @@ def reduce_scatter_within_replica(call: ReduceCall) -> Tensor:
         data: [IPUs, n]; row i belongs on IPU i.
         op: A :class:`CollectiveOperator` or its name, not ``LOCAL``.
         prog: Sequence that the steps are appended to.
-        options: See :data:`COLLECTIVE_OPTIONS`; the direction of ``method`` counts.
+        options: See :data:`COLLECTIVE_OPTIONS`; ``method`` counts.
         name: Name of the steps.
 
     Returns:
@@ -43,26 +49,26 @@ def reduce_scatter_within_replica(call: ReduceCall) -> Tensor:
         TypeMismatchError: The operator does not take elements of this type.
     """
     graph, data, prog, name = call.graph, call.data, call.prog, call.name
-    kind, directions = call.kind(), call.directions()
+    kind, method = call.kind(), call.method()
     ipus = _check(graph, data, name)
     if kind is CollectiveOperator.LOCAL:
         raise TensorError(f"{name}: the operator local combines nothing between IPUs")
     with graph.scope(name):
-        order = ring_order_within(ipus, directions[0])
         width = -(-data.shape[1] // ipus)
+        circle = _circle(graph, method, width * data.dtype.bytes)
         sent = before_sending(graph, kind, data, prog, "reduce_scatter")
         own = _on_ipus(graph, data.dtype, ipus, width, "own")
         prog.add(Copy(_padded(graph, sent, ipus * width), own.reshape((ipus, -1))))
-        received = _on_ipus(graph, data.dtype, 1, width, "received")[:, 0]
-        places = np.arange(ipus)
-        for step in range(ipus - 1):
-            # The IPU at place p sends the part of place p−1−step; what comes in is that of p−2−step.
-            parts = order[(places - 1 - step) % ipus]
-            source = _chosen(own, order, parts)
-            following = np.roll(order, -1)
-            arriving = concat([received[int(i) : int(i) + 1] for i in following])
-            prog.add(Copy(source, arriving))
-            combine(graph, kind, _chosen(own, following, parts), arriving, prog, f"step{step}")
+        received = _on_ipus(graph, data.dtype, len(circle.lanes), width, "received")
+        parts = column_parts(graph, data.dtype, width, num_parts(circle.lanes))
+        for step, moves in enumerate(scatter_steps(circle.lanes, ipus)):
+            going = [(m, parts[m.part]) for m in moves if m.part < len(parts)]
+            ends = [(circle.rows(own, m)[:, at], circle.lane(received, m)[:, at]) for m, at in going]
+            _copy_all(ends, prog)
+            for together in apart([m for m, _ in going]):
+                into = concat([circle.arriving(own, m)[:, parts[m.part]].flatten() for m in together])
+                other = concat([circle.lane(received, m)[:, parts[m.part]].flatten() for m in together])
+                combine(graph, kind, into, other, prog, f"step{step}")
         result = _chosen(own, np.arange(ipus), np.arange(ipus))
         after_receiving(graph, kind, result, ipus, prog, "reduce_scatter")
     return result
@@ -75,14 +81,16 @@ def all_gather_within_replica(
 
     Arguments and errors as of :func:`reduce_scatter_within_replica`.
     """
-    directions, ipus = read_directions(name, options), _check(graph, data, name)
+    method, ipus = read_method(name, options), _check(graph, data, name)
     with graph.scope(name):
-        order, width = ring_order_within(ipus, directions[0]), data.shape[1]
+        width = data.shape[1]
+        circle = _circle(graph, method, width * data.dtype.bytes)
         gathered = _on_ipus(graph, data.dtype, ipus, width, "gathered")
         prog.add(Copy(data, _chosen(gathered, np.arange(ipus), np.arange(ipus))))
-        for step in range(ipus - 1):
-            parts = order[(np.arange(ipus) - step) % ipus]
-            prog.add(Copy(_chosen(gathered, order, parts), _chosen(gathered, np.roll(order, -1), parts)))
+        parts = column_parts(graph, data.dtype, width, num_parts(circle.lanes))
+        for moves in gather_steps(circle.lanes, ipus):
+            going = [(m, parts[m.part]) for m in moves if m.part < len(parts)]
+            _copy_all([(circle.rows(gathered, m)[:, at], circle.arriving(gathered, m)[:, at]) for m, at in going], prog)
     return gathered.reshape((ipus, -1))
 
 
@@ -92,11 +100,53 @@ def all_reduce_within_replica(call: ReduceCall) -> Tensor:
 
     Arguments and errors as of :func:`reduce_scatter_within_replica`.
 
-    Model: reduce-scatter and all-gather on a ring: 2·(IPUs−1)/IPUs of a row's bytes go over each link.
+    Model: reduce-scatter and all-gather on a ring: 2·(IPUs−1)/IPUs of a row's bytes go over each link, half of it each
+    way where the method runs both ways.
     """
     part = reduce_scatter_within_replica(**vars(call))
     whole = all_gather_within_replica(call.graph, part, call.prog, options=call.options, name=call.name)
     return whole[:, : call.data.shape[1]]
+
+
+@dataclass(frozen=True)
+class _Circle:
+    """The IPUs of a replica as a ring.
+
+    Attributes:
+        order: IPUs by place, int64[ipus].
+        lanes: What runs round it.
+    """
+
+    order: Int64
+    lanes: tuple[Lane, ...]
+
+    def rows(self, tensor: Tensor, move: Move) -> Tensor:
+        """What the IPU at each place sends of ``tensor`` [IPUs, parts, width]: [IPUs, width]."""
+        return _chosen(tensor, self.order, np.roll(self.order, -move.sent))
+
+    def arriving(self, tensor: Tensor, move: Move) -> Tensor:
+        """Where in ``tensor`` [IPUs, parts, width] that arrives: [IPUs, width]."""
+        onto = np.roll(self.order, -move.way)
+        return _chosen(tensor, onto, np.roll(onto, -move.received))
+
+    def lane(self, received: Tensor, move: Move) -> Tensor:
+        """Where in ``received`` [IPUs, lanes, width] that arrives: [IPUs, width]."""
+        onto = np.roll(self.order, -move.way)
+        return _chosen(received, onto, np.full(len(onto), move.lane))
+
+
+def _circle(graph: Graph, method: Wanted, row_bytes: int) -> _Circle:
+    every = np.arange(graph.system.num_ipus, dtype=np.int64)[None]
+    order = ring_order(every, 1, graph.system)
+    chosen = cheapest(every, order, 1, graph.system, row_bytes) if method == "auto" else method
+    return _Circle(order, lanes_of(chosen, every.size))
+
+
+def _copy_all(ends: list[tuple[Tensor, Tensor]], prog: Sequence) -> None:
+    """Copies side by side, in one exchange."""
+    if ends:
+        source, destination = (concat([view.flatten() for view in side]) for side in zip(*ends, strict=True))
+        prog.add(Copy(source, destination))
 
 
 def _check(graph: Graph, data: Tensor, name: str) -> int:

@@ -19,6 +19,7 @@ KINDS = {
     "memory": "bytes on each tile by category, and what a tile has",
     "cycles": "what the cycles of a run go to, in all and over time",
     "timeline": "what each sync group does when: compute, exchange, sync, host streams, idle",
+    "update": "the timeline of a run, how long each sync group waits, and the chain of steps that bounds it",
     "operations": "the operations with most cycles, and what these go to",
     "exchange": "the exchange phases with most cycles, and what they move",
     "liveness": "bytes live at each step, always-live ones below",

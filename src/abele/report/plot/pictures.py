@@ -14,6 +14,7 @@ from abele.report.plot.memory import draw_liveness, draw_memory, draw_tiles
 from abele.report.plot.options import PlotOptions
 from abele.report.plot.ranking import draw_exchange, draw_operations
 from abele.report.plot.time import draw_cycles, draw_runs, draw_shares, draw_timeline
+from abele.report.plot.update import draw_lanes, draw_path
 from abele.report.report import Report
 from abele.report.summary import facts
 
@@ -40,7 +41,7 @@ def _below(draw: Draw) -> float:
     """Inches below a panel, for its axis."""
     if draw is draw_shares:
         return 0.12
-    return 0.42 if draw in (draw_operations, draw_exchange) else 0.62
+    return 0.42 if draw in (draw_operations, draw_exchange, draw_lanes, draw_path) else 0.62
 
 
 def _panels(report: Report, kind: str, options: PlotOptions) -> list[tuple[Draw, float]]:
@@ -57,6 +58,11 @@ def _panels(report: Report, kind: str, options: PlotOptions) -> list[tuple[Draw,
         "memory": [(draw_memory, 3.6)],
         "cycles": [shares, (draw_cycles, 3.0)],
         "timeline": [(draw_timeline, max(2.0, 1.4 * _lanes(report, options)))],
+        "update": [
+            (draw_timeline, max(1.6, 1.4 * _lanes(report, options))),
+            (draw_lanes, max(1.2, 0.3 * len(report.timeline(options.program).lanes))),
+            (draw_path, max(1.2, 0.27 * min(options.top, len(report.timeline(options.program).critical_path)))),
+        ],
         "operations": [(draw_operations, max(2.0, _rows(report, options)))],
         "exchange": [(draw_exchange, max(2.0, 0.27 * options.top))],
         "liveness": [(draw_liveness, 3.2)],
@@ -78,7 +84,7 @@ def picture(report: Report, kind: str, options: PlotOptions) -> Figure:
         top = whole - head
         for draw, height in panels:
             top -= _ABOVE
-            narrow = draw in (draw_operations, draw_exchange)
+            narrow = draw in (draw_operations, draw_exchange, draw_lanes, draw_path)
             place = (0.30 if narrow else 0.085, (top - height) / whole, 0.67 if narrow else 0.735, height / whole)
             draw(figure.add_axes(place), report, options)
             top -= height + _below(draw)

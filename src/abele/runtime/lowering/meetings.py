@@ -17,7 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from abele.errors import RankDisagreementError
-from abele.graph import CrossReplicaCopy, Program
+from abele.graph import CrossReplicaCopy, CrossReplicaExchange, Program
+from abele.graph.interval_set import IntervalSet
 from abele.runtime.control.callbacks import Callbacks
 from abele.runtime.control.emitter import Emitter
 from abele.runtime.control.leaf import Phase
@@ -76,24 +77,28 @@ class Meetings:
         """What each process has at a step that steers the program."""
         return self._ranks.gather(words, step.debug.full_name)
 
-    def copy(self, copy: CrossReplicaCopy, arena: Arena, emitter: Emitter, callbacks: Callbacks) -> None:
-        """Lower a copy between replicas of all processes."""
-        share, name, writes = arena.share, copy.debug.full_name, elements_of(copy.destination)
-        source_of = {to: sender for sender, to in copy.map.items()}
+    def copy(
+        self, step: CrossReplicaCopy | CrossReplicaExchange, arena: Arena, emitter: Emitter, callbacks: Callbacks
+    ) -> None:
+        """Lower copies between replicas of all processes, in one meeting."""
+        share, name = arena.share, step.debug.full_name
+        writes = IntervalSet.union(elements_of(copy.destination) for copy in step.copies)
         outward: dict[int, list[MemoryPieces]] = {}
-        inward: dict[int, list[tuple[int, MemoryPieces]]] = {}
+        inward: dict[int, list[tuple[tuple[int, int], MemoryPieces]]] = {}
         stays: list[tuple[MemoryPieces, MemoryPieces]] = []
-        for own, replica in enumerate(share.replicas):
-            to, sender = copy.map[replica], source_of[replica]
-            if to in share.replicas:
-                destination = arena.pieces_of(copy.destination, to - share.first)
-                stays.append((arena.pieces_of(copy.source, own), destination))
-            else:
-                outward.setdefault(share.owner(to), []).append(arena.pieces_of(copy.source, own))
-            if sender not in share.replicas:
-                arriving = (sender, arena.pieces_of(copy.destination, own))
-                inward.setdefault(share.owner(sender), []).append(arriving)
-        # Messages are in the order of their senders' replicas, which both ends know.
+        for number, copy in enumerate(step.copies):
+            source_of = {to: sender for sender, to in copy.map.items()}
+            for own, replica in enumerate(share.replicas):
+                to, sender = copy.map[replica], source_of[replica]
+                if to in share.replicas:
+                    destination = arena.pieces_of(copy.destination, to - share.first)
+                    stays.append((arena.pieces_of(copy.source, own), destination))
+                else:
+                    outward.setdefault(share.owner(to), []).append(arena.pieces_of(copy.source, own))
+                if sender not in share.replicas:
+                    arriving = ((number, sender), arena.pieces_of(copy.destination, own))
+                    inward.setdefault(share.owner(sender), []).append(arriving)
+        # Messages are in the order of the copies and their senders' replicas, which both ends know.
         sent = {rank: _Packed.of(pieces) for rank, pieces in outward.items()}
         received = {
             rank: _Packed.of([p for _, p in sorted(arriving, key=lambda item: item[0])])

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from abele.errors import RemoteBufferError
-from abele.graph import Copy, CrossReplicaCopy, Program, RemoteBuffer, Stream, Tensor
+from abele.graph import Copy, CrossReplicaCopy, CrossReplicaExchange, Program, RemoteBuffer, Stream, Tensor
+from abele.graph.interval_set import IntervalSet
 from abele.graph.intervals import Int64
 from abele.runtime.control.bytecode import Opcode
 from abele.runtime.control.leaf import Leaf, Phase, StreamUse
@@ -46,15 +47,17 @@ def lower_copy(lowering: ProgramLowering, copy: Copy) -> None:
             _remote(lowering, copy, buffer, tensor, outward=True)
 
 
-def lower_cross_replica(lowering: ProgramLowering, copy: CrossReplicaCopy) -> None:
-    """A view of each replica to a view of another."""
+def lower_cross_replica(lowering: ProgramLowering, step: CrossReplicaCopy | CrossReplicaExchange) -> None:
+    """Views of each replica to views of others."""
     arena = lowering.context.arena
     if lowering.meetings is not None:
-        lowering.meetings.copy(copy, arena, lowering.emitter, lowering.context.callbacks)
+        lowering.meetings.copy(step, arena, lowering.emitter, lowering.context.callbacks)
         return
-    source = arena.all_pieces_of(copy.source)
-    destination = joined([arena.pieces_of(copy.destination, copy.map[r]) for r in range(arena.replicas)])
-    lowering.emitter.phases(copy_phases(copy.debug.full_name, source, destination, elements_of(copy.destination)))
+    source = joined([arena.all_pieces_of(copy.source) for copy in step.copies])
+    replicas = range(arena.replicas)
+    ends = [arena.pieces_of(copy.destination, copy.map[r]) for copy in step.copies for r in replicas]
+    writes = IntervalSet.union(elements_of(copy.destination) for copy in step.copies)
+    lowering.emitter.phases(copy_phases(step.debug.full_name, source, joined(ends), writes))
 
 
 def open_stream(lowering: ProgramLowering, use: StreamUse, replica: int) -> None:
@@ -217,4 +220,5 @@ def _row_error(lowering: ProgramLowering, copy: Copy, buffer: RemoteBuffer) -> R
 STEPS: dict[type[Program], Callable[[ProgramLowering, Any], None]] = {
     Copy: lower_copy,
     CrossReplicaCopy: lower_cross_replica,
+    CrossReplicaExchange: lower_cross_replica,
 }

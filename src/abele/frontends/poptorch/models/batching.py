@@ -72,6 +72,7 @@ class Batching:
             anchors=tuple(self._anchor(*entry) for entry in self.options.anchored_tensors.values()),
             replicas=self.options.replication_factor * ranks,
             ranks=ranks,
+            locations=self.options.TensorLocations.locations(training=self.training),
             input_groups=groups_of_replicas(self.options.input_cgt, self.options.input_group_size),
         )
 

@@ -1,4 +1,4 @@
-"""Where tensors are kept: on the IPU, or outside it in streaming memory. Everything is kept on the IPU."""
+"""Where tensors are kept: on the IPU, or outside it in streaming memory; whole, or shared by replicas."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from typing import Any, ClassVar, Self
 from abele.frontends.poptorch.errors import OptionValueError
 from abele.frontends.poptorch.options.checked import CheckedOptions
 from abele.options import UNSET, Option, OptionTable, flag, integer
+from abele.parallel import Locations, TensorLocation
+from abele.parallel.locations import LEAST_OFF_CHIP, LEAST_SHARDED
 
 _IO_TILES = range(32, 193, 2)
 
@@ -17,13 +19,15 @@ class TensorLocationSettings(CheckedOptions):
     table: ClassVar[OptionTable] = OptionTable(
         "TensorLocationSettings",
         {
-            "minElementsForOffChip": integer(UNSET, honoured=False, doc="tensors of fewer elements stay on the IPU"),
-            "minElementsForReplicatedTensorSharding": integer(
-                UNSET, honoured=False, doc="replicas keep tensors whole in any case"
+            "minElementsForOffChip": integer(
+                UNSET, doc=f"tensors of fewer elements stay on the IPU; {LEAST_OFF_CHIP} where nothing was chosen"
             ),
-            "onChip": Option(UNSET, bool | None, honoured=False, doc="kept on the IPU"),
+            "minElementsForReplicatedTensorSharding": integer(
+                UNSET, doc=f"replicas keep tensors of fewer elements whole; {LEAST_SHARDED} where nothing was chosen"
+            ),
+            "onChip": Option(UNSET, bool | None, doc="kept on the IPU, and otherwise in streaming memory"),
             "useReplicatedTensorSharding": flag(
-                UNSET, honoured=False, doc="replicas keep whole tensors: sharing them out would save memory alone"
+                UNSET, doc="each replica keeps an equal share of the state of optimisers; of nothing else"
             ),
             "useIOTilesToLoad": flag(UNSET, honoured=False, doc="tiles for host traffic load them"),
             "useIOTilesToStore": flag(UNSET, honoured=False, doc="tiles for host traffic store them"),
@@ -35,7 +39,7 @@ class TensorLocationSettings(CheckedOptions):
         return self.createOrSet(minElementsForOffChip=min_elements)
 
     def minElementsForReplicatedTensorSharding(self, min_elements: int) -> Self:
-        """Stored: every replica keeps tensors whole in any case."""
+        """Replicas keep tensors of fewer elements whole."""
         return self.createOrSet(minElementsForReplicatedTensorSharding=min_elements)
 
     def useOnChipStorage(self, use: bool | None = True) -> Self:
@@ -45,7 +49,7 @@ class TensorLocationSettings(CheckedOptions):
         return self.createOrSet(onChip=use)
 
     def useReplicatedTensorSharding(self, use: bool = True) -> Self:
-        """Stored: sharing tensors out to replicas would save memory and change no result; each keeps them whole."""
+        """Let each replica keep an equal share of the tensors: of the state of optimisers alone."""
         return self.createOrSet(useReplicatedTensorSharding=use)
 
     def useIOTilesToLoad(self, use: bool = True) -> Self:
@@ -64,12 +68,12 @@ class TensorLocationOptions(CheckedOptions):
         "Options.TensorLocations",
         {
             "num_io_tiles": integer(UNSET, honoured=False, doc="tiles kept for traffic with the host; all tiles do it"),
-            **{
-                f"location_{kind}": Option(
-                    {}, dict[str, Any], honoured=False, doc=f"where {kind} tensors are kept: on the IPU in any case"
-                )
-                for kind in ("activation", "weight", "optimizer", "accumulator")
-            },
+            "location_activation": Option(
+                {}, dict[str, Any], doc="where activations are kept that wait between stages of a pipeline"
+            ),
+            "location_weight": Option({}, dict[str, Any], doc="where parameters are kept between their uses"),
+            "location_optimizer": Option({}, dict[str, Any], doc="where the state of optimisers is kept"),
+            "location_accumulator": Option({}, dict[str, Any], doc="where sums of gradients are kept"),
         },
     )
 
@@ -95,7 +99,33 @@ class TensorLocationOptions(CheckedOptions):
         """Where sums of gradients are kept."""
         return self._locate("accumulator", location)
 
+    def locations(self, *, training: bool) -> Locations:
+        """The same for a session; inference has neither optimisers nor sums of gradients.
+
+        Raises:
+            InvalidOptionError: Replicas are to share something else than the state of optimisers.
+        """
+        only_training = {
+            "optimiser": _location(self.location_optimizer),
+            "accumulators": _location(self.location_accumulator),
+        }
+        return Locations(
+            weights=_location(self.location_weight),
+            activations=_location(self.location_activation),
+            **(only_training if training else {}),
+        )
+
     def _locate(self, kind: str, location: TensorLocationSettings) -> Self:
         if not isinstance(location, TensorLocationSettings):
             raise OptionValueError(f"the location of {kind} tensors is a TensorLocationSettings, got {location!r}")
         return self.set(**{f"location_{kind}": location.toDict()})
+
+
+def _location(chosen: dict[str, Any]) -> TensorLocation:
+    """A location of the session for what :class:`TensorLocationSettings` says."""
+    return TensorLocation(
+        on_chip=chosen.get("onChip") in (True, None),
+        sharded=chosen.get("useReplicatedTensorSharding", False),
+        min_elements_off_chip=chosen.get("minElementsForOffChip", LEAST_OFF_CHIP),
+        min_elements_sharded=chosen.get("minElementsForReplicatedTensorSharding", LEAST_SHARDED),
+    )

@@ -200,8 +200,9 @@ class Planner:
         """A tile for each rectangle, spread over the IPU of its first row, that holds none of its rows if possible.
 
         Neighbouring rows mostly lie on neighbouring tiles in the order of the results, so counting starts half a chip
-        away; few rectangles lie a quarter of their distance further, since small results are put on the first tile. A host that holds one of its rows would copy it beside what arrives, so rectangles exchange their hosts
-        where that leaves fewer such, and then move to idle tiles: no tile gets more to do.
+        away; few rectangles lie a quarter of their distance further, since small results are put on the first tile.
+        A host that holds one of its rows would copy it beside what arrives, so rectangles exchange their hosts where
+        that leaves fewer such, and then move to idle tiles: no tile gets more to do.
         """
         tiles = self.system.ipu.num_tiles
         num = len(first)

@@ -1,0 +1,140 @@
+"""Where what a program keeps lies: on the chip or in streaming memory, whole or shared by replicas."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+
+from abele.errors import InvalidOptionError, MachineError
+from abele.machine import System, systems
+
+LEAST_OFF_CHIP = 2
+"""Elements below which a tensor stays on the chip. Source: PopART's default of ``minElementsForOffChip``."""
+
+LEAST_SHARDED = 8192
+"""Elements below which replicas keep a tensor whole. Source: PopART's default of
+``minElementsForReplicatedTensorSharding``."""
+
+
+@dataclass(frozen=True)
+class TensorLocation:
+    """Where tensors of one kind lie.
+
+    Attributes:
+        on_chip: False to keep them in streaming memory, from where they come when they are needed.
+        sharded: True if each of several replicas keeps an equal share, and not the whole.
+        min_elements_off_chip: Tensors of fewer elements stay on the chip.
+        min_elements_sharded: Tensors of fewer elements stay whole.
+
+    Raises:
+        InvalidOptionError: A least number of elements that is no whole number from 0 on.
+    """
+
+    on_chip: bool = True
+    sharded: bool = False
+    min_elements_off_chip: int = LEAST_OFF_CHIP
+    min_elements_sharded: int = LEAST_SHARDED
+
+    def __post_init__(self) -> None:
+        for name in ("min_elements_off_chip", "min_elements_sharded"):
+            count = getattr(self, name)
+            if isinstance(count, bool) or not isinstance(count, int) or count < 0:
+                raise InvalidOptionError(f"a location's {name} is a whole number from 0 on, not {count!r}")
+
+    def is_off_chip(self, elements: int) -> bool:
+        """True for a tensor of so many elements that lies in streaming memory."""
+        return not self.on_chip and elements >= self.min_elements_off_chip
+
+    def is_sharded(self, elements: int) -> bool:
+        """True for a tensor of so many elements of which each replica keeps a share."""
+        return self.sharded and elements >= self.min_elements_sharded
+
+
+ON_CHIP = TensorLocation()
+"""Whole, on the chip."""
+
+
+_WHOLE = {
+    "weights": "reads all of them in every micro-batch",
+    "activations": "makes its own",
+    "accumulators": "sums its own micro-batches, and shares are made of the sums",
+}
+"""What replicas do not share, and why not: what each of them does."""
+
+
+@dataclass(frozen=True)
+class Locations:
+    """Where the tensors of a training program lie.
+
+    Attributes:
+        optimiser: The state that optimisers keep beside parameters.
+        weights: Parameters; replicas have whole ones.
+        activations: What stages of a pipeline keep for later stages; each replica has its own.
+        accumulators: Sums of gradients over micro-batches; each replica has its own.
+
+    Raises:
+        InvalidOptionError: Something else than the state of optimisers that replicas are to share.
+    """
+
+    optimiser: TensorLocation = field(default=ON_CHIP)
+    weights: TensorLocation = field(default=ON_CHIP)
+    activations: TensorLocation = field(default=ON_CHIP)
+    accumulators: TensorLocation = field(default=ON_CHIP)
+
+    def __post_init__(self) -> None:
+        for what, why in _WHOLE.items():
+            if getattr(self, what).sharded:
+                raise InvalidOptionError(
+                    f"replicas cannot share {what}",
+                    because=f"each {why}",
+                    remedy=f"sharded=False for the {what}; replicas may share the state of optimisers",
+                )
+
+    @property
+    def off_chip(self) -> tuple[str, ...]:
+        """What is in streaming memory."""
+        return tuple(f.name for f in fields(self) if not getattr(self, f.name).on_chip)
+
+
+AS_USUAL = Locations()
+"""Everything whole, on the chip."""
+
+_LATENCIES = 20
+"""Latencies that a copy's bytes should take: what waits for the first byte is then a twentieth of the time."""
+
+
+def worthwhile_bytes(system: System) -> int:
+    """Bytes that one IPU should move from or to streaming memory at a time, where it has so many to move.
+
+    Copies of more than that need room for more on the chip and are hardly faster; smaller ones wait most of the time.
+    """
+    if system.dram is None:
+        return 0
+    rate = min(system.host.ipu_bytes_per_second, system.dram.bytes_per_second / system.dram.ipus_per_dram)
+    return int(_LATENCIES * system.host.latency_seconds * rate)
+
+
+def check_locations(system: System, locations: Locations, num_stages: int) -> None:
+    """Raise unless a program can keep things where locations say.
+
+    Args:
+        system: The machine.
+        locations: Where things are to lie.
+        num_stages: Stages of the pipeline, of both passes.
+
+    Raises:
+        MachineError: Something is to lie in streaming memory, and there is none.
+        InvalidOptionError: Activations are to lie there, of a network that is no pipeline.
+    """
+    if locations.off_chip and system.dram is None:
+        having = [name for name in systems.names() if systems.get(name).dram is not None]
+        raise MachineError(
+            f"{system.name} has no streaming memory to keep tensors in",
+            because=f"what is to lie there: {', '.join(locations.off_chip)}",
+            remedy=f"on_chip=True, or a system that has: {', '.join(having)}",
+        )
+    if not locations.activations.on_chip and num_stages == 1:
+        raise InvalidOptionError(
+            "activations cannot leave the chip: the network is no pipeline",
+            because="what leaves the chip is what waits between stages of a pipeline for a later one",
+            remedy="on_chip=True for activations, a pipeline, or Settings(recompute=True)",
+        )

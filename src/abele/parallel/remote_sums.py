@@ -1,0 +1,102 @@
+"""Sums of gradients in streaming memory: each micro-batch brings them to the chip, adds to them, and takes them back.
+
+They come in parts, one after the other, so that on the chip is room for the largest part alone while micro-batches run.
+The update needs all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from abele.graph import Copy, Graph, RemoteBuffer, Tensor, concat
+from abele.graph import Sequence as Steps
+from abele.parallel.locations import TensorLocation, worthwhile_bytes
+from abele.parallel.network import NetworkOp, Value
+from abele.parallel.shards import Shards
+from abele.poplibs import popops
+
+if TYPE_CHECKING:
+    from abele.parallel.lowering import Lowering
+
+_IN_PARTS = ("accumulate", "running_mean")
+"""Kinds of op whose first operand, which they change, may be in streaming memory."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Part:
+    """Sums that come and go together.
+
+    Attributes:
+        ops: What adds to them.
+        buffer: Where they are.
+        tensor: What they are loaded into.
+    """
+
+    ops: tuple[NetworkOp, ...]
+    buffer: RemoteBuffer
+    tensor: Tensor
+
+    def load(self, prog: Steps) -> None:
+        prog.add(Copy(self.buffer, self.tensor, name=f"load/{self.buffer.name}"))
+
+    def store(self, prog: Steps) -> None:
+        prog.add(Copy(self.tensor, self.buffer, name=f"store/{self.buffer.name}"))
+
+
+class RemoteSums:
+    """The sums of a program that are in streaming memory.
+
+    Args:
+        to: Where the sums have tensors.
+        graph: The whole graph.
+        ops: All ops that add to sums.
+        location: Where sums lie.
+    """
+
+    def __init__(self, to: Lowering, graph: Graph, ops: Sequence[NetworkOp], location: TensorLocation) -> None:
+        remote = [op for op in ops if op.kind in _IN_PARTS and location.is_off_chip(to[op.inputs[0]].size)]
+        worthwhile = worthwhile_bytes(graph.system)
+        parts: list[list[NetworkOp]] = []
+        for _, alike in groupby(remote, lambda op: (op.output.place, op.inputs[0].dtype.name)):
+            held = worthwhile
+            for op in alike:
+                if held >= worthwhile:
+                    parts.append([])
+                    held = 0
+                parts[-1].append(op)
+                held += to[op.inputs[0]].bytes
+        self._parts = [self._part(to, graph, number, part) for number, part in enumerate(parts)]
+        self._part_of = {op: part for part in self._parts for op in part.ops}
+
+    @staticmethod
+    def _part(to: Lowering, graph: Graph, number: int, ops: Sequence[NetworkOp]) -> _Part:
+        whole = concat([Shards.of(to[op.inputs[0]]).flat(to[op.inputs[0]]) for op in ops])
+        return _Part(tuple(ops), graph.remote_buffer(f"sums{number}", whole.dtype, whole.size), whole)
+
+    def begin(self, to: Lowering, totals: Sequence[Value], prog: Steps) -> None:
+        """Append what makes all sums zero, those on the chip as well."""
+        away = {op.inputs[0] for op in self._part_of}
+        for total in totals:
+            if total not in away:
+                popops.zero(to.graph.top_level, to[total], prog)
+        for part in self._parts:
+            for op in part.ops:
+                popops.zero(to.graph.top_level, to[op.inputs[0]], prog)
+            part.store(prog)
+
+    def lower(self, to: Lowering, ops: Sequence[NetworkOp]) -> None:
+        """Lower ops that add to sums, those of a part between its copies."""
+        for part, together in groupby(ops, self._part_of.get):
+            if part is not None:
+                part.load(to.prog)
+            to.lower(together)
+            if part is not None:
+                part.store(to.prog)
+
+    def load(self, prog: Steps) -> None:
+        """Append what brings all sums to the chip."""
+        for part in self._parts:
+            part.load(prog)

@@ -1,0 +1,34 @@
+"""What way a collective takes, before it is built."""
+
+from __future__ import annotations
+
+from abele.graph import Graph, Tensor
+from abele.poplibs.gcl.calls import ALL, check_group
+from abele.poplibs.gcl.groups import CommGroup
+from abele.poplibs.gcl.levels import Levels, levels_of
+from abele.poplibs.gcl.options import read_method
+from abele.poplibs.poputil.options import Options
+
+
+def explain_all_reduce(
+    graph: Graph, data: Tensor, group: CommGroup = ALL, *, options: Options = None, name: str = "all_reduce"
+) -> Levels:
+    """Which rings an all-reduce of ``data`` takes, by which method, and what links and barriers are estimated to take.
+
+    Args:
+        graph: A graph of replicas.
+        data: Any shape.
+        group: Who communicates.
+        options: See :data:`COLLECTIVE_OPTIONS`.
+        name: What an error calls it.
+
+    Returns:
+        The plan; as text it says methods, replicas and estimates.
+
+    Raises:
+        InvalidOptionError: A misspelt option, or one that names other links than those between the replicas.
+        GraphReplicationError: The replicas do not divide into such groups.
+        MachineError: The system has no links between the replicas of a group.
+    """
+    check_group(graph, group, options, name)
+    return levels_of(graph, group, read_method(name, options), data.bytes)
