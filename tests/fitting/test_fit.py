@@ -59,6 +59,7 @@ def test_fit__shares_of_time__are_all_that_the_ipus_have(of_mlp):
         )
 
 
+@pytest.mark.slow
 def test_fit__uneven_network__estimates_and_order_are_those_of_compiled_programs():
     found = fit_network(cnn, space(batch=256, micro_batches=(4,)), check=7)
     for ranked in found.ranking:

@@ -8,15 +8,17 @@ from dataclasses import replace
 from abele.compiler import Executable, compile_program
 from abele.errors import AbeleError
 from abele.fitting.chain import Chain
-from abele.fitting.plan import Compilation, Recomputation, Spread, StatePlace
+from abele.fitting.plan import Compilation, Recomputation, Spread
 from abele.fitting.search import Model, Space
 from abele.graph import Graph
 from abele.parallel import (
+    Locations,
     Network,
     NetworkOp,
     OutputMode,
     Place,
     Schedule,
+    TensorLocation,
     Value,
     inference_program,
     training_pipeline,
@@ -36,9 +38,6 @@ def compiled_plan(plan: Spread, model: Model, chain: Chain, space: Space) -> Com
         space: The machine, and how networks are compiled.
     """
     start = time.perf_counter()
-    problem = []
-    if plan.state != StatePlace.ON_CHIP:
-        problem.append(f"the optimiser's state is compiled on chip, not {plan.state.value}")
     try:
         run = _compile(plan, model, chain, space)
     except AbeleError as error:
@@ -52,7 +51,6 @@ def compiled_plan(plan: Spread, model: Model, chain: Chain, space: Space) -> Com
         cycles=report.total_cycles,
         ipu_bytes=by_ipu,
         fits=max(by_ipu) <= report.memory.available_bytes,
-        problem="; ".join(problem),
         seconds=time.perf_counter() - start,
     )
 
@@ -70,7 +68,13 @@ def _compile(plan: Spread, model: Model, chain: Chain, space: Space) -> Executab
         schedule = Schedule(device_iterations=plan.accumulation, replicas=plan.replicas)
         program = inference_program(net, graph, schedule, planning=planning, modes=modes)
     else:
-        schedule = Schedule(accumulation=plan.accumulation, replicas=plan.replicas, outputs=OutputMode.FINAL)
+        state = TensorLocation(on_chip=not plan.state.is_off_chip, sharded=plan.state.is_sharded)
+        schedule = Schedule(
+            accumulation=plan.accumulation,
+            replicas=plan.replicas,
+            outputs=OutputMode.FINAL,
+            locations=Locations(optimiser=state),
+        )
         again = plan.recompute != Recomputation.NOTHING
         passes = training_pipeline(schedule, model.groups, recompute=settings.recompute, recompute_stages=again)
         program = training_program(net, graph, schedule, model.groups, planning=planning, modes=modes, pipeline=passes)
