@@ -472,7 +472,7 @@ EXAMPLES: dict[str, Example] = {
     "FittingError": Example(
         _code(
             """
-            from abele.fitting import Model, Space, fit_network
+            from abele.fitting import FitSpace, Model, fit_network
             from abele.machine import systems
             from abele.parallel import NetworkBuilder
             from abele.parallel.ops import build
@@ -483,7 +483,7 @@ EXAMPLES: dict[str, Example] = {
                 net.output(build.linear(net, x, weight))
                 return Model(net.finish(), None)
 
-            fit_network(model, Space(system=systems.get("bow-2000"), batch=6, micro_batches=(4,)))
+            fit_network(model, FitSpace(system=systems.get("bow-2000"), batch=6, micro_batches=(4,)))
             """
         ),
         "Micro-batches times replicas divide the batch.",

@@ -8,7 +8,7 @@ import pytest
 from spread_models import cnn, mlp
 
 from abele.errors import FittingError
-from abele.fitting import Recomputation, Space, Spread, StatePlace, fit_network, fitted_dict, fitted_text
+from abele.fitting import FitSpace, Recomputation, Spreading, StatePlace, fit_network, fitted_dict, fitted_text
 from abele.machine import systems
 
 BOUND = 0.1
@@ -17,7 +17,7 @@ MEMORY_BOUND = 0.2
 
 
 def space(system="bow-2000", **more):
-    return Space(system=systems.resolve(system), **{"batch": 1024, "micro_batches": (16,), **more})
+    return FitSpace(system=systems.resolve(system), **{"batch": 1024, "micro_batches": (16,), **more})
 
 
 @pytest.fixture(scope="module")
@@ -136,6 +136,6 @@ def test_fit__plain_data__has_every_plan(of_mlp):
 
 
 def test_plan__last_stage_returns__is_on_the_first_ipu():
-    plan = Spread(ipus=2, replicas=1, micro_batch=1, accumulation=8, cuts=(1, 2), returns=True)
+    plan = Spreading(ipus=2, replicas=1, micro_batch=1, accumulation=8, cuts=(1, 2), returns=True)
     assert [plan.ipu_of(s) for s in range(3)] == [0, 1, 0]
     assert plan.bounds(4) == [(0, 1), (1, 2), (2, 4)]

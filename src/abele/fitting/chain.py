@@ -24,7 +24,7 @@ _HEAVY = ("look_up", "update_rows", "call", "loop", "while", "checkpoint", "safe
 
 
 @dataclass(frozen=True, eq=False)
-class Segment:
+class ChainSegment:
     """Ops that stay together.
 
     Attributes:
@@ -46,7 +46,7 @@ class Segment:
 
 
 @dataclass(frozen=True, eq=False)
-class Chain:
+class SegmentChain:
     """A network as a row of segments.
 
     Attributes:
@@ -57,7 +57,7 @@ class Chain:
     """
 
     net: Network
-    segments: tuple[Segment, ...]
+    segments: tuple[ChainSegment, ...]
     flowing: frozenset[Value]
     fixed: frozenset[Value]
 
@@ -71,7 +71,9 @@ def bytes_of(values: Iterable[Value]) -> int:
     return sum(v.size * v.dtype.bytes for v in values)
 
 
-def chain_of(net: Network, groups: Sequence[Group] | None = None, *, starts: Collection[str] | None = None) -> Chain:
+def chain_of(
+    net: Network, groups: Sequence[Group] | None = None, *, starts: Collection[str] | None = None
+) -> SegmentChain:
     """The chain of a network.
 
     Args:
@@ -94,7 +96,7 @@ def chain_of(net: Network, groups: Sequence[Group] | None = None, *, starts: Col
         for place in range(1, len(net.ops))
         if modules[place] is not None and sum(v in flowing for v in crossing[place]) == 1
     ]
-    return Chain(net, tuple(_segments(net, _worthy(net, cuts, fixed), modules, crossing)), flowing, fixed)
+    return SegmentChain(net, tuple(_segments(net, _worthy(net, cuts, fixed), modules, crossing)), flowing, fixed)
 
 
 def _worthy(net: Network, cuts: Sequence[int], fixed: frozenset[Value]) -> list[int]:
@@ -113,9 +115,9 @@ def _has_work(ops: Iterable[NetworkOp], fixed: frozenset[Value]) -> bool:
 
 def _segments(
     net: Network, cuts: Sequence[int], modules: Sequence[str | None], crossing: Sequence[tuple[Value, ...]]
-) -> Iterable[Segment]:
+) -> Iterable[ChainSegment]:
     for begin, end in zip([0, *cuts], [*cuts, len(net.ops)], strict=True):
-        yield Segment(begin, end, (modules[begin] or "") if begin else "", crossing[begin] if begin else ())
+        yield ChainSegment(begin, end, (modules[begin] or "") if begin else "", crossing[begin] if begin else ())
 
 
 def _module_starts(ops: Sequence[NetworkOp], starts: Collection[str] | None) -> list[str | None]:

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 from abele.compiler import Executable, compile_program
 from abele.errors import AbeleError
-from abele.fitting.chain import Chain
-from abele.fitting.plan import Compilation, Recomputation, Spread
-from abele.fitting.search import Model, Space
+from abele.fitting.chain import SegmentChain
+from abele.fitting.plan import Compilation, Recomputation, Spreading
+from abele.fitting.search import FitSpace, Model
 from abele.graph import Graph
 from abele.parallel import (
     Locations,
@@ -28,7 +28,7 @@ from abele.parallel.network import FrozenDict
 from abele.parallel.passes.place import substituted
 
 
-def compiled_plan(plan: Spread, model: Model, chain: Chain, space: Space) -> Compilation:
+def compiled_plan(plan: Spreading, model: Model, chain: SegmentChain, space: FitSpace) -> Compilation:
     """Compile a plan as a whole; nothing runs.
 
     Args:
@@ -55,7 +55,7 @@ def compiled_plan(plan: Spread, model: Model, chain: Chain, space: Space) -> Com
     )
 
 
-def _compile(plan: Spread, model: Model, chain: Chain, space: Space) -> Executable:
+def _compile(plan: Spreading, model: Model, chain: SegmentChain, space: FitSpace) -> Executable:
     net = placed(plan, model.net, chain)
     settings = replace(
         space.settings,
@@ -81,7 +81,7 @@ def _compile(plan: Spread, model: Model, chain: Chain, space: Space) -> Executab
     return compile_program(graph, program.program, allow_out_of_memory=True)
 
 
-def placed(plan: Spread, net: Network, chain: Chain) -> Network:
+def placed(plan: Spreading, net: Network, chain: SegmentChain) -> Network:
     """The network with the IPU and the stage of every op, and a checkpoint at each segment that the plan keeps."""
     if plan.stages == 1:
         return net
@@ -96,7 +96,7 @@ def placed(plan: Spread, net: Network, chain: Chain) -> Network:
     return _with_checkpoints(plan, there, chain, moved)
 
 
-def _with_checkpoints(plan: Spread, net: Network, chain: Chain, moved: dict[Value, Value]) -> Network:
+def _with_checkpoints(plan: Spreading, net: Network, chain: SegmentChain, moved: dict[Value, Value]) -> Network:
     """``net`` with a ``keep`` where a segment begins inside of a stage."""
     kept: dict[Value, Value] = {}
     before: dict[int, list[NetworkOp]] = {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abele.fitting.plan import Estimate, Spread
+from abele.fitting.plan import Estimate, Spreading
 from abele.fitting.stages import StageCosts
 from abele.fitting.traffic import (
     StageWork,
@@ -15,7 +15,7 @@ from abele.fitting.traffic import (
 from abele.parallel.ticks import Ticks
 
 
-def estimated(plan: Spread, costs: StageCosts) -> Estimate:
+def estimated(plan: Spreading, costs: StageCosts) -> Estimate:
     """What a plan is expected to cost.
 
     Args:
@@ -50,7 +50,7 @@ def estimated(plan: Spread, costs: StageCosts) -> Estimate:
     )
 
 
-def transfers(plan: Spread, costs: StageCosts) -> list[Transfer]:
+def transfers(plan: Spreading, costs: StageCosts) -> list[Transfer]:
     """What a replica sends in each tick: activations one way, gradients the other, and gradients of shared weights."""
     found: list[Transfer] = []
     for stage, cut in enumerate(plan.cuts, 1):
@@ -66,7 +66,7 @@ def transfers(plan: Spread, costs: StageCosts) -> list[Transfer]:
     return found
 
 
-def works(plan: Spread, costs: StageCosts) -> list[StageWork]:
+def works(plan: Spreading, costs: StageCosts) -> list[StageWork]:
     """What each stage of both passes does in a tick, by its number."""
     n, bounds = plan.stages, plan.bounds(costs.count)
     if n == 1:
@@ -82,7 +82,7 @@ def _own(work: StageWork) -> int:
     return work.entering[0] + work.cycles + work.leaving[0]
 
 
-def _ticks(plan: Spread, passes: list[StageWork], exchange: int) -> tuple[int, int]:
+def _ticks(plan: Spreading, passes: list[StageWork], exchange: int) -> tuple[int, int]:
     """Cycles of all ticks of an update, and of one in which all stages are busy, without its exchange."""
     full = tick_cycles(reversed(passes))
     if plan.stages == 1:
@@ -93,14 +93,14 @@ def _ticks(plan: Spread, passes: list[StageWork], exchange: int) -> tuple[int, i
     return total, full
 
 
-def _by_ipu(plan: Spread, by_stage: list[int]) -> list[int]:
+def _by_ipu(plan: Spreading, by_stage: list[int]) -> list[int]:
     found = [0] * plan.ipus
     for stage, amount in enumerate(by_stage):
         found[plan.ipu_of(stage)] += amount
     return found
 
 
-def ipu_bytes(plan: Spread, costs: StageCosts) -> list[int]:
+def ipu_bytes(plan: Spreading, costs: StageCosts) -> list[int]:
     """Bytes on the fullest tile of each IPU."""
     n, found = plan.stages, []
     bounds = plan.bounds(costs.count)

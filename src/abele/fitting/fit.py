@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from abele.errors import FittingError
-from abele.fitting.chain import Chain
+from abele.fitting.chain import SegmentChain
 from abele.fitting.compiled import compiled_plan
-from abele.fitting.plan import Estimate, Miss, Ranked, Spread
+from abele.fitting.plan import Estimate, Miss, Ranked, Spreading
 from abele.fitting.reasons import reason
-from abele.fitting.search import Model, Progress, Search, Space, check_batch
+from abele.fitting.search import FitSearch, FitSpace, Model, Progress, check_batch
 from abele.words import counted
 
 
@@ -28,11 +28,11 @@ class Fitted:
         training: True if the model is trained.
     """
 
-    space: Space
+    space: FitSpace
     ranking: tuple[Ranked, ...]
     misses: tuple[Miss, ...]
     smallest: int
-    chains: dict[int, Chain] = field(repr=False)
+    chains: dict[int, SegmentChain] = field(repr=False)
     undivided: tuple[tuple[int, int, int], ...] = ()
     training: bool = True
 
@@ -41,14 +41,14 @@ class Fitted:
         """The fastest plan."""
         return self.ranking[0]
 
-    def modules(self, plan: Spread) -> list[str]:
+    def modules(self, plan: Spreading) -> list[str]:
         """The submodule that each stage begins with; empty for the first."""
         segments = self.chains[plan.micro_batch].segments
         return ["", *(segments[cut].module for cut in plan.cuts)]
 
 
 def fit_network(
-    model_of: Callable[[int], Model], space: Space, *, check: int = 1, progress: Progress | None = None
+    model_of: Callable[[int], Model], space: FitSpace, *, check: int = 1, progress: Progress | None = None
 ) -> Fitted:
     """Find the smallest machine that holds a model and the fastest way to spread it over the machine.
 
@@ -63,7 +63,7 @@ def fit_network(
         AbeleError: As of capturing and compiling the model.
     """
     check_batch(space)
-    search = Search(space, model_of, progress or (lambda _what, _part: None))
+    search = FitSearch(space, model_of, progress or (lambda _what, _part: None))
     search.run()
     if not search.found:
         raise _nothing_fits(search)
@@ -90,7 +90,7 @@ def fit_network(
     )
 
 
-def _fastest_of_each(found: Sequence[tuple[Spread, Estimate]]) -> list[tuple[Spread, Estimate]]:
+def _fastest_of_each(found: Sequence[tuple[Spreading, Estimate]]) -> list[tuple[Spreading, Estimate]]:
     return sorted(found, key=lambda f: (-f[1].samples_per_second, f[0].ipus, f[0].micro_batch))
 
 
@@ -104,7 +104,7 @@ def _nearest_of_each(misses: Sequence[Miss]) -> list[Miss]:
     return [found[key] for key in sorted(found)]
 
 
-def _nothing_fits(search: Search) -> FittingError:
+def _nothing_fits(search: FitSearch) -> FittingError:
     space = search.space
     if not search.misses:
         segments = max((len(c.segments) for c in search.chains.values()), default=0)
@@ -135,7 +135,7 @@ def _nothing_fits(search: Search) -> FittingError:
     return FittingError(f"nothing fits on {space.system.name}", because=because, remedy=_help(search, nearest))
 
 
-def _help(search: Search, nearest: Miss) -> str:
+def _help(search: FitSearch, nearest: Miss) -> str:
     space, plan = search.space, nearest.plan
     hints = []
     smaller = min(space.micro_batches)

@@ -40,7 +40,7 @@ class StatePlace(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Spread:
+class Spreading:
     """One way to spread a model over a machine.
 
     Attributes:
@@ -122,7 +122,7 @@ class Estimate:
     available_bytes: int
     samples_per_second: float
 
-    def shares(self, plan: Spread) -> dict[str, float]:
+    def shares(self, plan: Spreading) -> dict[str, float]:
         """IPU cycles for each sample, by what they are spent on; together they are all that the IPUs in use have."""
         per_sample = plan.num_ipus / plan.batch
         rounds, mean = plan.accumulation, sum(self.stage_cycles) / plan.ipus
@@ -148,7 +148,7 @@ class Ranked:
         compiled: What compiling it for real came to, where that was done.
     """
 
-    plan: Spread
+    plan: Spreading
     estimate: Estimate
     reason: str = ""
     compiled: Compilation | None = None
@@ -167,7 +167,7 @@ class Miss:
         largest: What fills that tile most, in words.
     """
 
-    plan: Spread
+    plan: Spreading
     stage: int
     needed_bytes: int
     available_bytes: int
@@ -199,7 +199,7 @@ class Compilation:
     seconds: float = 0.0
 
 
-def plan_dict(plan: Spread) -> dict[str, Any]:
+def plan_dict(plan: Spreading) -> dict[str, Any]:
     """A plan as plain data."""
     return {
         "ipus_per_replica": plan.ipus,

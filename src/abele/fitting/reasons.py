@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abele.fitting.plan import Estimate, Recomputation, Spread
+from abele.fitting.plan import Estimate, Recomputation, Spreading
 
 _WORDS = {
     "work": "more work for each sample",
@@ -15,7 +15,7 @@ _WORDS = {
 }
 
 
-def reason(plan: Spread, estimate: Estimate, best: Spread, best_estimate: Estimate) -> str:
+def reason(plan: Spreading, estimate: Estimate, best: Spreading, best_estimate: Estimate) -> str:
     """What a plan loses most time on, beside the best one.
 
     Args:
@@ -35,7 +35,7 @@ def reason(plan: Spread, estimate: Estimate, best: Spread, best_estimate: Estima
     return ", ".join(found) or "as fast"
 
 
-def _said(name: str, plan: Spread, best: Spread) -> str:
+def _said(name: str, plan: Spreading, best: Spreading) -> str:
     if name != "work":
         return _WORDS[name]
     if plan.stages > 1 and plan.recompute != Recomputation.NOTHING and best.recompute == Recomputation.NOTHING:

@@ -14,11 +14,11 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from abele.errors import FittingError
-from abele.fitting.chain import Chain, chain_of
+from abele.fitting.chain import SegmentChain, chain_of
 from abele.fitting.estimate import estimated, ipu_bytes
 from abele.fitting.measure import SegmentCosts, measured
 from abele.fitting.partition import NEVER, Costs, partition
-from abele.fitting.plan import Estimate, Miss, Recomputation, Spread, StatePlace
+from abele.fitting.plan import Estimate, Miss, Recomputation, Spreading, StatePlace
 from abele.fitting.segment import SegmentNetwork, segment_network
 from abele.fitting.stages import Borrowed, ChainCosts, StageCosts
 from abele.fitting.traffic import tick_cycles
@@ -51,7 +51,7 @@ class Model:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Space:
+class FitSpace:
     """What is searched.
 
     Attributes:
@@ -83,7 +83,7 @@ class Space:
 
 
 @dataclass
-class Search:
+class FitSearch:
     """A search that is going on: what was measured, what fits and what does not.
 
     Attributes:
@@ -92,12 +92,12 @@ class Search:
         progress: Called with what is done and the part of it that is.
     """
 
-    space: Space
+    space: FitSpace
     model_of: Callable[[int], Model]
     progress: Progress
-    found: list[tuple[Spread, Estimate]] = field(default_factory=list)
+    found: list[tuple[Spreading, Estimate]] = field(default_factory=list)
     misses: list[Miss] = field(default_factory=list)
-    chains: dict[int, Chain] = field(default_factory=dict)
+    chains: dict[int, SegmentChain] = field(default_factory=dict)
     models: dict[int, Model] = field(default_factory=dict)
     undivided: list[tuple[int, int, int]] = field(default_factory=list)
     failed: dict[int, str] = field(default_factory=dict)
@@ -185,7 +185,7 @@ class Search:
 class _Case:
     """One number of IPUs to a replica, one micro-batch, one choice of what is computed again."""
 
-    search: Search
+    search: FitSearch
     size: int
     ipus: int
     recompute: Recomputation
@@ -204,7 +204,7 @@ class _Case:
             return True
         if count < self.ipus:
             return True
-        plan = Spread(
+        plan = Spreading(
             ipus=self.ipus,
             replicas=replicas,
             micro_batch=self.size,
@@ -225,7 +225,7 @@ class _Case:
         self.search.misses.append(miss)
         return miss.lacking_bytes > miss.temporary_bytes
 
-    def _ways(self, plan: Spread) -> Iterator[tuple[Spread, StageCosts]]:
+    def _ways(self, plan: Spreading) -> Iterator[tuple[Spreading, StageCosts]]:
         """The plan with its memory as it is, and then moved step by step."""
         repeated = len(set(self.costs.kinds)) < len(self.costs.kinds)
         has_state = self.groups is not None and any(c.state_bytes for c in self.costs.segments)
@@ -240,7 +240,7 @@ class _Case:
                 changed = replace(plan, state=state, shared_functions=functions)
                 yield changed, self._stages(changed)
 
-    def _stages(self, plan: Spread) -> StageCosts:
+    def _stages(self, plan: Spreading) -> StageCosts:
         return StageCosts(
             costs=self.costs,
             borrowed=_borrowed(self.costs.chain, self.costs.segments, self.groups, plan),
@@ -253,7 +253,7 @@ class _Case:
             functions=plan.shared_functions,
         )
 
-    def _cut(self, plan: Spread, stages: StageCosts) -> Spread | None:
+    def _cut(self, plan: Spreading, stages: StageCosts) -> Spreading | None:
         """The plan with the best cuts; None where none fit."""
         if plan.ipus == 1:
             return plan if stages.last_needed[0] <= stages.available_bytes else None
@@ -264,7 +264,7 @@ class _Case:
         fitting = [p for p in found if p is not None]
         return max(fitting, key=lambda p: _rate(p, stages)) if fitting else None
 
-    def _cut_into(self, plan: Spread, stages: StageCosts, *, returns: bool) -> Spread | None:
+    def _cut_into(self, plan: Spreading, stages: StageCosts, *, returns: bool) -> Spreading | None:
         """The plan with a stage for each IPU, and one more on the first IPU where it ``returns``."""
         n, count = plan.ipus + returns, stages.count
         training, rows = self.groups is not None, 2 * (n - 1)
@@ -290,7 +290,7 @@ class _Case:
         found = partition(n, middle, ends)
         return None if found is None else replace(plan, cuts=found.cuts, returns=returns)
 
-    def _nearest(self, plan: Spread, stages: StageCosts) -> Miss:
+    def _nearest(self, plan: Spreading, stages: StageCosts) -> Miss:
         """The cuts that come nearest to fitting, with the stage that lacks most."""
         n, count = plan.ipus, stages.count
         cuts: tuple[int, ...] = ()
@@ -317,7 +317,7 @@ class _Case:
         )
 
 
-def _rate(plan: Spread, stages: StageCosts) -> float:
+def _rate(plan: Spreading, stages: StageCosts) -> float:
     return estimated(plan, stages).samples_per_second
 
 
@@ -337,7 +337,7 @@ def _largest(stages: StageCosts, begin: int, end: int, rows: int, *, last: bool)
     return ", ".join(f"{name} {parts[name] / 1000:,.0f} KB" for name in ordered if parts[name] >= 500)
 
 
-def _free_batch(plan: Spread, stages: StageCosts) -> Spread:
+def _free_batch(plan: Spreading, stages: StageCosts) -> Spreading:
     """The plan with as many micro-batches to an update that the rest of it hardly counts, a power of two."""
     accumulation = plan.accumulation
     while accumulation & (accumulation - 1):
@@ -353,7 +353,7 @@ def _free_batch(plan: Spread, stages: StageCosts) -> Spread:
 
 
 def _borrowed(
-    chain: Chain, costs: Sequence[SegmentCosts], groups: Sequence[Group] | None, plan: Spread
+    chain: SegmentChain, costs: Sequence[SegmentCosts], groups: Sequence[Group] | None, plan: Spreading
 ) -> list[list[Borrowed]]:
     """For each segment the parameters that it shares with earlier ones."""
     rules: Mapping[object, Optimiser] = {p: g.optimiser for g in groups or () for p in g.parameters}
@@ -377,7 +377,7 @@ def _borrowed(
     return found
 
 
-def check_batch(space: Space) -> None:
+def check_batch(space: FitSpace) -> None:
     """Raise unless some micro-batch and number of replicas divide the batch.
 
     Raises:

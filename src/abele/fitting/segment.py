@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from abele.expr import derivative
-from abele.fitting.chain import Chain
+from abele.fitting.chain import SegmentChain
 from abele.parallel import Group, Network, NetworkBuilder, NetworkOp, Optimiser, Pipeline, Value
 from abele.parallel.network import FrozenDict, needed
 from abele.parallel.ops import build
@@ -58,7 +58,7 @@ class SegmentNetwork:
         return Pipeline(tuple(made))
 
 
-def segment_network(chain: Chain, number: int, groups: Sequence[Group] | None) -> SegmentNetwork:
+def segment_network(chain: SegmentChain, number: int, groups: Sequence[Group] | None) -> SegmentNetwork:
     """The network of a segment.
 
     Args:

@@ -15,7 +15,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from abele.fitting.chain import Chain
+from abele.fitting.chain import SegmentChain
 from abele.fitting.measure import Bytes, SegmentCosts
 from abele.fitting.partition import NEVER
 from abele.fitting.plan import Recomputation, StatePlace
@@ -51,7 +51,7 @@ class ChainCosts:
         arrays: Bytes by name of the field, int64[segments, columns].
     """
 
-    chain: Chain
+    chain: SegmentChain
     segments: tuple[SegmentCosts, ...]
     kinds: tuple[int, ...]
     arrays: dict[str, Bytes]
@@ -59,7 +59,7 @@ class ChainCosts:
     FIELDS = ("resident", "accumulators", "state", "code", "vertex_code", "overhead", "forward_peak", "peak")
 
     @staticmethod
-    def of(chain: Chain, segments: Sequence[SegmentCosts], kinds: Sequence[int]) -> ChainCosts:
+    def of(chain: SegmentChain, segments: Sequence[SegmentCosts], kinds: Sequence[int]) -> ChainCosts:
         """The costs of a chain."""
         distinct = list({id(s): s for s in segments}.values())
         columns = np.concatenate([np.stack([getattr(s, f) for f in ChainCosts.FIELDS]) for s in distinct])
@@ -95,7 +95,7 @@ class StageCosts:
     functions: bool
 
     @property
-    def chain(self) -> Chain:
+    def chain(self) -> SegmentChain:
         """The chain."""
         return self.costs.chain
 

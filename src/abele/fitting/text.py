@@ -7,7 +7,7 @@ from typing import Any
 
 from abele import card
 from abele.fitting.fit import Fitted
-from abele.fitting.plan import Compilation, Miss, Ranked, Spread, StatePlace, plan_dict
+from abele.fitting.plan import Compilation, Miss, Ranked, Spreading, StatePlace, plan_dict
 from abele.words import counted
 
 _SHOWN = 12
@@ -45,7 +45,7 @@ def fitted_text(fitted: Fitted) -> str:
     return "\n".join(lines)
 
 
-def plan_words(plan: Spread) -> str:
+def plan_words(plan: Spreading) -> str:
     """A plan in one line."""
     parts = [f"{counted(plan.ipus, 'IPU')} to a replica", counted(plan.replicas, "replica")]
     parts.append(f"micro-batches of {plan.micro_batch}, {plan.accumulation:,} to an update")

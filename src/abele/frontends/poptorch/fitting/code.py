@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import torch
 
-from abele.fitting import Fitted, Recomputation, Spread, StatePlace
+from abele.fitting import Fitted, Recomputation, Spreading, StatePlace
 
 _NOTHING = 0
 """PopART's ``RecomputationType.NoRecompute``."""
 
 
-def plan_code(fitted: Fitted, plan: Spread, model: torch.nn.Module, first: str) -> str:
+def plan_code(fitted: Fitted, plan: Spreading, model: torch.nn.Module, first: str) -> str:
     """The options and blocks of a plan.
 
     Args:
@@ -27,7 +27,7 @@ def plan_code(fitted: Fitted, plan: Spread, model: torch.nn.Module, first: str) 
     return "\n".join([*lines, *_options(fitted, plan)])
 
 
-def _options(fitted: Fitted, plan: Spread) -> list[str]:
+def _options(fitted: Fitted, plan: Spreading) -> list[str]:
     lines = ["opts = poptorch.Options()", f"opts.Abele.system({fitted.space.system.name.partition(':')[0]!r})"]
     lines.append(f"opts.replicationFactor({plan.replicas})")
     if fitted.training:
@@ -56,7 +56,7 @@ def _options(fitted: Fitted, plan: Spread) -> list[str]:
     return lines
 
 
-def _blocks(fitted: Fitted, plan: Spread, model: torch.nn.Module, first: str) -> list[str]:
+def _blocks(fitted: Fitted, plan: Spreading, model: torch.nn.Module, first: str) -> list[str]:
     modules = [first, *fitted.modules(plan)[1:]]
     return [
         f'poptorch.BeginBlock({module_expression(model, module)}, "stage{stage}", ipu_id={plan.ipu_of(stage)})'
@@ -64,7 +64,7 @@ def _blocks(fitted: Fitted, plan: Spread, model: torch.nn.Module, first: str) ->
     ]
 
 
-def _checkpoints(fitted: Fitted, plan: Spread, model: torch.nn.Module) -> list[str]:
+def _checkpoints(fitted: Fitted, plan: Spreading, model: torch.nn.Module) -> list[str]:
     segments = fitted.chains[plan.micro_batch].segments
     inside = [segments[i].module for begin, end in plan.bounds(len(segments))[:-1] for i in range(begin + 1, end)]
     if not inside:

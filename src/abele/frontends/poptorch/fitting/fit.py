@@ -11,12 +11,12 @@ import torch
 
 from abele.errors import InvalidOptionError
 from abele.fitting import (
+    FitSpace,
     Fitted,
     Miss,
     Model,
     Ranked,
-    Space,
-    Spread,
+    Spreading,
     fit_network,
     fitted_card,
     fitted_dict,
@@ -69,12 +69,12 @@ class Fit:
         """IPUs of the smallest machine that holds the model."""
         return self.fitted.smallest
 
-    def code(self, ranked: Ranked | Spread | None = None) -> str:
+    def code(self, ranked: Ranked | Spreading | None = None) -> str:
         """A plan, by default the best, as PopTorch code: blocks and options for ``model``."""
         plan = ranked.plan if isinstance(ranked, Ranked) else ranked or self.best.plan
         return plan_code(self.fitted, plan, self.model, self._first(plan))
 
-    def _first(self, plan: Spread) -> str:
+    def _first(self, plan: Spreading) -> str:
         """The outermost submodule that the model begins with; empty where it begins with a call of its own."""
         ops = self.fitted.chains[plan.micro_batch].net.ops
         path = next((op.debug.path for op in ops if op.kind != "constant"), "")
@@ -134,7 +134,7 @@ def fit(
     make = example_inputs if callable(example_inputs) else lambda size: examples.resized(example_inputs, size)
     own = 1 if callable(example_inputs) else examples.batch_of(example_inputs)
     sizes = tuple(dict.fromkeys(micro_batches)) if micro_batches is not None else _sizes(own, batch)
-    space = Space(
+    space = FitSpace(
         system=fitting_system(system),
         batch=batch,
         micro_batches=sizes,
