@@ -35,7 +35,7 @@ def trained():
 def alone():
     return Net()
 """
-HOW = ("--system", "bow-2000", "--batch", "512", "--micro-batch", "8")
+HOW = ("--system", "bow-2000", "--batch", "512", "--micro-batch", "8", "--check", "0")
 
 
 @pytest.fixture

@@ -37,7 +37,7 @@ def fit(
         str | None, typer.Option("--micro-batch", help="Sizes of the micro-batch to try, such as 2,4,8.")
     ] = None,
     inference: Annotated[bool, typer.Option("--inference", help="Run the model forward alone.")] = False,
-    check: Annotated[int, typer.Option("--check", help="How many of the fastest are compiled as a whole.")] = 0,
+    check: Annotated[int, typer.Option("--check", help="How many of the fastest are compiled as a whole.")] = 1,
     code: Annotated[bool, typer.Option("--code/--no-code", help="Print the options of the fastest as code.")] = True,
     json: Annotated[bool, typer.Option("--json", help="Print JSON; progress goes to standard error.")] = False,
 ) -> None:
@@ -96,7 +96,7 @@ def _known(name: str) -> _Named:
 
     known = known_model(name)
     model = known.make()
-    return model, known.arguments, known.optimizer(model)
+    return model, known.arguments(known.micro_batch), known.optimizer(model)
 
 
 def _from_file(name: str) -> _Named:

@@ -7,7 +7,7 @@ from abele.fitting.stages import StageCosts
 from abele.fitting.traffic import (
     StageWork,
     Transfer,
-    all_reduce_costs,
+    all_reduce_cycles,
     streaming_cycles,
     tick_cycles,
     transfer_cycles,
@@ -30,7 +30,7 @@ def estimated(plan: Spreading, costs: StageCosts) -> Estimate:
     exchange = transfer_cycles(transfers(plan, costs), plan.ipus, system) if n > 1 else 0
     ticks, full = _ticks(plan, passes, exchange)
     gradients = _by_ipu(plan, [sum(costs.segments[i].gradient_bytes for i in range(b, e)) for b, e in bounds])
-    all_reduce = all_reduce_costs(tuple(gradients), plan.replicas, system).cycles
+    all_reduce = all_reduce_cycles(gradients, plan.replicas, system)
     updates = _by_ipu(plan, [costs.update_cycles(b, e) for b, e in bounds])
     state = sum(c.state_bytes for c in costs.segments) if plan.state.is_off_chip else 0
     streaming = streaming_cycles(round(state * costs.state_share), plan.ipus, plan.replicas, system) if state else 0
@@ -87,9 +87,11 @@ def _ticks(plan: Spreading, passes: list[StageWork], exchange: int) -> tuple[int
     full = tick_cycles(reversed(passes))
     if plan.stages == 1:
         return full * plan.accumulation, full
-    total = 0
-    for running, count in Ticks(len(passes), plan.accumulation).runs():
-        total += count * (tick_cycles(passes[s] for s in reversed(running)) + exchange)
+    pipeline, total = Ticks(len(passes), plan.accumulation), 0
+    for ticks, count in pipeline.runs():
+        for tick in ticks:
+            running = (passes[stage] for stage in reversed(pipeline.busy(tick)))
+            total += count * (tick_cycles(running) + exchange)
     return total, full
 
 

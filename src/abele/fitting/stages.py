@@ -19,7 +19,7 @@ from abele.fitting.chain import SegmentChain
 from abele.fitting.measure import Bytes, SegmentCosts
 from abele.fitting.partition import NEVER
 from abele.fitting.plan import Recomputation, StatePlace
-from abele.fitting.traffic import StageWork, Streams, all_reduce_costs, ring_cycles, stream_cycles
+from abele.fitting.traffic import StageWork, Streams, collective_costs, ring_cycles, stream_cycles
 from abele.machine import System
 
 Table = npt.NDArray[np.int64]
@@ -244,10 +244,7 @@ class StageCosts:
     @cached_property
     def _collective_code(self) -> int:
         """Bytes on a tile of the code that sums gradients over replicas."""
-        if not self._reduces:
-            return 0
-        whole = sum(c.gradient_bytes for c in self.segments)
-        return all_reduce_costs((whole // self.ipus,) * self.ipus, self.replicas, self.system).code_bytes
+        return collective_costs(self.ipus, self.replicas, self.system).code_bytes if self._reduces else 0
 
     @cached_property
     def least_bytes(self) -> float:

@@ -46,43 +46,60 @@ def transfer_cycles(transfers: Sequence[Transfer], ipus: int, system: System) ->
 
 @dataclass(frozen=True)
 class CollectiveCosts:
-    """What summing gradients over replicas costs.
+    """What summing the gradients of one IPU over replicas costs, which grows evenly with them.
 
     Attributes:
-        cycles: From the first step to the last.
-        code_bytes: Code, vertex state and stacks on the fullest tile of an IPU.
+        start_cycles: Cycles without regard to their size.
+        cycles_per_byte: Cycles for each byte besides.
+        code_bytes: Code, vertex state and stacks on the fullest tile.
     """
 
-    cycles: int
+    start_cycles: float
+    cycles_per_byte: float
     code_bytes: int
 
 
-@lru_cache(maxsize=256)
-def all_reduce_costs(
-    bytes_by_ipu: tuple[int, ...], replicas: int, system: System, dtype: ElementType = f16
-) -> CollectiveCosts:
-    """Costs of summing gradients over replicas: a program of that alone is compiled.
+_SMALL, _LARGE = 1 << 20, 1 << 23
+"""Bytes at which collectives are compiled to find what they cost."""
+
+
+@lru_cache(maxsize=64)
+def collective_costs(ipus: int, replicas: int, system: System, dtype: ElementType = f16) -> CollectiveCosts:
+    """Costs of summing gradients over replicas: programs of that alone are compiled, for one IPU of each replica.
+
+    Args:
+        ipus: IPUs of a replica.
+        replicas: How many sum.
+        system: The machine.
+        dtype: Element type of the gradients.
+    """
+    reports = []
+    for size in (_SMALL, _LARGE):
+        graph, prog = Graph(system.with_ipus(ipus * replicas), replicas=replicas), Steps()
+        here = graph.ipu(0) if ipus > 1 else graph
+        data = here.map_linear(here.variable(dtype, (size // dtype.bytes,), name="gradients"))
+        gcl.all_reduce_cross_replica_in_place(here, data, "add", prog, name="all_reduce")
+        reports.append(compile_program(graph, prog, allow_out_of_memory=True).report)
+    small, large = (report.total_cycles for report in reports)
+    slope = (large - small) / (_LARGE - _SMALL)
+    memory = reports[-1].memory
+    held = dict(zip(memory.categories, memory.bytes, strict=True))
+    code = sum(held[name] for name in ("vertex_state", "vertex_code", "control_code", "exchange_code", "stacks"))
+    return CollectiveCosts(small - slope * _SMALL, slope, int(np.max(code)))
+
+
+def all_reduce_cycles(bytes_by_ipu: Sequence[int], replicas: int, system: System) -> int:
+    """Cycles of summing gradients over replicas, IPU after IPU.
 
     Args:
         bytes_by_ipu: Gradients on each IPU of a replica.
         replicas: How many sum.
         system: The machine.
-        dtype: Element type of the gradients.
     """
     if replicas == 1 or not any(bytes_by_ipu):
-        return CollectiveCosts(0, 0)
-    ipus = len(bytes_by_ipu)
-    graph, prog = Graph(system.with_ipus(ipus * replicas), replicas=replicas), Steps()
-    for number, size in enumerate(bytes_by_ipu):
-        if not size:
-            continue
-        here = graph.ipu(number) if ipus > 1 else graph
-        data = here.map_linear(here.variable(dtype, (-(-size // dtype.bytes),), name=f"gradients{number}"))
-        gcl.all_reduce_cross_replica_in_place(here, data, "add", prog, name="all_reduce")
-    report = compile_program(graph, prog, allow_out_of_memory=True).report
-    held = dict(zip(report.memory.categories, report.memory.bytes, strict=True))
-    code = sum(held[name] for name in ("vertex_state", "vertex_code", "control_code", "exchange_code", "stacks"))
-    return CollectiveCosts(report.total_cycles, int(np.max(code)))
+        return 0
+    costs = collective_costs(len(bytes_by_ipu), replicas, system)
+    return math.ceil(sum(costs.start_cycles + costs.cycles_per_byte * size for size in bytes_by_ipu if size))
 
 
 @lru_cache(maxsize=64)

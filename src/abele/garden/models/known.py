@@ -29,7 +29,7 @@ class KnownModel:
         title: What it is, for people.
         make: Makes it, in float16; its weights hold whatever was in memory.
         arguments: Arguments of a micro-batch of so many samples.
-        sample_name: What a sample is called.
+        micro_batch: Samples of a micro-batch that it is usually trained with.
         optimizer: Makes the optimiser that it is usually trained with, with sums of gradients in float16.
     """
 
@@ -37,7 +37,7 @@ class KnownModel:
     title: str
     make: Callable[[], nn.Module]
     arguments: Callable[[int], Arguments]
-    sample_name: str
+    micro_batch: int
     optimizer: Callable[[nn.Module], torch.optim.Optimizer]
 
 
@@ -77,8 +77,9 @@ def _half_weights() -> Iterator[None]:
         torch.set_default_dtype(before)
 
 
-def _numbers(limit: int, *shape: int) -> Tensor:
-    return torch.zeros(shape, dtype=torch.int32).clamp(max=limit - 1)
+def _numbers(*shape: int) -> Tensor:
+    """Numbers of tokens, places or classes, of which only the shape counts."""
+    return torch.zeros(shape, dtype=torch.int32)
 
 
 def _lamb(model: nn.Module) -> torch.optim.Optimizer:
@@ -96,26 +97,26 @@ def _sgd(model: nn.Module) -> torch.optim.Optimizer:
     return optim.SGD(model.parameters(), lr=0.1, momentum=0.9, accum_type=half, velocity_accum_type=half)
 
 
-def _bert(name: str, title: str, size: tuple[int, int, int], positions: int, masked: int) -> KnownModel:
+def _bert(name: str, title: str, size: tuple[int, int, int], micro_batch: int) -> KnownModel:
     width, layers, heads = size
-    vocabulary = 30_400
+    vocabulary, positions, masked = 30_400, 128, 20
 
     def make() -> nn.Module:
         with _half_weights():
             return BertPretraining(vocabulary, width, layers, heads, positions)
 
     def arguments(batch: int) -> Arguments:
-        sequence = _numbers(vocabulary, batch, positions)
+        sequence = _numbers(batch, positions)
         return (
             sequence,
             torch.zeros_like(sequence),
             torch.ones(batch, positions, dtype=torch.int32),
-            _numbers(positions, batch, masked).long(),
-            _numbers(vocabulary, batch, masked).long(),
-            _numbers(2, batch).long(),
+            _numbers(batch, masked).long(),
+            _numbers(batch, masked).long(),
+            _numbers(batch).long(),
         )
 
-    return KnownModel(name, title, make, arguments, "sequence", _lamb)
+    return KnownModel(name, title, make, arguments, micro_batch, _lamb)
 
 
 def _gpt2(name: str, title: str, size: tuple[int, int, int], positions: int) -> KnownModel:
@@ -127,9 +128,9 @@ def _gpt2(name: str, title: str, size: tuple[int, int, int], positions: int) -> 
             return Gpt2(vocabulary, width, layers, heads, positions)
 
     def arguments(batch: int) -> Arguments:
-        return _numbers(vocabulary, batch, positions), _numbers(vocabulary, batch, positions).long()
+        return _numbers(batch, positions), _numbers(batch, positions).long()
 
-    return KnownModel(name, title, make, arguments, "sequence", _adam)
+    return KnownModel(name, title, make, arguments, 1, _adam)
 
 
 def _resnet50() -> KnownModel:
@@ -138,14 +139,14 @@ def _resnet50() -> KnownModel:
             return ResNet50()
 
     def arguments(batch: int) -> Arguments:
-        return torch.zeros(batch, 3, 224, 224, dtype=torch.float16), _numbers(1000, batch).long()
+        return torch.zeros(batch, 3, 224, 224, dtype=torch.float16), _numbers(batch).long()
 
-    return KnownModel("resnet-50", "ResNet-50 v1.5, 224 x 224", make, arguments, "image", _sgd)
+    return KnownModel("resnet-50", "ResNet-50 v1.5, 224 x 224", make, arguments, 16, _sgd)
 
 
 _ALL = (
-    _bert("bert-large", "BERT-Large pre-training, sequences of 128", (1024, 24, 16), 128, 20),
-    _bert("bert-base", "BERT-base pre-training, sequences of 128", (768, 12, 12), 128, 20),
+    _bert("bert-large", "BERT-Large pre-training, sequences of 128", (1024, 24, 16), 8),
+    _bert("bert-base", "BERT-base pre-training, sequences of 128", (768, 12, 12), 32),
     _resnet50(),
     _gpt2("gpt2-medium", "GPT-2 medium, sequences of 1,024", (1024, 24, 16), 1024),
 )
