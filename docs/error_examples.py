@@ -469,6 +469,25 @@ EXAMPLES: dict[str, Example] = {
         ),
         "The number of replicas divides the number of IPUs.",
     ),
+    "FittingError": Example(
+        _code(
+            """
+            from abele.fitting import FitSpace, Model, fit_network
+            from abele.machine import systems
+            from abele.parallel import NetworkBuilder
+            from abele.parallel.ops import build
+
+            def model(batch):
+                net = NetworkBuilder()
+                x, weight = net.input((batch, 64), "f32", "x"), net.parameter((64, 64), "f32", "w")
+                net.output(build.linear(net, x, weight))
+                return Model(net.finish(), None)
+
+            fit_network(model, FitSpace(system=systems.get("bow-2000"), batch=6, micro_batches=(4,)))
+            """
+        ),
+        "Micro-batches times replicas divide the batch.",
+    ),
     "RemoteBufferError": Example(
         _code(
             """

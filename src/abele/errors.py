@@ -146,6 +146,10 @@ class GraphReplicationError(AbeleError):
     """A number of replicas that the system cannot hold, or a step that means nothing across replicas."""
 
 
+class FittingError(AbeleError):
+    """A model that cannot be spread over a machine: nothing fits, nothing can be cut, or a batch does not divide."""
+
+
 class RemoteBufferError(AbeleError, IndexError):
     """A remote buffer that does not exist, or a row outside it."""
 

@@ -37,6 +37,7 @@ from abele.frontends.poptorch.errors import (
     UnrecoverableError,
     createPoptorchError,
 )
+from abele.frontends.poptorch.fitting import Fit, fit
 from abele.frontends.poptorch.functions import tensor_parallel
 from abele.frontends.poptorch.functions.annotations import Attribute, NameScope
 from abele.frontends.poptorch.functions.custom_ops import CustomOp, custom_op, register_op
@@ -104,6 +105,7 @@ __all__ = [
     "DataLoader",
     "DataLoaderMode",
     "Error",
+    "Fit",
     "HalfFloatCastingBehavior",
     "ICustomArgParser",
     "Liveness",
@@ -140,6 +142,7 @@ __all__ = [
     "dynamic_slice",
     "dynamic_update",
     "enums",
+    "fit",
     "for_loop",
     "fps",
     "getIpuTensorId",

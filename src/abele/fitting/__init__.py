@@ -1,0 +1,30 @@
+"""Fitting: how to spread a model over a machine, found from what its parts cost when they are compiled."""
+
+from abele.fitting.chain import ChainSegment, SegmentChain, chain_of
+from abele.fitting.compiled import compiled_plan, placed
+from abele.fitting.fit import Fitted, fit_network
+from abele.fitting.plan import Compilation, Estimate, Miss, Ranked, Recomputation, Spreading, StatePlace
+from abele.fitting.search import FitSpace, Model
+from abele.fitting.text import fitted_card, fitted_dict, fitted_text
+
+__all__ = [
+    "ChainSegment",
+    "Compilation",
+    "Estimate",
+    "FitSpace",
+    "Fitted",
+    "Miss",
+    "Model",
+    "Ranked",
+    "Recomputation",
+    "SegmentChain",
+    "Spreading",
+    "StatePlace",
+    "chain_of",
+    "compiled_plan",
+    "fit_network",
+    "fitted_card",
+    "fitted_dict",
+    "fitted_text",
+    "placed",
+]

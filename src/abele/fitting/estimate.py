@@ -1,0 +1,115 @@
+"""Estimates: what an update of a plan takes, tick by tick."""
+
+from __future__ import annotations
+
+from abele.fitting.plan import Estimate, Spreading
+from abele.fitting.stages import StageCosts
+from abele.fitting.traffic import (
+    StageWork,
+    Transfer,
+    all_reduce_cycles,
+    streaming_cycles,
+    tick_cycles,
+    transfer_cycles,
+)
+from abele.parallel.ticks import Ticks
+
+
+def estimated(plan: Spreading, costs: StageCosts) -> Estimate:
+    """What a plan is expected to cost.
+
+    Args:
+        plan: The plan.
+        costs: What its stages cost.
+    """
+    bounds, n, system = plan.bounds(costs.count), plan.stages, costs.system
+    passes = works(plan, costs)
+    by_stage = [_own(passes[stage]) for stage in range(n)]
+    for stage in range(n - 1 if costs.training else 0):
+        by_stage[stage] += _own(passes[2 * (n - 1) - stage])
+    exchange = transfer_cycles(transfers(plan, costs), plan.ipus, system) if n > 1 else 0
+    ticks, full = _ticks(plan, passes, exchange)
+    gradients = _by_ipu(plan, [sum(costs.segments[i].gradient_bytes for i in range(b, e)) for b, e in bounds])
+    all_reduce = all_reduce_cycles(gradients, plan.replicas, system)
+    updates = _by_ipu(plan, [costs.update_cycles(b, e) for b, e in bounds])
+    state = sum(c.state_bytes for c in costs.segments) if plan.state.is_off_chip else 0
+    streaming = streaming_cycles(round(state * costs.state_share), plan.ipus, plan.replicas, system) if state else 0
+    total = ticks + all_reduce + max(updates) + streaming
+    return Estimate(
+        cycles=total,
+        stage_cycles=tuple(by_stage),
+        tick_cycles=full,
+        exchange_cycles=exchange,
+        all_reduce_cycles=all_reduce,
+        update_cycles=max(updates),
+        streaming_cycles=streaming,
+        ramp_cycles=ticks - (full + exchange) * plan.accumulation,
+        ipu_bytes=tuple(ipu_bytes(plan, costs)),
+        available_bytes=costs.available_bytes,
+        samples_per_second=plan.batch / system.seconds(total),
+    )
+
+
+def transfers(plan: Spreading, costs: StageCosts) -> list[Transfer]:
+    """What a replica sends in each tick: activations one way, gradients the other, and gradients of shared weights."""
+    found: list[Transfer] = []
+    for stage, cut in enumerate(plan.cuts, 1):
+        here, before = plan.ipu_of(stage), plan.ipu_of(stage - 1)
+        found.append((before, here, costs.chain.segments[cut].entering_bytes))
+        if costs.training:
+            found.append((here, before, costs.chain.sent_back(cut)))
+    if costs.training:
+        stage_of = [stage for stage, (b, e) in enumerate(plan.bounds(costs.count)) for _ in range(b, e)]
+        for segment, parameters in enumerate(costs.borrowed):
+            here = plan.ipu_of(stage_of[segment])
+            found += [(here, plan.ipu_of(stage_of[p.owner]), p.weight_bytes) for p in parameters]
+    return found
+
+
+def works(plan: Spreading, costs: StageCosts) -> list[StageWork]:
+    """What each stage of both passes does in a tick, by its number."""
+    n, bounds = plan.stages, plan.bounds(costs.count)
+    if n == 1:
+        return [costs.last_work(*bounds[0], 0)]
+    if not costs.training:
+        return [costs.forward_work(*bounds[s], plan.ipu_of(s), 0) for s in range(n)]
+    there = [costs.forward_work(*bounds[s], plan.ipu_of(s), 2 * (n - 1 - s)) for s in range(n - 1)]
+    back = [costs.backward_work(*bounds[s], plan.ipu_of(s), 2 * (n - 1 - s)) for s in reversed(range(n - 1))]
+    return [*there, costs.last_work(*bounds[-1], plan.ipu_of(n - 1)), *back]
+
+
+def _own(work: StageWork) -> int:
+    return work.entering[0] + work.cycles + work.leaving[0]
+
+
+def _ticks(plan: Spreading, passes: list[StageWork], exchange: int) -> tuple[int, int]:
+    """Cycles of all ticks of an update, and of one in which all stages are busy, without its exchange."""
+    full = tick_cycles(reversed(passes))
+    if plan.stages == 1:
+        return full * plan.accumulation, full
+    pipeline, total = Ticks(len(passes), plan.accumulation), 0
+    for ticks, count in pipeline.runs():
+        for tick in ticks:
+            running = (passes[stage] for stage in reversed(pipeline.busy(tick)))
+            total += count * (tick_cycles(running) + exchange)
+    return total, full
+
+
+def _by_ipu(plan: Spreading, by_stage: list[int]) -> list[int]:
+    found = [0] * plan.ipus
+    for stage, amount in enumerate(by_stage):
+        found[plan.ipu_of(stage)] += amount
+    return found
+
+
+def ipu_bytes(plan: Spreading, costs: StageCosts) -> list[int]:
+    """Bytes on the fullest tile of each IPU."""
+    n, found = plan.stages, []
+    bounds = plan.bounds(costs.count)
+    for stage, (begin, end) in enumerate(bounds[: plan.ipus]):
+        rows = 2 * (n - 1 - stage) if costs.training else 0
+        if plan.returns and stage == 0:
+            found.append(costs.needed_together(end, rows, bounds[-1][0]))
+        else:
+            found.append(costs.needed(begin, end, rows, last=stage == n - 1))
+    return found

@@ -1,0 +1,216 @@
+"""Plans: one way to spread a model over a machine, and what it is expected to cost."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+
+class Recomputation(StrEnum):
+    """What a stage computes again in its backward pass.
+
+    ``NOTHING``: all that the backward pass reads is kept. ``STAGES``: what enters a stage is kept, all else is computed
+    again at once. ``SEGMENTS``: what enters each segment is kept (a checkpoint), and one segment at a time is computed
+    again.
+    """
+
+    NOTHING = "nothing"
+    STAGES = "stages"
+    SEGMENTS = "segments"
+
+
+class StatePlace(StrEnum):
+    """Where the optimiser's state is: whole on each replica, a share of it on each, or in streaming memory."""
+
+    ON_CHIP = "on chip"
+    SHARDED = "sharded"
+    OFF_CHIP = "off chip"
+    OFF_CHIP_SHARDED = "off chip, sharded"
+
+    @property
+    def is_sharded(self) -> bool:
+        """True if each replica has a share alone."""
+        return self in (StatePlace.SHARDED, StatePlace.OFF_CHIP_SHARDED)
+
+    @property
+    def is_off_chip(self) -> bool:
+        """True if it is in streaming memory between updates."""
+        return self in (StatePlace.OFF_CHIP, StatePlace.OFF_CHIP_SHARDED)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spreading:
+    """One way to spread a model over a machine.
+
+    Attributes:
+        ipus: IPUs of a replica.
+        replicas: Replicas side by side.
+        micro_batch: Samples that a replica takes at a time.
+        accumulation: Micro-batches of a replica whose gradients make one update; for inference, of one run.
+        cuts: The first segment of each stage but the first.
+        returns: True if the last stage is on the first IPU, beside the first stage.
+        recompute: What stages compute again.
+        state: Where the optimiser's state is.
+        proportion: Share of a tile's memory that products plan with; None for the libraries' default.
+        shared_functions: True if the machine holds one copy of the code of equal segments of a stage.
+    """
+
+    ipus: int
+    replicas: int
+    micro_batch: int
+    accumulation: int
+    cuts: tuple[int, ...] = ()
+    returns: bool = False
+    recompute: Recomputation = Recomputation.NOTHING
+    state: StatePlace = StatePlace.ON_CHIP
+    proportion: float | None = None
+    shared_functions: bool = False
+
+    @property
+    def stages(self) -> int:
+        """Stages of the forward pass."""
+        return len(self.cuts) + 1
+
+    @property
+    def batch(self) -> int:
+        """Samples of one update, of all replicas."""
+        return self.micro_batch * self.accumulation * self.replicas
+
+    @property
+    def num_ipus(self) -> int:
+        """IPUs in use."""
+        return self.ipus * self.replicas
+
+    def ipu_of(self, stage: int) -> int:
+        """The IPU of a stage."""
+        return 0 if self.returns and stage == self.stages - 1 else stage
+
+    def bounds(self, num_segments: int) -> list[tuple[int, int]]:
+        """First segment of each stage, and one past its last."""
+        return list(zip((0, *self.cuts), (*self.cuts, num_segments), strict=True))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Estimate:
+    """What a plan is expected to cost.
+
+    Attributes:
+        cycles: One update, or for inference one run.
+        stage_cycles: Cycles of a micro-batch in each stage of the forward pass, its backward stage included.
+        tick_cycles: Cycles of a tick in which all stages are busy, without the exchange between them.
+        exchange_cycles: Of the exchange between stages, each tick.
+        all_reduce_cycles: Sums of gradients over replicas.
+        update_cycles: Updates of the weights on the IPU that takes longest.
+        streaming_cycles: The optimiser's state from streaming memory and back.
+        ramp_cycles: What ticks in which the pipeline fills and empties take besides those of as many full ones as there
+            are micro-batches.
+        ipu_bytes: Bytes on the fullest tile of each IPU.
+        available_bytes: What a tile has.
+        samples_per_second: Of all replicas.
+    """
+
+    cycles: int
+    stage_cycles: tuple[int, ...]
+    tick_cycles: int
+    exchange_cycles: int
+    all_reduce_cycles: int
+    update_cycles: int
+    streaming_cycles: int
+    ramp_cycles: int
+    ipu_bytes: tuple[int, ...]
+    available_bytes: int
+    samples_per_second: float
+
+    def shares(self, plan: Spreading) -> dict[str, float]:
+        """IPU cycles for each sample, by what they are spent on; together they are all that the IPUs in use have."""
+        per_sample = plan.num_ipus / plan.batch
+        rounds, mean = plan.accumulation, sum(self.stage_cycles) / plan.ipus
+        return {
+            "work": mean * rounds * per_sample,
+            "imbalance": (self.tick_cycles - mean) * rounds * per_sample,
+            "exchange": self.exchange_cycles * rounds * per_sample,
+            "bubble": self.ramp_cycles * per_sample,
+            "all_reduce": self.all_reduce_cycles * per_sample,
+            "update": self.update_cycles * per_sample,
+            "streaming": self.streaming_cycles * per_sample,
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ranked:
+    """A plan that fits, with its place in the ranking.
+
+    Attributes:
+        plan: The plan.
+        estimate: What it is expected to cost.
+        reason: Why it is not the best; empty for the one that is.
+        compiled: What compiling it for real came to, where that was done.
+    """
+
+    plan: Spreading
+    estimate: Estimate
+    reason: str = ""
+    compiled: Compilation | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Miss:
+    """A plan that does not fit, the one of its kind that comes nearest.
+
+    Attributes:
+        plan: The plan.
+        stage: The stage that lacks most.
+        needed_bytes: What the fullest tile of its IPU needs.
+        available_bytes: What a tile has.
+        temporary_bytes: What of it is temporary.
+        largest: What fills that tile most, in words.
+    """
+
+    plan: Spreading
+    stage: int
+    needed_bytes: int
+    available_bytes: int
+    temporary_bytes: int
+    largest: str
+
+    @property
+    def lacking_bytes(self) -> int:
+        """What the tile lacks."""
+        return self.needed_bytes - self.available_bytes
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compilation:
+    """A plan that was compiled as a whole.
+
+    Attributes:
+        cycles: One update; None where it could not be compiled.
+        ipu_bytes: Bytes on the fullest tile of each IPU of a replica.
+        fits: True if every tile has room.
+        problem: Why it was not compiled, or what differs from the plan.
+        seconds: Time that compiling took.
+    """
+
+    cycles: int | None
+    ipu_bytes: tuple[int, ...] = ()
+    fits: bool = False
+    problem: str = ""
+    seconds: float = 0.0
+
+
+def plan_dict(plan: Spreading) -> dict[str, Any]:
+    """A plan as plain data."""
+    return {
+        "ipus_per_replica": plan.ipus,
+        "replicas": plan.replicas,
+        "micro_batch": plan.micro_batch,
+        "accumulation": plan.accumulation,
+        "batch": plan.batch,
+        "cuts": list(plan.cuts),
+        "last_stage_on_first_ipu": plan.returns,
+        "recompute": plan.recompute.value,
+        "optimiser_state": plan.state.value,
+        "memory_proportion": plan.proportion,
+        "shared_functions": plan.shared_functions,
+    }

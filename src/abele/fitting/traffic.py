@@ -1,0 +1,213 @@
+"""Traffic of a pipeline: what links, rings and streaming memory take, from the rooms that know."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from abele.compiler import compile_program
+from abele.compiler.durations import host_cycles
+from abele.compiler.links import link_cycles
+from abele.compiler.remote import remote_cycles
+from abele.compiler.traffic import LinkBytes
+from abele.graph import Graph
+from abele.graph import Sequence as Steps
+from abele.machine import System
+from abele.numerics import ElementType, f16, u32
+from abele.poplibs import gcl, popops
+
+Transfer = tuple[int, int, int]
+"""Bytes from one IPU of a replica to another: sender, receiver, bytes."""
+
+
+def transfer_cycles(transfers: Sequence[Transfer], ipus: int, system: System) -> int:
+    """Cycles of one exchange of a pipeline.
+
+    Args:
+        transfers: What a replica sends; replicas share no links.
+        ipus: IPUs of a replica.
+        system: The machine.
+
+    Raises:
+        MachineError: The system has no links between two of the IPUs.
+    """
+    sent = np.array([t for t in transfers if t[2] and t[0] != t[1]], np.int64).reshape(-1, 3)
+    if not len(sent):
+        return 0
+    used = system.with_ipus(ipus)
+    exchange = used.ipu.exchange
+    start = exchange.phase_overhead_cycles + exchange.route_mean_cycles
+    return start + link_cycles(LinkBytes(*sent.T), used) + used.sync_cycles_of(ipus)
+
+
+@dataclass(frozen=True)
+class CollectiveCosts:
+    """What summing the gradients of one IPU over replicas costs, which grows evenly with them.
+
+    Attributes:
+        start_cycles: Cycles without regard to their size.
+        cycles_per_byte: Cycles for each byte besides.
+        code_bytes: Code, vertex state and stacks on the fullest tile.
+    """
+
+    start_cycles: float
+    cycles_per_byte: float
+    code_bytes: int
+
+
+_SMALL, _LARGE = 1 << 20, 1 << 23
+"""Bytes at which collectives are compiled to find what they cost."""
+
+
+@lru_cache(maxsize=64)
+def collective_costs(ipus: int, replicas: int, system: System, dtype: ElementType = f16) -> CollectiveCosts:
+    """Costs of summing gradients over replicas: programs of that alone are compiled, for one IPU of each replica.
+
+    Args:
+        ipus: IPUs of a replica.
+        replicas: How many sum.
+        system: The machine.
+        dtype: Element type of the gradients.
+    """
+    reports = []
+    for size in (_SMALL, _LARGE):
+        graph, prog = Graph(system.with_ipus(ipus * replicas), replicas=replicas), Steps()
+        here = graph.ipu(0) if ipus > 1 else graph
+        data = here.map_linear(here.variable(dtype, (size // dtype.bytes,), name="gradients"))
+        gcl.all_reduce_cross_replica_in_place(here, data, "add", prog, name="all_reduce")
+        reports.append(compile_program(graph, prog, allow_out_of_memory=True).report)
+    small, large = (report.total_cycles for report in reports)
+    slope = (large - small) / (_LARGE - _SMALL)
+    memory = reports[-1].memory
+    held = dict(zip(memory.categories, memory.bytes, strict=True))
+    code = sum(held[name] for name in ("vertex_state", "vertex_code", "control_code", "exchange_code", "stacks"))
+    return CollectiveCosts(small - slope * _SMALL, slope, int(np.max(code)))
+
+
+def all_reduce_cycles(bytes_by_ipu: Sequence[int], replicas: int, system: System) -> int:
+    """Cycles of summing gradients over replicas, IPU after IPU.
+
+    Args:
+        bytes_by_ipu: Gradients on each IPU of a replica.
+        replicas: How many sum.
+        system: The machine.
+    """
+    if replicas == 1 or not any(bytes_by_ipu):
+        return 0
+    costs = collective_costs(len(bytes_by_ipu), replicas, system)
+    return math.ceil(sum(costs.start_cycles + costs.cycles_per_byte * size for size in bytes_by_ipu if size))
+
+
+@lru_cache(maxsize=64)
+def _ring_costs(system: System, rows: int) -> tuple[float, float]:
+    """Cycles of writing and reading one row of a ring: a constant, and for each byte on a tile."""
+    sizes = (256, 2048)
+    cycles = []
+    for size in sizes:
+        graph, prog = Graph(system.with_ipus(1)), Steps()
+        row = graph.map_linear(graph.variable(f16, (1, size // 2 * graph.num_tiles), name="row"))
+        table = popops.create_sliceable_tensor_from_slice(graph, row, [0], [rows], name="ring")
+        place = graph.map(graph.variable(u32, (1,), name="place"), 0)
+        popops.dynamic_update(graph, table, row, offset=place, dims=[0], sizes=[1], prog=prog, name="write")
+        popops.dynamic_slice(graph, table, place, [0], [1], prog, name="read")
+        cycles.append(compile_program(graph, prog, allow_out_of_memory=True).report.total_cycles)
+    slope = (cycles[1] - cycles[0]) / (sizes[1] - sizes[0])
+    return cycles[0] - slope * sizes[0], slope
+
+
+def ring_cycles(row_bytes: int, rows: int, system: System) -> int:
+    """Cycles of writing and of reading one row of a ring.
+
+    Args:
+        row_bytes: A row, over all tiles.
+        rows: Rows of the ring; with none, nothing is kept.
+        system: The machine.
+    """
+    if not rows or not row_bytes:
+        return 0
+    # How long a row takes hardly depends on how many there are; two stand for all.
+    base, slope = _ring_costs(system, 2)
+    return math.ceil(base + slope * row_bytes / system.ipu.num_tiles)
+
+
+def streaming_cycles(replica_bytes: int, ipus: int, replicas: int, system: System) -> int:
+    """Cycles of bringing data of every replica from streaming memory and back.
+
+    Args:
+        replica_bytes: What one replica brings.
+        ipus: IPUs of a replica.
+        replicas: How many there are.
+        system: The machine.
+    """
+    graph = Graph(system.with_ipus(ipus * replicas), replicas=replicas)
+    return 2 * remote_cycles(replica_bytes, ipus, graph)
+
+
+Streams = tuple[int, int]
+"""Cycles of some streams: in all, and in which they keep the host's link busy."""
+
+
+def stream_cycles(sizes: Sequence[int], ipus: int, replicas: int, system: System) -> Streams:
+    """Cycles of streams between the host and one IPU of each replica, one after the other.
+
+    Args:
+        sizes: Bytes of each, for one replica.
+        ipus: IPUs of a replica.
+        replicas: How many there are.
+        system: The machine.
+    """
+    used = system.with_ipus(ipus * replicas)
+    sync = used.ipu.sync.on_chip_cycles
+    link = sum(host_cycles(size * replicas, replicas, used, rendezvous=False) for size in sizes)
+    # Streams that follow each other meet the host once.
+    meeting = host_cycles(0, replicas, used)
+    return meeting + link + sync * len(sizes), link
+
+
+@dataclass(frozen=True)
+class StageWork:
+    """What a stage does in a tick.
+
+    Attributes:
+        ipu: Where.
+        entering: Streams from the host before it.
+        cycles: Its own work.
+        leaving: Streams to the host after it.
+    """
+
+    ipu: int
+    entering: Streams
+    cycles: int
+    leaving: Streams
+
+
+def tick_cycles(stages: Iterable[StageWork]) -> int:
+    """Cycles of a tick, without the exchange that it begins with.
+
+    Stages of one IPU follow each other, those of different ones run side by side; but the host serves one after the
+    other, in the order of the program.
+
+    Args:
+        stages: In the order of the program: the last one first.
+    """
+    free: dict[int, int] = {}
+    host = 0
+    for stage in stages:
+        now = free.get(stage.ipu, 0)
+        now, host = _streamed(stage.entering, now, host)
+        now, host = _streamed(stage.leaving, now + stage.cycles, host)
+        free[stage.ipu] = now
+    return max(free.values(), default=0)
+
+
+def _streamed(streams: Streams, now: int, host: int) -> tuple[int, int]:
+    """When an IPU goes on, and when the host's link is free, after some streams."""
+    whole, link = streams
+    if not whole:
+        return now, host
+    start = max(now, host)
+    return start + whole, start + link

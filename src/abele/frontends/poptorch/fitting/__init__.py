@@ -1,0 +1,5 @@
+"""``poptorch.fit``: how to spread a model over a machine, as options and blocks."""
+
+from abele.frontends.poptorch.fitting.fit import Fit, fit
+
+__all__ = ["Fit", "fit"]

@@ -1,0 +1,141 @@
+"""Fitting: estimates and their order beside what compiling the whole gives, and what is said where nothing fits."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from spread_models import cnn, mlp
+
+from abele.errors import FittingError
+from abele.fitting import FitSpace, Recomputation, Spreading, StatePlace, fit_network, fitted_dict, fitted_text
+from abele.machine import systems
+
+BOUND = 0.1
+"""How far an estimate of cycles may be off."""
+MEMORY_BOUND = 0.2
+
+
+def space(system="bow-2000", **more):
+    return FitSpace(system=systems.resolve(system), **{"batch": 1024, "micro_batches": (16,), **more})
+
+
+@pytest.fixture(scope="module")
+def of_mlp():
+    return fit_network(mlp, space(), check=7)
+
+
+def test_fit__equal_layers__estimates_are_near_what_compiling_gives(of_mlp):
+    assert len(of_mlp.ranking) == 7
+    for ranked in of_mlp.ranking:
+        made = ranked.compiled
+        assert made.fits
+        assert not made.problem
+        assert ranked.estimate.cycles == pytest.approx(made.cycles, rel=BOUND)
+        assert max(ranked.estimate.ipu_bytes) == pytest.approx(max(made.ipu_bytes), rel=MEMORY_BOUND)
+
+
+def test_fit__equal_layers__ranking_has_the_order_of_compiled_programs(of_mlp):
+    for before, after in pairwise(of_mlp.ranking):
+        assert before.compiled.cycles <= 1.02 * after.compiled.cycles
+
+
+def test_fit__equal_layers__stages_have_equally_many(of_mlp):
+    cuts = {r.plan.ipus: r.plan.cuts for r in of_mlp.ranking if r.plan.recompute == Recomputation.SEGMENTS}
+    # The last stage computes nothing again, and may have more.
+    assert sorted(b - a for a, b in pairwise((0, *cuts[4], 8))) in ([2, 2, 2, 2], [1, 2, 2, 3])
+
+
+def test_fit__every_loser__has_a_reason(of_mlp):
+    assert of_mlp.best.reason == ""
+    assert all("%" in r.reason for r in of_mlp.ranking[1:])
+
+
+def test_fit__shares_of_time__are_all_that_the_ipus_have(of_mlp):
+    for ranked in of_mlp.ranking:
+        plan, estimate = ranked.plan, ranked.estimate
+        assert sum(estimate.shares(plan).values()) == pytest.approx(
+            estimate.cycles * plan.num_ipus / plan.batch, rel=1e-9
+        )
+
+
+@pytest.mark.slow
+def test_fit__uneven_network__estimates_and_order_are_those_of_compiled_programs():
+    found = fit_network(cnn, space(batch=256, micro_batches=(4,)), check=7)
+    for ranked in found.ranking:
+        assert ranked.estimate.cycles == pytest.approx(ranked.compiled.cycles, rel=BOUND)
+    compiled = [r.compiled.cycles for r in found.ranking]
+    assert all(a <= 1.05 * b for a, b in pairwise(compiled))
+
+
+def test_fit__inference__runs_forward_alone():
+    found = fit_network(lambda b: mlp(b, training=False), space(), check=3)
+    assert not found.training
+    for ranked in found.ranking[:3]:
+        assert ranked.plan.recompute == Recomputation.NOTHING
+        assert ranked.estimate.cycles == pytest.approx(ranked.compiled.cycles, rel=2 * BOUND)
+
+
+def test_fit__batch_left_free__micro_batches_make_the_rest_hardly_count():
+    found = fit_network(lambda b: mlp(b, layers=4), space(batch=None), check=0)
+    for ranked in found.ranking:
+        estimate = ranked.estimate
+        full = (estimate.tick_cycles + estimate.exchange_cycles) * ranked.plan.accumulation
+        assert full >= 0.95 * estimate.cycles or ranked.plan.accumulation == 4096
+
+
+def test_fit__weights_of_more_than_one_ipu__smallest_machine_is_known_by_hand():
+    # 16 layers of 4096 x 4096 in f16: 33.5 MB each of weights, accumulators, and 67 MB of momentum in f32: 2.1 GB in
+    # all beside 0.94 GB on an IPU; two have 1.88 GB, so it takes four.
+    found = fit_network(
+        lambda b: mlp(b, width=4096, layers=16),
+        space(micro_batches=(4,), states=(StatePlace.ON_CHIP,), proportions=(None,)),
+        check=0,
+    )
+    assert found.smallest == 4
+    assert {m.plan.ipus for m in found.misses} == {1, 2}
+    assert all(m.lacking_bytes > 0 for m in found.misses)
+    text = fitted_text(found)
+    assert "the smallest part that holds the model is 4 IPUs" in text
+    assert "does not fit:" in text
+
+
+def test_fit__nothing_fits__says_the_nearest_and_by_how_much():
+    with pytest.raises(FittingError, match="nothing fits on bow-2000:1") as caught:
+        fit_network(
+            lambda b: mlp(b, width=4096, layers=12),
+            space("bow-2000:1", micro_batches=(4,), proportions=(None,)),
+            check=0,
+        )
+    text = str(caught.value)
+    assert "B too much" in text
+    assert "a machine with more IPUs than 1" in text
+
+
+def test_fit__batch_that_does_not_divide__is_refused():
+    with pytest.raises(FittingError, match="no division of a batch of 1,023"):
+        fit_network(mlp, space(batch=1023), check=0)
+
+
+def test_fit__batch_too_small_for_pipelines__they_are_named():
+    found = fit_network(lambda b: mlp(b, layers=4), space(batch=64), check=0)
+    assert {r.plan.ipus for r in found.ranking} == {1}
+    assert {ipus for ipus, _, _ in found.undivided} == {2, 4}
+    assert "does not divide the batch, or fill a pipeline" in fitted_text(found)
+
+
+def test_fit__one_part_alone__only_one_ipu_is_used():
+    found = fit_network(lambda b: mlp(b, layers=1), space(), check=0)
+    assert {r.plan.ipus for r in found.ranking} == {1}
+
+
+def test_fit__plain_data__has_every_plan(of_mlp):
+    data = fitted_dict(of_mlp)
+    assert [r["cycles"] for r in data["ranking"]] == [r.estimate.cycles for r in of_mlp.ranking]
+    assert data["smallest_ipus"] == 1
+
+
+def test_plan__last_stage_returns__is_on_the_first_ipu():
+    plan = Spreading(ipus=2, replicas=1, micro_batch=1, accumulation=8, cuts=(1, 2), returns=True)
+    assert [plan.ipu_of(s) for s in range(3)] == [0, 1, 0]
+    assert plan.bounds(4) == [(0, 1), (1, 2), (2, 4)]

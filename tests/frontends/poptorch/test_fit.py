@@ -1,0 +1,160 @@
+"""``poptorch.fit``: what it finds for PyTorch models, the code that it writes, and what it refuses."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from abele import poptorch
+from abele.errors import FittingError, InvalidOptionError, MachineError
+
+
+class Classifier(nn.Module):
+    """Equal layers below a head, as lists of modules and not."""
+
+    def __init__(self, layers=4, width=64):
+        super().__init__()
+        self.first = nn.Linear(width, width)
+        self.layers = nn.ModuleList([nn.Sequential(nn.Linear(width, width), nn.Tanh()) for _ in range(layers)])
+        self.head = nn.Linear(width, 10)
+
+    def forward(self, x, labels):
+        x = torch.tanh(self.first(x))
+        for layer in self.layers:
+            x = layer(x)
+        return nn.functional.cross_entropy(self.head(x), labels)
+
+
+def example(batch=8, width=64):
+    return torch.zeros(batch, width), torch.zeros(batch, dtype=torch.long)
+
+
+def sgd(model):
+    return torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+
+
+@pytest.fixture(scope="module")
+def found():
+    model = Classifier()
+    return poptorch.fit(
+        model, example(), system="bow-2000", batch=512, optimizer=sgd(model), micro_batches=[8], check=0
+    )
+
+
+def of_ipus(found, ipus, recompute):
+    return next(r for r in found.ranking if r.plan.ipus == ipus and r.plan.recompute.value == recompute)
+
+
+def run(code, model):
+    names = {"model": model}
+    exec(code, names)
+    return names["opts"]
+
+
+def test_fit__classifier__stages_begin_at_submodules(found):
+    plan = of_ipus(found, 4, "segments").plan
+    modules = found.fitted.modules(plan)
+    assert modules[0] == ""
+    assert all(m.startswith(("layers/", "head")) and "/0/" not in m for m in modules[1:])
+
+
+def test_fit__code_of_a_pipeline__is_options_and_blocks_of_the_model(found):
+    ranked = of_ipus(found, 4, "nothing")
+    model = Classifier()
+    opts = run(found.code(ranked), model)
+    assert opts.replication_factor == 1
+    assert opts.Training.gradient_accumulation == ranked.plan.accumulation
+    blocks = [m for m in model.modules() if "BeginBlock" in poptorch.module_repr(m).splitlines()[-1]]
+    assert len(blocks) >= 4
+    assert "model.layers[" in found.code(ranked)
+    assert 'opts._Popart.set("autoRecomputation", 0)' in found.code(ranked)
+
+
+def test_fit__code_with_checkpoints__model_computes_the_same(found):
+    model = Classifier()
+    before = model(*example())
+    run(found.code(of_ipus(found, 2, "segments")), model)
+    assert torch.equal(model(*example()), before)
+
+
+def test_fit__code_of_one_ipu__trains(found):
+    model = Classifier()
+    ranked = next(r for r in found.ranking if r.plan.ipus == 1)
+    opts = run(found.code(ranked), model)
+    wrapped = poptorch.trainingModel(model, opts, optimizer=sgd(model))
+    batch = ranked.plan.batch
+    data, labels = torch.randn(batch, 64), torch.zeros(batch, dtype=torch.long)
+    losses = [float(wrapped(data, labels).mean()) for _ in range(5)]
+    assert losses[-1] < losses[0]
+
+
+def test_fit__shown__in_text_and_as_card(found):
+    text = str(found)
+    assert "the smallest part that holds the model is 1 IPU" in text
+    assert "opts.replicationFactor" in text
+    assert "<table" in found._repr_html_()
+    assert found.to_json()["ranking"][0]["cycles"] == found.best.estimate.cycles
+
+
+def test_fit__model_afterwards__is_as_it_was(found):
+    assert found.model.training
+    assert not poptorch.module_repr(found.model).count("BeginBlock")
+
+
+def test_fit__inference__needs_no_optimizer():
+    model = nn.Sequential(*[nn.Linear(64, 64) for _ in range(4)]).eval()
+    made = poptorch.fit(model, torch.zeros(4, 64), system="bow-2000:2", micro_batches=[4], batch=64, check=0)
+    assert not made.fitted.training
+    assert not model.training
+    assert "opts.deviceIterations" in made.code()
+
+
+def test_fit__other_batches__are_those_of_the_example_doubled(monkeypatch):
+    model = nn.Sequential(nn.Linear(32, 32), nn.Linear(32, 32))
+    made = poptorch.fit(model, torch.zeros(3, 32), system="bow-2000:1", check=0)
+    assert {r.plan.micro_batch % 3 for r in made.ranking} == {0}
+    assert len({r.plan.micro_batch for r in made.ranking}) > 1
+
+
+def test_fit__module_called_twice__begins_no_stage():
+    class Twice(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.one, self.other = nn.Linear(32, 32), nn.Linear(32, 32)
+
+        def forward(self, x):
+            return self.one(self.other(self.one(x)))
+
+    made = poptorch.fit(Twice(), torch.zeros(4, 32), system="bow-2000:2", batch=64, micro_batches=[4], check=0)
+    assert {m for r in made.ranking for m in made.fitted.modules(r.plan)} <= {"", "other"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "text"),
+    [
+        ({"system": "no-such-pod"}, MachineError, "no-such-pod"),
+        ({"batch": 0}, InvalidOptionError, "batch takes positive whole numbers"),
+        ({"micro_batches": []}, InvalidOptionError, "micro_batches is empty"),
+        ({"check": -1}, InvalidOptionError, "check is a number of plans"),
+        ({"batch": 7, "micro_batches": [4]}, FittingError, "no division of a batch of 7"),
+    ],
+)
+def test_fit__wrong_argument__is_named(arguments, error, text):
+    with pytest.raises(error, match=text):
+        poptorch.fit(nn.Linear(4, 4), torch.zeros(4, 4), **{"system": "bow-2000", **arguments})
+
+
+def test_fit__no_module__is_refused():
+    with pytest.raises(TypeError, match=r"takes a torch\.nn\.Module"):
+        poptorch.fit(lambda x: x, torch.zeros(4, 4))
+
+
+def test_fit__example_without_batch__is_refused():
+    with pytest.raises(poptorch.Error, match="no tensor with a batch dimension"):
+        poptorch.fit(nn.Linear(4, 4), (3.0,), system="bow-2000")
+
+
+def test_fit__optimizer_of_another_model__is_refused():
+    with pytest.raises(poptorch.Error, match="holds 2 of 2 parameters"):
+        poptorch.fit(nn.Linear(4, 4), torch.zeros(4, 4), optimizer=sgd(nn.Linear(4, 4)))
