@@ -685,10 +685,17 @@ EXAMPLES: dict[str, Example] = {
         ),
         "Reduce what steers the branch over the replicas first, such as with `gcl.all_reduce_cross_replica`.",
     ),
+    "LaunchError": Example(
+        None,
+        "Look at what `mpiexec` says, and whether it starts anything: `mpiexec -n 2 hostname`. Hosts must be "
+        "reachable, by `ssh` unless a scheduler starts processes, and have Python and Abele at the same paths. "
+        "See [ranks](ranks.md).",
+    ),
     "RankLostError": Example(
         None,
-        "Look at what the rank does: it died, or it is somewhere else in the program. "
-        "[Ranks](ranks.md) says how long others wait for it.",
+        "Look at what the rank does: it died, or it is somewhere else in the program. The report has the step and the "
+        "last line that it printed; [ranks](ranks.md) says how long others wait for it, and `abele run --timeout` "
+        "allows more.",
     ),
     "RankDisagreementError": Example(
         None,

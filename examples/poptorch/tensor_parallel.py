@@ -59,7 +59,7 @@ class Language(nn.Module):
 PLAN = {
     "letters": "vocabulary",
     "blocks.*.heads": "divide",
-    "blocks.*.qkv": tensor_parallel.Column(blocks=3),
+    "blocks.*.qkv": tensor_parallel.ColumnSplit(blocks=3),
     "blocks.*.out": "row",
     "blocks.*.up": "column",
     "blocks.*.down": "row",

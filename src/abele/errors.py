@@ -236,6 +236,10 @@ class ReplicaDivergenceError(ApplicationRuntimeError):
     """Replicas of one program that would take different branches."""
 
 
+class LaunchError(ProgramRuntimeError):
+    """Ranks that could not be started: no host, or a launcher of MPI that fails."""
+
+
 class RankLostError(ProgramRuntimeError):
     """A rank that died, hangs, or does not come to where others wait for it."""
 

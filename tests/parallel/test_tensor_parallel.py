@@ -38,10 +38,10 @@ WEIGHTS: dict[str, np.ndarray] = {
 }
 
 
-def split_network(group: CommGroup) -> tuple[Network, tp.Parts]:
+def split_network(group: CommGroup) -> tuple[Network, tp.SplitParameters]:
     """A small transformer whose table is also its last layer; each replica has a part."""
     net = NetworkBuilder()
-    parts = tp.Parts(net, group)
+    parts = tp.SplitParameters(net, group)
     ids, labels = net.input((BATCH, TOKENS), "i32", "ids"), net.input((BATCH * TOKENS,), "i32", "labels")
 
     def made(name: str, dim: int | None = None, blocks: int = 1) -> Any:
@@ -236,9 +236,9 @@ def test_schedule__that_does_not_go_with_a_split_model__is_refused() -> None:
     with pytest.raises(GraphReplicationError, match="different inputs"):
         Schedule(replicas=4, tensor_parallel=two, input_groups=CommGroup.orthogonal(2))
     with pytest.raises(GraphReplicationError, match="STRIDED groups of replicas cannot compute models"):
-        tp.Parts(NetworkBuilder(), CommGroup.strided(2, 2)).schedule(Schedule(replicas=4))
+        tp.SplitParameters(NetworkBuilder(), CommGroup.strided(2, 2)).schedule(Schedule(replicas=4))
     with pytest.raises(InvalidOptionError, match="do not divide into 4 parts"):
-        tp.Parts(NetworkBuilder(), CommGroup.consecutive(4)).parameter((9, 2), "f32", "qkv", blocks=3)
+        tp.SplitParameters(NetworkBuilder(), CommGroup.consecutive(4)).parameter((9, 2), "f32", "qkv", blocks=3)
 
 
 def test_token__outside_of_the_whole_vocabulary__is_refused() -> None:
@@ -283,3 +283,6 @@ def test_split_model__shared_by_ranks__has_the_bits_of_one_process() -> None:
 def test_own_values__of_which_a_rank_has_none__are_refused() -> None:
     with pytest.raises(GraphReplicationError, match="'w', and some process has no replica of one"):
         Schedule(replicas=4, ranks=2, own_values=(("w", CommGroup.consecutive(2)),))
+    across = CommGroup.orthogonal(2)
+    with pytest.raises(GraphReplicationError, match="one model together are in several of the 2 processes"):
+        Schedule(replicas=4, ranks=2, tensor_parallel=across, input_groups=across)

@@ -12,14 +12,16 @@ from abele.cli.cache import cache_app
 from abele.cli.debug import debug
 from abele.cli.demo import demo_app
 from abele.cli.hosts import hosts
+from abele.cli.output import print_error
 from abele.cli.plan import plan_app
 from abele.cli.report import report
+from abele.cli.run import run
 from abele.cli.systems import systems
 from abele.cli.validate import validate
-from abele.errors import AbeleError, EngineError, OutOfMemoryError
-from abele.terminal import prepare_output, visible_text
+from abele.errors import AbeleError, EngineError, LaunchError, OutOfMemoryError
+from abele.terminal import prepare_output
 
-_RUN_FAILURES = (EngineError, OutOfMemoryError)
+_RUN_FAILURES = (EngineError, LaunchError, OutOfMemoryError)
 
 app = typer.Typer(
     name="abele",
@@ -37,6 +39,7 @@ app.add_typer(plan_app, name="plan")
 app.add_typer(cache_app, name="cache")
 app.command()(validate)
 app.command(context_settings={"ignore_unknown_options": True})(debug)
+app.command(context_settings={"allow_interspersed_args": False})(run)
 
 
 def _version(wanted: bool) -> None:
@@ -63,7 +66,7 @@ def main() -> None:
     try:
         app()
     except AbeleError as error:
-        print(f"abele: {type(error).__name__}: {visible_text(str(error))}", file=sys.stderr)
+        print_error(error)
         sys.exit(1 if isinstance(error, _RUN_FAILURES) else 2)
     except KeyboardInterrupt:
         print("abele: interrupted", file=sys.stderr)

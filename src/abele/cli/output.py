@@ -7,6 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from abele import terminal
+from abele.errors import AbeleError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -16,6 +17,11 @@ def print_json(data: Any) -> None:
     """Write ``data`` as one JSON document in ASCII, which no terminal obeys and every one shows."""
     json.dump(data, sys.stdout, indent=2)
     sys.stdout.write("\n")
+
+
+def print_error(error: AbeleError) -> None:
+    """Tell of an error on standard error, without traceback."""
+    print(f"abele: {type(error).__name__}: {terminal.visible_text(str(error))}", file=sys.stderr)
 
 
 def console(*, progress_only: bool = False) -> Console:

@@ -156,7 +156,6 @@ class Schedule:
             self.input_groups.members(self.own_replicas)
         self._check_inputs()
         if self.ranks > 1:
-            self.tensor_parallel.members(self.own_replicas)
             self._check_own_values()
         if self.ranks > 1 and self.locations.optimiser.sharded:
             raise GraphReplicationError(
@@ -179,7 +178,13 @@ class Schedule:
             )
 
     def _check_own_values(self) -> None:
-        """Raise unless every process has a replica of each group that has values of its own."""
+        """Raise unless every process has whole models, and a replica of each group that has values of its own."""
+        models = self.tensor_parallel.members(self.replicas) // self.own_replicas
+        if (models != models[:, :1]).any():
+            raise GraphReplicationError(
+                f"replicas that compute one model together are in several of the {self.ranks} processes",
+                remedy="groups of consecutive replicas whose size divides those of one process",
+            )
         for name, group in self.own_values:
             found = group.members(self.replicas) // self.own_replicas
             if any(len(np.unique(row)) < self.ranks for row in found):

@@ -5,7 +5,7 @@ is split by *columns* makes part of the features on each replica; one that is sp
 sums of what replicas make of them are alike again. So a block of both costs one all-reduce forward and one backward.
 Vocabularies are split over rows of the table: a replica looks up what it has, and sums put the rest in.
 
-The layout is that of Megatron-LM. :class:`Parts` makes the parameters and says the rest to a schedule.
+The layout is that of Megatron-LM. :class:`SplitParameters` makes the parameters and says the rest to a schedule.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ x, y, z = arg(0), arg(1), arg(2)
 
 
 @dataclass
-class Parts:
+class SplitParameters:
     """The parameters of a network that a group of replicas has parts of.
 
     Attributes:

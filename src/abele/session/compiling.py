@@ -15,6 +15,7 @@ from abele.compiler import Executable, compile_program
 from abele.compiler.collector import collector_paused
 from abele.errors import OutOfMemoryError
 from abele.graph import Graph
+from abele.job.progress import PROGRESS
 from abele.parallel import (
     Group,
     Network,
@@ -35,6 +36,7 @@ from abele.session.settings import Settings
 from abele.session.store import CompiledFolder
 
 
+@PROGRESS.during("compile")
 def compile_network(
     net: Network,
     schedule: Schedule | None = None,

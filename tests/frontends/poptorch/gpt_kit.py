@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from abele.frontends.poptorch.functions.tensor_parallel import Column
+from abele.frontends.poptorch.functions.tensor_parallel import ColumnSplit
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ PLAN = {
     "tokens": "vocabulary",
     "head": "vocabulary_gather",
     "blocks.*.attention.heads": "divide",
-    "blocks.*.attention.qkv": Column(blocks=3),
+    "blocks.*.attention.qkv": ColumnSplit(blocks=3),
     "blocks.*.attention.out": "row",
     "blocks.*.up": "column",
     "blocks.*.down": "row",

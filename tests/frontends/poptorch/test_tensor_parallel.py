@@ -165,7 +165,7 @@ def test_plan__that_does_not_fit__says_what_is_wrong() -> None:
     refused({"blocks.*.attention.qkv": "colum"}, "did you mean 'column'")
     refused({"blocks.*.norm1": "row"}, "it is a LayerNorm")
     refused({"blocks.*.attention.heads": "divide"}, "8 of them do not divide|4 of them do not divide", size=3)
-    refused({"blocks.*.attention.qkv": tp.Column(blocks=3)}, "24 features in 3 blocks", size=5)
+    refused({"blocks.*.attention.qkv": tp.ColumnSplit(blocks=3)}, "24 features in 3 blocks", size=5)
     refused({"head": "row"}, "features that it reads", size=3)
     refused({"head": "column"}, "21 features")
     refused({"blocks.0.attention.scale": "divide"}, "no such attribute")

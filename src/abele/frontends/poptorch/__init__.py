@@ -59,6 +59,7 @@ from abele.frontends.poptorch.functions.slices import dynamic_slice, dynamic_upd
 from abele.frontends.poptorch.loading.accessor import AsynchronousDataAccessor
 from abele.frontends.poptorch.loading.data import DataLoader
 from abele.frontends.poptorch.logs import set_up, setLogLevel
+from abele.frontends.poptorch.models.checkpoints import load_checkpoint, save_checkpoint
 from abele.frontends.poptorch.models.executor import PoplarExecutor
 from abele.frontends.poptorch.models.metadata import accessAttributes, getIpuTensorId, importPoptorchMetadataFromFile
 from abele.frontends.poptorch.models.wrappers import inferenceModel, load, trainingModel
@@ -150,6 +151,7 @@ __all__ = [
     "ipu_print_tensor",
     "isRunningOnIpu",
     "load",
+    "load_checkpoint",
     "module_repr",
     "nearest",
     "nop",
@@ -165,6 +167,7 @@ __all__ = [
     "registerPreCompileHook",
     "register_op",
     "removeBlocks",
+    "save_checkpoint",
     "serializedMatMul",
     "setLogLevel",
     "set_available_memory",

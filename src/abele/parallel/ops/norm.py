@@ -257,7 +257,14 @@ class NormGrad(_OfReplicas):
             name = op.debug.name or op.kind
             scaled = grad if gamma is None else poplin_norms.norm_gradients(to.graph, grad, gamma, to.prog, name)
             return poplin_norms.distributed_norm_statistics_gradients(
-                to.graph, white, scaled, inverse, to.prog, _all_reduce, white.shape[0] * replicas, name
+                to.graph,
+                white,
+                scaled,
+                inv_std_dev=inverse,
+                prog=to.prog,
+                all_reduce=_all_reduce,
+                norm_batch_size=white.shape[0] * replicas,
+                name=name,
             )
         return popnn_norms.gradients(to.graph, _view(op), white, grad, to.prog, inv_std_dev=inverse, gamma=gamma)
 

@@ -12,6 +12,7 @@ import numpy as np
 from abele.compiler import Executable
 from abele.errors import EngineError, StreamConnectionError, nearest
 from abele.graph import Stream
+from abele.job.progress import PROGRESS
 from abele.runtime.checks.untrusted_codelets import first_violation
 from abele.runtime.control.bytecode import Verdict
 from abele.runtime.engine.options import EngineOptions
@@ -20,7 +21,6 @@ from abele.runtime.host.functions import HostFunctions
 from abele.runtime.host.remote_memory import RemoteMemory
 from abele.runtime.image import Host, Image, ImageOptions, RunCounts, build_image
 from abele.runtime.ranks.group import Ranks, ReplicaShare
-from abele.runtime.ranks.progress import PROGRESS
 from abele.runtime.streams.connections import Connections
 from abele.runtime.streams.prefetch import RunAbandonedError
 
@@ -67,7 +67,8 @@ class Deployment:
         self._streams = [streams_of(p) for p in executable.programs]
         self._running = threading.Lock()
         try:
-            self.image: Image = build_image(executable, image_options, self.host, progress)
+            with PROGRESS.during("prepare"):
+                self.image: Image = build_image(executable, image_options, self.host, progress)
         except MemoryError as error:
             raise too_little_memory(executable.graph) from error
 
@@ -171,11 +172,12 @@ class Deployment:
         streams = self._streams[index]
         PROGRESS.begin_run()
         verdict, failure, counts = Verdict.FAILED, None, None
-        try:
-            self.connections.begin_run(streams, self.image.machine)
-            verdict, failure, counts = self._run_machine(index)
-        finally:
-            late = self.connections.end_run(streams)
+        with PROGRESS.during("run"):
+            try:
+                self.connections.begin_run(streams, self.image.machine)
+                verdict, failure, counts = self._run_machine(index)
+            finally:
+                late = self.connections.end_run(streams)
         if isinstance(failure, RunAbandonedError):
             return Verdict.STOPPED, None
         wrong = failure or late

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from abele.compiler import Executable, RunAccount
 from abele.errors import AbeleError, EngineError
 from abele.graph import Graph, HostFunction, Program, RemoteBuffer, Stream, Variable
+from abele.job.launched import ranks_on_host
 from abele.numerics import to_host
 from abele.report import CallTimes, HostProfile, Report, Table
 from abele.runtime.checks.checks import Checks
@@ -29,7 +30,6 @@ from abele.runtime.engine.setup import MODES, Programs, check_options, checks_of
 from abele.runtime.host.access import Handle, checked_values, find_stream, find_tensor, readable, writable
 from abele.runtime.image import ImageOptions, RunCounts, silent
 from abele.runtime.ranks.group import Ranks
-from abele.runtime.ranks.mpi import ranks_on_host
 from abele.runtime.supersteps.float_behaviour import CHECKS, STOCHASTIC
 from abele.terminal import shown_text
 

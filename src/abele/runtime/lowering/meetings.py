@@ -81,7 +81,8 @@ class Meetings:
         self, step: CrossReplicaCopy | CrossReplicaExchange, arena: Arena, emitter: Emitter, callbacks: Callbacks
     ) -> None:
         """Lower copies between replicas of all processes, in one meeting."""
-        share, name = arena.share, step.debug.full_name
+        share = arena.share
+        name = f"{step.debug.full_name} into {step.copies[0].destination.variables[0].name}"
         writes = IntervalSet.union(elements_of(copy.destination) for copy in step.copies)
         outward: dict[int, list[MemoryPieces]] = {}
         inward: dict[int, list[tuple[tuple[int, int], MemoryPieces]]] = {}

@@ -16,40 +16,18 @@ from typing import Any
 import numpy as np
 
 from abele.errors import MissingPackageError, RankLostError
+from abele.job.launched import launched_rank, launched_size, ranks_on_host
+from abele.job.progress import PROGRESS
 from abele.runtime.ranks.group import RankMessage
-from abele.runtime.ranks.progress import PROGRESS
 
-SIZE_VARIABLES = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "PMIX_SIZE")
-"""What launchers of MPICH and Open MPI set to the number of ranks."""
-RANK_VARIABLES = ("PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK")
-"""What they set to the number of this one."""
-LOCAL_VARIABLES = ("MPI_LOCALNRANKS", "OMPI_COMM_WORLD_LOCAL_SIZE")
-"""What they set to the number of ranks on this host."""
 PATIENCE_VARIABLE = "ABELE_RANKS_TIMEOUT"
 """Seconds after which a rank that does not come is given up; without it, a process waits as long as it takes."""
 
 _SPIN_SECONDS = 2e-3
-_PAUSE_SECONDS = 2e-5
-
-
-def _number(names: Sequence[str], otherwise: int) -> int:
-    found = [os.environ[name] for name in names if os.environ.get(name, "").isdigit()]
-    return int(found[0]) if found else otherwise
-
-
-def launched_size() -> int:
-    """Ranks of the job that this process was started in; 1 without a launcher."""
-    return _number(SIZE_VARIABLES, 1)
-
-
-def launched_rank() -> int:
-    """Number of this process in its job; 0 without a launcher."""
-    return _number(RANK_VARIABLES, 0)
-
-
-def ranks_on_host() -> int:
-    """Ranks of the job on this host, which share its cores."""
-    return max(1, _number(LOCAL_VARIABLES, 1))
+"""How long a process looks for messages without a pause, on a host with a core for each of its ranks."""
+_LEAST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 2e-5, 2e-3
+_PAUSE_PART = 1 / 20
+"""Pauses are this part of what was waited already, and so make no wait longer by more."""
 
 
 @cache
@@ -73,10 +51,14 @@ class MpiRanks:
     """
 
     def __init__(self, patience_seconds: float | None = None) -> None:
-        mpi = _mpi4py()
-        self._mpi = mpi
-        self._world = mpi.COMM_WORLD.Dup()
+        others = tuple(rank for rank in range(launched_size()) if rank != launched_rank())
+        with PROGRESS.joining("join the job", others):
+            mpi = _mpi4py()
+            self._mpi = mpi
+            self._world = mpi.COMM_WORLD.Dup()
         self._requests: dict[int, tuple[Sequence[RankMessage], list[Any]]] = {}
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        self._spin_seconds = _SPIN_SECONDS if ranks_on_host() <= cores else 0.0
         given = os.environ.get(PATIENCE_VARIABLE)
         self._patience = patience_seconds if patience_seconds is not None or given is None else float(given)
 
@@ -141,8 +123,8 @@ class MpiRanks:
                     because=f"rank {self.rank} waits for it there",
                     remedy=f"look at what it does, or allow more time: {PATIENCE_VARIABLE}",
                 )
-            if waited > _SPIN_SECONDS:
-                time.sleep(_PAUSE_SECONDS)
+            if waited > self._spin_seconds:
+                time.sleep(min(max(_PAUSE_PART * waited, _LEAST_PAUSE_SECONDS), _LONGEST_PAUSE_SECONDS))
         PROGRESS.met()
 
 

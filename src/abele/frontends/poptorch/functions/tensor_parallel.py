@@ -24,14 +24,14 @@ from abele.frontends.poptorch.program.recording import isRunningOnIpu
 assert collectives, "importing it registers its operators"
 
 __all__ = [
-    "Column",
     "ColumnLinear",
+    "ColumnSplit",
     "Divide",
-    "Row",
     "RowLinear",
+    "RowSplit",
     "SplitCrossEntropyLoss",
     "SplitEmbedding",
-    "Vocabulary",
+    "VocabularySplit",
     "copy_to_group",
     "gather_from_group",
     "parallelize_module",
@@ -280,7 +280,7 @@ class Style:
 
 
 @dataclass(frozen=True)
-class Column(Style):
+class ColumnSplit(Style):
     """Each replica makes part of the features of a fully connected layer.
 
     Attributes:
@@ -305,7 +305,7 @@ class Column(Style):
 
 
 @dataclass(frozen=True)
-class Row(Style):
+class RowSplit(Style):
     """Each replica reads part of the features of a fully connected layer, which a layer split by columns made."""
 
     takes = "a fully connected layer"
@@ -319,7 +319,7 @@ class Row(Style):
 
 
 @dataclass(frozen=True)
-class Vocabulary(Style):
+class VocabularySplit(Style):
     """Each replica has part of a vocabulary: of an embedding, or of the layer that gives a score to each entry.
 
     Scores stay in parts, for a loss of the same style, unless they are gathered.
@@ -334,7 +334,7 @@ class Vocabulary(Style):
     def layer(self, name: str, layer: torch.nn.Module, group_size: int) -> torch.nn.Module:
         """A :class:`SplitEmbedding` or a :class:`ColumnLinear`."""
         if not isinstance(layer, torch.nn.Embedding):
-            return Column(gather=self.gather, is_vocabulary=True).layer(name, layer, group_size)
+            return ColumnSplit(gather=self.gather, is_vocabulary=True).layer(name, layer, group_size)
         if layer.max_norm is not None or layer.scale_grad_by_freq:
             raise Error(f"the embedding {name!r} cannot be split: it changes or weighs rows by what is looked up")
         return SplitEmbedding._of(layer, group_size=group_size)
@@ -348,17 +348,17 @@ class Divide(Style):
 
 
 STYLES: dict[str, Style] = {
-    "column": Column(),
-    "column_gather": Column(gather=True),
-    "row": Row(),
-    "vocabulary": Vocabulary(),
-    "vocabulary_gather": Vocabulary(gather=True),
+    "column": ColumnSplit(),
+    "column_gather": ColumnSplit(gather=True),
+    "row": RowSplit(),
+    "vocabulary": VocabularySplit(),
+    "vocabulary_gather": VocabularySplit(gather=True),
     "divide": Divide(),
-    "colwise": Column(),
-    "colwise_rep": Column(gather=True),
-    "colwise_gather_output": Column(gather=True),
-    "rowwise": Row(),
-    "embedding_rowwise": Vocabulary(),
+    "colwise": ColumnSplit(),
+    "colwise_rep": ColumnSplit(gather=True),
+    "colwise_gather_output": ColumnSplit(gather=True),
+    "rowwise": RowSplit(),
+    "embedding_rowwise": VocabularySplit(),
 }
 """Styles by name; the last five are those of the plans of the transformers library."""
 
@@ -372,7 +372,8 @@ def parallelize_module(module: torch.nn.Module, group_size: int, plan: Mapping[s
     Args:
         module: The model.
         group_size: Replicas that compute one model together.
-        plan: For names of layers a style: a name of :data:`STYLES`, or one with options, such as ``Column(blocks=3)``.
+        plan: For names of layers a style: a name of :data:`STYLES`, or one with options, such as
+            ``ColumnSplit(blocks=3)``.
             A ``*`` stands for one part of a name between dots, or some of its letters: ``blocks.*.attention.qkv``.
 
     Raises:
@@ -413,7 +414,7 @@ def _loss(name: str, layer: torch.nn.Module, style: Style, classes: set[int], gr
         Error: It is not known how many classes there are, or the loss weighs them.
     """
     assert isinstance(layer, torch.nn.CrossEntropyLoss)
-    if not isinstance(style, Vocabulary) or len(classes) != 1:
+    if not isinstance(style, VocabularySplit) or len(classes) != 1:
         raise Error(
             f"the plan splits the loss {name!r}, and not the one layer whose scores it reads",
             because="scores stay in parts where the layer that makes them has the plan 'vocabulary'",
@@ -481,7 +482,7 @@ def _linear(name: str, layer: torch.nn.Module, style: Style) -> dict[str, Any]:
         or not (transposed or isinstance(layer, torch.nn.Linear))
     ):
         raise Error(
-            f"the plan splits {name!r} by {type(style).__name__.lower()}s, and it is a {type(layer).__name__}",
+            f"the plan for {name!r} is {type(style).__name__}, and it is a {type(layer).__name__}",
             remedy=f"name {style.takes}",
         )
     first, second = weight.shape

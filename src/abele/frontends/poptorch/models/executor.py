@@ -34,6 +34,7 @@ from abele.frontends.poptorch.training.optimizer_state import SessionState
 from abele.frontends.poptorch.training.rules import check_parameters, parameter_groups, read_rules
 from abele.frontends.poptorch.values import structures
 from abele.frontends.poptorch.values.signature import ForwardSignature
+from abele.job.progress import PROGRESS
 from abele.session import Session
 from abele.session.locks import ForkLock
 
@@ -143,6 +144,7 @@ class PoplarExecutor(Exporting):
             disown(self._model, self)
             raise
 
+    @PROGRESS.during("compile")
     def _compile_now(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> CompiledModel:
         validate_options(self._options.toDict(), self._options.known_names)
         self._batching.schedule()
@@ -352,6 +354,12 @@ class PoplarExecutor(Exporting):
     def rng_state(self, state: list[int]) -> None:
         self._require().session.random_state = state
         self._rng_state = list(state)
+
+    def _continue_random(self, state: list[int]) -> None:
+        """Let random ops go on from a state: at once, or when the model comes to the device."""
+        self._rng_state = list(state)
+        if self.isAttachedToDevice():
+            self._require().session.random_state = state
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):

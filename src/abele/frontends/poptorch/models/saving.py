@@ -14,7 +14,6 @@ import enum
 import io
 import json
 import sys
-import tempfile
 import zipfile
 from collections import OrderedDict, defaultdict
 from dataclasses import dataclass
@@ -29,7 +28,7 @@ from abele.frontends.poptorch.options.checked import Freezable
 from abele.frontends.poptorch.options.strategies import Phase, Stage
 from abele.frontends.poptorch.training.optim import VariableAttributes
 from abele.frontends.poptorch.values.signature import LevelSpec, TensorSpec
-from abele.writing import writing
+from abele.writing import writing_whole
 
 FORMAT = "abele-poptorch"
 _HEAD, _STATE, _COMPILED = "poptorch.json", "state.pt", "compiled.session"
@@ -78,19 +77,10 @@ def write(path: Path, version: str, saved: SavedModel) -> None:
         ) from error
     _allowed(state, path)
     head = {"format": FORMAT, "version": version, "training": saved.training, "exported": saved.exported}
-    with writing(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(prefix=path.name, suffix=".part", dir=path.parent)
-        part = Path(temporary)
-        try:
-            with open(handle, "wb") as stream, zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED) as archive:
-                archive.writestr(_HEAD, json.dumps(head))
-                archive.writestr(_COMPILED, saved.compiled)
-                archive.writestr(_STATE, state.getvalue())
-            part.chmod(0o644)
-            part.replace(path)
-        finally:
-            part.unlink(missing_ok=True)
+    with writing_whole(path) as part, zipfile.ZipFile(part, "w", zipfile.ZIP_STORED) as archive:
+        archive.writestr(_HEAD, json.dumps(head))
+        archive.writestr(_COMPILED, saved.compiled)
+        archive.writestr(_STATE, state.getvalue())
 
 
 def read(path: Path, version: str) -> SavedModel:

@@ -7,8 +7,8 @@ from typing import ClassVar, Self
 
 from abele.frontends.poptorch.errors import OptionValueError
 from abele.frontends.poptorch.options.checked import CheckedOptions
+from abele.job.launched import launched_rank, launched_size
 from abele.options import OptionTable, flag, integer, text
-from abele.runtime.ranks.mpi import launched_rank, launched_size
 
 _NAMES = (("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"), ("PMI_SIZE", "PMI_RANK"))
 """What launchers set: those of Open MPI and of MPICH."""

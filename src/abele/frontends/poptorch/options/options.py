@@ -21,6 +21,7 @@ from abele.frontends.poptorch.options.popart import CHEAP_AGAIN, STAGES_AGAIN, P
 from abele.frontends.poptorch.options.precision import PrecisionOptions
 from abele.frontends.poptorch.options.strategies import ExecutionStrategy, PipelinedExecution, check_strategy
 from abele.frontends.poptorch.options.training import TrainingOptions
+from abele.job.launched import launched_replicas
 from abele.machine import System
 from abele.options import UNSET, Option, OptionTable, flag, integer, text
 from abele.session import Settings
@@ -98,6 +99,7 @@ class Options(CheckedOptions):
         for name, group in self.groups.items():
             object.__setattr__(self, name, group())
         object.__setattr__(self, "_Popart", PopartOptions())
+        self.set(replication_factor=launched_replicas())
         object.__setattr__(self, "_execution_strategy", PipelinedExecution())
         files.load_from_environment(self)
 
