@@ -105,7 +105,7 @@ def test_summary__more_than_one_group__has_a_section_of_them() -> None:
 
 def test_timeline_text__of_the_overlap__shows_stream_under_compute() -> None:
     report = compiled_io(1000, io_tiles=True).report
-    head, compute, io, legend = report.timeline_text(80).splitlines()
+    head, compute, io, legend = report.timeline_text(80, cycles=145_390).splitlines()
     assert head.startswith("cycles 0 to ")
     assert head.endswith(" of 19,308,199; one character is 2,077")
     assert compute.startswith("IPU 0     .......C")

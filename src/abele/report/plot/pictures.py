@@ -58,18 +58,23 @@ def _panels(report: Report, kind: str, options: PlotOptions) -> list[tuple[Draw,
         "memory": [(draw_memory, 3.6)],
         "cycles": [shares, (draw_cycles, 3.0)],
         "timeline": [(draw_timeline, max(2.0, 1.4 * _lanes(report, options)))],
-        "update": [
-            (draw_timeline, max(1.6, 1.4 * _lanes(report, options))),
-            (draw_lanes, max(1.2, 0.3 * len(report.timeline(options.program).lanes))),
-            (draw_path, max(1.2, 0.27 * min(options.top, len(report.timeline(options.program).critical_path)))),
-        ],
         "operations": [(draw_operations, max(2.0, _rows(report, options)))],
         "exchange": [(draw_exchange, max(2.0, 0.27 * options.top))],
         "liveness": [(draw_liveness, 3.2)],
         "tiles": [(draw_tiles, 3.2)],
         "runs": [(draw_runs, 3.0)],
     }
-    return known[kind]
+    return _update_panels(report, options) if kind == "update" else known[kind]
+
+
+def _update_panels(report: Report, options: PlotOptions) -> list[tuple[Draw, float]]:
+    """Those of the timeline of a run, which a report may not hold."""
+    found = report.timeline(options.program)
+    return [
+        (draw_timeline, max(1.6, 1.4 * _lanes(report, options))),
+        (draw_lanes, max(1.2, 0.3 * len(found.lanes))),
+        (draw_path, max(1.2, 0.27 * min(options.top, len(found.critical_path)))),
+    ]
 
 
 def picture(report: Report, kind: str, options: PlotOptions) -> Figure:

@@ -35,6 +35,8 @@ MAX_STEPS = 4
 """Steps of a tree of partial results that are costed. Chosen."""
 EXCHANGE_DISTANCES = (0.5, 0.25, 0.375, 0.125)
 """How far apart rectangles are that may exchange their hosts, as shares of all, in the order of trying. Chosen."""
+FIRST_HOST = 0.25
+"""Where the first of few rectangles lies, as a share of the distance between two of them. Chosen."""
 HOST_TRIES = 8
 """Idle tiles that are tried for a rectangle whose host still holds one of its rows. Chosen."""
 
@@ -207,7 +209,8 @@ class Planner:
         tiles = self.system.ipu.num_tiles
         num = len(first)
         number = np.arange(num)
-        at = tiles // 2 + (number % tiles if num > tiles else (4 * number + 1) * tiles // (4 * num))
+        apart = number % tiles if num > tiles else ((number + FIRST_HOST) * tiles / num).astype(np.int64)
+        at = tiles // 2 + apart
         base = held[first] // tiles * tiles
         span = np.minimum(self.system.num_tiles - base, tiles)
         host = base + at % span
