@@ -98,6 +98,22 @@ def test_checkpoint__with_state_elsewhere__goes_on_with_state_on_the_chip() -> N
         torch.testing.assert_close(again.state_dict()[name], expected, rtol=1e-6, atol=1e-7, msg=name)
 
 
+def test_training__with_io_tiles__is_the_same_in_fewer_cycles() -> None:
+    found = []
+    for tiles in (0, 32):
+        torch.manual_seed(0)
+        model, opts = Model(), poptorch.Options()
+        opts.Training.gradientAccumulation(8)
+        if tiles:
+            opts.TensorLocations.numIOTiles(tiles)
+        training = poptorch.trainingModel(model, opts, poptorch.optim.SGD(model.parameters(), lr=0.1))
+        x = torch.randn(8 * 64, 8, generator=torch.Generator().manual_seed(1))
+        losses = training(x, x[:, :7])[1]
+        found.append((losses, training.report().step_cycles))
+    torch.testing.assert_close(found[1][0], found[0][0])
+    assert found[1][1].hidden > 0.5 * min(found[1][1].host, found[1][1].compute)
+
+
 def test_settings__as_poptorch_takes_them__are_locations() -> None:
     chosen = options(Optimizer=Settings().useOnChipStorage(False).minElementsForOffChip(4), Weight=Settings())
     off, on = TensorLocation(on_chip=False, min_elements_off_chip=4), TensorLocation()

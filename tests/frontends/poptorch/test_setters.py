@@ -77,6 +77,7 @@ ACT: dict[str, tuple[Setter, Callable[[poptorch.Options], Any]]] = {
         )
         for kind in ("Activation", "Weight", "Optimizer", "Accumulator")
     },
+    "TensorLocations.numIOTiles": (lambda o: o.TensorLocations.numIOTiles(32), schedule),
     "replicationFactor": (lambda o: o.replicationFactor(2), schedule),
     "inputReplicaGrouping": (
         lambda o: o.replicationFactor(4).inputReplicaGrouping(2, poptorch.CommGroupType.Consecutive),
@@ -118,6 +119,7 @@ ACT: dict[str, tuple[Setter, Callable[[poptorch.Options], Any]]] = {
     "Abele.dumpPasses": (lambda o: o.Abele.dumpPasses("folder"), told_to_session),
     "Abele.recompute": (lambda o: o.Abele.recompute(), told_to_session),
     "Abele.sharedFunctions": (lambda o: o.Abele.sharedFunctions(), told_to_session),
+    "Abele.pipelineSchedule": (lambda o: o.Abele.pipelineSchedule("interleaved"), schedule),
 }
 """Setters whose effect is seen in what a call, a session or a loader is made with."""
 
@@ -133,6 +135,7 @@ SEEN_ELSEWHERE = {
     "appendToLocationExcludes": "test_run_options.py",
     "setExecutionStrategy": "test_strategies.py",
     "autoRoundNumIPUs": "test_placement.py",
+    "Abele.batchNormReplicas": "test_norm_replicas.py",
     "Distributed.setEnvVarNames": "test_option_sources.py",
     "Distributed.disable": "test_option_sources.py",
 }
@@ -144,7 +147,6 @@ KEPT = {
     "useIpuId": "ipu_id",
     "syncPattern": "sync_pattern",
     "Jit.traceModel": "trace_model",
-    "TensorLocations.numIOTiles": "num_io_tiles",
 }
 """Setters that are checked and kept, and the options whose words say why that changes nothing."""
 

@@ -258,7 +258,10 @@ def _kept(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def set_overlap_for_input(input_tensors: Any, mode: OverlapMode) -> Any:
-    """The tensors, nested as given; when their copies from the host run is the machine's timeline's business.
+    """The tensors, nested as given.
+
+    With ``opts.TensorLocations.numIOTiles`` the copies of all inputs and outputs run beside the tiles that compute;
+    without it none do, whatever is asked for here.
 
     Raises:
         Error: No such mode.

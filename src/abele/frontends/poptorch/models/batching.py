@@ -11,7 +11,7 @@ from abele.frontends.poptorch.enums import MeanReductionStrategy, OutputMode, Re
 from abele.frontends.poptorch.errors import CheckError, Error
 from abele.frontends.poptorch.models.grouping import groups_of_replicas
 from abele.frontends.poptorch.options import Options
-from abele.parallel import Anchor
+from abele.parallel import Anchor, PipelineSchedule
 from abele.session import MeanStrategy, Schedule
 from abele.session import OutputMode as DeviceOutputMode
 from abele.session.batching import micro_batch_shape
@@ -73,6 +73,8 @@ class Batching:
             replicas=self.options.replication_factor * ranks,
             ranks=ranks,
             locations=self.options.TensorLocations.locations(training=self.training),
+            pipeline=PipelineSchedule(self.options.Abele.pipeline_schedule),
+            io_tiles=self.options.TensorLocations.io_tiles,
             input_groups=groups_of_replicas(self.options.input_cgt, self.options.input_group_size),
         )
 

@@ -7,7 +7,8 @@ from typing import ClassVar, Self
 
 from abele.frontends.poptorch.options.checked import CheckedOptions
 from abele.machine import System, systems
-from abele.options import OptionTable, integer
+from abele.options import OptionTable, choice, integer
+from abele.parallel import PipelineSchedule
 from abele.session import Settings
 from abele.session.settings import SETTINGS
 
@@ -25,6 +26,9 @@ class AbeleOptions(CheckedOptions):
             "pass_folder": SETTINGS["dump_passes"],
             "recompute_cheap": SETTINGS["recompute"],
             "share_functions": SETTINGS["shared_functions"],
+            "pipeline_schedule": choice(
+                *map(str, PipelineSchedule), doc="which stages of a pipeline run at the same time in training"
+            ),
             "norm_replicas": integer(1, 1, doc="replicas over whose samples batch norms take their statistics"),
         },
     )
@@ -72,6 +76,14 @@ class AbeleOptions(CheckedOptions):
         A program that does not fit otherwise is compiled so without being asked.
         """
         return self.set(share_functions=shared)
+
+    def pipelineSchedule(self, schedule: str) -> Self:
+        """Which stages of a pipeline run at the same time in training.
+
+        ``grouped`` (all of them), ``interleaved`` (forward and backward stages take turns, with about half as many
+        micro-batches on their way) or ``sequential`` (one after the other), as in Graphcore's TensorFlow.
+        """
+        return self.set(pipeline_schedule=schedule)
 
     def batchNormReplicas(self, replicas: int) -> Self:
         """Consecutive replicas over whose samples batch norms take their statistics in training, running ones too.

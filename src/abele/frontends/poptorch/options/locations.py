@@ -67,7 +67,10 @@ class TensorLocationOptions(CheckedOptions):
     table: ClassVar[OptionTable] = OptionTable(
         "Options.TensorLocations",
         {
-            "num_io_tiles": integer(UNSET, honoured=False, doc="tiles kept for traffic with the host; all tiles do it"),
+            "num_io_tiles": integer(
+                UNSET,
+                doc="tiles of each IPU that compute nothing, but load and store beside the others; 0 unless chosen",
+            ),
             "location_activation": Option(
                 {}, dict[str, Any], doc="where activations are kept that wait between stages of a pipeline"
             ),
@@ -98,6 +101,12 @@ class TensorLocationOptions(CheckedOptions):
     def setAccumulatorLocation(self, location: TensorLocationSettings) -> Self:
         """Where sums of gradients are kept."""
         return self._locate("accumulator", location)
+
+    @property
+    def io_tiles(self) -> int:
+        """Tiles of each IPU that are kept for traffic with the host."""
+        chosen: int = self.toDict().get("num_io_tiles", 0)
+        return chosen
 
     def locations(self, *, training: bool) -> Locations:
         """The same for a session; inference has neither optimisers nor sums of gradients.
