@@ -2,69 +2,18 @@
 
 from __future__ import annotations
 
-import threading
-from collections import defaultdict
-from queue import Queue
-
 import numpy as np
 import pytest
 
 from abele.codelet import InOut, Vector, Vertex, codelet
-from abele.errors import AbeleError, GraphReplicationError, RankDisagreementError, ReplicaDivergenceError
+from abele.errors import GraphReplicationError, RankDisagreementError, ReplicaDivergenceError
 from abele.graph import CrossReplicaCopy, Execute, Graph, RepeatWhileTrue, Sequence
 from abele.graph.control import AssumeEqualAcrossReplicas
 from abele.machine import systems
 from abele.numerics import f32, i32
 from abele.poplibs import gcl
 from abele.runtime import Engine
-
-
-class ThreadRanks:
-    """Ranks that are threads of one process."""
-
-    def __init__(self, rank, size, shared):
-        self.rank, self.size, self._shared = rank, size, shared
-
-    @staticmethod
-    def job(size):
-        shared = {"barrier": threading.Barrier(size, timeout=20), "sent": defaultdict(Queue), "words": [b""] * size}
-        return [ThreadRanks(rank, size, shared) for rank in range(size)]
-
-    def _meet(self):
-        self._shared["barrier"].wait()
-
-    def exchange(self, messages, step):
-        for message in messages:
-            if message.sent.size:
-                self._shared["sent"][self.rank, message.rank].put(message.sent.copy())
-        for message in messages:
-            if message.received.size:
-                message.received[:] = self._shared["sent"][message.rank, self.rank].get(timeout=20)
-
-    def gather(self, words, step):
-        self._shared["words"][self.rank] = words
-        self._meet()
-        found = list(self._shared["words"])
-        self._meet()
-        return found
-
-
-def in_ranks(size, work):
-    """What ``work(ranks)`` gives in each rank, or the error that it raises there."""
-    found = [None] * size
-
-    def run(ranks):
-        try:
-            found[ranks.rank] = work(ranks)
-        except AbeleError as error:
-            found[ranks.rank] = error
-
-    threads = [threading.Thread(target=run, args=(ranks,)) for ranks in ThreadRanks.job(size)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return found
+from support.thread_ranks import in_ranks
 
 
 @codelet
