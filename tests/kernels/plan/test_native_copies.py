@@ -13,6 +13,7 @@ from small_programs import Calls
 from abele.kernels import BoundKernel, Buffer, HostKernel, bind, plan_native
 from abele.kernels.nest.ir import Affine, Load, affine, load, nest, select, store
 from abele.kernels.routines.costs import VARIABLE
+from abele.kernels.target import HostTarget
 from abele.numerics import ElementType, f16, f32
 
 RNG = np.random.default_rng(0)
