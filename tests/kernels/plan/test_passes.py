@@ -13,6 +13,7 @@ from small_programs import BATCH, UNITS, WIDTH, Calls, training_step
 from abele.kernels import BoundKernel, Buffer, HostKernel, bind, plan_native
 from abele.kernels.nest.ir import affine, load, nest, store
 from abele.kernels.plan.place_memory import Lifetime, padded, place
+from abele.kernels.target import host_target
 from abele.kernels.tasks.choose_samples import samples_per_block
 from abele.kernels.tasks.divisors import Chain
 from abele.kernels.tasks.order_stages import order_stages
@@ -121,7 +122,10 @@ def test_samples_per_block__small_batches__leave_two_blocks():
 def test_listing__of_a_plan__shows_tasks_and_schedules():
     step = training_step()
     listing = plan_native(step.buffers, step.calls).listing
-    assert "leaf 0: block after block, 2 blocks of 16 samples in 2 chunks" in listing
+    # A block is a vector of samples.
+    lanes = host_target().lanes
+    blocks = BATCH // lanes
+    assert f"leaf 0: block after block, {blocks} blocks of {lanes} samples in {blocks} chunks" in listing
     assert "grad+sgd.combine  for n<6, k<12\n    acc0 = sum over chunk<2 of" in listing
 
 
