@@ -124,7 +124,7 @@ def test_listing__of_a_plan__shows_tasks_and_schedules():
     listing = plan_native(step.buffers, step.calls).listing
     # A block is a vector of samples.
     lanes = host_target().lanes
-    blocks = BATCH // lanes
+    blocks = 32 // lanes
     assert f"leaf 0: block after block, {blocks} blocks of {lanes} samples in {blocks} chunks" in listing
     assert "grad+sgd.combine  for n<6, k<12\n    acc0 = sum over chunk<2 of" in listing
 
