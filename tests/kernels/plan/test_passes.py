@@ -126,7 +126,7 @@ def test_listing__of_a_plan__shows_tasks_and_schedules():
     lanes = host_target().lanes
     blocks = 32 // lanes
     assert f"leaf 0: block after block, {blocks} blocks of {lanes} samples in {blocks} chunks" in listing
-    assert "grad+sgd.combine  for n<6, k<12\n    acc0 = sum over chunk<2 of" in listing
+    assert f"grad+sgd.combine  for n<6, k<12\n    acc0 = sum over chunk<{blocks} of" in listing
 
 
 def test_window__padding__is_a_guard_on_the_loops():
