@@ -92,7 +92,7 @@ def test_all_reduce__of_more_than_tiles_should_hold__is_cut_into_collectives(
     net = linear_loss(sizes)
     graph = Graph("bow-2000", replicas=4)
     program = training_program(net, graph, Schedule(replicas=4), [Group(Sgd(lr=0.5), tuple(net.parameters))])
-    lookups = [s for s in graph.compute_sets if s.name.endswith("reduce_scatter0/to_ring/rows")]
+    lookups = [s for s in graph.compute_sets if s.name.endswith("reduce_scatter/to_ring/rows")]
     assert program.schedule.replicas == graph.replicas
     assert len(lookups) == collectives
 

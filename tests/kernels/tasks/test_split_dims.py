@@ -83,8 +83,9 @@ def test_split_dims__windows_over_two_split_dims__go_through_a_copy_each():
     data = np.random.default_rng(0).normal(size=(2, 4, 5, 4)).astype(np.float32)
     results = run([x, z, y, total], calls, x=data[0], z=data[1])
     a, b = data.transpose(0, 2, 1, 3).reshape(2, 5, 16)
-    expected = sum((a * b)[:, k : k + 14] for k in range(3))
-    np.testing.assert_allclose(results["y"], expected, rtol=1e-5)
+    expected = sum((a.astype(np.float64) * b)[:, k : k + 14] for k in range(3))
+    # Products of size 1 cancel to 0.002 at one place: what counts there is a rounding of the products.
+    np.testing.assert_allclose(results["y"], expected, rtol=1e-5, atol=2e-7)
     np.testing.assert_array_equal(results["total"], results["y"])
 
 
