@@ -62,7 +62,8 @@ def test_predict__pipeline_on_replicas__says_what_an_update_goes_to(prediction: 
 def test_predict__more_micro_batches__take_longer_by_ticks(prediction: Prediction) -> None:
     longer = small_run(accumulation=12).predict()
     tick = (longer.seconds - prediction.seconds) / 6
-    assert prediction.seconds / tick == pytest.approx(10, rel=0.25)
+    # Six ticks at least. Those four that fill and empty the pipeline, and the update, take up to as long.
+    assert 6 < prediction.seconds / tick < 12
 
 
 def test_predict__resnet__is_one_ipu_to_a_replica() -> None:

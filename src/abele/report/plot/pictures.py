@@ -67,8 +67,14 @@ def _panels(report: Report, kind: str, options: PlotOptions) -> list[tuple[Draw,
     return _update_panels(report, options) if kind == "update" else known[kind]
 
 
+def _has_timeline(report: Report, options: PlotOptions) -> bool:
+    return bool((report.groups["program"] == options.program).any())
+
+
 def _update_panels(report: Report, options: PlotOptions) -> list[tuple[Draw, float]]:
     """Those of the timeline of a run, which a report may not hold."""
+    if not _has_timeline(report, options):
+        return [(draw_timeline, 1.6)]  # It says why there is nothing to see.
     found = report.timeline(options.program)
     return [
         (draw_timeline, max(1.6, 1.4 * _lanes(report, options))),

@@ -9,6 +9,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from abele.errors import MachineError
+from abele.machine import systems
 from abele.numerics import f16
 from abele.parallel import Adam, Group, Lamb, Lars, Locations, Network, Optimiser, Schedule, Sgd, TensorLocation
 from abele.parallel.network import Value
@@ -19,7 +21,7 @@ PARTS = ("compute", "exchange", "sync", "host", "waiting")
 """What the busiest IPU of a replica spends the time of an update on."""
 
 
-class Model(Protocol):
+class RunModel(Protocol):
     """What makes the network of a run."""
 
     def network(self, micro_batch: int) -> Network:
@@ -52,7 +54,7 @@ class TrainingRun:
 
     name: str
     system: str
-    model: Model
+    model: RunModel
     micro_batch: int
     accumulation: int
     replicas: int
@@ -88,9 +90,19 @@ class TrainingRun:
 
         Args:
             settings: Further settings of the session, and others than these.
+
+        Raises:
+            MachineError: The system has fewer IPUs than all replicas take.
         """
         start = time.perf_counter()
         net = self.model.network(self.micro_batch)
+        needed, there = self.replicas * net.num_ipus, systems.get(self.system).num_ipus
+        if needed > there:
+            raise MachineError(
+                f"{self.name} takes {needed} IPUs, and {self.system} has {there}",
+                because=f"there are {self.replicas} replicas of {net.num_ipus}",
+                remedy="fewer replicas or stages, or a larger system",
+            )
         usual: dict[str, Any] = {
             "system": self.system,
             "partials": "f16",
@@ -208,7 +220,7 @@ class Prediction:
         }
 
 
-def _forward_stages(model: Model) -> int:
+def _forward_stages(model: RunModel) -> int:
     stages = getattr(model, "stages", None)
     if stages is None or len(stages.halves) == 1:
         return 1

@@ -9,7 +9,7 @@ from dataclasses import replace
 from abele.errors import MachineError, StageOrderError
 from abele.frontends.poptorch.capture.block_places import BlockPlaces
 from abele.frontends.poptorch.options import Options
-from abele.frontends.poptorch.options.placement import Placement, check_pipeline, ipus_of_replica, placed
+from abele.frontends.poptorch.options.placement import BlockPlacement, check_pipeline, ipus_of_replica, placed
 from abele.frontends.poptorch.program.blocks import BlockRecord
 from abele.machine import System, systems
 from abele.parallel.network import PlanHint
@@ -29,7 +29,7 @@ class Placing:
     def __init__(self, options: Options, *, training: bool) -> None:
         self._options = options
         self._training = training
-        self._placement = Placement()
+        self._placement = BlockPlacement()
 
     def places(self, record: BlockRecord) -> BlockPlaces:
         """Places of the blocks that a model went through.

@@ -24,7 +24,7 @@ Named = TypeVar("Named")
 
 
 @dataclass(frozen=True)
-class Placement:
+class BlockPlacement:
     """Where the blocks of a model run.
 
     Attributes:
@@ -67,13 +67,13 @@ class Placement:
 
 def placed(
     strategy: ExecutionStrategy, blocks: Sequence[BegunBlock], again: Iterable[tuple[int, str]] = ()
-) -> Placement:
+) -> BlockPlacement:
     """Where a strategy puts the blocks of a model.
 
     Args:
         strategy: The strategy.
         blocks: The blocks that the model went through.
-        again: Blocks that began several times; see :class:`Placement`.
+        again: Blocks that began several times; see :class:`BlockPlacement`.
 
     Raises:
         Error: A listed block that the model does not go through; a stage whose blocks are on several IPUs.
@@ -96,7 +96,7 @@ def placed(
                 at=block.location or None,
                 remedy="the blocks of a stage run on one IPU: make another stage of it",
             )
-    return Placement(tuple(blocks), tuple(places), tuple(again))
+    return BlockPlacement(tuple(blocks), tuple(places), tuple(again))
 
 
 @dataclass(frozen=True)
