@@ -21,7 +21,7 @@ MEET = "from abele.runtime.ranks.mpi import mpi_ranks\nranks = mpi_ranks()\nrank
 def left_over(mark: str) -> list[str]:
     """Processes that have a mark in their arguments, waiting a moment for them to go."""
     for _ in range(50):
-        listed = subprocess.run(["ps", "-eo", "pid,args"], capture_output=True, text=True, check=True).stdout
+        listed = subprocess.run(["ps", "-ewwo", "pid,args"], capture_output=True, text=True, check=True).stdout
         found = [line for line in listed.splitlines() if mark in line and "defunct" not in line]
         if not found:
             return []
@@ -157,7 +157,7 @@ def test_run__any_process_that_ends__takes_all_with_it(program: Write, tmp_path:
         process.stdout.readline()
     marks = {"mpiexec": "bin/mpiexec", "keeper": "-m abele.launch.keeper"}
     if ended_by in marks:
-        listed = subprocess.run(["ps", "-eo", "pid,args"], capture_output=True, text=True, check=True).stdout
+        listed = subprocess.run(["ps", "-ewwo", "pid,args"], capture_output=True, text=True, check=True).stdout
         rows = [line.split(maxsplit=1) for line in listed.splitlines() if str(path) in line and marks[ended_by] in line]
         number = next(int(row[0]) for row in rows if (ended_by == "mpiexec") == ("mpiexec" in row[1]))
         os.kill(number, signal.SIGKILL)

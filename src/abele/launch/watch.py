@@ -17,7 +17,7 @@ from abele.words import counted, visible
 _PART = 0.7
 """Part of the time allowed after which a rank is given up; the rest is for telling and ending."""
 _GONE_SECONDS = 1.0
-"""How long a rank waits for one that has ended before that is no matter of messages under way."""
+"""How long a rank waits for one that has ended before that is no matter of what the two have told so far."""
 _MOST_SHOWN = 200
 _SAME_CALLS = "let all ranks make the same calls in the same order"
 
@@ -141,7 +141,10 @@ def lost(ranks: Sequence[RankView], timeout_seconds: float) -> Loss | None:
 
 def _reasons(ranks: Sequence[RankView], timeout_seconds: float) -> Iterator[Loss]:
     yield from (_ended_badly(view) for view in ranks if view.status)
-    yield from (_gone(ranks[other], view) for view, other in _waits(ranks, _GONE_SECONDS) if ranks[other].is_over)
+    for view, other in _waits(ranks, _GONE_SECONDS):
+        # What it sent in a meeting that both have come to is on its way, however long a busy host takes for it.
+        if ranks[other].is_over and ranks[other].meetings < view.meetings:
+            yield _gone(ranks[other], view)
     if not timeout_seconds:
         return
     patience = _PART * timeout_seconds
