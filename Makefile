@@ -36,7 +36,7 @@ unit: $(VENV)/installed-dev
 # The documentation, built strictly; whatever else is marked slow.
 slow: $(VENV)/installed-dev $(VENV)/installed-docs
 	@echo "== $@"
-	$(BIN)/python -m pytest -m slow
+	$(BIN)/python -m pytest -n auto -m slow
 
 docs: $(VENV)/installed-docs
 	@echo "== $@"

@@ -46,6 +46,7 @@ class TrainingRun:
         optimiser: ``lamb``, ``lars``, ``adam`` or ``sgd``.
         weight_decay: Of matrices; vectors have none.
         stochastic_rounding: True if f16 results are rounded at random.
+        io_tiles: IO tiles of each IPU, whose transfers run beside the others.
         sharded_state: True if the optimiser's state is in streaming memory, a part of it for each replica.
         source: Where it was published.
         lacks: What of the configuration is not modelled.
@@ -64,6 +65,7 @@ class TrainingRun:
     optimiser: str = "lamb"
     weight_decay: float = 0.01
     stochastic_rounding: bool = True
+    io_tiles: int = 0
     sharded_state: bool = False
     source: str = ""
     lacks: tuple[str, ...] = ()
@@ -73,7 +75,7 @@ class TrainingRun:
     def schedule(self) -> Schedule:
         """Micro-batches, replicas, and where the optimiser's state is."""
         where = Locations(optimiser=TensorLocation(on_chip=False, sharded=True)) if self.sharded_state else Locations()
-        return Schedule(accumulation=self.accumulation, replicas=self.replicas, locations=where)
+        return Schedule(accumulation=self.accumulation, replicas=self.replicas, locations=where, io_tiles=self.io_tiles)
 
     def groups(self, net: Network) -> list[Group]:
         """The optimisers of matrices, and of vectors: norms and biases."""

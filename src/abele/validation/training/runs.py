@@ -26,7 +26,8 @@ _FOUR = ((5, 4), (6, 7), (7, 6), (6, 7))
 _EIGHT = ((2, 1), (2, 2), (3, 3), (3, 4), (4, 3), (3, 4), (4, 3), (3, 4))
 _EIGHT_BOW16 = ((1, 0), (3, 3), (3, 4), (3, 3), (4, 3), (3, 4), (4, 3), (3, 4))
 
-_IO = "host input overlapped with compute"
+_IO_TILES = 32
+"""IO tiles of each IPU that bring images while the others compute; the fewest that PopART takes (``numIOTiles``)."""
 RECOMPUTED = (3, 5, 7, 9, 11, 13)
 """Six checkpoints of ResNet-50, in the stages of 28 and 14 rows."""
 
@@ -123,7 +124,7 @@ def _resnet(
         optimiser="lars",
         weight_decay=5e-5,
         source=source,
-        lacks=(_IO,),
+        io_tiles=_IO_TILES,
         held=True,
     )
     return replace(made, **changes)  # type: ignore[arg-type]
