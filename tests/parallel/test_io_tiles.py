@@ -9,9 +9,11 @@ import pytest
 from test_pipelined import PIPELINES, data, mlp, train, weights_of
 
 from abele.errors import InvalidOptionError
-from abele.parallel import Group, Place, Schedule, Sgd
+from abele.expr.derivative import arg
+from abele.parallel import Group, NetworkBuilder, Place, Schedule, Sgd
+from abele.parallel.ops import build
 from abele.parallel.schedule import OutputMode, PipelineSchedule
-from abele.session import Session, Settings, compile_network
+from abele.session import Session, Settings, SharedArrays, compile_network
 
 
 @pytest.mark.parametrize("mode", ["native", "tiles"])
@@ -46,6 +48,22 @@ def test_inference__with_io_tiles__gives_each_micro_batch_its_result(rounds: int
         session = Session.of(net, schedule, settings=Settings(system="bow-pod16"), weights=weights_of(net))
         results.append(session(*data(rounds))[0])
     np.testing.assert_allclose(results[1], results[0], rtol=2e-6)
+
+
+def test_output__of_a_buffer_that_changes__is_what_it_was_in_its_micro_batch() -> None:
+    found = []
+    for tiles in (0, 32):
+        net = NetworkBuilder()
+        x, count = net.input((1, 3), "f32", "x"), net.buffer((3,), "f32", "count")
+        net.updates[count] = build.map_(net, arg(0) + arg(1), [count, build.reshape(net, x, (3,))])
+        net.output(count)
+        model = net.finish()
+        weights = SharedArrays({"count": np.zeros(3, np.float32)})
+        schedule = Schedule(device_iterations=4, io_tiles=tiles)
+        session = Session.of(model, schedule, settings=Settings(system="bow-2000"), weights=weights)
+        found.append(session(np.ones((4, 3), np.float32))[0])
+    np.testing.assert_array_equal(found[0].reshape(4, 3)[:, 0], [0, 1, 2, 3])
+    np.testing.assert_array_equal(found[1], found[0])
 
 
 @pytest.mark.parametrize("places", [[Place()] * 8, [Place(0, 0)] * 4 + [Place(1, 1)] * 4], ids=["one", "two"])

@@ -308,7 +308,8 @@ class _ProgramBuilder:
             self.outputs.add([self._kept(v, stage.leaving) for v, stage in outputs])
             return
         for value, stage in zip(self.net.outputs, stages, strict=True):
-            tensor = self.to[value]
+            # It is handed over after the micro-batch, which may have changed what it shows.
+            tensor, _ = self._kept(value, stage.leaving)
             self.io.store(tensor, self.outputs.stream(tensor), value.place.ipu, stage)
 
     def _make_updates(self, ops: Sequence[NetworkOp]) -> None:
@@ -342,7 +343,8 @@ class _ProgramBuilder:
         tensor = self.to[value]
         changing = {*self.net.gradients, *self.net.updates}
         weights = {v for w in changing if w in self.to for v in self.to[w].variables}
-        is_late = self.schedule.outputs == OutputMode.FINAL and not weights.isdisjoint(tensor.variables)
+        waits = self.schedule.outputs == OutputMode.FINAL or self.io is not None
+        is_late = waits and not weights.isdisjoint(tensor.variables)
         return duplicate(self.graph, tensor, micro_batch, "keep_output") if is_late else tensor, micro_batch
 
     def _make_data(self) -> None:

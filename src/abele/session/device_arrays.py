@@ -2,8 +2,8 @@
 
 Replicas keep the same parameters, so the host writes all of them at once and reads the first. Where groups of replicas
 have values of their own, the host has an array for each group, along a first dimension, or one that is cut into theirs
-(:class:`~abele.parallel.split.Split`). A buffer that each replica
-changes by what it sees itself, such as running statistics, is that of the first replica of a group.
+(:class:`~abele.parallel.split.Split`). A buffer that each replica changes by what it sees itself, such as running
+statistics, is that of the first replica of a group.
 """
 
 from __future__ import annotations
