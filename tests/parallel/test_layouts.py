@@ -118,6 +118,17 @@ def test_create_narrowed__any_shape_that_broadcasts__lies_on_tiles_of_what_it_me
     assert (places == wide).any(axis=lost).all()
 
 
+@pytest.mark.parametrize("order", [(0, 1, 2, 3), (0, 1, 3, 2)])
+def test_create_narrowed__rows_in_either_order__keeps_what_is_stored_together_on_one_tile(
+    order: tuple[int, ...],
+) -> None:
+    graph = Graph("bow")
+    full = graph.map_linear(graph.variable(f16, (2, 16, 256, 256), name="full")).transpose(order)
+    made = create_narrowed(graph, full, (2, 1, 256, 256), "mask")
+    pieces = len(graph.mapping_of(made.transpose(order)).begin)
+    assert pieces <= 8 * graph.num_tiles
+
+
 def test_lowering__matrix_of_several_variables__is_put_together_once_for_its_product() -> None:
     net = NetworkBuilder()
     parts = [net.input((4, 8, 16), "f32", f"part{i}") for i in range(3)]

@@ -18,20 +18,33 @@ def remote_cycles(num_bytes: int, num_ipus: int, graph: Graph) -> int:
         num_ipus: IPUs of one replica that take part.
         graph: The graph, whose replicas move their rows at the same time.
 
-    Model: the latency of the host link, then the bytes at the slower of the IPUs' ports and the streaming memories
-    behind them, which the IPUs of a machine share. A system without streaming memory keeps the rows in the host's.
+    Model: the latency of the host link, then each IPU's bytes at the rate that it reaches while all those that take part
+    use the memory of their machine. A system without streaming memory keeps the rows in the host's.
     Source: ``Dram``, ``HostLink``; that both ways have one latency is guessed.
     """
     system, replicas = graph.whole_system, graph.replicas
     if system.dram is None:
         return host_cycles(num_bytes * replicas, num_ipus * replicas, system)
-    machines = -(-num_ipus * replicas // system.dram.ipus_per_dram)
-    rate = min(
-        num_ipus * replicas * system.host.ipu_bytes_per_second,
-        machines * system.dram.bytes_per_second,
-    )
-    seconds = system.host.latency_seconds + num_bytes * replicas / rate
+    rate = min(system.dram.rate_of_one(_busy_on_machine(num_ipus, graph)), system.host.ipu_bytes_per_second)
+    seconds = system.host.latency_seconds + num_bytes / num_ipus / rate
     return math.ceil(seconds * system.ipu.clock_hz)
+
+
+def dram_cycles(num_bytes: int, num_ipus: int, graph: Graph) -> int:
+    """Tile cycles for which one such copy keeps a machine's streaming memory from others; the host's without any."""
+    system = graph.whole_system
+    if system.dram is None:
+        return host_cycles(num_bytes * graph.replicas, num_ipus * graph.replicas, system, rendezvous=False)
+    moved = num_bytes / num_ipus * _busy_on_machine(num_ipus, graph)
+    return math.ceil(moved / system.dram.bytes_per_second * system.ipu.clock_hz)
+
+
+def _busy_on_machine(num_ipus: int, graph: Graph) -> int:
+    """IPUs of one machine that take part when ``num_ipus`` of each replica do: small replicas share a machine."""
+    dram = graph.whole_system.dram
+    assert dram is not None
+    replicas = min(graph.replicas, max(1, dram.ipus_per_dram // graph.system.num_ipus))
+    return min(dram.ipus_per_dram, num_ipus * replicas)
 
 
 def check_remote_memory(graph: Graph) -> None:

@@ -22,6 +22,9 @@ from abele.parallel.shared_functions import SharedFunctions
 from abele.parallel.update import GroupUpdate
 from abele.poplibs.poputil.layout import clone
 
+STABLE_NORMS = "stable_norms"
+"""The option of norms among :attr:`Lowering.planning`."""
+
 
 class Lowering:
     """The tensors that stand for the values of a network or block, and the program that is being appended to.
@@ -33,7 +36,7 @@ class Lowering:
     Attributes:
         graph: Where variables and vertices are made.
         prog: The sequence that rules append to.
-        planning: Options of matrix products, convolutions and recurrent layers; see :meth:`planned`.
+        planning: Options of matrix products, convolutions and recurrent layers, see :meth:`planned`, and of norms.
         updates: The device side of each optimiser, by its number and that of the IPU; see ``update`` ops.
         repeats: What was built so far, for ops whose like was lowered before.
         loss_scale: What the loss is multiplied by, where that may change; see ``loss_scale`` ops.
@@ -130,13 +133,18 @@ class Lowering:
         to, entering = self._entrance(value)
         return entering in to._waiting
 
+    @property
+    def stable_norms(self) -> bool:
+        """True if norms subtract the mean before they square."""
+        return bool(self.planning.get(STABLE_NORMS, False))
+
     def planned(self, op: NetworkOp, dtype: ElementType) -> dict[str, Any]:
         """The options of an op's products of operands of ``dtype``: those of all, but for what it has of its own.
 
         Operands of f32 have f32 partials, whatever others have.
         """
         options = self.planning if op.hint is None else {**self.planning, **op.hint.options}
-        unknown = set() if dtype == f16 else {"partials_type"}
+        unknown = {STABLE_NORMS} if dtype == f16 else {STABLE_NORMS, "partials_type"}
         unknown |= set() if op.kind.startswith("convolution") else {"enable_conv_dithering"}
         return {name: value for name, value in options.items() if name not in unknown}
 

@@ -11,6 +11,7 @@ from msgspec import Meta
 
 from abele.machine import System, systems
 from abele.options import Option, OptionTable, choice, flag, integer, text
+from abele.parallel.lowering import STABLE_NORMS
 from abele.parallel.modes import RunModes
 from abele.runtime.engine.setup import MODES
 
@@ -38,6 +39,10 @@ SETTINGS = OptionTable(
             "f32", "f16", doc="type in which products and convolutions of f16 operands keep partial sums"
         ),
         "convolution_dithering": flag(False, doc="each convolution begins at a tile of its own, by its parameters"),
+        "stable_norms": flag(
+            False,
+            doc="norms subtract the mean before they square, in one pass more; else E[x²] - E[x]² is the variance",
+        ),
         "exceptions": flag(False, doc="invalid operations, divisions by zero and overflows of floats end a run"),
         "stochastic_rounding": flag(
             False,
@@ -87,6 +92,7 @@ class Settings:
     memory_proportion: float | None = None
     partials: str = "f32"
     convolution_dithering: bool = False
+    stable_norms: bool = False
     exceptions: bool = False
     stochastic_rounding: bool = False
     synthetic_data: bool = False
@@ -132,7 +138,8 @@ class Settings:
 
     @property
     def planning(self) -> dict[str, Any]:
-        """Options of matrix products, convolutions and recurrent layers, as the libraries name them."""
+        """Options of matrix products, convolutions, recurrent layers and norms, as the libraries name them."""
         share = {} if self.memory_proportion is None else {"available_memory_proportion": self.memory_proportion}
         partials = {} if self.partials == SETTINGS["partials"].default else {"partials_type": self.partials}
-        return share | partials | ({"enable_conv_dithering": True} if self.convolution_dithering else {})
+        dithering = {"enable_conv_dithering": True} if self.convolution_dithering else {}
+        return share | partials | dithering | ({STABLE_NORMS: True} if self.stable_norms else {})

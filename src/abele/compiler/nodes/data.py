@@ -11,7 +11,7 @@ import numpy as np
 from abele.compiler.access import undef_access
 from abele.compiler.exchange import ExchangePlan, plan_replica_copies
 from abele.compiler.nodes.meaning import NODES, NodeMeaning
-from abele.compiler.remote import remote_cycles
+from abele.compiler.remote import dram_cycles, remote_cycles
 from abele.compiler.replica_groups import meeting_replicas
 from abele.compiler.superstep import Superstep
 from abele.graph.control import AssumeEqualAcrossReplicas
@@ -76,11 +76,10 @@ def _copy(analysis: Analysis, step: Step) -> Superstep:
     if node.remote is None:
         return replace(found, host_cycles=analysis.host_cycles([tensor], rendezvous=not step.joins_previous))
     ipus = analysis.ipus_of([tensor])
-    cycles = remote_cycles(tensor.bytes, ipus, analysis.graph)
     return replace(
         found,
-        host_cycles=cycles,
-        link_cycles=cycles - remote_cycles(0, ipus, analysis.graph),
+        host_cycles=remote_cycles(tensor.bytes, ipus, analysis.graph),
+        link_cycles=dram_cycles(tensor.bytes, ipus, analysis.graph),
         links=analysis.groups.drams(found.meets[0]),
     )
 

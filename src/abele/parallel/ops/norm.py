@@ -6,9 +6,9 @@ are f32, also of narrower activations: what is subtracted would otherwise be wro
 left where the mean is large. The gradient needs the whitened activations and the deviations; the activations
 themselves need not be kept.
 
-A batch norm may take its statistics over the samples of several consecutive replicas: the sums are all-reduced, first
-that of the elements, then that of the squared distances from the mean of all; on the way back the two sums of the
-gradient are, in one collective.
+A batch norm may take its statistics over the samples of several consecutive replicas: the sums of the elements and of
+their squares are all-reduced, in one collective. Stable norms sum the squared distances from the mean of all, in a
+second one. On the way back the two sums of the gradient are all-reduced together.
 """
 
 from __future__ import annotations
@@ -186,7 +186,7 @@ class Norm(_OfReplicas):
         eps, replicas = op.attrs["eps"], op.attrs["replicas"]
         if replicas == 1:
             return popnn_norms.statistics(
-                to.graph, _view(op), x, eps, to.prog, unbiased=False, stable=True, output_type=f32
+                to.graph, _view(op), x, eps, to.prog, unbiased=False, stable=to.stable_norms, output_type=f32
             )
         return poplin_norms.distributed_norm_statistics(
             to.graph,
@@ -195,7 +195,7 @@ class Norm(_OfReplicas):
             to.prog,
             _all_reduce,
             x.shape[0] * replicas,
-            stable=True,
+            stable=to.stable_norms,
             output_type=f32,
             name=op.debug.name or op.kind,
         )

@@ -156,29 +156,32 @@ def create_narrowed(
 ) -> Tensor:
     """A new tensor of ``shape``, which broadcasts to that of ``full``, in its storage order and on its tiles.
 
-    Each element lies on a tile that holds one of those that it meets: along the longest dimension that both have they
-    take turns with the longest along which ``shape`` is 1, so that all tiles get a share, not those of its first alone.
+    Each element lies on a tile that holds one of those that it meets. Pieces of storage take turns along the longest
+    dimension in which ``shape`` is 1: the first piece lies where it meets the first slice of ``full``, the second where
+    it meets the second. So all tiles get a share, and not those of one slice alone. Pieces are a quarter of a share.
 
     Raises:
         TileMappingError: Elements of ``full`` are mapped to no tile.
     """
     lost = [d for d, (have, wanted) in enumerate(zip(full.shape, shape, strict=True)) if have != wanted]
-    kept = [d for d in range(full.ndim) if d not in lost]
     first = [slice(0, wanted) for wanted in shape]
-    if not lost or not kept:
+    if not lost or math.prod(shape) == 1:
         return clone(graph, full[tuple(first)], name, dtype)
-    wide, along = max(lost, key=full.shape.__getitem__), max(kept, key=full.shape.__getitem__)
-    count = math.gcd(full.shape[wide], full.shape[along])
-    turns = []
-    for number in range(count):
-        at = list(first)
-        at[wide] = slice(number, number + 1)
-        at[along] = slice(number, None, count)
-        turns.append(full[tuple(at)].expand_dims(along + 1))
-    met = concat(turns, along + 1).reshape(shape)
     order = storage_order(full[tuple(first)])
     variable = graph.variable(dtype or full.dtype, order.extents, name=name)
-    set_mapping(graph, variable, graph.mapping_of(order.apply(met)))
+    wide = max(lost, key=full.shape.__getitem__)
+    slices = []
+    for number in range(full.shape[wide]):
+        at = list(first)
+        at[wide] = slice(number, number + 1)
+        slices.append(order.apply(full[tuple(at)]).reshape((1, variable.size)))
+    met = graph.mapping_of(concat(slices, 0))
+    share = variable.size // max(len(np.unique(met.tile)), 1)
+    piece = max(share // 4, vector_grain(graph, variable.dtype))
+    element = np.arange(variable.size, dtype=np.int64)
+    tile = met.tiles_of(element // piece % full.shape[wide] * variable.size + element)
+    begin = np.flatnonzero(np.concatenate([[True], tile[1:] != tile[:-1]])).astype(np.int64)
+    set_mapping(graph, variable, TileMapping(variable.size, begin, tile[begin]))
     return order.undo(variable)
 
 
