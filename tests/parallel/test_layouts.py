@@ -119,7 +119,7 @@ def test_create_narrowed__any_shape_that_broadcasts__lies_on_tiles_of_what_it_me
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2, 3), (0, 1, 3, 2)])
-def test_create_narrowed__rows_in_either_order__keeps_what_is_stored_together_on_one_tile(
+def test_create_narrowed__rows_in_either_order__keeps_neighbours_in_storage_together(
     order: tuple[int, ...],
 ) -> None:
     graph = Graph("bow")

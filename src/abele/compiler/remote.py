@@ -18,8 +18,8 @@ def remote_cycles(num_bytes: int, num_ipus: int, graph: Graph) -> int:
         num_ipus: IPUs of one replica that take part.
         graph: The graph, whose replicas move their rows at the same time.
 
-    Model: the latency of the host link, then each IPU's bytes at the rate that it reaches while all those that take part
-    use the memory of their machine. A system without streaming memory keeps the rows in the host's.
+    Model: the latency of the host link, then each IPU's bytes at the rate that it reaches while all that take part use
+    the memory of their machine. A system without streaming memory keeps the rows in the host's.
     Source: ``Dram``, ``HostLink``; that both ways have one latency is guessed.
     """
     system, replicas = graph.whole_system, graph.replicas

@@ -105,9 +105,7 @@ class Dram(Spec):
     bytes_per_second: float = parameter()
     ipus_per_dram: int = parameter()
     ipu_bytes_per_second: float = constant(
-        derived(
-            6.8e9, "attention over a cache in DDR on a Bow-2000: 6.6 to 7.1 GB/s for each IPU; streamed layers agree"
-        )
+        derived(6.8e9, "attention over a cache in DDR on a Bow-2000: 6.6 to 7.1 GB/s an IPU; streamed layers agree")
     )
 
     def rate_of_one(self, num_busy: int) -> float:
