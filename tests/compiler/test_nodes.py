@@ -260,7 +260,7 @@ def test_remote_buffer__rows__cost_streaming_memory(graph: Graph) -> None:
     assert kinds(found) == ["remote_in", "remote_out"]
     dram = graph.system.dram
     assert dram is not None
-    rate = min(dram.bytes_per_second, graph.system.host.ipu_bytes_per_second)
+    rate = min(dram.ipu_bytes_per_second, graph.system.host.ipu_bytes_per_second)
     host = transfer_cycles(graph, 320, rate)
     assert columns(found, "host_cycles", "exchanged_bytes") == [(host, 320)] * 2
     assert found.plan[0].access.reads.tolist() == [1]

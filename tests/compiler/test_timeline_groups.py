@@ -132,8 +132,8 @@ def test_sync__within_and_between_ipus__costs_what_takes_part() -> None:
     report = compile_program(graph, Sequence(Copy(x[0], x[1]), Copy(x[0], x[2]))).report
     steps = report.steps
     sync, clock = graph.system.ipu.sync, graph.system.ipu.clock_hz
-    assert steps["sync_cycles"].tolist() == [sync.on_chip_cycles, sync.global_cycles(2, clock)]
-    assert [report.groups_of(step) for step in range(2)] == [["IPU 0"], ["IPU 0", "IPU 1"]]
+    assert steps["sync_cycles"].tolist() == [sync.on_chip_cycles, sync.global_cycles(4, clock)]
+    assert [report.groups_of(step) for step in range(2)] == [["IPU 0"], [f"IPU {i}" for i in range(4)]]
 
 
 def test_sync__copies_within_and_between_ipus_in_one_step__are_two_phases_with_a_barrier_each() -> None:
@@ -143,8 +143,9 @@ def test_sync__copies_within_and_between_ipus_in_one_step__are_two_phases_with_a
     both = Copy(x[:2], x[2:]), Copy(concat([x[0:1], x[0:1]]), concat([x[2:3], x[1:2]]))
     report = compile_program(graph, Sequence(*both, Copy(apart[0], apart[1]))).report
     ipu = graph.system.ipu
-    within, between = ipu.sync.on_chip_cycles, ipu.sync.global_cycles(2, ipu.clock_hz)
-    assert report.steps["sync_cycles"].tolist() == [between, within + between, between]
+    within, between = ipu.sync.on_chip_cycles, ipu.sync.global_cycles(4, ipu.clock_hz)
+    pair = ipu.sync.global_cycles(2, ipu.clock_hz)
+    assert report.steps["sync_cycles"].tolist() == [pair, within + between, between]
     start = ipu.exchange.phase_overhead_cycles + ipu.exchange.route_mean_cycles
     exchange = report.steps["exchange_cycles"].tolist()
     assert exchange[1] - exchange[2] == pytest.approx(start, abs=16)
@@ -194,12 +195,34 @@ def test_streams__of_ipus_behind_one_link__share_its_bandwidth() -> None:
     assert found.report.cycles().total < 4 * one
 
 
-def test_streams__of_other_groups__do_not_share_a_rendezvous() -> None:
+@pytest.mark.parametrize(("pattern", "joined"), [("full", True), ("single_pipeline", False)])
+def test_streams__of_other_ipus__share_a_rendezvous_where_all_are_at_it(pattern: str, joined: bool) -> None:
     graph = Graph(small_system(4, 2))
+    graph.sync_pattern = pattern
     x = graph.variable(f32, (3, 8), "x").map_rows([0, 1, 4])
     s = [graph.host_stream_in(f"s{i}", f32, (8,)) for i in range(3)]
     found = compile_program(graph, Sequence(*(Copy(s[i], x[i]) for i in range(3))))
-    assert [step.joins_previous for step in found.steps] == [False, True, False]
+    assert [step.joins_previous for step in found.steps] == [False, True, joined]
+
+
+@pytest.mark.parametrize(("pattern", "waits"), [("full", True), ("single_pipeline", False)])
+def test_streams__of_one_ipu__keep_the_others_waiting_in_the_full_pattern(pattern: str, waits: bool) -> None:
+    graph = Graph(small_system(4, 2))
+    graph.sync_pattern = pattern
+    x = graph.variable(f32, (2, 8), "x").map_rows([0, 4])
+    stream = Copy(graph.host_stream_in("s", f32, (8,)), x[0])
+    report = compile_program(graph, Sequence(stream, increment(graph, x[1:], [4], 100))).report
+    start = report.steps["cycles"][0] if waits else 0
+    assert report.steps["start_cycle"].tolist() == [0, start]
+
+
+def test_exchange__between_two_ipus__has_all_at_its_barrier() -> None:
+    graph = Graph(small_system(4, 4))
+    graph.sync_group([15], "io")
+    x = graph.variable(f32, (4, 8), "x").map_rows([0, 4, 8, 15])
+    busy = increment(graph, x[2:3], [8], 1000)
+    report = compile_program(graph, Sequence(busy, Copy(x[0], x[1]), increment(graph, x[3:], [15], 10))).report
+    assert report.steps["start_cycle"].tolist() == [0, report.steps["cycles"][0], 0]
 
 
 @st.composite

@@ -109,6 +109,10 @@ def simulated(items: Sequence[Item], found: Executable, built: Built, group_of: 
         item = built.items[name]
         where = item.tiles if isinstance(item, Work) else (item.source, item.target)
         groups = {group_of[t] for t in where}
+        ipus = {g for g in group_of if isinstance(g, tuple)}
+        if isinstance(item, Send) and len({t // (ALL // found.system.num_ipus) for t in where}) > 1 and ipus & groups:
+            # All IPUs are at the barrier before an exchange between two.
+            groups |= ipus
         start = max(free[g] for g in groups)
         starts.setdefault(name, start)
         free.update(dict.fromkeys(groups, start + int(cost[name])))

@@ -110,7 +110,7 @@ class Analysis:
         if len(self.groups) == 1:
             return self.groups.all
         check_same_graph(node, self.graph)
-        return self._groups_of(node.reads() + node.writes())
+        return self.groups.at_host(self._groups_of(node.reads() + node.writes()))
 
     def code_bytes(self) -> dict[str, TileVector]:
         """Bytes of vertex state, code, stacks and buffers on each tile, by memory category."""
@@ -242,14 +242,22 @@ class Analysis:
         return exchange_code_bytes(plan, self.system.ipu.exchange, self.graph.num_tiles).packed()
 
     def meeting_host(self, step: Step, tensors: Sequence[Tensor], *, rendezvous: int = 1) -> Superstep:
-        """A step at which the sync groups that hold some tensors exchange them with what is outside the chip."""
-        meeting = self._groups_of(tensors)
+        """A step at which the sync groups that hold some tensors exchange them with the host."""
+        holding = self._groups_of(tensors)
+        met = self._outside(step, tensors, self.groups.at_host(holding), rendezvous)
+        return replace(met, links=self.groups.host_links(holding))
+
+    def meeting_memory(self, step: Step, tensor: Tensor) -> Superstep:
+        """A step at which those that hold a tensor exchange it with streaming memory, each IPU for itself."""
+        holding = self._groups_of([tensor])
+        return replace(self._outside(step, [tensor], holding, 1), links=self.groups.drams(holding))
+
+    def _outside(self, step: Step, tensors: Sequence[Tensor], meeting: tuple[int, ...], rendezvous: int) -> Superstep:
         return replace(
             Superstep.of(step, self.access(step)),
             host_bytes=sum(t.bytes for t in tensors),
             meets=(meeting,),
             sync_cycles=rendezvous * self.groups.sync_cycles(meeting),
-            links=self.groups.host_links(meeting),
             link_cycles=self.host_cycles(tensors, rendezvous=False),
         )
 

@@ -311,7 +311,8 @@ def relocated(equal: EqualStep, step: Step, tiles_per_ipu: int) -> Superstep:
 def _exchanged_later(phase: Exchanged | None, tiles: int, ipus: int) -> Exchanged | None:
     if phase is None:
         return None
-    groups = _groups_later(phase.groups, ipus)
+    # Where data leaves an IPU all of them meet, of whichever it is.
+    groups = phase.groups if phase.leaves else _groups_later(phase.groups, ipus)
     received, sent = phase.received_bytes.shifted(tiles), phase.sent_bytes.shifted(tiles)
     return replace(phase, received_bytes=received, sent_bytes=sent, groups=groups)
 

@@ -32,8 +32,9 @@ class Exchanged:
         received_bytes: Received by each tile.
         sent_bytes: Sent by each tile.
         fragments: Pieces that arrive, over all tiles.
-        groups: Sync groups that send or receive.
+        groups: Sync groups at its barrier.
         sync_cycles: Their barriers before it.
+        leaves: True if data goes to other IPUs.
     """
 
     cycles: int
@@ -44,6 +45,7 @@ class Exchanged:
     fragments: int
     groups: tuple[int, ...]
     sync_cycles: int
+    leaves: bool = False
 
     @staticmethod
     def of(phase: ExchangePhase | None, system: System, groups: SyncGroups) -> Exchanged | None:
@@ -53,6 +55,9 @@ class Exchanged:
         received = phase.received_bytes
         # Both who receives and who sends has to be at the barrier.
         meeting = groups.touched(TileVector(received.tile_set, received.values + phase.sent_bytes.values))
+        leaves = len(phase.link_bytes.source) > 0
+        if leaves:
+            meeting = groups.between_ipus(meeting)
         within = system.ipu.sync.on_chip_cycles * (phase.num_phases - 1)
         return Exchanged(
             cycles=exchange_cycles(phase, system),
@@ -63,6 +68,7 @@ class Exchanged:
             fragments=phase.received_fragments.sum(),
             groups=meeting,
             sync_cycles=groups.sync_cycles(meeting) + within,
+            leaves=leaves,
         )
 
 

@@ -32,6 +32,8 @@ class SyncGroups:
         on_ipu: True where a group has tiles on an IPU, bool[groups, ipus].
         system: The machine of one replica.
         all: Every group.
+        of_ipus: The groups that are the tiles of an IPU which no other group has.
+        hosts_apart: True if IPUs meet the host without one another.
     """
 
     names: tuple[str, ...]
@@ -40,6 +42,8 @@ class SyncGroups:
     on_ipu: Bool
     system: System
     all: tuple[int, ...]
+    of_ipus: frozenset[int]
+    hosts_apart: bool
 
     @staticmethod
     def of(graph: Graph) -> SyncGroups:
@@ -59,7 +63,16 @@ class SyncGroups:
         names = tuple(every[int(n)] for n in used)
         number_of = np.zeros(len(tiles), dtype=np.int32)
         number_of[used] = np.arange(len(used))
-        return SyncGroups(names, number_of[label], tiles[used], on_ipu[used], system, tuple(range(len(names))))
+        return SyncGroups(
+            names,
+            number_of[label],
+            tiles[used],
+            on_ipu[used],
+            system,
+            tuple(range(len(names))),
+            of_ipus=frozenset(np.flatnonzero(used < num_ipus).tolist()),
+            hosts_apart=graph.sync_pattern != "full",
+        )
 
     def __len__(self) -> int:
         return len(self.names)
@@ -87,6 +100,17 @@ class SyncGroups:
             return (0,) if any(map(len, tiles)) else ()
         found = [np.unique(self.of_tile[column]) for column in tiles]
         return tuple((np.unique(np.concatenate(found)) if len(found) > 1 else found[0]).tolist())
+
+    def between_ipus(self, groups: tuple[int, ...]) -> tuple[int, ...]:
+        """The groups at the barrier of some groups that exchange data with other IPUs: all IPUs are, whoever sends.
+
+        Tiles with a group of their own are there where they take part, and pass it where they do not.
+        """
+        return tuple(sorted(self.of_ipus.union(groups))) if self.of_ipus.intersection(groups) else groups
+
+    def at_host(self, groups: tuple[int, ...]) -> tuple[int, ...]:
+        """The groups at the barrier of some groups that exchange data with the host."""
+        return groups if self.hosts_apart else self.between_ipus(groups)
 
     def ipus(self, groups: Iterable[int]) -> tuple[int, ...]:
         """The IPUs on which some groups have tiles."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -61,6 +61,8 @@ if TYPE_CHECKING:
     from abele.graph.virtual import VirtualGraph
     from abele.kernels.nest.ir import HostKernel
 
+SyncPattern = Literal["full", "single_pipeline"]
+"""Patterns of barriers, by their names in Poplar."""
 View = TypeVar("View", bound=Tensor)
 
 
@@ -79,6 +81,8 @@ class Graph:
         replicas: Number of replicas.
         compute_sets: All compute sets, in the order in which they were made.
         sync_groups: Tiles that meet at barriers of their own.
+        sync_pattern: Who is at the barrier of a transfer from or to the host: all IPUs with ``full``, those alone that
+            take part with ``single_pipeline``. At that of an exchange between IPUs all are.
         codelets: The codelets that vertices can be added of by name.
         perf_estimators: What vertices of some codelets cost, as the user says.
         streams: Host streams by name.
@@ -107,6 +111,7 @@ class Graph:
         self.system: System = _share(self.whole_system, whole_number(replicas, "replicas are a whole number"))
         self.compute_sets: list[ComputeSet] = []
         self.sync_groups: list[SyncGroup] = []
+        self.sync_pattern: SyncPattern = "full"
         self.codelets = Codelets()
         self.perf_estimators = PerfEstimators()
         self.streams: dict[str, Stream] = {}

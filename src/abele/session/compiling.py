@@ -140,6 +140,7 @@ def _build(case: NetworkCase) -> NetworkProgram:
     net, schedule, groups, settings = case.net, case.schedule, case.groups, case.settings
     ipus = max(settings.ipus_per_replica, net.num_ipus)
     graph = Graph(settings.target(schedule.replicas * ipus), replicas=schedule.replicas)
+    graph.sync_pattern = settings.sync_pattern
     planning, modes = settings.planning, settings.modes
     watch = _watch(settings, training=groups is not None)
     if groups is None:

@@ -68,6 +68,11 @@ SETTINGS = OptionTable(
         "recompute_stages": flag(
             True, doc="stages of a pipeline keep what enters them, and their backward stages compute the rest again"
         ),
+        "sync_pattern": choice(
+            "full",
+            "single_pipeline",
+            doc="which IPUs of a replica wait when some of them meet the host: all, or those alone that take part",
+        ),
         "ipus_per_replica": integer(0, doc="IPUs reserved for each replica; 0 for as many as the network is placed on"),
     },
     listed="docs/session.md lists them",
@@ -104,6 +109,7 @@ class Settings:
     automatic_loss_scale: bool = False
     recompute: bool = False
     recompute_stages: bool = True
+    sync_pattern: Literal["full", "single_pipeline"] = "full"
     ipus_per_replica: int = 0
     shared_functions: bool = False
 

@@ -85,6 +85,8 @@ ACT: dict[str, tuple[Setter, Callable[[poptorch.Options], Any]]] = {
     ),
     "outputMode": (lambda o: o.outputMode(poptorch.OutputMode.Sum), schedule),
     "setAvailableMemoryProportion": (lambda o: o.setAvailableMemoryProportion({"IPU0": 0.3}), told_to_session),
+    "enableStableNorm": (lambda o: o.enableStableNorm(True), told_to_session),
+    "syncPattern": (lambda o: o.syncPattern(poptorch.SyncPattern.SinglePipeline), told_to_session),
     "enableSyntheticData": (lambda o: o.enableSyntheticData(True), told_to_session),
     "system": (lambda o: o.system("gc200"), told_to_session),
     "useOfflineIpuTarget": (lambda o: o.useOfflineIpuTarget(1), told_to_session),
@@ -142,10 +144,8 @@ SEEN_ELSEWHERE = {
 """Setters of which another file of tests shows what they do."""
 
 KEPT = {
-    "enableStableNorm": "enable_stable_norm",
     "useIpuModel": "use_model",
     "useIpuId": "ipu_id",
-    "syncPattern": "sync_pattern",
     "Jit.traceModel": "trace_model",
 }
 """Setters that are checked and kept, and the options whose words say why that changes nothing."""

@@ -71,16 +71,15 @@ def _copy(analysis: Analysis, step: Step) -> Superstep:
         return analysis.copy(step, node)
     tensor = node.source if isinstance(node.source, Tensor) else node.destination
     assert isinstance(tensor, Tensor)
-    found = analysis.meeting_host(step, [tensor])
     analysis.add_buffers([tensor], inward=node.destination is tensor)
     if node.remote is None:
-        return replace(found, host_cycles=analysis.host_cycles([tensor], rendezvous=not step.joins_previous))
+        cycles = analysis.host_cycles([tensor], rendezvous=not step.joins_previous)
+        return replace(analysis.meeting_host(step, [tensor]), host_cycles=cycles)
     ipus = analysis.ipus_of([tensor])
     return replace(
-        found,
+        analysis.meeting_memory(step, tensor),
         host_cycles=remote_cycles(tensor.bytes, ipus, analysis.graph),
         link_cycles=dram_cycles(tensor.bytes, ipus, analysis.graph),
-        links=analysis.groups.drams(found.meets[0]),
     )
 
 

@@ -187,6 +187,7 @@ class GraphTable(KeyedTable):
 
     system: dict[str, Any]
     replicas: Annotated[int, Meta(ge=1, le=1 << 20)]
+    sync_pattern: Literal["full", "single_pipeline"]
     variables: list[VariableRow]
     streams: list[StreamRow]
     remote_buffers: list[RemoteRow]

@@ -77,6 +77,7 @@ class GraphOut:
         return {
             "system": system_table(graph.whole_system),
             "replicas": graph.replicas,
+            "sync_pattern": graph.sync_pattern,
             "variables": [self._variable(v) for v in graph.variables],
             "streams": [self._stream(s) for s in graph.streams.values()],
             "remote_buffers": [
@@ -168,6 +169,7 @@ class GraphIn:
     ) -> None:
         with part("system"):
             self.graph = Graph(system_of(table.system), replicas=table.replicas)
+            self.graph.sync_pattern = table.sync_pattern
         self._archive = archive
         for number, row in enumerate(table.variables):
             with part(f"variable {number}"):

@@ -59,7 +59,9 @@ class Options(CheckedOptions):
             "output_mode": Option(OutputMode.Default, OutputMode, doc="which micro-batches come back"),
             "output_return_period": integer(1, 1, doc="of EveryN: every how many micro-batches one comes back"),
             "connection_type": Option(ConnectionType.Always, ConnectionType, doc="when to attach; Never compiles only"),
-            "sync_pattern": Option(SyncPattern.Full, SyncPattern, honoured=False, doc="replicas run in step"),
+            "sync_pattern": Option(
+                SyncPattern.Full, SyncPattern, doc="which IPUs of a replica wait when some of them meet the host"
+            ),
             "available_memory_proportion": Option(
                 {}, dict[int, Share], doc="share of a tile's memory that products and convolutions plan with, by IPU"
             ),
@@ -251,7 +253,11 @@ class Options(CheckedOptions):
         return self.set(connection_type=connection_type)
 
     def syncPattern(self, sync_pattern: SyncPattern) -> Self:
-        """Stored; it matters with several IPUs."""
+        """Choose which IPUs of a replica wait when some of them meet the host.
+
+        All with ``Full``; those alone that take part with ``SinglePipeline``. Replicas run in step, so that
+        ``ReplicaAndLadder`` is as ``Full``.
+        """
         return self.set(sync_pattern=sync_pattern)
 
     # --- reporting -----------------------------------------------------------------------------------------------
@@ -314,6 +320,7 @@ class Options(CheckedOptions):
             memory_proportion=self.available_memory_proportion.get(0),
             partials=self.Precision.partials,
             convolution_dithering=self.Training.convolution_dithering,
+            sync_pattern="single_pipeline" if self.sync_pattern == SyncPattern.SinglePipeline else "full",
             stable_norms=self.exists("enable_stable_norm") and self.enable_stable_norm,
             exceptions=self.Precision.floating_point_exceptions or bool(popart.get("enableFloatingPointChecks")),
             stochastic_rounding=self.Precision.stochastic_rounding or bool(popart.get("enableStochasticRounding")),
