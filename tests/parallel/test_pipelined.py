@@ -188,7 +188,7 @@ def test_stage__that_reads_what_a_later_one_makes__is_refused() -> None:
 def test_stages__on_ipus_of_their_own__work_at_the_same_time() -> None:
     cycles = {}
     for name, places in (("sharded", [Place(n) for n in range(4)]), ("pipelined", PIPELINES["four stages"])):
-        net = mlp(places, batch=64, width=512)
+        net = mlp(places, batch=256, width=1024)
         compiled = compile_network(
             net,
             Schedule(accumulation=40),

@@ -67,14 +67,15 @@ def test_timeline__pipeline__tells_all_cycles_of_every_ipu(pipeline: Report) -> 
         {"stage0", "stage6"}, {"stage1", "stage5"}, {"stage2", "stage4"}, {"stage3"}
     ]  # fmt: skip
     assert timeline.lanes[0].hidden is not None
-    assert timeline.lanes[1].hidden is None
+    # All IPUs wait while one of them meets the host.
+    assert timeline.lanes[1].hidden == 0
 
 
 def test_critical_path__pipeline__adds_up_and_names_the_longest_stage(pipeline: Report) -> None:
     path = pipeline.timeline().critical_path
     assert sum(link.total for link in path) == pipeline.total_cycles
     assert [link.total for link in path] == sorted((link.total for link in path), reverse=True)
-    assert path[0].title == "stage5 on IPU 1"
+    assert next(link for link in path if link.title.startswith("stage")).title == "stage5 on IPU 1"
     assert path[0].cycles["compute"] > 0
 
 

@@ -8,6 +8,7 @@ from functools import cached_property
 from abele.errors import UnknownArrayError, nearest
 from abele.graph import Graph, Program, Stream, Tensor
 from abele.graph import Sequence as Steps
+from abele.parallel.body import Exits
 from abele.parallel.lowering import Lowering
 from abele.parallel.network import Network, Value
 from abele.parallel.outputs import OutputCollector
@@ -35,11 +36,11 @@ class AnchorCollector:
             for number, anchor in enumerate(schedule.anchors)
         ]
 
-    def add(self, steps_of: Callable[[Value | None], Steps], *, updated: bool) -> None:
+    def add(self, exits_of: Callable[[Value | None], Exits], *, updated: bool) -> None:
         """Append what a micro-batch, or an update, does with its anchors.
 
         Args:
-            steps_of: The steps that make a value, or with None those that come last.
+            exits_of: Where a value is taken, or with None what comes last.
             updated: True for what updates make.
 
         Raises:
@@ -47,8 +48,8 @@ class AnchorCollector:
         """
         for anchor, collector in zip(self._schedule.anchors, self._collectors, strict=True):
             if anchor.tensor.startswith(UPDATED) == updated:
-                steps = steps_of(self._values.get(anchor.tensor))
-                collector.add([(self._kept(anchor, steps), steps)])
+                exits = exits_of(self._values.get(anchor.tensor))
+                collector.add([(self._kept(anchor, exits.leaving), exits)])
 
     @property
     def streams(self) -> list[Stream]:

@@ -4,11 +4,29 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from abele.graph import Program, Repeat, Tensor
 from abele.graph import Sequence as Steps
 from abele.parallel.lowering import Lowering
 from abele.parallel.network import NetworkOp, Value
+
+
+class Exits(NamedTuple):
+    """Where what a stage makes for the host is taken from it.
+
+    Attributes:
+        leaving: Steps of the stage that follow its ops.
+        to_host: Steps that send to the host; the same, or later ones.
+    """
+
+    leaving: Steps
+    to_host: Steps
+
+    @property
+    def are_apart(self) -> bool:
+        """True if what leaves may have changed by the time it is sent."""
+        return self.leaving is not self.to_host
 
 
 class StageSteps:
@@ -19,6 +37,8 @@ class StageSteps:
         entering: Inputs from the host come first.
         compute: The network's own ops.
         leaving: Sums, outputs and changes of state.
+        from_host: Copies from streams; part of what enters, unless the body has them before all stages.
+        to_host: Copies to streams; part of what leaves, unless the body has them after all stages.
         loading: What brings the next micro-batch's inputs to IO tiles.
         handing_over: What brings the last micro-batch's outputs to IO tiles.
         storing: What IO tiles send to the host.
@@ -28,6 +48,8 @@ class StageSteps:
         self.entering = Steps(name="entering")
         self.compute = Steps()
         self.leaving = Steps(name="leaving")
+        self.from_host = self.entering
+        self.to_host = self.leaving
         self.loading = Steps(name="loading")
         self.handing_over = Steps(name="handing_over")
         self.storing = Steps(name="storing")
@@ -37,6 +59,11 @@ class StageSteps:
     def steps(self) -> Steps:
         """All of it, in order."""
         return Steps(*self.entering.steps, self.compute, *self.leaving.steps, name=self.name)
+
+    @property
+    def exits(self) -> Exits:
+        """Where outputs are taken."""
+        return Exits(self.leaving, self.to_host)
 
     @property
     def has_traffic(self) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from abele.graph import Copy, Graph, If, Stream, Tensor
 from abele.graph import Sequence as Steps
 from abele.numerics import i32
+from abele.parallel.body import Exits
 from abele.parallel.schedule import OutputMode, Schedule
 from abele.poplibs import popops
 from abele.poplibs.popops.expr import _1, _2, select
@@ -41,25 +42,26 @@ class OutputCollector:
         self.streams.append(made)
         return made
 
-    def add(self, outputs: Sequence[tuple[Tensor, Steps]]) -> None:
+    def add(self, outputs: Sequence[tuple[Tensor, Exits]]) -> None:
         """Append what a micro-batch does with its outputs, each to the steps of the stage that makes it."""
         for tensor, _ in outputs:
             self.stream(tensor)
-        for steps in dict.fromkeys(steps for _, steps in outputs):
-            numbers = [number for number, (_, of_output) in enumerate(outputs) if of_output is steps]
-            self._add([outputs[number][0] for number in numbers], [self.streams[number] for number in numbers], steps)
+        stages = {id(exits.leaving): exits for _, exits in outputs}
+        for exits in stages.values():
+            numbers = [number for number, (_, own) in enumerate(outputs) if own.leaving is exits.leaving]
+            self._add([outputs[number][0] for number in numbers], [self.streams[number] for number in numbers], exits)
 
-    def _add(self, outputs: Sequence[Tensor], streams: Sequence[Stream], micro_batch: Steps) -> None:
+    def _add(self, outputs: Sequence[Tensor], streams: Sequence[Stream], exits: Exits) -> None:
         copies = Steps(*(Copy(t, s, name=s.name) for t, s in zip(outputs, streams, strict=True)), name=f"{self.name}s")
         match self.schedule.outputs:
             case OutputMode.FINAL:
                 self.after.add(copies)
             case OutputMode.SUM:
-                self._sum(outputs, streams, micro_batch)
+                self._sum(outputs, streams, exits.leaving)
             case OutputMode.EVERY_N if self.schedule.period > 1:
-                self._every(copies, micro_batch)
+                self._every(copies, exits)
             case _:
-                micro_batch.add(copies)
+                exits.to_host.add(copies)
 
     def _sum(self, outputs: Sequence[Tensor], streams: Sequence[Stream], micro_batch: Steps) -> None:
         for output, stream in zip(outputs, streams, strict=True):
@@ -68,10 +70,10 @@ class OutputCollector:
             popops.map_in_place(self.graph, _1 + _2, [total, output], micro_batch, name="sum_output")
             self.after.add(Copy(total, stream, name=stream.name))
 
-    def _every(self, copies: Steps, micro_batch: Steps) -> None:
+    def _every(self, copies: Steps, exits: Exits) -> None:
         """Copy when a counter, which starts again after ``period`` micro-batches, comes to zero."""
         period = self.schedule.period
         counter = self.graph.variable(i32, (1,), name="output/counter", initial=0).map(0)
-        popops.map_in_place(self.graph, select(0, _1 + 1, _1 + 1 == period), [counter], micro_batch, name="count")
-        due = popops.map(self.graph, _1 == 0, [counter], micro_batch, name="is_due")
-        micro_batch.add(If(due, copies))
+        popops.map_in_place(self.graph, select(0, _1 + 1, _1 + 1 == period), [counter], exits.leaving, name="count")
+        due = popops.map(self.graph, _1 == 0, [counter], exits.leaving, name="is_due")
+        exits.to_host.add(If(due, copies))

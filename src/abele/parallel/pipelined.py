@@ -1,8 +1,10 @@
 """Micro-batches as a pipeline: each stage works on another one, at the same time as all others.
 
 Each stage is a function of the program. A tick first sends what stages of the tick before have made for other IPUs, all
-in one exchange, and then calls the stages that have a micro-batch, the last one first: stages of one tick read nothing
-of one another, so those on different IPUs run side by side, and what a stage reads of earlier ticks is still there.
+in one exchange, and loads what stages have of the host; it then calls the stages that have a micro-batch, the last one
+first, and sends the host what they have made. Stages of one tick read nothing of one another, so those on different
+IPUs run side by side, and what a stage reads of earlier ticks is still there. All IPUs wait at an exchange with others
+or with the host, so there is none between the calls.
 """
 
 from __future__ import annotations
@@ -40,6 +42,8 @@ class _PipelineStage(StageSteps):
 
     def __init__(self, number: int, graph: Graph) -> None:
         super().__init__(f"stage{number}")
+        self.from_host = Steps(name="from_host")
+        self.to_host = Steps(name="to_host")
         self.number = number
         self.graph = graph
         self.arriving: list[tuple[Tensor, Tensor]] = []
@@ -72,7 +76,7 @@ class PipelinedBody(Body):
         self._graph = graph
         self._ticks = Ticks(net.num_stages, count, stride)
         self._fixed = fixed_values(net)
-        self._arriving = {v for op in net.ops if op.kind == "transfer" for v in op.outputs}
+        self._arriving = {*net.inputs, *(v for op in net.ops if op.kind == "transfer" for v in op.outputs)}
         home: dict[int, int] = {}
         for op in net.ops:
             if op.place is not None and not self._fixed.issuperset(op.outputs):
@@ -97,11 +101,13 @@ class PipelinedBody(Body):
         for stage in self._stages:
             mine = [op for op in ops if op.place is not None and op.place.pipeline_stage == stage.number]
             self._give_seed(stage, mine, to)
-            with to.reading(stage.tensors):
-                for op in mine:
+            for op in mine:
+                # What is sent is taken from where it was made: nothing of this tick has run.
+                crosses = op.kind == "transfer" and op not in once
+                with to.reading({} if crosses else stage.tensors):
                     self._lower(to, op, stage, once)
-                with to.into(stage.compute):
-                    to.settle()
+            with to.reading(stage.tensors), to.into(stage.compute):
+                to.settle()
             self._keep(stage, readers, to)
 
     def _lower(self, to: Lowering, op: NetworkOp, stage: _PipelineStage, once: set[NetworkOp]) -> None:
@@ -152,9 +158,12 @@ class PipelinedBody(Body):
     def _keep(self, stage: _PipelineStage, readers: dict[Value, set[int]], to: Lowering) -> None:
         """Let later stages read what this one makes."""
         groups: dict[tuple[int, bool, tuple[int, ...]], list[Value]] = {}
+        early = {variable for value in self._arriving if value in to for variable in to[value].variables}
         for value, stages in readers.items():
             if value.place.pipeline_stage == stage.number and value in to:
-                key = value.place.ipu, value in self._arriving, tuple(sorted(stages))
+                # What only shows something that arrives changes with it.
+                arrives = not early.isdisjoint(to[value].variables)
+                key = value.place.ipu, arrives, tuple(sorted(stages))
                 groups.setdefault(key, []).append(value)
         for (ipu, arrives, numbers), values in groups.items():
             # Until the stage runs again a value is still where it was made; what arrives does so before anything runs.
@@ -250,7 +259,12 @@ class PipelinedBody(Body):
         ticks, busy = self._ticks, self._ticks.busy(tick)
         stages = [self._stages[number] for number in busy]
         sends = joined_copies((pair for stage in stages for pair in stage.arriving), "send")
-        run = [*sends, *(Block(Call(functions[n]), self._stages[n].name) for n in reversed(busy))]
+        run = [
+            *sends,
+            *(step for stage in stages for step in stage.from_host.steps),
+            *(Block(Call(functions[n]), self._stages[n].name) for n in reversed(busy)),
+            *(step for stage in stages for step in stage.to_host.steps),
+        ]
         if any(stage.has_traffic for stage in stages):
             first = {at for at, number in enumerate(busy) if tick == number}
             last = {at for at, number in enumerate(busy) if tick == number + ticks.stride * (ticks.micro_batches - 1)}

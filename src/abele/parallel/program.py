@@ -13,7 +13,7 @@ from abele.graph import Copy, Graph, Program, Stream, Tensor, caller, concat
 from abele.graph import Sequence as Steps
 from abele.numerics import f16, f32
 from abele.parallel.anchors import AnchorCollector
-from abele.parallel.body import Body, repeat
+from abele.parallel.body import Body, Exits, repeat
 from abele.parallel.gradient_scale import GradientScale
 from abele.parallel.io_tiles import IoTiles
 from abele.parallel.locations import check_locations, worthwhile_bytes
@@ -260,16 +260,17 @@ class _ProgramBuilder:
                 self.to.remote.show(self.to, body.stage_of(value).leaving, [self.to[value]])
         if not modes.synthetic_data:
             self._store_outputs()
-            self.changed.add([(self.to[v], body.stage_of(v).leaving) for v in self.net.changed_inputs.values()])
+            changed = [(v, body.stage_of(v).exits) for v in self.net.changed_inputs.values()]
+            self.changed.add([(self._kept(v, exits), exits) for v, exits in changed])
         anchors = AnchorCollector(self.graph, self.net, self.to, self.schedule)
-        anchors.add(lambda value: body.stage_of(value).leaving, updated=False)
+        anchors.add(lambda value: body.stage_of(value).exits, updated=False)
         self._write_back()
         remote, self.to.remote = self.to.remote, None
         if remote is not None:
             remote.finish(self.to, self.graph)
             self.to.rows = remote.rows
         self._step(step, of_step)
-        anchors.add(lambda _: step, updated=True)
+        anchors.add(lambda _: Exits(step, step), updated=True)
         before = [*modes.steps(), self.outputs.before, *anchors.before]
         program = Steps(*before, repeat(self._updates, step), self.outputs.after, *anchors.after)
         weights = {v.name: self.to[v] for v in (*self.net.parameters, *self.net.buffers) if v not in self.to.rows}
@@ -296,7 +297,7 @@ class _ProgramBuilder:
         """Bring an input to the stage that reads it."""
         stage = self.body.stage_of(value)
         if self.io is None:
-            stage.entering.add(Copy(stream, self.to[value], name=stream.name))
+            stage.from_host.add(Copy(stream, self.to[value], name=stream.name))
         else:
             self.io.load(stream, self.to[value], value.place.ipu, stage)
 
@@ -305,11 +306,11 @@ class _ProgramBuilder:
         stages = [self.body.stage_of(v) for v in self.net.outputs]
         if self.io is None or self.schedule.outputs != OutputMode.ALL:
             outputs = zip(self.net.outputs, stages, strict=True)
-            self.outputs.add([self._kept(v, stage.leaving) for v, stage in outputs])
+            self.outputs.add([(self._kept(v, stage.exits), stage.exits) for v, stage in outputs])
             return
         for value, stage in zip(self.net.outputs, stages, strict=True):
             # It is handed over after the micro-batch, which may have changed what it shows.
-            tensor, _ = self._kept(value, stage.leaving)
+            tensor = self._kept(value, stage.exits)
             self.io.store(tensor, self.outputs.stream(tensor), value.place.ipu, stage)
 
     def _make_updates(self, ops: Sequence[NetworkOp]) -> None:
@@ -337,15 +338,14 @@ class _ProgramBuilder:
         """The update of a group that the host reaches."""
         return next(update for (number, _), update in self.to.updates.items() if number == group)
 
-    def _kept(self, value: Value, micro_batch: Steps) -> tuple[Tensor, Steps]:
-        """The tensor of an output, a copy of what only shows a weight that changes before the host reads it; and the
-        steps that it belongs to."""
+    def _kept(self, value: Value, exits: Exits) -> Tensor:
+        """The tensor of an output; a copy of what only shows a weight that changes before the host reads it."""
         tensor = self.to[value]
         changing = {*self.net.gradients, *self.net.updates}
         weights = {v for w in changing if w in self.to for v in self.to[w].variables}
-        waits = self.schedule.outputs == OutputMode.FINAL or self.io is not None
+        waits = self.schedule.outputs == OutputMode.FINAL or self.io is not None or exits.are_apart
         is_late = waits and not weights.isdisjoint(tensor.variables)
-        return duplicate(self.graph, tensor, micro_batch, "keep_output") if is_late else tensor, micro_batch
+        return duplicate(self.graph, tensor, exits.leaving, "keep_output") if is_late else tensor
 
     def _make_data(self) -> None:
         """Let inputs hold numbers from the start: normal ones, and zeros for integers, which may be indices."""
