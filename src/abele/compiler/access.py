@@ -11,7 +11,7 @@ import numpy as np
 from abele.compiler.layout import Layout
 from abele.compiler.race import Writes
 from abele.compiler.uses import FieldUse
-from abele.graph.intervals import Int64, distinct
+from abele.graph.intervals import Int64, distinct, order_of
 from abele.graph.program import Program
 from abele.graph.tensor import Tensor
 
@@ -68,7 +68,7 @@ def node_access(node: Program, layout: Layout) -> Access:
         return Access(reads)
     found = [t.content.footprint()[:2] for t in written]
     begin, length = (np.concatenate(side) for side in zip(*found, strict=True))
-    order = np.argsort(begin, kind="stable")
+    order = order_of(begin)
     begin, end = begin[order], (begin + length)[order]
     if len(written) > 1:
         begin, end = _united(begin, end)
@@ -78,7 +78,7 @@ def node_access(node: Program, layout: Layout) -> Access:
 def undef_access(tensor: Tensor, layout: Layout) -> Access:
     """What declaring ``tensor`` undefined means for the variables that it covers completely."""
     begin, length, _ = tensor.content.footprint()
-    order = np.argsort(begin, kind="stable")
+    order = order_of(begin)
     return Access(undefined=_with_writes(_none(), begin[order], (begin + length)[order], layout).complete)
 
 

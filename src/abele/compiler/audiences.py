@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from abele.compiler.tile_vector import TileSet
-from abele.graph.intervals import Int64, distinct
+from abele.graph.intervals import Int64, distinct, order_of
 from abele.graph.mapping import Int32
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
@@ -141,7 +141,7 @@ class Audiences:
         if self.is_alone:
             order: Int64 | slice = slice(None)
         else:
-            order = np.argsort(domain * self.num_tiles + self.tile, kind="stable")
+            order = order_of(domain * self.num_tiles + self.tile)
         tile, owner, domain = self.tile[order], self.owner[order], domain[order]
         # A pair is two neighbours in order of domain and tile, the first of which is even.
         left = np.flatnonzero((tile[:-1] % 2 == 0) & (tile[1:] == tile[:-1] + 1) & (domain[1:] == domain[:-1]))
@@ -211,13 +211,13 @@ def _alike(fields: Sequence[WantedRegions]) -> tuple[Int32, Int64, Int32]:
         sizes = [int(f.region.max(initial=-1)) + 1 for f in fields]
         tile = np.concatenate([f.tile for f in fields])
         item = np.concatenate([f.region + sum(sizes[:i]) for i, f in enumerate(fields)])
-        order = np.argsort(tile, kind="stable")
+        order = order_of(tile)
         tile, item = tile[order], item[order]
     start = np.flatnonzero(np.append(True, tile[1:] != tile[:-1]))
     count = np.diff(start, append=len(tile))
     tiles = tile[start]
     like = _first_alike(start, count, item)
-    order = np.argsort(like, kind="stable")
+    order = order_of(like)
     first = np.flatnonzero(like == np.arange(len(like)))
     return tiles[order], np.searchsorted(first, like[order]), tiles[first]
 
@@ -228,7 +228,7 @@ def _first_alike(start: Int64, count: Int64, item: Int64) -> Int64:
     mixed = (item.astype(np.uint64) + np.uint64(1)) * _GOLDEN
     mixed = (mixed ^ (mixed >> _HALF)) * _GOLDEN
     key = np.add.reduceat(mixed ^ (mixed >> _HALF), start)
-    order = np.argsort(key, kind="stable")
+    order = order_of(key)
     fresh = np.append(True, key[order][1:] != key[order][:-1])
     like = np.empty_like(lists)
     like[order] = order[fresh][np.cumsum(fresh) - 1]

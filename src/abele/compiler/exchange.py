@@ -8,13 +8,14 @@ interval, and neighbouring intervals of one sender merge. Vertices of a tile tha
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
-from abele.compiler.audiences import find_audiences
+from abele.compiler.audiences import Audiences, find_audiences
 from abele.compiler.layout import Layout
 from abele.compiler.moves import Moves, granules
 from abele.compiler.residence import PairPieces, Residence, foreign_pairs, pair_pieces, residence_of
@@ -129,10 +130,68 @@ def _inward(wishes: Sequence[FieldWish], num_tiles: int, tiles_per_ipu: int) -> 
     if not wishes:
         return None, Moves.joined([])
     audiences, pairs = find_audiences([wish.wanted for wish in wishes], num_tiles)
+    wanted = [_Wanted.of(wish, audience, region) for wish, (audience, region) in zip(wishes, pairs, strict=True)]
+    found = [_inward_part(part, audiences, tiles_per_ipu) for part in _portions(wanted, num_tiles)]
+    phases = [phase for phase, _ in found if phase is not None]
+    return ExchangePhase.joined(phases) if phases else None, Moves.joined([moves for _, moves in found])
+
+
+class _Wanted(NamedTuple):
+    """Pieces that audiences want, of one field.
+
+    Attributes:
+        wish: The field.
+        at: Each piece, as its place in the residence, int[k].
+        number: The pair of an audience and a region that it is of, int[k].
+        audience: The audience of each pair, int64[n].
+        region: The region of each pair, int64[n].
+    """
+
+    wish: FieldWish
+    at: npt.NDArray[np.integer[Any]]
+    number: npt.NDArray[np.integer[Any]]
+    audience: Int64
+    region: Int64
+
+    @staticmethod
+    def of(wish: FieldWish, audience: Int64, region: Int64) -> _Wanted:
+        """All pieces of the regions of pairs."""
+        return _Wanted(wish, *wish.residence.pieces_of(region), audience, region)
+
+
+def _portions(wanted: Sequence[_Wanted], num_tiles: int) -> Iterator[Sequence[_Wanted]]:
+    """What audiences want, split by the tiles that hold it into portions that the processor's caches have room for.
+
+    Pieces of different holders never overlap nor join, so what portions come to are the parts of a sum.
+    """
+    if sum(len(w.at) for w in wanted) < 2 * _PORTION:
+        yield wanted
+        return
+    holders = [w.wish.residence.tile[w.at] for w in wanted]
+    each = sum(np.bincount(holder, minlength=num_tiles) for holder in holders)
+    portion_of = ((np.cumsum(each) - each) // _PORTION).astype(np.uint16)
+    count = int(portion_of.max()) + 1
+    sorted_: list[tuple[_Wanted, Int64, Int64]] = []
+    while holders:
+        portion = portion_of[holders.pop(0)]
+        bounds = np.concatenate([[0], np.cumsum(np.bincount(portion, minlength=count))])
+        sorted_.append((wanted[len(sorted_)], np.argsort(portion, kind="stable"), bounds))
+    for number in range(count):
+        parts = ((w, order[bounds[number] : bounds[number + 1]]) for w, order, bounds in sorted_)
+        yield [w._replace(at=w.at[kept], number=w.number[kept]) for w, kept in parts if len(kept)]
+
+
+_PORTION = 1 << 17
+"""Pieces that are planned at a time. Chosen: columns of so many fit in the second cache."""
+
+
+def _inward_part(
+    wanted: Sequence[_Wanted], audiences: Audiences, tiles_per_ipu: int
+) -> tuple[ExchangePhase | None, Moves]:
+    """The exchange that brings some of what is wanted, and its copies."""
     moves, transfers = [], []
-    for wish, (audience, region) in zip(wishes, pairs, strict=True):
+    for wish, at, number, audience, region in wanted:
         residence = wish.residence
-        at, number = residence.pieces_of(region)
         receiver, sender = audience[number], residence.tile[at]
         own = audiences.members(receiver, sender)
         moves.append(_pieces(residence, at[own], residence.width).copied(sender[own]))
@@ -144,9 +203,9 @@ def _inward(wishes: Sequence[FieldWish], num_tiles: int, tiles_per_ipu: int) -> 
             found = _pieces(residence, at[far], residence.width)
             transfers.append(found.transferred(receiver[far], sender[far], wish.alone[region[number[far]]]))
     if not transfers:
-        return None, Moves.joined(moves)
-    phase, finishing = phase_of(Transfers.joined(transfers), num_tiles, tiles_per_ipu, audiences)
-    return phase, Moves.joined([*moves, finishing])
+        return None, Moves.joined(moves).summed()
+    phase, finishing = phase_of(Transfers.joined(transfers), audiences.num_tiles, tiles_per_ipu, audiences)
+    return phase, Moves.joined([*moves, finishing]).summed()
 
 
 def _outward(

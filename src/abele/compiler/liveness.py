@@ -26,7 +26,7 @@ import numpy.typing as npt
 
 from abele.compiler.access import Access
 from abele.compiler.lower import Step, StepBlock
-from abele.graph.intervals import Int64, distinct
+from abele.graph.intervals import Int64, distinct, order_of
 
 Bool = npt.NDArray[np.bool_]
 
@@ -227,7 +227,7 @@ class _Events:
         # in order.
         run = np.searchsorted(runs, step, side="right") - 1
         key = run * num_variables + variable
-        order = np.argsort(key, kind="stable")
+        order = order_of(key)
         key = key[order]
         fresh = np.append(True, key[1:] != key[:-1])[: len(key)]
         return _Events(variable[order], step[order], does[order], run[order], fresh)
@@ -292,7 +292,7 @@ def _by_access(accesses: Sequence[Access], num_variables: int) -> tuple[Int64, I
         keys.append(owner * num_variables + np.concatenate([np.empty(0, dtype=np.int64), *columns]))
         flags.append(np.full(len(owner), flag))
     key, flag_of = np.concatenate(keys), np.concatenate(flags)
-    order = np.argsort(key, kind="stable")
+    order = order_of(key)
     key = key[order]
     first = np.flatnonzero(np.append(True, key[1:] != key[:-1])[: len(key)])
     does = np.bitwise_or.reduceat(flag_of[order], first) if len(first) else flag_of
@@ -528,7 +528,7 @@ def _united(
     # Candidates lie on one axis, `span` apart, so that one sort and one running maximum serve all of them.
     base = position[variable[kept]] * span
     low, high = base + begin[kept], base + end[kept]
-    order = np.argsort(low, kind="stable")
+    order = order_of(low)
     low, reach = low[order], np.maximum.accumulate(high[order])
     if len(low):
         fresh = np.flatnonzero(np.append(True, low[1:] > reach[:-1]))

@@ -19,7 +19,7 @@ from abele.compiler.layout import Layout
 from abele.compiler.liveness import Liveness
 from abele.compiler.memory_elements import ElementDemands
 from abele.compiler.tile_vector import Positions, TileSet, TileVector, added
-from abele.graph.intervals import Int64, distinct
+from abele.graph.intervals import Int64, distinct, order_of
 from abele.graph.mapping import Int32
 from abele.machine import System
 from abele.report import CATEGORIES
@@ -265,7 +265,7 @@ def _sweep(
     position = tiles.positions(shares.tile)
     sweep = _Sweep(len(tiles))
     totals, largest = np.zeros(steps, dtype=np.int64), np.zeros(steps, dtype=np.int64)
-    coming, going = (np.argsort(moment, kind="stable") for moment in (lifetimes.begin, lifetimes.end))
+    coming, going = (order_of(moment) for moment in (lifetimes.begin, lifetimes.end))
     begins, ends = lifetimes.begin[coming], lifetimes.end[going]
     busy = distinct(np.concatenate([begins, ends[ends < steps], np.fromiter(buffers, np.int64, len(buffers))]))
     bounds = [np.searchsorted(column, busy, side=side) for column in (begins, ends) for side in ("left", "right")]

@@ -17,7 +17,7 @@ from abele.compiler.tile_vector import TileTotal, TileVector
 from abele.compiler.uses import FieldUse
 from abele.errors import MemoryElementError
 from abele.graph.graph import Graph
-from abele.graph.intervals import Int64, distinct
+from abele.graph.intervals import Int64, distinct, order_of
 from abele.graph.mapping import Int32
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def _common(one: FieldUse, other: FieldUse, span: int) -> tuple[int, int, int] |
         return None
     span += 1
     key = vertex * span + begin
-    order = np.argsort(key, kind="stable")
+    order = order_of(key)
     key, reach = key[order], np.maximum.accumulate((key + length)[order])
     wanted = owner * span + low
     # The last interval that begins before the wanted one ends; `reach` also covers longer ones before it.

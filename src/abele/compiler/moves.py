@@ -14,6 +14,9 @@ from abele.graph.mapping import Int32
 GRANULES = (1, 2, 4, 8)
 """Widths of pieces that copies are told apart by, in bytes. Source: §2.6, and 1 for bytes."""
 
+_LEAST_SUMMED = 1 << 12
+"""Rows from which on it is worth to add those of one tile up. Chosen."""
+
 
 class Moves(NamedTuple):
     """Copies within tiles; a row is one of them, or several of one tile and granule.
@@ -45,6 +48,18 @@ class Moves(NamedTuple):
             empty = np.empty(0, dtype=np.int64)
             return Moves(empty.astype(np.int32), empty, empty, empty)
         return Moves(*(np.concatenate(column) for column in zip(*kept, strict=True)))
+
+    def summed(self) -> Moves:
+        """The same copies with one row for each tile and granule, in order of both."""
+        if len(self.tile) < _LEAST_SUMMED:
+            return self
+        key = self.tile.astype(np.int64) * (GRANULES[-1] + 1)
+        key += self.granule
+        total = np.bincount(key, weights=self.pieces)
+        some = np.flatnonzero(total)
+        tile, granule = np.divmod(some, GRANULES[-1] + 1)
+        size = np.bincount(key, weights=self.bytes)[some].astype(np.int64)
+        return Moves(tile.astype(np.int32), size, granule, total[some].astype(np.int64))
 
     def bytes_by_tile(self, num_tiles: int) -> TileVector:
         """Bytes copied on each tile."""

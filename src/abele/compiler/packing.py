@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from abele.graph.intervals import Int64
+from abele.graph.intervals import Int64, order_of
 from abele.graph.mapping import Int32
 
 _LEAST_COMPARED = 256
@@ -161,7 +161,7 @@ def _sorted(begin: Int64, length: Int64, tile: Int32, ptr: Int64, num_tiles: int
     # Unmapped pieces have tile −1: adding 1 keeps their keys apart from those of the variable before.
     key = owner * (num_tiles + 1) + tile + 1
     is_sorted = bool((key[1:] >= key[:-1]).all())
-    order = slice(None) if is_sorted else np.argsort(key, kind="stable")
+    order = slice(None) if is_sorted else order_of(key)
     key, size = key[order], length[order]
     # A variable's packed elements begin where it does itself; within it they follow each other.
     before = np.cumsum(size) - size

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from abele.compiler.uses import FieldUse
-from abele.graph.intervals import Int64
+from abele.graph.intervals import Int64, order_of
 
 
 class VertexAccess(NamedTuple):
@@ -88,7 +88,7 @@ def collect_writes(uses: Sequence[FieldUse]) -> Writes:
     begin, length, vertex = (_joined([f[i] for f in found]) for i in range(3))
     part = None
     if len(begin) and not bool((begin[1:] >= begin[:-1]).all()):
-        part = np.argsort(begin, kind="stable")
+        part = order_of(begin)
         begin, length, vertex = begin[part], length[part], vertex[part]
     end = begin + length
     return Writes(

@@ -51,10 +51,14 @@ class Residence:
 
     def pieces_of(self, region: Int64) -> tuple[Int64, Int64]:
         """The pieces of some regions, one region after the other, and which entry of ``region`` each is of."""
-        count = self.counts[region]
+        first, count = self.ptr[:-1][region], self.counts[region]
         number = np.repeat(np.arange(len(region), dtype=np.int64), count)
-        starts = np.cumsum(count) - count
-        return np.arange(len(number), dtype=np.int64) + np.repeat(self.ptr[:-1][region] - starts, count), number
+        ends = np.cumsum(count)
+        total = int(ends[-1]) if len(ends) else 0
+        if bool((first[1:] == first[:-1] + count[:-1]).all()):  # As the regions of most fields: all pieces in a row.
+            begin = int(first[0]) if len(first) else 0
+            return np.arange(begin, begin + total, dtype=np.int64), number
+        return np.arange(total, dtype=np.int64) + (first - (ends - count))[number], number
 
 
 class PairPieces(NamedTuple):

@@ -24,7 +24,7 @@ import numpy.typing as npt
 from abele.compiler.audiences import Audiences, Neighbours
 from abele.compiler.moves import GRANULES, Moves, granules
 from abele.compiler.tile_vector import TileSet, TileVector
-from abele.graph.intervals import Int64, distinct
+from abele.graph.intervals import Int64, distinct, order_of
 from abele.graph.mapping import Int32
 
 Bool = npt.NDArray[np.bool_]
@@ -95,10 +95,9 @@ class LinkBytes(NamedTuple):
             return LinkBytes.none()
         base = int(max(source.max(), target.max())) + 1
         key = source[far] * base + target[far]
-        order = np.argsort(key, kind="stable")
-        key = key[order]
-        first = np.flatnonzero(np.append(True, key[1:] != key[:-1]))
-        return LinkBytes(key[first] // base, key[first] % base, np.add.reduceat(amount[far][order], first))
+        pairs = distinct(key)
+        total = np.bincount(np.searchsorted(pairs, key), weights=amount[far], minlength=len(pairs))
+        return LinkBytes(pairs // base, pairs % base, total.astype(np.int64))
 
     def dense(self, num_ipus: int) -> Int64:
         """Bytes from each IPU to each other, int64[num_ipus, num_ipus]."""
@@ -297,14 +296,14 @@ def _sent(transfers: Transfers) -> tuple[Transfers, bool]:
 
 def _order(key: Int64) -> Int64 | slice:
     """What sorts ``key``: everything as it is where it is sorted."""
-    return slice(None) if bool((key[1:] >= key[:-1]).all()) else np.argsort(key, kind="stable")
+    return slice(None) if bool((key[1:] >= key[:-1]).all()) else order_of(key)
 
 
 def _by_receiver(receiver: Int64, count: int) -> Int64 | slice:
     """What sorts receivers below ``count`` and leaves those that are equal in order."""
     # Narrow numbers are sorted by their digits, without a comparison.
     narrow = receiver.astype(np.uint16) if count <= 1 << 16 else receiver
-    return slice(None) if bool((narrow[1:] >= narrow[:-1]).all()) else np.argsort(narrow, kind="stable")
+    return slice(None) if bool((narrow[1:] >= narrow[:-1]).all()) else order_of(narrow)
 
 
 def _taken(transfers: Transfers, which: Int64 | slice) -> Transfers:
@@ -374,7 +373,7 @@ def _paired_bytes(f: Transfers, tiles: TileSet, audiences: Audiences, *, differ:
     total, own = np.zeros(len(kinds), dtype=np.int64), np.zeros(len(pairs.left), dtype=np.int64)
     # Which pair it is, by its kind and its place on the bus.
     half = audiences.num_tiles // 2 + 1
-    order = np.argsort(kind * half + pairs.left // 2, kind="stable")
+    order = order_of(kind * half + pairs.left // 2)
     place = (kind * half + pairs.left // 2)[order]
     for part in _portions((ptr[1:] - ptr[:-1])[even]):
         at, mine = _listed(ptr, even[part])

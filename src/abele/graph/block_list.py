@@ -11,7 +11,7 @@ from abele.graph import block as algebra
 from abele.graph import refit
 from abele.graph.block import Factors, NotStridedError, StridedBlock
 from abele.graph.content import Content
-from abele.graph.intervals import Int64
+from abele.graph.intervals import Int64, order_of
 from abele.graph.variable import Variable
 
 
@@ -206,7 +206,7 @@ def in_order(parts: Sequence[tuple[Int64, Int64, Int64]]) -> tuple[Int64, Int64]
     if not parts:
         return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
     begin, length, position = (np.concatenate(column) for column in zip(*parts, strict=True))
-    order = np.argsort(position, kind="stable")
+    order = order_of(position)
     return begin[order], length[order]
 
 

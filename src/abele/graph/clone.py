@@ -13,7 +13,7 @@ from abele.graph.block_list import BlockList
 from abele.graph.content import AddressList, Content
 from abele.graph.gather import content_of_runs
 from abele.graph.interval_map import IntervalMap
-from abele.graph.intervals import Int64, merge_adjacent
+from abele.graph.intervals import Int64, merge_adjacent, order_of
 from abele.graph.mapping import Int32
 from abele.graph.place import Placement
 from abele.graph.variable import Variable
@@ -70,7 +70,7 @@ def _place_known(graph: Graph, tensor: Tensor, begin: Int64, length: Int64, tile
 def _pieces(tensor: Tensor, tiles: IntervalMap, gather: bool) -> tuple[Int64, Int64, Int32]:
     """The distinct elements of a view as intervals, in the order that the clone stores them, with their tiles."""
     begin, length, _ = tensor.content.footprint()
-    order = np.argsort(begin, kind="stable")
+    order = order_of(begin)
     begin, end = begin[order], (begin + length)[order]
     reach = np.append(begin[:1], np.maximum.accumulate(end)[:-1])
     begin = np.maximum(begin, reach)
@@ -78,7 +78,7 @@ def _pieces(tensor: Tensor, tiles: IntervalMap, gather: bool) -> tuple[Int64, In
     begin, length, _ = merge_adjacent(begin[keep], (end - begin)[keep])
     begin, length, tile, _ = tiles.split(begin, length)
     if gather:
-        order = np.argsort(tile, kind="stable")
+        order = order_of(tile)
         begin, length, tile = begin[order], length[order], tile[order]
     return begin, length, tile
 
@@ -94,7 +94,7 @@ def _relocated(
     start = np.cumsum(length) - length
     merged, total, _ = merge_adjacent(begin, length)
     target = np.cumsum(total) - total
-    order = np.argsort(merged, kind="stable")
+    order = order_of(merged)
     merged, total, target = merged[order], total[order], target[order]
     blocks = tensor.content.blocks
     if blocks is not None and len(blocks) <= 64:
@@ -104,7 +104,7 @@ def _relocated(
         in_order = bool((np.diff(begin) > 0).all())
         if len(blocks) == 1 and in_order and tensor.content.is_surely_distinct:
             return BlockList((_dense(blocks[0], stored),)), tensor.shape
-    order = np.argsort(begin, kind="stable")
+    order = order_of(begin)
     begin, length, start = begin[order], length[order], start[order]
     low, size = tensor.intervals()
     if 8 * len(low) > tensor.size:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from abele.graph.compute_set import ComputeSet
+from abele.graph.intervals import order_of
 from abele.graph.program import Execute, Program, walk
 from abele.graph.variable import Variable
 from abele.graph.vertices import Edge, VertexGroup
@@ -144,7 +145,7 @@ def _intervals(group: VertexGroup, vertex: int | None, directions: Iterable[str]
     parts = [_edge_intervals(edge, vertex) for name, edge in group.edges.items() if name in wanted]
     empty = np.empty(0, dtype=np.int64)
     begin = np.concatenate([empty, *(p[0] for p in parts)])
-    order = np.argsort(begin, kind="stable")
+    order = order_of(begin)
     return begin[order], np.concatenate([empty, *(p[1] for p in parts)])[order]
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from abele.graph.content import Content
-from abele.graph.intervals import Int64, Interval, cut_at
+from abele.graph.intervals import Int64, Interval, cut_at, order_of
 from abele.graph.variable import Variable
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def has_repeats(content: Content, size: int) -> bool:
     if size > high - low:
         return True
     begin, length, repeated = content.footprint()
-    order = np.argsort(begin, kind="stable")
+    order = order_of(begin)
     return repeated or bool((begin[order][1:] < (begin + length)[order][:-1]).any())
 
 
@@ -61,7 +61,7 @@ def overlap(first: Tensor, second: Tensor) -> bool:
     if not first.size or not second.size or high <= other_low or other_high <= low:
         return False
     begin, length, _ = first.content.footprint()
-    order = np.argsort(begin, kind="stable")
+    order = order_of(begin)
     begin, end = begin[order], np.maximum.accumulate((begin + length)[order])
     start, size, _ = second.content.footprint()
     slot = np.searchsorted(begin, start + size, side="left") - 1

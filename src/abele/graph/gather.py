@@ -11,7 +11,7 @@ from abele.errors import TensorError, TensorIndexError
 from abele.graph.block_list import BlockList
 from abele.graph.block_table import BlockTable, compact
 from abele.graph.content import Content
-from abele.graph.intervals import Int64, Interval, cut_at, merge_adjacent
+from abele.graph.intervals import Int64, Interval, cut_at, merge_adjacent, order_of
 from abele.graph.regions import cut_runs
 from abele.graph.tensor import Tensor
 from abele.words import counted
@@ -74,7 +74,7 @@ def reorder_to_simplify(tensor: Tensor, others: Sequence[Tensor] = ()) -> tuple[
                 f"{other!r} has {counted(other.size, 'element')}, {tensor!r} has {tensor.size}: they cannot be paired"
             )
     begin, length = tensor.intervals()
-    order = np.argsort(begin, kind="stable")
+    order = order_of(begin)
     position = (np.cumsum(length) - length)[order]
     if len(order) < 2 or (np.diff(order) == 1).all():
         return tensor.flatten(), [t.flatten() for t in others]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from abele.graph.intervals import Int64, distinct
+from abele.graph.intervals import Int64, distinct, order_of
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -27,7 +27,7 @@ class IntervalSet:
     def of(begin: Int64, length: Int64) -> IntervalSet:
         """The set of all elements of intervals in any order, which may overlap or be empty."""
         keep = length > 0
-        order = np.argsort(begin[keep], kind="stable")
+        order = order_of(begin[keep])
         low = begin[keep][order]
         if not len(low):
             return EMPTY

@@ -8,7 +8,7 @@ of all cuts, and a binary search in either says which interval a piece is from.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -46,13 +46,42 @@ class Interval(_Ends):
         return Asked(self[1] - self[0])
 
 
+def order_of(key: npt.NDArray[np.integer[Any]]) -> Int64:
+    """What sorts a column and leaves equal entries as they come, int64[k]: ``np.argsort(key, kind="stable")``.
+
+    Many times faster than that on long columns.
+    """
+    if len(key) < _LEAST_PACKED or key.dtype.itemsize <= 2:  # NumPy sorts narrow numbers by their digits.
+        return np.argsort(key, kind="stable")
+    if bool((key[1:] >= key[:-1]).all()):
+        return np.arange(len(key), dtype=np.int64)
+    low, bits = int(key.min()), len(key).bit_length()
+    if (int(key.max()) - low).bit_length() + bits > _MOST_BITS:
+        return np.argsort(key, kind="stable")
+    # NumPy sorts plain numbers with vector instructions, but not indices by them: the index is part of the number.
+    packed = key.astype(np.int64)
+    packed -= low
+    packed <<= bits
+    packed |= np.arange(len(key), dtype=np.int64)
+    packed.sort()
+    packed &= (1 << bits) - 1
+    return packed
+
+
+_LEAST_PACKED = 1000
+"""Entries from which on a packed sort is the faster one. Measured on x86-64."""
+_MOST_BITS = 62
+
+
 def distinct(values: Int64) -> Int64:
     """The distinct values in ascending order, int64[m].
 
-    Many times faster than ``np.unique`` on large arrays, most of all when they consist of sorted runs.
+    Many times faster than ``np.unique`` on large arrays.
     """
-    # NumPy's stable sort of 64-bit integers is timsort, which is quick on runs that are sorted already.
-    ordered = np.sort(values, axis=None, kind="stable")
+    flat = values.reshape(-1)
+    if bool((flat[1:] > flat[:-1]).all()):
+        return flat.copy()
+    ordered = np.sort(flat)
     keep = np.ones(len(ordered), dtype=bool)
     np.not_equal(ordered[1:], ordered[:-1], out=keep[1:])
     return ordered[keep]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from abele.graph.intervals import Int64, distinct
+from abele.graph.intervals import Int64, distinct, order_of
 
 Int32 = npt.NDArray[np.int32]
 
@@ -65,7 +65,7 @@ class TileMapping:
             length: Elements of each, int64[k].
             tile: New tile of each, int32[k].
         """
-        order = np.argsort(begin, kind="stable")
+        order = order_of(begin)
         order = order[length[order] > 0]
         begin, length, tile = begin[order], length[order], tile[order]
         if len(begin) == 0:

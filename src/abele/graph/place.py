@@ -11,7 +11,7 @@ from abele.errors import TileMappingError
 from abele.graph.address_space import AddressSpace
 from abele.graph.debug import DebugRecord
 from abele.graph.expect import expect
-from abele.graph.intervals import Int64, cut_at, distinct
+from abele.graph.intervals import Int64, cut_at, distinct, order_of
 from abele.graph.mapping import Int32, TileMapping
 from abele.words import counted
 
@@ -147,7 +147,7 @@ def disjoint(placement: Placement, name: Callable[[int], str], debug: DebugRecor
         TileMappingError: Two overlap and go to different tiles; ``name`` tells what lies at a position.
     """
     begin, length, tile = placement
-    order = np.argsort(begin, kind="stable")
+    order = order_of(begin)
     begin, end, tile = begin[order], (begin + length)[order], tile[order]
     reach = np.maximum.accumulate(end) if len(end) else end
     overlaps = begin[1:] < reach[:-1]

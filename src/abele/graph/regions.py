@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from abele.errors import TensorError
 from abele.graph import block
-from abele.graph.intervals import Int64, merge_adjacent
+from abele.graph.intervals import Int64, merge_adjacent, order_of
 from abele.graph.tensor import Tensor
 
 
@@ -213,7 +213,7 @@ def _patterns(axes: list[_Axis], starts: Int64, sizes: Int64) -> tuple[Int64, In
 
 def _numbered(key: Int64) -> tuple[Int64, Int64]:
     """Equal keys numbered alike, from 0: the first position of each number, and the number at each position."""
-    order = np.argsort(key, kind="stable")
+    order = order_of(key)
     fresh = np.append(True, np.diff(key[order]) != 0)
     number = np.empty_like(key)
     number[order] = np.cumsum(fresh) - 1
@@ -259,7 +259,7 @@ def _cut_boxes(tensor: Tensor, starts: Int64, sizes: Int64) -> Regions:
         boxes_.append(np.repeat(members, len(outer)))
     row = np.concatenate(boxes_)
     # Back into the order of boxes, as boxes were handled by shape.
-    order = np.argsort(row, kind="stable")
+    order = order_of(row)
     position, length_all = np.concatenate(positions)[order], np.concatenate(lengths)[order]
     begin, pieces, source, _ = cut_runs(tensor, position, length_all)
     return Regions.from_intervals(tensor, row[order][source], begin, pieces, len(starts))

@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from abele.graph.intervals import order_of
 from abele.graph.mapping import TileMapping
 from abele.poplibs.poputil.regions import count_up
 
@@ -148,7 +149,7 @@ def cells_of(grid: BlockGrid, mapping: TileMapping) -> Cells:
     length = np.concatenate([n for _, n in parts])
     tile = np.tile(tile, 3)
     keep = np.flatnonzero(length > 0)
-    keep = keep[np.argsort(begin[keep], kind="stable")]
+    keep = keep[order_of(begin[keep])]
     begin, length, tile = begin[keep], length[keep], tile[keep]
     num_rows = np.maximum(length // columns, 1)
     row = begin // columns

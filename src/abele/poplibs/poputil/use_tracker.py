@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from abele.errors import TileMappingError
 from abele.graph import Graph, Tensor, TileMapping
+from abele.graph.intervals import order_of
 from abele.poplibs.poputil.mapping import vector_grain
 from abele.words import counted
 
@@ -70,7 +71,7 @@ class TensorUseTracker:
 
     def _users_of_grains(self, tensor: Tensor, grain: int) -> list[frozenset[int]]:
         addresses = tensor.addresses().reshape(-1)
-        order = np.argsort(addresses, kind="stable")
+        order = order_of(addresses)
         ordered = addresses[order]
         num = -(-tensor.size // grain)
         users: list[set[int]] = [set() for _ in range(num)]
