@@ -8,7 +8,9 @@ listed: a weight that a thousand vertices of a tile share is planned once, not a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -83,11 +85,38 @@ class PairPieces(NamedTuple):
 
 def residence_of(regions: Regions, layout: Layout) -> Residence:
     """Where ``regions`` live under ``layout``."""
-    pieces = layout.cut(regions.begin, regions.length)
-    width = regions.tensor.dtype.bytes
-    one_each = len(pieces.begin) == regions.num and bool((np.diff(regions.ptr) == 1).all())
-    if one_each:
-        ptr = regions.ptr
+    count, width = len(regions.begin), regions.tensor.dtype.bytes
+    if count < 2 * _PORTION:
+        return _residence(regions.ptr, regions.begin, regions.length, layout, width)
+    ends = np.searchsorted(regions.ptr, np.arange(_PORTION, count, _PORTION))
+    rows = distinct(np.concatenate([[0], ends, [regions.num]]))
+    found = []
+    for first, stop in pairwise(rows.tolist()):
+        bounds = regions.ptr[first : stop + 1]
+        here = slice(int(bounds[0]), int(bounds[-1]))
+        found.append(_residence(bounds - bounds[0], regions.begin[here], regions.length[here], layout, width))
+    return _joined(found)
+
+
+_PORTION = 1 << 17
+"""Intervals that are looked at together. Chosen: columns of so many fit in the second cache."""
+
+
+def _joined(parts: Sequence[Residence]) -> Residence:
+    """The residences of some regions and of those after them, as one."""
+    count = np.concatenate([part.counts for part in parts])
+    begin, length, tile, share, home = (
+        np.concatenate([getattr(part, name) for part in parts]) for name in ("begin", "length", "tile", "share", "home")
+    )
+    ptr = np.concatenate([[0], np.cumsum(count)])
+    return Residence(ptr=ptr, begin=begin, length=length, tile=tile, share=share, home=home, width=parts[0].width)
+
+
+def _residence(ptr: Int64, begin: Int64, length: Int64, layout: Layout, width: int) -> Residence:
+    """Where the regions live whose intervals are ``begin`` and ``length``, those of region r from ``ptr[r]`` on."""
+    pieces, num = layout.cut(begin, length), len(ptr) - 1
+    counts = np.diff(ptr)
+    if len(pieces.begin) == num and bool((counts == 1).all()):
         return Residence(
             ptr=ptr,
             begin=pieces.begin,
@@ -97,7 +126,7 @@ def residence_of(regions: Regions, layout: Layout) -> Residence:
             home=pieces.tile,
             width=width,
         )
-    region = regions.row
+    region = np.repeat(np.arange(num, dtype=np.int64), counts)
     if len(pieces.begin) != len(region):
         region = region[pieces.source]
     # A piece starts afresh where it does not adjoin the one before in packed memory, or where share or region changes.
@@ -106,15 +135,15 @@ def residence_of(regions: Regions, layout: Layout) -> Residence:
     np.not_equal(pieces.begin[1:], pieces.begin[:-1] + pieces.length[:-1], out=fresh[1:])
     fresh[1:] |= (pieces.share[1:] != pieces.share[:-1]) | (region[1:] != region[:-1])
     first = np.flatnonzero(fresh)
-    length = np.add.reduceat(pieces.length, first) if len(first) else pieces.length
-    count = np.bincount(region[first], minlength=regions.num)
+    size = np.add.reduceat(pieces.length, first) if len(first) else pieces.length
+    count = np.bincount(region[first], minlength=num)
     ptr = np.concatenate([[0], np.cumsum(count)])
     tile = pieces.tile[first]
-    home = np.full(regions.num, EMPTY, dtype=np.int32)
+    home = np.full(num, EMPTY, dtype=np.int32)
     home[count > 1] = SCATTERED
     home[count == 1] = tile[ptr[:-1][count == 1]]
     return Residence(
-        ptr=ptr, begin=pieces.begin[first], length=length, tile=tile, share=pieces.share[first], home=home, width=width
+        ptr=ptr, begin=pieces.begin[first], length=size, tile=tile, share=pieces.share[first], home=home, width=width
     )
 
 

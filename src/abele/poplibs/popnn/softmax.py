@@ -186,10 +186,12 @@ def _row_type(graph: Graph, tensor: Tensor) -> ElementType:
     Maps of one type take about a cycle an element less than mixed ones. But single 16-bit values cannot be exchanged
     without arranging them, so where rows are cut between tiles that only pays for tiles with many elements.
     """
+    num_tiles, few = graph.system.num_tiles, graph.system.ipu.rearrange.local_copy_cycles
+    if tensor.size >= num_tiles * few:  # Some tile has as many, wherever they lie.
+        return tensor.dtype
     mapping = graph.mapping_of(tensor.flatten())
     is_cut = bool((mapping.begin % tensor.shape[-1]).any())
-    most = elements_per_tile(mapping, graph.system.num_tiles).max(initial=0)
-    is_few = most < graph.system.ipu.rearrange.local_copy_cycles
+    is_few = elements_per_tile(mapping, num_tiles).max(initial=0) < few
     return f32 if is_cut and is_few else tensor.dtype
 
 
