@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from abele.compiler import Layout, field_uses, plan_copy, plan_exchange
+from abele.compiler import Layout, exchange, field_uses, moves, plan_copy, plan_exchange, residence
 from abele.compiler.durations import copy_cycles_by_tile, exchange_cycles
 from abele.compiler.exchange import ExchangePlan
 from abele.compiler.links import link_cycles
@@ -237,6 +237,45 @@ def brute_force(graph: Graph, cs: ComputeSet) -> tuple[np.ndarray, np.ndarray, n
         back[home[e]] += 4
         out[tile] += 4
     return received, sent, back, out
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("num_ipus", [1, 2])
+def test_exchange__in_portions_of_few_pieces__is_that_of_all_pieces_at_once(
+    seed: int, num_ipus: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng(seed)
+    graph = Graph(small_system(8, num_ipus))
+    x = graph.variable(f16, (24, 30), "x")
+    z = graph.variable(f32, (24, 30), "z")
+    y = graph.variable(f32, (24, 30), "y").map_rows(rng.integers(0, graph.num_tiles, 24))
+    for i in range(0, 720, 3):
+        for t in (x, z):
+            t.flatten()[i : i + 3].map(int(rng.integers(0, graph.num_tiles)))
+    columns = rng.permutation(30) if seed % 2 else range(30)
+    halves, floats = (concat([t[:, int(c) : int(c) + 1] for c in columns], 1) for t in (x, z))
+    cs = graph.compute_set()
+    cs.vertices(Update, tile=rng.integers(0, graph.num_tiles, 24), x=floats, y=y)
+    cs.vertices(ReadHalf, tile=rng.integers(0, graph.num_tiles, 24), x=halves)
+    for tile in range(0, graph.num_tiles, 2):
+        part = halves[int(rng.integers(0, 3)) :: 3]
+        cs.vertices(ReadHalf, tile=[tile, tile + 1], x=shared(part.flatten()))
+    whole = plan(cs)
+    monkeypatch.setattr(exchange, "_PORTION", 7)
+    monkeypatch.setattr(residence, "_PORTION", 5)
+    monkeypatch.setattr(moves, "_LEAST_SUMMED", 0)
+    parts = plan(cs)
+    assert whole.before is not None
+    assert parts.before is not None
+    for name in ("received_bytes", "sent_bytes", "received_fragments", "sent_fragments", "paired_bytes"):
+        assert getattr(parts.before, name).tolist() == getattr(whole.before, name).tolist(), name
+    assert [side.tolist() for side in parts.before.link_bytes] == [side.tolist() for side in whole.before.link_bytes]
+    assert parts.before.is_local == whole.before.is_local
+    assert parts.buffer_bytes.tolist() == whole.buffer_bytes.tolist()
+    for mine, theirs in ((parts.gather, whole.gather), (parts.scatter, whole.scatter)):
+        cycles = [copy_cycles_by_tile(m, graph.system.ipu, graph.num_tiles).tolist() for m in (mine, theirs)]
+        assert cycles[0] == cycles[1]
+        assert mine.summed().pieces.sum() == theirs.pieces.sum()
 
 
 @given(st.data())

@@ -144,7 +144,6 @@ class Layout:
         if low == high:
             return np.array([low], dtype=np.int64)
         # Mark where intervals enter and leave the row of variables; the running sum is above zero inside them.
-        touched = np.zeros(len(self.base) + 1, dtype=np.int64)
-        np.add.at(touched, self.variables_at(begin), 1)
-        np.add.at(touched, self.variables_at(end - 1) + 1, -1)
+        touched = np.bincount(self.variables_at(begin), minlength=len(self.base) + 1)
+        touched -= np.bincount(self.variables_at(end - 1) + 1, minlength=len(self.base) + 1)
         return np.flatnonzero(np.cumsum(touched)[:-1])

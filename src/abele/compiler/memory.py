@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from types import MappingProxyType
+from typing import NamedTuple
 
 import numpy as np
 
@@ -195,6 +196,57 @@ _DENSE_PART = 8
 """A step that touches so large a part of all tiles (1 / 8) is looked at as a whole."""
 
 
+class _Held(NamedTuple):
+    """What a variable takes.
+
+    Attributes:
+        tiles: Where its tiles are in the column of all; a slice where they follow each other.
+        bytes: Bytes on each of them, int64[k].
+        total: Bytes on all of them.
+    """
+
+    tiles: Positions | slice
+    bytes: Int64
+    total: int
+
+    @property
+    def blocks(self) -> Int64:
+        """The blocks that its tiles are in, int64[n]."""
+        if isinstance(self.tiles, slice):
+            return np.arange(self.tiles.start // _BLOCK, (self.tiles.stop - 1) // _BLOCK + 1)
+        return self.tiles.astype(np.int64) // _BLOCK
+
+
+class _HeldBytes:
+    """What variables take, one by one.
+
+    Args:
+        shares: How much of each variable each tile holds.
+        position: Where the tile of each share is in the column of all, int[k].
+    """
+
+    def __init__(self, shares: Shares, position: Positions) -> None:
+        self._position, self._bytes = position, shares.padded_bytes
+        ptr = shares.ptr
+        before = np.concatenate([[0], np.cumsum(shares.padded_bytes)])
+        self._total = (before[ptr[1:]] - before[ptr[:-1]]).tolist()
+        self._ptr = ptr.tolist()
+        # Tiles of a variable are ascending, so they follow each other if the last is as far from the first as they are.
+        count = np.diff(ptr)
+        ends = np.append(position, 0).astype(np.int64)
+        self._first = ends[ptr[:-1]].tolist()
+        self._is_run = ((count > 0) & (ends[ptr[1:] - 1] - ends[ptr[:-1]] + 1 == count)).tolist()
+
+    def __getitem__(self, variable: int) -> _Held:
+        """What a variable takes."""
+        rows = slice(self._ptr[variable], self._ptr[variable + 1])
+        tiles: Positions | slice = self._position[rows]
+        if self._is_run[variable]:
+            first = self._first[variable]
+            tiles = slice(first, first + rows.stop - rows.start)
+        return _Held(tiles, self._bytes[rows], self._total[variable])
+
+
 class _Sweep:
     """Temporaries on each tile as the steps go by, and the most that there ever were.
 
@@ -211,22 +263,23 @@ class _Sweep:
         self._largest = np.zeros(blocks, dtype=np.int64)
         self.total = 0
 
-    def change(self, come: list[tuple[Positions, Int64]], gone: list[tuple[Positions, Int64]], step: int) -> None:
-        """Variables come and go with a step, each given as tiles and bytes there."""
+    def change(self, come: list[_Held], gone: list[_Held], step: int) -> None:
+        """Variables come and go with a step."""
         # The amounts of one variable have distinct tiles, so indexed addition counts each once.
-        for tiles, amount in come:
-            self._current[tiles] += amount
-            self.total += int(amount.sum())
-        for tiles, amount in gone:
-            self._current[tiles] -= amount
-            self.total -= int(amount.sum())
-        if sum(len(tiles) for tiles, _ in (*come, *gone)) * _DENSE_PART >= len(self._current):
-            self._raise(slice(None), self._current, step)
+        for held in come:
+            self._current[held.tiles] += held.bytes
+            self.total += held.total
+        for held in gone:
+            self._current[held.tiles] -= held.bytes
+            self.total -= held.total
+        if sum(len(held.bytes) for held in (*come, *gone)) * _DENSE_PART >= len(self._current):
+            if come:
+                self._raise(slice(None), self._current, step)
             np.max(self._blocks, axis=1, out=self._largest)
             return
-        for tiles, _ in come:
-            self._raise(tiles, self._current[tiles], step)
-        touched = distinct(np.concatenate([tiles // _BLOCK for tiles, _ in (*come, *gone)], dtype=np.int64))
+        for held in come:
+            self._raise(held.tiles, self._current[held.tiles], step)
+        touched = distinct(np.concatenate([held.blocks for held in (*come, *gone)], dtype=np.int64))
         self._largest[touched] = self._blocks[touched].max(axis=1)
 
     def needed(self, buffer: TileVector | None, tiles: Positions | None, step: int) -> tuple[int, int]:
@@ -244,7 +297,7 @@ class _Sweep:
         known = self.peak[tiles]
         higher = amount > known
         if higher.any():
-            which = np.flatnonzero(higher) if isinstance(tiles, slice) else tiles[higher]
+            which = np.flatnonzero(higher) + (tiles.start or 0) if isinstance(tiles, slice) else tiles[higher]
             self.peak[which], self.at[which] = amount[higher], step
 
 
@@ -270,20 +323,23 @@ def _sweep(
     busy = distinct(np.concatenate([begins, ends[ends < steps], np.fromiter(buffers, np.int64, len(buffers))]))
     bounds = [np.searchsorted(column, busy, side=side) for column in (begins, ends) for side in ("left", "right")]
 
-    def shares_of(which: Int64) -> list[tuple[Positions, Int64]]:
-        rows = (shares.of_variable(int(v)) for v in variable[which])
-        return [(position[r], shares.padded_bytes[r]) for r in rows]
-
+    held = _HeldBytes(shares, position)
+    come, go = variable[coming].tolist(), variable[going].tolist()
+    # Many steps have the buffers of one that they equal.
+    places: dict[int, Positions] = {}
     # Between two busy moments every step needs what the first of them needs.
     until = np.append(busy[1:], steps)
     for number, step in enumerate(busy.tolist()):
         # Ends are one past the last step, so what ends now makes room for what begins now.
         first, last, gone, left = (int(b[number]) for b in bounds)
         if first < last or gone < left:
-            sweep.change(shares_of(coming[first:last]), shares_of(going[gone:left]), step)
+            sweep.change([held[v] for v in come[first:last]], [held[v] for v in go[gone:left]], step)
         totals[step : until[number]], largest[step : until[number]] = sweep.needed(None, None, step)
         if step in buffers:
-            places = tiles.positions(buffers[step].tile_set.tiles)
-            totals[step], largest[step] = sweep.needed(buffers[step], places, step)
+            buffer = buffers[step]
+            where = places.get(id(buffer))
+            if where is None:
+                where = places[id(buffer)] = tiles.positions(buffer.tile_set.tiles)
+            totals[step], largest[step] = sweep.needed(buffer, where, step)
     peak, at = (np.append(column, others) for column, others in ((sweep.peak, 0), (sweep.at, -1)))
     return TileVector(tiles, peak).packed(), TileVector(tiles, at), totals, largest

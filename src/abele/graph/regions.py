@@ -161,6 +161,8 @@ def boxes(tensor: Tensor, start: npt.ArrayLike, size: npt.ArrayLike) -> Regions:
     counts = np.array([len(p[0]) for p in parts], dtype=np.int64)
     begins = np.concatenate([p[0] for p in parts])
     lengths = np.concatenate([p[1] for p in parts])
+    if bool((counts == 1).all()):
+        return Regions(np.arange(n + 1, dtype=np.int64), begins[pattern] + base, lengths[pattern], tensor)
     ptr = np.concatenate([[0], np.cumsum(counts[pattern])])
     first_run = np.concatenate([[0], np.cumsum(counts)])[:-1]
     source = np.repeat(first_run[pattern] - ptr[:-1], counts[pattern]) + np.arange(ptr[-1], dtype=np.int64)
