@@ -194,14 +194,16 @@ def _inward_part(
         residence = wish.residence
         receiver, sender = audience[number], residence.tile[at]
         own = audiences.members(receiver, sender)
-        moves.append(_pieces(residence, at[own], residence.width).copied(sender[own]))
-        far = np.ones(len(at), dtype=bool)
-        # What a member holds the others of its audience still want, if there are others.
-        far[own[audiences.sizes[receiver[own]] == 1]] = False
-        far = np.flatnonzero(far)
-        if len(far):
-            found = _pieces(residence, at[far], residence.width)
-            transfers.append(found.transferred(receiver[far], sender[far], wish.alone[region[number[far]]]))
+        if len(own):
+            moves.append(_pieces(residence, at[own], residence.width).copied(sender[own]))
+            is_far = np.ones(len(at), dtype=bool)
+            # What a member holds the others of its audience still want, if there are others.
+            is_far[own[audiences.sizes[receiver[own]] == 1]] = False
+            far = np.flatnonzero(is_far)
+            at, number, receiver, sender = at[far], number[far], receiver[far], sender[far]
+        if len(at):
+            found = _pieces(residence, at, residence.width)
+            transfers.append(found.transferred(receiver, sender, wish.alone[region[number]]))
     if not transfers:
         return None, Moves.joined(moves).summed()
     phase, finishing = phase_of(Transfers.joined(transfers), audiences.num_tiles, tiles_per_ipu, audiences)

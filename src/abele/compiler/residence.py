@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from abele.compiler.layout import Layout
+from abele.compiler.layout import Layout, TilePieces
 from abele.graph.intervals import Int64, distinct
 from abele.graph.mapping import Int32
 from abele.graph.regions import Regions
@@ -134,16 +134,24 @@ def _residence(ptr: Int64, begin: Int64, length: Int64, layout: Layout, width: i
     fresh[:1] = True
     np.not_equal(pieces.begin[1:], pieces.begin[:-1] + pieces.length[:-1], out=fresh[1:])
     fresh[1:] |= (pieces.share[1:] != pieces.share[:-1]) | (region[1:] != region[:-1])
-    first = np.flatnonzero(fresh)
-    size = np.add.reduceat(pieces.length, first) if len(first) else pieces.length
-    count = np.bincount(region[first], minlength=num)
+    if not fresh.all():
+        first = np.flatnonzero(fresh)
+        size = np.add.reduceat(pieces.length, first)
+        region = region[first]
+        pieces = TilePieces(*(column[first] for column in pieces))._replace(length=size)
+    count = np.bincount(region, minlength=num)
     ptr = np.concatenate([[0], np.cumsum(count)])
-    tile = pieces.tile[first]
     home = np.full(num, EMPTY, dtype=np.int32)
     home[count > 1] = SCATTERED
-    home[count == 1] = tile[ptr[:-1][count == 1]]
+    home[count == 1] = pieces.tile[ptr[:-1][count == 1]]
     return Residence(
-        ptr=ptr, begin=pieces.begin[first], length=size, tile=tile, share=pieces.share[first], home=home, width=width
+        ptr=ptr,
+        begin=pieces.begin,
+        length=pieces.length,
+        tile=pieces.tile,
+        share=pieces.share,
+        home=home,
+        width=width,
     )
 
 
