@@ -10,10 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from abele.compiler.audiences import Audiences, find_audiences
 from abele.compiler.layout import Layout
@@ -141,15 +140,15 @@ class _Wanted(NamedTuple):
 
     Attributes:
         wish: The field.
-        at: Each piece, as its place in the residence, int[k].
-        number: The pair of an audience and a region that it is of, int[k].
+        at: Each piece, as its place in the residence, int64[k].
+        number: The pair of an audience and a region that it is of, int64[k].
         audience: The audience of each pair, int64[n].
         region: The region of each pair, int64[n].
     """
 
     wish: FieldWish
-    at: npt.NDArray[np.integer[Any]]
-    number: npt.NDArray[np.integer[Any]]
+    at: Int64
+    number: Int64
     audience: Int64
     region: Int64
 

@@ -8,7 +8,6 @@ listed: a weight that a thousand vertices of a tile share is planned once, not a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
@@ -102,14 +101,15 @@ _PORTION = 1 << 17
 """Intervals that are looked at together. Chosen: columns of so many fit in the second cache."""
 
 
-def _joined(parts: Sequence[Residence]) -> Residence:
-    """The residences of some regions and of those after them, as one."""
-    count = np.concatenate([part.counts for part in parts])
-    begin, length, tile, share, home = (
-        np.concatenate([getattr(part, name) for part in parts]) for name in ("begin", "length", "tile", "share", "home")
-    )
+def _joined(parts: list[Residence]) -> Residence:
+    """The residences of some regions and of those after them, as one; the list is emptied."""
+    width, names = parts[0].width, ("counts", "begin", "length", "tile", "share", "home")
+    columns = {name: [getattr(part, name) for part in parts] for name in names}
+    parts.clear()
+    # Each column lets go of its parts, so that no two of them are there twice.
+    count, begin, length, tile, share, home = (np.concatenate(columns.pop(name)) for name in names)
     ptr = np.concatenate([[0], np.cumsum(count)])
-    return Residence(ptr=ptr, begin=begin, length=length, tile=tile, share=share, home=home, width=parts[0].width)
+    return Residence(ptr=ptr, begin=begin, length=length, tile=tile, share=share, home=home, width=width)
 
 
 def _residence(ptr: Int64, begin: Int64, length: Int64, layout: Layout, width: int) -> Residence:
@@ -138,7 +138,8 @@ def _residence(ptr: Int64, begin: Int64, length: Int64, layout: Layout, width: i
         first = np.flatnonzero(fresh)
         size = np.add.reduceat(pieces.length, first)
         region = region[first]
-        pieces = TilePieces(*(column[first] for column in pieces))._replace(length=size)
+        tile, share, source = pieces.tile[first], pieces.share[first], pieces.source[first]
+        pieces = TilePieces(pieces.begin[first], size, tile, share, source)
     count = np.bincount(region, minlength=num)
     ptr = np.concatenate([[0], np.cumsum(count)])
     home = np.full(num, EMPTY, dtype=np.int32)
