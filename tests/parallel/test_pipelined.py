@@ -150,6 +150,40 @@ def test_options_of_optimisers__in_a_pipeline__do_what_they_do_on_one_ipu(option
     np.testing.assert_allclose(several, one, rtol=2e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("places", [PIPELINES["four stages"], PIPELINES["two stages on an IPU"]], ids=["four", "two"])
+@pytest.mark.parametrize("mode", ["native", "tiles"])
+def test_gradients__that_are_the_same_for_all_micro_batches__reach_the_first_stage(
+    places: list[Place], mode: str
+) -> None:
+    net = NetworkBuilder()
+    hidden = net.input((BATCH, WIDTH), f32, "x")
+    for number, place in enumerate(places):
+        with net.at(place=place):
+            hidden = build.matmul(net, hidden, net.parameter((WIDTH, WIDTH), f32, f"w{number}"))
+            net.loss = build.mean(net, hidden, [0, 1])
+    net.output(net.loss)
+    model = net.finish()
+    weights = weights_of(model)
+    start = {name: np.array(weights[name], np.float64) for name in weights}
+    session = Session.of(
+        model,
+        Schedule(accumulation=7),
+        groups=[Group(Sgd(lr=1.0), model.parameters)],
+        settings=Settings(system="bow-pod16", mode=mode),
+        weights=weights,
+    )
+    x = data(7)[0]
+    session(x)
+    session.bring_to_host()
+    entered, back = [x.astype(np.float64)], np.full((7 * BATCH, WIDTH), 1 / (BATCH * WIDTH))
+    for number in range(len(places)):
+        entered.append(entered[-1] @ start[f"w{number}"])
+    for number in reversed(range(len(places))):
+        expected = start[f"w{number}"] - entered[number].T @ back / 7
+        np.testing.assert_allclose(weights[f"w{number}"], expected, rtol=1e-4, atol=1e-5, err_msg=f"w{number}")
+        back = back @ start[f"w{number}"].T
+
+
 @pytest.mark.parametrize("outputs", list(OutputMode), ids=str)
 def test_outputs__of_a_pipeline__come_back_as_asked_for(outputs: OutputMode) -> None:
     schedule = Schedule(device_iterations=2, accumulation=9, outputs=outputs, period=3)

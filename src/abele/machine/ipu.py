@@ -70,6 +70,11 @@ class Ipu(Spec):
         return max(self.data_path_bytes // type.bytes, 1) if type.is_float else 1
 
     @property
+    def converts_quarters(self) -> bool:
+        """True if there are instructions for 8-bit floats; otherwise workers put their bits together themselves."""
+        return any(mode.input == "f8" for mode in self.amp.modes)
+
+    @property
     def memory_bytes(self) -> int:
         """SRAM of the chip."""
         return self.num_tiles * self.tile.total_bytes

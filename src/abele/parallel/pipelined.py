@@ -15,13 +15,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from abele.errors import NetworkError
 from abele.graph import Block, Call, Copy, Function, Graph, Program, Tensor
 from abele.graph import Sequence as Steps
+from abele.numerics import ElementType
 from abele.parallel.body import Body, StageSteps, around_traffic, beside_traffic, repeat
 from abele.parallel.fixed import fixed_values
 from abele.parallel.joined_copies import joined_copies
 from abele.parallel.locations import ON_CHIP, TensorLocation
 from abele.parallel.lowering import Lowering
-from abele.parallel.network import Network, NetworkOp, Value, needed
-from abele.parallel.rings import RemoteRing, RingPlaces, StageRing, TableRing, alike
+from abele.parallel.network import Network, NetworkOp, Stage, Value, needed
+from abele.parallel.ring_rows import WaitingValue, rows_of
+from abele.parallel.rings import RemoteRing, RingPlaces, StageRing, TableRing
 from abele.parallel.ticks import Ticks
 from abele.poplibs import popops
 from abele.poplibs.popops.expr import _1
@@ -61,15 +63,23 @@ class PipelinedBody(Body):
         count: Micro-batches.
         stride: Ticks from one micro-batch to the next; see :mod:`~abele.parallel.ticks`.
         location: Where what waits for later stages lies.
+        stash: The 8-bit float as which activations wait for backward stages; None for what they are.
 
     Raises:
         NetworkError: A state that one stage changes and another reads.
     """
 
     def __init__(
-        self, net: Network, graph: Graph, count: int, stride: int = 1, location: TensorLocation = ON_CHIP
+        self,
+        net: Network,
+        graph: Graph,
+        count: int,
+        stride: int = 1,
+        location: TensorLocation = ON_CHIP,
+        stash: ElementType | None = None,
     ) -> None:
         super().__init__()
+        self._stash = stash
         self._location = location
         self._rings = itertools.count()
         self._net = net
@@ -83,6 +93,7 @@ class PipelinedBody(Body):
                 home.setdefault(op.place.pipeline_stage, op.place.ipu)
         self._stages = [_PipelineStage(n, graph.ipu(home.get(n, 0))) for n in range(net.num_stages)]
         self._seeded: list[_PipelineStage] = []
+        self._pending: dict[Value, NetworkOp] = {}
 
     def stage_of(self, value: Value | None) -> StageSteps:
         """That of the value's place."""
@@ -98,6 +109,7 @@ class PipelinedBody(Body):
         readers = self._readers(every)
         sent = [op for op in ops if op.kind == "transfer" and op.inputs[0] in self._fixed]
         once = set(needed(ops, (v for op in sent for v in op.outputs))) if sent else set()
+        self._pending = {v: op for op in ops if self._fixed.issuperset(op.outputs) for v in op.outputs}
         for stage in self._stages:
             mine = [op for op in ops if op.place is not None and op.place.pipeline_stage == stage.number]
             self._give_seed(stage, mine, to)
@@ -111,12 +123,20 @@ class PipelinedBody(Body):
             self._keep(stage, readers, to)
 
     def _lower(self, to: Lowering, op: NetworkOp, stage: _PipelineStage, once: set[NetworkOp]) -> None:
-        if op in once:
-            with to.into(self.before):
-                to.lower([op], settle=False)
-                for value in op.outputs:
-                    to[value]
-        elif op.kind == "transfer":
+        if self._fixed.issuperset(op.outputs):
+            if self._pending.keys().isdisjoint(op.outputs):
+                return
+            if op in once:
+                self._lower_once(to, op)
+                return
+            for value in op.outputs:
+                del self._pending[value]
+        for value in op.inputs:
+            # A fixed gradient belongs to a forward stage, and may follow from one that belongs to a later stage.
+            maker = self._pending.get(value)
+            if maker is not None and maker.place is not None and maker.place.pipeline_stage > stage.number:
+                self._lower_once(to, maker)
+        if op.kind == "transfer":
             # The copy is made in the tick's one exchange.
             with to.into(Steps()) as copies:
                 to.lower([op], settle=False)
@@ -129,6 +149,18 @@ class PipelinedBody(Body):
             with to.into(stage.compute):
                 to.lower([op], settle=False)
 
+    def _lower_once(self, to: Lowering, op: NetworkOp) -> None:
+        """Lower what is the same for all micro-batches before the first of them, and what it follows from."""
+        for value in op.outputs:
+            del self._pending[value]
+        for value in op.inputs:
+            if value in self._pending:
+                self._lower_once(to, self._pending[value])
+        with to.into(self.before):
+            to.lower([op], settle=False)
+            for value in op.outputs:
+                to[value]
+
     def lower_sums(self, to: Lowering, sums: Sequence[NetworkOp]) -> None:
         """Those of each stage."""
         assert to.sums is not None
@@ -140,9 +172,9 @@ class PipelinedBody(Body):
             for places in stage.places.values():
                 places.advance(stage.leaving)
 
-    def _readers(self, ops: Iterable[NetworkOp]) -> dict[Value, set[int]]:
-        """For each value the later stages that read it."""
-        found: dict[Value, set[int]] = {}
+    def _readers(self, ops: Iterable[NetworkOp]) -> dict[Value, dict[int, bool]]:
+        """For each value the later stages that read it, and whether their forward pass does."""
+        found: dict[Value, dict[int, bool]] = {}
         lasting = self._fixed | {*self._net.entries} - {*self._net.inputs}
         for op in ops:
             for value in op.inputs if op.place is not None else ():
@@ -152,10 +184,11 @@ class PipelinedBody(Body):
                     continue  # A sum that grows in place: several stages may add to it.
                 made, read = value.place.pipeline_stage, op.output.place.pipeline_stage
                 if op.kind != "transfer" and read > made:
-                    found.setdefault(value, set()).add(read)
+                    stages = found.setdefault(value, {})
+                    stages[read] = stages.get(read, False) or op.stage == Stage.FORWARD
         return found
 
-    def _keep(self, stage: _PipelineStage, readers: dict[Value, set[int]], to: Lowering) -> None:
+    def _keep(self, stage: _PipelineStage, readers: dict[Value, dict[int, bool]], to: Lowering) -> None:
         """Let later stages read what this one makes."""
         groups: dict[tuple[int, bool, tuple[int, ...]], list[Value]] = {}
         early = {variable for value in self._arriving if value in to for variable in to[value].variables}
@@ -173,20 +206,28 @@ class PipelinedBody(Body):
                 continue
             length = -(-(numbers[-1] - stage.number) // stride)
             graph = self._graph.ipu(ipu)
-            tensors = [self._held(to[v], stage, graph) for v in values]
-            for kept in alike(values, tensors, self._location):
-                ring = self._ring(graph, kept, length)
+            waiting = [
+                WaitingValue(v, self._held(to[v], stage, graph), self._stored_as(v, readers[v], near)) for v in values
+            ]
+            for row, away in rows_of(graph, waiting, self._location):
+                ring: StageRing
+                if away:
+                    ring = RemoteRing.of(graph, row, length, f"ring{next(self._rings)}")
+                else:
+                    ring = TableRing.of(graph, row, length)
                 ring.write(self._index(stage, ipu, length), stage.leaving)
                 for number in numbers:
                     if number > near:
                         later = self._stages[number]
                         later.tensors |= ring.read(self._index(later, ipu, length), later.entering)
 
-    def _ring(self, graph: Graph, kept: Mapping[Value, Tensor], length: int) -> StageRing:
-        """A ring on the chip, or in streaming memory where all of its values are to lie there."""
-        if all(self._location.is_off_chip(tensor.size) for tensor in kept.values()):
-            return RemoteRing.of(graph, kept, length, f"ring{next(self._rings)}")
-        return TableRing.of(graph, kept, length)
+    def _stored_as(self, value: Value, stages: Mapping[int, bool], near: int) -> ElementType:
+        """The element type as which a value waits: rounded if the forward pass made it, and only backward stages read
+        what waits."""
+        if self._stash is None or not value.dtype.is_float or value.stage != Stage.FORWARD:
+            return value.dtype
+        exact = any(forward for number, forward in stages.items() if number > near)
+        return value.dtype if exact else self._stash
 
     def _index(self, stage: _PipelineStage, ipu: int, length: int) -> Tensor:
         """Where a stage is in rings of a length on an IPU."""

@@ -27,7 +27,7 @@ from abele.parallel.passes.count_magnitudes import COUNTS
 from abele.parallel.pipelined import PipelinedBody
 from abele.parallel.remote_sums import RemoteSums
 from abele.parallel.remote_weights import remote_weights
-from abele.parallel.schedule import MeanStrategy, OutputMode, Schedule
+from abele.parallel.schedule import MeanStrategy, OutputMode, Schedule, check_stash
 from abele.parallel.serial import SerialBody
 from abele.parallel.shards import FlatState
 from abele.parallel.shared_functions import SharedFunctions
@@ -177,9 +177,10 @@ def lower_network(
     Raises:
         UnsupportedOpError: An op has no rule.
         MachineError: The schedule keeps something in streaming memory, which the system has not.
-        InvalidOptionError: It keeps activations there of a network that is no pipeline.
+        InvalidOptionError: It keeps activations there, or as 8-bit floats, of a network that is no pipeline.
     """
     check_locations(graph.whole_system, schedule.locations, net.num_stages)
+    check_stash(schedule, net.num_stages)
     builder = _ProgramBuilder(net, graph, schedule, groups, planning, automatic_loss_scale=automatic_loss_scale)
     return builder.build(modes)
 
@@ -214,7 +215,8 @@ class _ProgramBuilder:
         stride = schedule.pipeline.stride(net.num_stages) if groups else 1
         away = schedule.locations.activations
         several = net.num_stages > 1
-        self.body: Body = PipelinedBody(net, graph, count, stride, away) if several else SerialBody(graph, count)
+        stash = schedule.stash
+        self.body: Body = PipelinedBody(net, graph, count, stride, away, stash) if several else SerialBody(graph, count)
         self.outputs = OutputCollector(graph, schedule)
         self.changed = OutputCollector(graph, replace(schedule, outputs=OutputMode.ALL), "changed_input")
 

@@ -11,36 +11,15 @@ is written and read in one step each.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from abele.graph import Copy, Graph, RemoteBuffer, Tensor, concat
+from abele.graph import Copy, Graph, RemoteBuffer, Tensor
 from abele.graph import Sequence as Steps
 from abele.numerics import u32
-from abele.parallel.locations import TensorLocation
 from abele.parallel.network import Value
+from abele.parallel.ring_rows import RingRow
 from abele.poplibs import popops
 from abele.poplibs.popops.expr import _1, select
-from abele.poplibs.poputil.layout import clone
-from abele.poplibs.poputil.order import storage_order
-
-
-@dataclass(frozen=True)
-class _InRow:
-    """A value as part of a row."""
-
-    value: Value
-    tensor: Tensor
-
-    @property
-    def flat(self) -> Tensor:
-        """Its elements in the order in which they lie in memory."""
-        return storage_order(self.tensor).apply(self.tensor).flatten()
-
-    def restored(self, flat: Tensor) -> Tensor:
-        """Elements in that order in the shape of the value."""
-        order = storage_order(self.tensor)
-        return order.undo(flat.reshape(order.extents))
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,33 +28,23 @@ class StageRing(ABC):
 
     Attributes:
         graph: The IPU's.
-        rows: What a row is made of.
+        row: What a row is made of.
     """
 
     graph: Graph
-    rows: tuple[_InRow, ...]
-
-    @property
-    def piece(self) -> Tensor:
-        """The values as they were made, as a row: [elements]."""
-        return concat([row.flat for row in self.rows])
+    row: RingRow
 
     def read(self, index: Tensor, prog: Steps) -> dict[Value, Tensor]:
-        """Append the step that reads a row; returns what it has of each value."""
-        taken, found, begin = self.taken(index, prog), {}, 0
-        for row in self.rows:
-            end = begin + row.tensor.size
-            found[row.value] = row.restored(taken[begin:end])
-            begin = end
-        return found
+        """Append the steps that read a row; returns what it has of each value."""
+        return self.row.values(self.taken(index, prog), prog)
 
     @abstractmethod
     def write(self, index: Tensor, prog: Steps) -> None:
-        """Append the step that writes a row."""
+        """Append the steps that write a row."""
 
     @abstractmethod
     def taken(self, index: Tensor, prog: Steps) -> Tensor:
-        """Append the step that reads a row; returns its elements."""
+        """Append the step that reads a row; returns its elements as they are stored."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,22 +58,23 @@ class TableRing(StageRing):
     table: Tensor
 
     @staticmethod
-    def of(graph: Graph, tensors: Mapping[Value, Tensor], places: int) -> TableRing:
-        """A ring for tensors of one type, laid out as they are."""
-        rows = tuple(_InRow(v, t) for v, t in tensors.items())
-        piece = concat([row.flat for row in rows]).reshape((1, -1))
+    def of(graph: Graph, row: RingRow, places: int) -> TableRing:
+        """A ring for rows that lie as they were made."""
+        piece = row.tensor.reshape((1, -1))
+        if places == 1 and row.is_narrow:
+            return TableRing(graph, row, piece)
         table = popops.create_sliceable_tensor_from_slice(graph, piece, [0], [places], name="ring")
-        return TableRing(graph, rows, table)
+        return TableRing(graph, row, table)
 
     def write(self, index: Tensor, prog: Steps) -> None:
-        """A copy, or an update of the table where there are several rows."""
-        piece = self.piece.reshape((1, -1))
-        if self.table.shape[0] == 1:
+        """A copy, or an update of the table where there are several rows; one narrow row is rounded in place."""
+        piece = self.row.fill(prog).reshape((1, -1))
+        if self.table.shape[0] > 1:
+            popops.dynamic_update(
+                self.graph, self.table, piece, offset=index, dims=[0], sizes=[1], prog=prog, name="write_ring"
+            )
+        elif not self.row.is_narrow:
             prog.add(Copy(piece, self.table, name="write_ring"))
-            return
-        popops.dynamic_update(
-            self.graph, self.table, piece, offset=index, dims=[0], sizes=[1], prog=prog, name="write_ring"
-        )
 
     def taken(self, index: Tensor, prog: Steps) -> Tensor:
         """The table itself where it is one row."""
@@ -124,21 +94,17 @@ class RemoteRing(StageRing):
     buffer: RemoteBuffer
 
     @staticmethod
-    def of(graph: Graph, tensors: Mapping[Value, Tensor], places: int, name: str) -> RemoteRing:
-        """A ring for tensors of one type."""
-        rows = tuple(_InRow(v, t) for v, t in tensors.items())
-        size = sum(t.size for t in tensors.values())
-        buffer = graph.top_level.remote_buffer(name, rows[0].tensor.dtype, size, places)
-        return RemoteRing(graph, rows, buffer)
+    def of(graph: Graph, row: RingRow, places: int, name: str) -> RemoteRing:
+        """A ring of so many rows."""
+        return RemoteRing(graph, row, graph.top_level.remote_buffer(name, row.stored, row.size, places))
 
     def write(self, index: Tensor, prog: Steps) -> None:
         """A copy to a row of the buffer."""
-        prog.add(Copy(self.piece, self.buffer, name="store_ring", offset=self._row(index)))
+        prog.add(Copy(self.row.fill(prog), self.buffer, name="store_ring", offset=self._row(index)))
 
     def taken(self, index: Tensor, prog: Steps) -> Tensor:
         """A copy of a row of the buffer, laid out as what was written is."""
-        into = [clone(self.graph, row.flat, f"{row.value.name or 'value'}/loaded") for row in self.rows]
-        whole = concat(into)
+        whole = self.row.variable("loaded", self.row.stored)
         prog.add(Copy(self.buffer, whole, name="load_ring", offset=self._row(index)))
         return whole
 
@@ -168,11 +134,3 @@ class RingPlaces:
             popops.map_in_place(
                 self._graph, select(0, _1 + 1, _1 + 1 == length), [index], prog, name=f"next_of_{length}"
             )
-
-
-def alike(values: Iterable[Value], tensors: Sequence[Tensor], location: TensorLocation) -> list[dict[Value, Tensor]]:
-    """Values and their tensors that may be one row: of one element type, on the chip or off it."""
-    found: dict[tuple[str, bool], dict[Value, Tensor]] = {}
-    for value, tensor in zip(values, tensors, strict=True):
-        found.setdefault((tensor.dtype.name, location.is_off_chip(tensor.size)), {})[value] = tensor
-    return list(found.values())

@@ -12,7 +12,8 @@ from functools import cached_property
 
 import numpy as np
 
-from abele.errors import GraphReplicationError, InvalidOptionError
+from abele.errors import GraphReplicationError, InvalidOptionError, TypeMismatchError
+from abele.numerics import ElementType, as_element_type
 from abele.parallel.locations import AS_USUAL, Locations
 from abele.parallel.split import Split
 from abele.poplibs.gcl import CommGroup
@@ -63,6 +64,17 @@ def _schedule_of(given: str) -> PipelineSchedule:
         raise InvalidOptionError(
             f"a schedule's pipeline is {', '.join(map(repr, map(str, PipelineSchedule)))}, not {given!r}"
         ) from None
+
+
+def _stash_of(given: object) -> ElementType:
+    found = as_element_type(given)
+    if not found.is_quarter:
+        raise TypeMismatchError(
+            f"activations cannot wait as {found}",
+            because="a stash has them as they are, or as 8-bit floats",
+            remedy='stash=None, quarter("F143", scale) or quarter("F152", scale)',
+        )
+    return found
 
 
 @dataclass(frozen=True)
@@ -116,9 +128,12 @@ class Schedule:
             outputs while the others run; without them transfers and runs take turns.
         pipeline: Which stages run at the same time, where the network has several and is trained; inference is grouped.
         locations: Where what is kept lies.
+        stash: The 8-bit float, by :func:`~abele.numerics.quarter`, as which activations of a pipeline wait for backward
+            stages; None for what they are. What the forward pass reads, and what is no float, waits as it is.
 
     Raises:
         InvalidOptionError: A count that is no positive whole number.
+        TypeMismatchError: A stash of another element type than 8-bit floats.
         GraphReplicationError: Groups into which the replicas do not divide; replicas of several ranks that share state;
             different inputs in one tensor-parallel group.
     """
@@ -139,6 +154,7 @@ class Schedule:
     pipeline: PipelineSchedule = PipelineSchedule.GROUPED
     io_tiles: int = 0
     locations: Locations = AS_USUAL
+    stash: ElementType | None = None
 
     def __post_init__(self) -> None:
         for name in ("device_iterations", "accumulation", "period", "replicas", "ranks"):
@@ -146,6 +162,7 @@ class Schedule:
             if isinstance(count, bool) or not isinstance(count, int) or count < 1:
                 raise InvalidOptionError(f"a schedule's {name} is a positive whole number, not {count!r}")
         object.__setattr__(self, "pipeline", _schedule_of(self.pipeline))
+        object.__setattr__(self, "stash", None if self.stash is None else _stash_of(self.stash))
         if isinstance(self.io_tiles, bool) or not isinstance(self.io_tiles, int) or self.io_tiles < 0:
             raise InvalidOptionError(f"a schedule's io_tiles is a whole number, not {self.io_tiles!r}")
         for group in (self.input_groups, self.tensor_parallel, *(group for _, group in self.own_values)):
@@ -267,6 +284,20 @@ class Schedule:
         What belongs to a parameter, such as ``name/momentum``, is grouped as it is.
         """
         return next((group for owner, group in self.own_values if name == owner or name.startswith(f"{owner}/")), None)
+
+
+def check_stash(schedule: Schedule, num_stages: int) -> None:
+    """Raise unless a network of so many stages, of both passes, has activations that wait as the schedule says.
+
+    Raises:
+        InvalidOptionError: They are to wait as 8-bit floats, and the network is no pipeline.
+    """
+    if schedule.stash is not None and num_stages == 1:
+        raise InvalidOptionError(
+            f"no activations wait as {schedule.stash}: the network is no pipeline",
+            because="a stash has what waits between a stage of a pipeline and its backward stage",
+            remedy="stash=None, or a pipeline",
+        )
 
 
 def data_parallel_groups(tensor_parallel: CommGroup, replicas: int) -> CommGroup:

@@ -290,6 +290,37 @@ def test_recomputation__of_no_kind_that_there_is__is_refused() -> None:
         poptorch.trainingModel(Mlp(), opts)(*classified(RUN.samples, 8))
 
 
+# --- 8-bit stashes ---------------------------------------------------------------------------------------------------
+
+
+def test_stash__of_8_bit_floats__follows_pytorch_in_float32() -> None:
+    run = Run(accumulation=7, size=2, calls=20)
+    torch.manual_seed(0)
+    start = Bert(width=32, layers=4, blocks=[0, 0, 1, 2, 3, 3])
+    oracle = copy.deepcopy(start)
+    poptorch.removeBlocks(oracle)
+    data = sentences(run.samples, 6, 50)
+    expected = trained_whole(oracle, run, torch.optim.AdamW(oracle.parameters(), lr=2e-3), data).mean(1)
+    for format, scale in (("F143", 0), ("F143", -4), ("F152", 0)):
+        model, opts = copy.deepcopy(start), run.options(system="bow-pod16")
+        opts.Abele.stash(format, scale)
+        made = poptorch.optim.AdamW(model.parameters(), lr=2e-3)
+        losses, wrapped = trained(model, run, opts, made, data)
+        found = losses.mean(1)
+        assert found[-1] < 0.9 * found[0]
+        assert (found - expected).abs().max() < 0.01
+        # The first update saw the weights that the others see.
+        assert found[0] == pytest.approx(float(expected[0]), rel=1e-5)
+        names = {v.dtype.name for v in wrapped.executable.graph.variables if v.name.endswith("ring")}
+        assert any(name.startswith(f"f8_{format[1:]}") for name in names)
+
+
+@pytest.mark.parametrize(("format", "scale"), [("F134", 0), ("F143", 32), ("F143", 0.5)])
+def test_stash__of_no_format_that_there_is__is_refused(format: str, scale: Any) -> None:
+    with pytest.raises(ValueError, match="option .stash_"):
+        poptorch.Options().Abele.stash(format, scale)
+
+
 # --- optimisers, and what one IPU does --------------------------------------------------------------------------------
 
 
@@ -469,7 +500,9 @@ def trained_whole(model: Bert, run: Run, optimiser: torch.optim.Optimizer, data:
 
 
 @pytest.mark.slow
-def test_bert__on_four_stages_of_two_replicas__has_the_loss_of_pytorch_after_20_updates() -> None:
+def test_bert__on_four_stages_of_two_replicas_that_share_state__has_the_loss_of_pytorch_after_20_updates(
+    tmp_path: Path,
+) -> None:
     run = Run(accumulation=7, size=1, replicas=2, calls=20)
     torch.manual_seed(0)
     model = Bert(words=1000, width=256, layers=4, heads=4, length=128, blocks=[0, 0, 1, 2, 3, 3])
@@ -477,8 +510,18 @@ def test_bert__on_four_stages_of_two_replicas__has_the_loss_of_pytorch_after_20_
     poptorch.removeBlocks(oracle)
     data = sentences(run.samples, 128, 1000)
     optimiser = poptorch.optim.AdamW(model.parameters(), lr=1e-3, weight_decay=0.01)
-    losses, wrapped = trained(model, run, run.options(system="bow-pod16"), optimiser, data)
+    opts = run.options(system="bow-pod16")
+    opts.Abele.dumpPasses(str(tmp_path))
+    opts.TensorLocations.setOptimizerLocation(poptorch.TensorLocationSettings().useReplicatedTensorSharding())
+    losses, wrapped = trained(model, run, opts, optimiser, data)
     expected = trained_whole(oracle, run, torch.optim.AdamW(oracle.parameters(), lr=1e-3, weight_decay=0.01), data)
     assert network(wrapped).num_stages == 4
+    final = max(tmp_path.glob("*/*.net")).read_text()
+    # Backward stages compute layers again, but for the last; of large parameters each replica has half of the state.
+    assert final.count("function=@layers.forward") == 4 + 3
+    sizes = {v.name: v.size for v in wrapped.executable.graph.variables if v.name.endswith("/moment2")}
+    for name, parameter in wrapped.named_parameters():
+        (size,) = (size for of, size in sizes.items() if of.endswith(f"/{name}/moment2"))
+        assert size == parameter.numel() // (2 if parameter.numel() >= 8192 else 1), name
     torch.testing.assert_close(losses, expected, rtol=0, atol=1e-4)
     assert losses[-1].mean() < 0.8 * losses[0].mean()

@@ -8,6 +8,8 @@ from typing import ClassVar, Self
 from abele.frontends.poptorch.options.checked import CheckedOptions
 from abele.machine import System, systems
 from abele.options import OptionTable, choice, integer
+from abele.numerics import ElementType, quarter
+from abele.numerics.types import SCALES
 from abele.parallel import PipelineSchedule
 from abele.session import Settings
 from abele.session.settings import SETTINGS
@@ -28,6 +30,12 @@ class AbeleOptions(CheckedOptions):
             "share_functions": SETTINGS["shared_functions"],
             "pipeline_schedule": choice(
                 *map(str, PipelineSchedule), doc="which stages of a pipeline run at the same time in training"
+            ),
+            "stash_format": choice(
+                "none", "F143", "F152", doc="8-bit floats as which activations wait for backward stages of a pipeline"
+            ),
+            "stash_scale": integer(
+                0, min(SCALES), max(SCALES), doc="what these floats are scaled by: a power of two, by its exponent"
             ),
             "norm_replicas": integer(1, 1, doc="replicas over whose samples batch norms take their statistics"),
         },
@@ -85,6 +93,20 @@ class AbeleOptions(CheckedOptions):
         """
         return self.set(pipeline_schedule=schedule)
 
+    def stash(self, format: str, scale: int = 0) -> Self:
+        """Let activations of a pipeline wait for its backward stages as 8-bit floats, which PopTorch cannot.
+
+        A float32 activation then takes a quarter of its memory, and what the backward pass computes from it is rounded
+        as it is.
+
+        Args:
+            format: ``F143`` (1 sign, 4 exponent, 3 fraction bits: from 2**-10 to 240), ``F152`` (from 2**-17 to 57,344)
+                or ``none``.
+            scale: Numbers are divided by ``2**scale`` when they are stored, and multiplied when they are read. What is
+                too large becomes the largest number.
+        """
+        return self.set(stash_format=format, stash_scale=scale)
+
     def batchNormReplicas(self, replicas: int) -> Self:
         """Consecutive replicas over whose samples batch norms take their statistics in training, running ones too.
 
@@ -92,6 +114,11 @@ class AbeleOptions(CheckedOptions):
         what ``torch.nn.SyncBatchNorm`` does over a process group.
         """
         return self.set(norm_replicas=replicas)
+
+    @property
+    def stash_type(self) -> ElementType | None:
+        """The element type of waiting activations; None for their own."""
+        return None if self.stash_format == "none" else quarter(self.stash_format, self.stash_scale)
 
     def target(self) -> System:
         """One IPU of the system that is modelled."""

@@ -8,14 +8,16 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from abele.errors import TensorError
+import abele.expr as ir
+from abele.errors import TensorError, TypeMismatchError
 from abele.graph import Copy, Graph, Tensor
 from abele.graph.program import Sequence
 from abele.machine import Ipu
 from abele.numerics import ElementType, as_element_type, bool_, f32
+from abele.numerics.narrow import format_of
 from abele.poplibs.popops.elementwise.map import apply_fused, check_writable
 from abele.poplibs.popops.expr import Cast, Const, Expr, Op, PlaceHolder, select
-from abele.poplibs.popops.expressions.fused import fuse
+from abele.poplibs.popops.expressions.fused import Fused, fuse
 from abele.poplibs.poputil.layout import clone
 
 Int64 = npt.NDArray[np.int64]
@@ -30,35 +32,62 @@ OTHER = (1, 2)
 """Supervisor cycles, worker slots before the loop, and (elements, slots) of a loop: f32 to f16, f16 to f32, f16 to
 8-bit integers and back, all others. Source: machine reference §4.8 (Cast1D)."""
 
+QUARTER_TO_HALF, HALF_TO_QUARTER = WIDENING, NARROWING
+"""The same between f16 and 8-bit floats, by the instructions of chips that have them; f32 goes by way of f16.
+Source: machine reference §4.8 (Cast1D)."""
+
+PACKED_BY_WORKERS = (1, 27)
+UNPACKED_BY_WORKERS = (1, 17)
+"""The same on chips without such instructions, counted in one element of a loop on the bits of f32.
+
+To 8 bits: load, scale and limit 2, from float to integer registers by way of memory 2, round the magnitude and give it
+the other exponent 7, the same of numbers below the least normal one 4, choose between the two 2, limit the code 2, sign
+and zero 4, NaN 2, put a byte into its word and store 2. From 8 bits: load 1, move the magnitude 3, numbers below the
+least normal one 4, choose 2, sign 3, NaN 2, to float registers and scale 1, store 1. Source: our own count.
+"""
+
 
 def cast(graph: Graph, tensor: Tensor, dtype: ElementType | str, prog: Sequence, name: str = "cast") -> Tensor:
     """``tensor`` as a new tensor of ``dtype``.
 
     Narrower floats round to nearest even, and too large ones become infinite. Floats to integers truncate, and those
     out of range become the nearest integer that there is. Integers to narrower ones keep their low bits. To bool,
-    everything but zero is true.
+    everything but zero is true. Floats to 8-bit floats are divided by their scale and rounded once, and those too large
+    become NaN, or the largest number where ``nan_on_overflow`` is off.
 
     Args:
         graph: Where vertices and the result are made.
-        tensor: Any element type that libraries compute with.
+        tensor: Any element type.
         dtype: Element type of the result.
         prog: Sequence that the step is appended to.
         name: Name of the step.
 
     Raises:
-        TypeMismatchError: Libraries do not compute with one of the types.
+        TypeMismatchError: Something else than floats to 8-bit floats, or these to something else.
     """
     dtype = as_element_type(dtype)
+    _check_types(name, tensor.dtype, dtype)
     out = clone(graph, tensor, f"{name}/out", dtype)
     cast_with_output(graph, tensor, out, prog, name)
     return out
 
 
-def cast_with_output(graph: Graph, tensor: Tensor, out: Tensor, prog: Sequence, name: str = "cast") -> None:
+def cast_with_output(
+    graph: Graph, tensor: Tensor, out: Tensor, prog: Sequence, name: str = "cast", *, saturate: bool = False
+) -> None:
     """Write ``tensor`` to ``out``, converted to its element type; see :func:`cast`.
+
+    Args:
+        graph: Where vertices are made.
+        tensor: What is converted.
+        out: Where to.
+        prog: Sequence that the step is appended to.
+        name: Name of the step.
+        saturate: What is too large for an 8-bit float becomes its largest number, whatever ``nan_on_overflow`` says.
 
     Raises:
         TensorError: The shapes differ.
+        TypeMismatchError: Something else than floats to 8-bit floats, or these to something else.
         ConstantWriteError: ``out`` cannot be written.
     """
     if out.shape != tensor.shape:
@@ -67,12 +96,34 @@ def cast_with_output(graph: Graph, tensor: Tensor, out: Tensor, prog: Sequence, 
             f"{list(out.shape)}"
         )
     check_writable(name, out)
+    _check_types(name, tensor.dtype, out.dtype)
     if out.dtype == tensor.dtype:
         prog.add(Copy(tensor, out))
         return
-    fused = fuse([conversion(tensor.dtype, out.dtype)], (tensor.dtype,), [out.dtype])
+    fused = _fused(tensor.dtype, out.dtype, saturate)
     cycles = CastCycles(tensor.dtype, out.dtype)
     apply_fused(graph, fused, [tensor], [out], prog, name, library="popops.cast", cycles=cycles)
+
+
+def _check_types(name: str, source: ElementType, target: ElementType) -> None:
+    if (source.is_quarter and not target.is_float) or (target.is_quarter and not source.is_float):
+        raise TypeMismatchError(
+            f"{name}: {source} cannot become {target}",
+            because="8-bit floats are made of floats, and become floats",
+            remedy="cast to f16 or f32 in between",
+        )
+
+
+def _fused(source: ElementType, target: ElementType, saturate: bool) -> Fused:
+    """What vertices compute of an element."""
+    if not (source.is_quarter or target.is_quarter):
+        return fuse([conversion(source, target)], (source,), [target])
+    # Vertices widen 8-bit floats where they load them, and round to them where they store.
+    element: ir.Expr = ir.load(0)
+    if saturate and target.is_quarter:
+        largest = math.ldexp(format_of(target).largest, target.scale)
+        element = ir.apply("min", ir.apply("max", element, -largest), largest)
+    return Fused((ir.Cast(target, ir.load(0)),), (source,), (target,), (element,))
 
 
 @dataclass(frozen=True)
@@ -84,10 +135,22 @@ class CastCycles:
 
     def __call__(self, size: Int64, ipu: Ipu) -> Int64:
         """Tile cycles of vertices of ``size`` elements, int64[n]."""
-        elements, slots = cast_loop(self.source, self.target)
         share = -(-size // ipu.num_workers)
-        loops = -(-share // elements)
-        return np.asarray(SUPERVISOR_CYCLES + ipu.num_workers * (PROLOGUE + loops * slots), np.int64)
+        slots = sum(-(-share // elements) * slots for elements, slots in self._loops(ipu))
+        return np.asarray(SUPERVISOR_CYCLES + ipu.num_workers * (PROLOGUE + slots), np.int64)
+
+    def _loops(self, ipu: Ipu) -> list[tuple[int, int]]:
+        """What each element goes through; with 8-bit floats there may be two conversions."""
+        types = (self.source, self.target)
+        if not any(t.is_quarter for t in types):
+            return [cast_loop(*types)]
+        if not ipu.converts_quarters:
+            found = [UNPACKED_BY_WORKERS] * self.source.is_quarter + [PACKED_BY_WORKERS] * self.target.is_quarter
+        else:
+            found = [QUARTER_TO_HALF] * self.source.is_quarter + [HALF_TO_QUARTER] * self.target.is_quarter
+        if ipu.converts_quarters and self.source.bits > 16:
+            return [NARROWING, *found]
+        return [*found, WIDENING] if ipu.converts_quarters and self.target.bits > 16 else found
 
 
 def cast_loop(source: ElementType, target: ElementType) -> tuple[int, int]:

@@ -179,13 +179,13 @@ class _Statements:
         self.inputs = inputs
         self.outputs = outputs
         self.known: dict[ir.Expr, str] = {}
-        self.typing = ir.Typing(tuple(numerics.f32 if p is None else p.type for p in inputs))
+        self.typing = ir.Typing(tuple(numerics.f32 if p is None else _computed_type(p.type) for p in inputs))
 
     def write(self, fused: Fused) -> None:
         """Compute and store every output."""
-        values = [self.value(low, ir.compute_type(t)) for low, t in zip(fused.lowered, fused.out_types, strict=True)]
+        values = [self.value(low, _computed_type(t)) for low, t in zip(fused.lowered, fused.out_types, strict=True)]
         for port, value in zip(self.outputs, values, strict=True):
-            narrow = ir.compute_type(port.type) != port.type
+            narrow = _computed_type(port.type) != port.type
             # All values are known before the first store, as an output may overwrite an operand of another.
             port.store(self.code, value.converted(port.type) if narrow else value)
 
@@ -216,7 +216,7 @@ class _Statements:
         match expression:
             case ir.Load():
                 port = self.port(expression.operand)
-                wide = ir.compute_type(port.type)
+                wide = _computed_type(port.type)
                 loaded = port.load(self.code)
                 return loaded if wide == port.type else loaded.converted(wide)
             case ir.Index():
@@ -276,6 +276,11 @@ class _Statements:
         """A multiple of the position in the whole tensor, and a constant."""
         scale = index.terms[0][1] if index.terms else 0
         return self.code.local("at") * self.code.number(scale) + self.code.number(index.const)
+
+
+def _computed_type(type_: ElementType) -> ElementType:
+    """The type in which a vertex computes with elements of ``type_``; 8-bit floats are widened where they are read."""
+    return numerics.f32 if type_.is_quarter else ir.compute_type(type_)
 
 
 def _construct(code: CodeWriter, form: InVertex, values: Sequence[WrittenValue]) -> WrittenValue:
