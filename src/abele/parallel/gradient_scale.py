@@ -90,7 +90,7 @@ class GradientScale:
         if automatic:
             self._factor = self.state["loss_scaling/factor"] = self._made("factor", 1.0)
             self.loss = self._made("loss_scale", scale)
-        is_scalar = self.loss is not None or not math.isinf(self._norm)
+        is_scalar = self.loss is not None or self.clips
         self.number = 1.0 if is_scalar else 1.0 / scale
         self.scalar = self._made("gradient_scale", 1.0 / scale) if is_scalar else None
 
@@ -101,6 +101,11 @@ class GradientScale:
             other.graph = graph
             other.scalar = other._made("gradient_scale", 1.0 / self._scale)
         return other
+
+    @property
+    def clips(self) -> bool:
+        """True if gradients are shrunk by the norm of all of them together."""
+        return not math.isinf(self._norm)
 
     def _made(self, name: str, initial: float) -> Tensor:
         return self.graph.map(self.graph.variable(f32, (), name=f"gradients/{name}", initial=initial), 0)
@@ -138,7 +143,7 @@ class GradientScale:
             shards: The replica's shares of the others.
             parts: By number in ``gradients``, those that are parts, and the replicas that have all of them together.
         """
-        if math.isinf(self._norm) or not (gradients or shards):
+        if not self.clips or not (gradients or shards):
             return
         assert self.scalar is not None
         every = [*gradients, *shards]

@@ -68,7 +68,8 @@ class Locations:
     Attributes:
         optimiser: The state that optimisers keep beside parameters.
         weights: Parameters; replicas have whole ones.
-        activations: What stages of a pipeline keep for later stages; each replica has its own.
+        activations: What stages of a pipeline keep for later stages, and phases for later phases than the next; each
+            replica has its own.
         accumulators: Sums of gradients over micro-batches; each replica has its own.
 
     Raises:
@@ -113,17 +114,17 @@ def worthwhile_bytes(system: System) -> int:
     return int(_LATENCIES * system.host.latency_seconds * rate)
 
 
-def check_locations(system: System, locations: Locations, num_stages: int) -> None:
+def check_locations(system: System, locations: Locations, *, waits: bool) -> None:
     """Raise unless a program can keep things where locations say.
 
     Args:
         system: The machine.
         locations: Where things are to lie.
-        num_stages: Stages of the pipeline, of both passes.
+        waits: True if the network has stages of a pipeline, or phases, between which activations wait.
 
     Raises:
         MachineError: Something is to lie in streaming memory, and there is none.
-        InvalidOptionError: Activations are to lie there, of a network that is no pipeline.
+        InvalidOptionError: Activations are to lie there, of a network in which none wait.
     """
     if locations.off_chip and system.dram is None:
         having = [name for name in systems.names() if systems.get(name).dram is not None]
@@ -132,9 +133,9 @@ def check_locations(system: System, locations: Locations, num_stages: int) -> No
             because=f"what is to lie there: {', '.join(locations.off_chip)}",
             remedy=f"on_chip=True, or a system that has: {', '.join(having)}",
         )
-    if not locations.activations.on_chip and num_stages == 1:
+    if not locations.activations.on_chip and not waits:
         raise InvalidOptionError(
-            "activations cannot leave the chip: the network is no pipeline",
-            because="what leaves the chip is what waits between stages of a pipeline for a later one",
-            remedy="on_chip=True for activations, a pipeline, or Settings(recompute=True)",
+            "activations cannot leave the chip: the network is no pipeline and has no phases",
+            because="what leaves the chip is what waits between stages of a pipeline, or phases, for a later one",
+            remedy="on_chip=True for activations, a pipeline, phases, or Settings(recompute=True)",
         )

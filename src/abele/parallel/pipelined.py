@@ -22,7 +22,7 @@ from abele.parallel.joined_copies import joined_copies
 from abele.parallel.locations import ON_CHIP, TensorLocation
 from abele.parallel.lowering import Lowering
 from abele.parallel.network import Network, NetworkOp, Stage, Value, needed
-from abele.parallel.ring_rows import WaitingValue, rows_of
+from abele.parallel.ring_rows import WaitingValue, held, rows_of
 from abele.parallel.rings import RemoteRing, RingPlaces, StageRing, TableRing
 from abele.parallel.ticks import Ticks
 from abele.poplibs import popops
@@ -207,7 +207,7 @@ class PipelinedBody(Body):
             length = -(-(numbers[-1] - stage.number) // stride)
             graph = self._graph.ipu(ipu)
             waiting = [
-                WaitingValue(v, self._held(to[v], stage, graph), self._stored_as(v, readers[v], near)) for v in values
+                WaitingValue(v, held(graph, to[v], stage.leaving), self._stored_as(v, readers[v], near)) for v in values
             ]
             for row, away in rows_of(graph, waiting, self._location):
                 ring: StageRing
@@ -232,14 +232,6 @@ class PipelinedBody(Body):
     def _index(self, stage: _PipelineStage, ipu: int, length: int) -> Tensor:
         """Where a stage is in rings of a length on an IPU."""
         return stage.places.setdefault(ipu, RingPlaces(self._graph.ipu(ipu))).index(length)
-
-    def _held(self, tensor: Tensor, stage: _PipelineStage, graph: Graph) -> Tensor:
-        """A tensor that shows each of its elements once; a copy, where it shows some several times."""
-        if not tensor.contains_aliases and not tensor.contains_constant:
-            return tensor
-        made = graph.map_linear(graph.variable(tensor.dtype, tensor.shape, name="held"))
-        stage.leaving.add(Copy(tensor, made, name="hold"))
-        return made
 
     def _check_state(self, ops: Sequence[NetworkOp]) -> None:
         """Raise unless each state that micro-batches change is read by the stage alone that changes it."""

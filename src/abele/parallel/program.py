@@ -24,6 +24,7 @@ from abele.parallel.optimisers import Group, climbs
 from abele.parallel.outputs import OutputCollector
 from abele.parallel.passes import Pipeline, Watch, inference_pipeline, training_pipeline
 from abele.parallel.passes.count_magnitudes import COUNTS
+from abele.parallel.phased import PhasedBody
 from abele.parallel.pipelined import PipelinedBody
 from abele.parallel.remote_sums import RemoteSums
 from abele.parallel.remote_weights import remote_weights
@@ -177,10 +178,11 @@ def lower_network(
     Raises:
         UnsupportedOpError: An op has no rule.
         MachineError: The schedule keeps something in streaming memory, which the system has not.
-        InvalidOptionError: It keeps activations there, or as 8-bit floats, of a network that is no pipeline.
+        InvalidOptionError: It keeps activations there, or as 8-bit floats, of a network without stages or phases.
     """
-    check_locations(graph.whole_system, schedule.locations, net.num_stages)
-    check_stash(schedule, net.num_stages)
+    several = net.num_stages > 1 or net.num_phases > 1
+    check_locations(graph.whole_system, schedule.locations, waits=several)
+    check_stash(schedule, waits=several)
     builder = _ProgramBuilder(net, graph, schedule, groups, planning, automatic_loss_scale=automatic_loss_scale)
     return builder.build(modes)
 
@@ -214,9 +216,11 @@ class _ProgramBuilder:
         count = schedule.rounds // self._updates
         stride = schedule.pipeline.stride(net.num_stages) if groups else 1
         away = schedule.locations.activations
-        several = net.num_stages > 1
-        stash = schedule.stash
-        self.body: Body = PipelinedBody(net, graph, count, stride, away, stash) if several else SerialBody(graph, count)
+        self.body: Body = SerialBody(graph, count)
+        if net.num_stages > 1:
+            self.body = PipelinedBody(net, graph, count, stride, away, schedule.stash)
+        elif net.num_phases > 1:
+            self.body = PhasedBody(net, graph, count, away, schedule.stash)
         self.outputs = OutputCollector(graph, schedule)
         self.changed = OutputCollector(graph, replace(schedule, outputs=OutputMode.ALL), "changed_input")
 
@@ -422,9 +426,10 @@ class _ProgramBuilder:
         for steps in (self.body.before, self.body.program(), self.body.after):
             if not isinstance(steps, Steps) or steps.steps:
                 step.add(steps)
-        self.to.sums.load(step)
+        collectives = [op for op in ops if op.kind in ("all_reduce", "reduce_scatter")]
+        self.to.sums.load(step, None if self.scale.clips else {v for op in collectives for v in op.inputs})
         with self.to.into(step):
-            self.to.run(op for op in ops if op.kind in ("all_reduce", "reduce_scatter"))
+            self.to.run(collectives)
         groups = {op.attrs["group"] for op in updates}
         shares = {abs(self._first_of(number).share) for number in groups} or {1.0}
         names = {value: state.name for state, value in self.net.updates.items()}

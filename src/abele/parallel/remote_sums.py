@@ -1,12 +1,13 @@
 """Sums of gradients in streaming memory: each micro-batch brings them to the chip, adds to them, and takes them back.
 
-They come in parts, one after the other, so that on the chip is room for the largest part alone while micro-batches run.
-The update needs all of them.
+They come in parts, one after the other, so that on the chip is room for the largest part alone. Updates load those of
+what they update; what looks at gradients together before any update (sums over replicas, norms of all) has them loaded
+at once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING
@@ -26,7 +27,7 @@ _IN_PARTS = ("accumulate", "running_mean")
 
 
 @dataclass(frozen=True, eq=False)
-class _SumPart:
+class SumPart:
     """Sums that come and go together.
 
     Attributes:
@@ -40,9 +41,11 @@ class _SumPart:
     tensor: Tensor
 
     def load(self, prog: Steps) -> None:
+        """Append the copy to the chip."""
         prog.add(Copy(self.buffer, self.tensor, name=f"load/{self.buffer.name}"))
 
     def store(self, prog: Steps) -> None:
+        """Append the copy from the chip."""
         prog.add(Copy(self.tensor, self.buffer, name=f"store/{self.buffer.name}"))
 
 
@@ -70,11 +73,12 @@ class RemoteSums:
                 held += to[op.inputs[0]].bytes
         self._parts = [self._part(to, graph, number, part) for number, part in enumerate(parts)]
         self._part_of = {op: part for part in self._parts for op in part.ops}
+        self._waiting = {op.output: part for op, part in self._part_of.items()}
 
     @staticmethod
-    def _part(to: Lowering, graph: Graph, number: int, ops: Sequence[NetworkOp]) -> _SumPart:
+    def _part(to: Lowering, graph: Graph, number: int, ops: Sequence[NetworkOp]) -> SumPart:
         whole = concat([Shards.of(to[op.inputs[0]]).flat(to[op.inputs[0]]) for op in ops])
-        return _SumPart(tuple(ops), graph.remote_buffer(f"sums{number}", whole.dtype, whole.size), whole)
+        return SumPart(tuple(ops), graph.remote_buffer(f"sums{number}", whole.dtype, whole.size), whole)
 
     def begin(self, to: Lowering, totals: Sequence[Value], prog: Steps) -> None:
         """Append what makes all sums zero, those on the chip as well."""
@@ -96,7 +100,18 @@ class RemoteSums:
             if part is not None:
                 part.store(to.prog)
 
-    def load(self, prog: Steps) -> None:
-        """Append what brings all sums to the chip."""
+    def load(self, prog: Steps, wanted: Container[Value] | None = None) -> None:
+        """Append what brings sums to the chip, where they stay until they are updated by.
+
+        Args:
+            prog: Sequence that the copies are appended to.
+            wanted: The sums, as what has been added to them; all by default.
+        """
         for part in self._parts:
-            part.load(prog)
+            if wanted is None or any(op.output in wanted for op in part.ops):
+                part.load(prog)
+                self._waiting = {value: of for value, of in self._waiting.items() if of is not part}
+
+    def waiting(self, total: Value) -> SumPart | None:
+        """The part with a sum that is still in streaming memory."""
+        return self._waiting.get(total)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from abele.graph import Graph, Tensor, concat
+from abele.graph import Copy, Graph, Tensor, concat
 from abele.graph import Sequence as Steps
 from abele.numerics import ElementType
 from abele.parallel.locations import TensorLocation
@@ -34,6 +34,15 @@ class WaitingValue:
     value: Value
     tensor: Tensor
     stored: ElementType
+
+
+def held(graph: Graph, tensor: Tensor, prog: Steps) -> Tensor:
+    """A tensor that shows each of its elements once; a copy, where it shows some several times."""
+    if not tensor.contains_aliases and not tensor.contains_constant:
+        return tensor
+    made = graph.map_linear(graph.variable(tensor.dtype, tensor.shape, name="held"))
+    prog.add(Copy(tensor, made, name="hold"))
+    return made
 
 
 class RingRow:

@@ -29,21 +29,23 @@ class StageRing(ABC):
     Attributes:
         graph: The IPU's.
         row: What a row is made of.
+
+    Rings of one place need no index.
     """
 
     graph: Graph
     row: RingRow
 
-    def read(self, index: Tensor, prog: Steps) -> dict[Value, Tensor]:
+    def read(self, index: Tensor | None, prog: Steps) -> dict[Value, Tensor]:
         """Append the steps that read a row; returns what it has of each value."""
         return self.row.values(self.taken(index, prog), prog)
 
     @abstractmethod
-    def write(self, index: Tensor, prog: Steps) -> None:
+    def write(self, index: Tensor | None, prog: Steps) -> None:
         """Append the steps that write a row."""
 
     @abstractmethod
-    def taken(self, index: Tensor, prog: Steps) -> Tensor:
+    def taken(self, index: Tensor | None, prog: Steps) -> Tensor:
         """Append the step that reads a row; returns its elements as they are stored."""
 
 
@@ -66,20 +68,22 @@ class TableRing(StageRing):
         table = popops.create_sliceable_tensor_from_slice(graph, piece, [0], [places], name="ring")
         return TableRing(graph, row, table)
 
-    def write(self, index: Tensor, prog: Steps) -> None:
+    def write(self, index: Tensor | None, prog: Steps) -> None:
         """A copy, or an update of the table where there are several rows; one narrow row is rounded in place."""
         piece = self.row.fill(prog).reshape((1, -1))
         if self.table.shape[0] > 1:
+            assert index is not None
             popops.dynamic_update(
                 self.graph, self.table, piece, offset=index, dims=[0], sizes=[1], prog=prog, name="write_ring"
             )
         elif not self.row.is_narrow:
             prog.add(Copy(piece, self.table, name="write_ring"))
 
-    def taken(self, index: Tensor, prog: Steps) -> Tensor:
+    def taken(self, index: Tensor | None, prog: Steps) -> Tensor:
         """The table itself where it is one row."""
         if self.table.shape[0] == 1:
             return self.table.flatten()
+        assert index is not None
         return popops.dynamic_slice(self.graph, self.table, index, [0], [1], prog, name="read_ring").flatten()
 
 
@@ -98,17 +102,17 @@ class RemoteRing(StageRing):
         """A ring of so many rows."""
         return RemoteRing(graph, row, graph.top_level.remote_buffer(name, row.stored, row.size, places))
 
-    def write(self, index: Tensor, prog: Steps) -> None:
+    def write(self, index: Tensor | None, prog: Steps) -> None:
         """A copy to a row of the buffer."""
         prog.add(Copy(self.row.fill(prog), self.buffer, name="store_ring", offset=self._row(index)))
 
-    def taken(self, index: Tensor, prog: Steps) -> Tensor:
+    def taken(self, index: Tensor | None, prog: Steps) -> Tensor:
         """A copy of a row of the buffer, laid out as what was written is."""
         whole = self.row.variable("loaded", self.row.stored)
         prog.add(Copy(self.buffer, whole, name="load_ring", offset=self._row(index)))
         return whole
 
-    def _row(self, index: Tensor) -> Tensor | None:
+    def _row(self, index: Tensor | None) -> Tensor | None:
         return index if self.buffer.repeats > 1 else None
 
 

@@ -128,8 +128,9 @@ class Schedule:
             outputs while the others run; without them transfers and runs take turns.
         pipeline: Which stages run at the same time, where the network has several and is trained; inference is grouped.
         locations: Where what is kept lies.
-        stash: The 8-bit float, by :func:`~abele.numerics.quarter`, as which activations of a pipeline wait for backward
-            stages; None for what they are. What the forward pass reads, and what is no float, waits as it is.
+        stash: The 8-bit float, by :func:`~abele.numerics.quarter`, as which activations wait for the backward pass of
+            their stage of a pipeline, or of their phase; None for what they are. What the forward pass reads, and what
+            is no float, waits as it is.
 
     Raises:
         InvalidOptionError: A count that is no positive whole number.
@@ -286,17 +287,21 @@ class Schedule:
         return next((group for owner, group in self.own_values if name == owner or name.startswith(f"{owner}/")), None)
 
 
-def check_stash(schedule: Schedule, num_stages: int) -> None:
-    """Raise unless a network of so many stages, of both passes, has activations that wait as the schedule says.
+def check_stash(schedule: Schedule, *, waits: bool) -> None:
+    """Raise unless a network has activations that wait as the schedule says.
+
+    Args:
+        schedule: The schedule.
+        waits: True if the network has stages of a pipeline, or phases.
 
     Raises:
-        InvalidOptionError: They are to wait as 8-bit floats, and the network is no pipeline.
+        InvalidOptionError: Activations are to wait as 8-bit floats, and the network has neither.
     """
-    if schedule.stash is not None and num_stages == 1:
+    if schedule.stash is not None and not waits:
         raise InvalidOptionError(
-            f"no activations wait as {schedule.stash}: the network is no pipeline",
-            because="a stash has what waits between a stage of a pipeline and its backward stage",
-            remedy="stash=None, or a pipeline",
+            f"no activations wait as {schedule.stash}: the network is no pipeline and has no phases",
+            because="a stash has what waits between a stage of a pipeline, or a phase, and its backward pass",
+            remedy="stash=None, a pipeline, or phases",
         )
 
 

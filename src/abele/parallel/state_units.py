@@ -16,6 +16,7 @@ from abele.machine import System
 from abele.parallel.joined_copies import joined_copies
 from abele.parallel.locations import worthwhile_bytes
 from abele.parallel.optimisers import StateSlot
+from abele.parallel.remote_sums import SumPart
 from abele.parallel.remote_weights import WeightRow
 from abele.parallel.shards import MOST_BYTES, FlatState, Shards
 from abele.poplibs import gcl
@@ -52,6 +53,7 @@ class Waiting:
         shards: How replicas share its state.
         off_chip: True if its state is in streaming memory.
         row: Where the parameter itself is in streaming memory, if it is.
+        sums: Where its gradient is in streaming memory, if it is there still.
     """
 
     name: str
@@ -60,6 +62,7 @@ class Waiting:
     shards: Shards
     off_chip: bool
     row: WeightRow | None = None
+    sums: SumPart | None = None
 
     @property
     def is_share(self) -> bool:
@@ -69,7 +72,11 @@ class Waiting:
     def moved_bytes(self, slots: Mapping[str, StateSlot]) -> int:
         """Bytes that come from streaming memory for its update, and go back."""
         state = self.shards.width * sum(slot.dtype.bytes for slot in slots.values()) if self.off_chip else 0
-        return state + (0 if self.row is None else self.parameter.bytes)
+        return (
+            state
+            + (0 if self.row is None else self.parameter.bytes)
+            + (0 if self.sums is None else self.gradient.bytes)
+        )
 
     @property
     def gathered_bytes(self) -> int:
@@ -78,22 +85,33 @@ class Waiting:
 
 
 def units(waiting: Iterable[Waiting], slots: Mapping[str, StateSlot], system: System) -> list[list[Waiting]]:
-    """Parameters by unit: as many as a copy is worth its time for; those of one row of streaming memory are in one."""
-    rows: dict[object, list[Waiting]] = {}
-    for one in waiting:
-        rows.setdefault(one if one.row is None else one.row, []).append(one)
+    """Parameters by unit: as many as a copy is worth its time for; what comes in one copy is in one unit."""
     worthwhile, most = worthwhile_bytes(system), MOST_BYTES * system.num_tiles
     made: list[list[Waiting]] = []
     moved = gathered = 0
-    for row in rows.values():
-        gathered += sum(one.gathered_bytes for one in row)
+    for together in _inseparable(waiting):
+        gathered += sum(one.gathered_bytes for one in together)
         # A unit is full when its copies are worth their time, or its collectives have as much as they may.
         if not made or moved >= worthwhile > 0 or gathered > most:
             made.append([])
-            moved, gathered = 0, sum(one.gathered_bytes for one in row)
-        made[-1] += row
-        moved += sum(one.moved_bytes(slots) for one in row)
+            moved, gathered = 0, sum(one.gathered_bytes for one in together)
+        made[-1] += together
+        moved += sum(one.moved_bytes(slots) for one in together)
     return made
+
+
+def _inseparable(waiting: Iterable[Waiting]) -> list[list[Waiting]]:
+    """Parameters of which one copy brings several, or the gradients of several, in order."""
+    found: dict[WeightRow | SumPart | Waiting, list[Waiting]] = {}
+    for one in waiting:
+        keys = [key for key in (one.row, one.sums) if key is not None] or [one]
+        group: list[Waiting] = []
+        for other in {id(found[key]): found[key] for key in keys if key in found}.values():
+            group += other
+        group.append(one)
+        for member in group:
+            found |= dict.fromkeys([key for key in (member.row, member.sums) if key is not None] or [member], group)
+    return list({id(group): group for group in found.values()}.values())
 
 
 class StateUnit:
@@ -126,6 +144,8 @@ class StateUnit:
         """Append what brings state, parameters and shares of these."""
         for row in self._rows():
             row.load(prog)
+        for part in dict.fromkeys(one.sums for one in self._waiting if one.sums is not None):
+            part.load(prog)
         for buffer, tensor in self._remote:
             prog.add(Copy(buffer, tensor, name=f"load/{buffer.name}"))
         for group in self._shared():

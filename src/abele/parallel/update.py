@@ -15,6 +15,7 @@ from abele.parallel.joined_copies import joined_copies
 from abele.parallel.locations import ON_CHIP, TensorLocation
 from abele.parallel.optimisers import GRADIENT, PARAMETER, Lamb, Lars, Optimiser, Sgd, StateSlot, Terms
 from abele.parallel.optimisers.terms import SCALE
+from abele.parallel.remote_sums import SumPart
 from abele.parallel.remote_weights import WeightRow
 from abele.parallel.repeats import Repeats
 from abele.parallel.shards import FlatState, ShardedGradient, Shards
@@ -119,6 +120,7 @@ class GroupUpdate:
         name: str,
         *,
         row: WeightRow | None = None,
+        sums: SumPart | None = None,
     ) -> None:
         """Append the update of one parameter, at once or with those of its unit by :meth:`flush`.
 
@@ -128,13 +130,14 @@ class GroupUpdate:
             prog: Sequence that an update at once is appended to.
             name: Of the parameter.
             row: Where the parameter is in streaming memory, if it is.
+            sums: Where its gradient is in streaming memory, if it is there still.
         """
         slots = self.optimiser.slots()
         off_chip = bool(slots) and self.location.is_off_chip(parameter.size)
         if isinstance(gradient, ShardedGradient):
-            self._waiting.append(Waiting(name, parameter, gradient.tensor, gradient.shards, off_chip, row))
-        elif off_chip or row is not None:
-            self._waiting.append(Waiting(name, parameter, gradient, Shards.of(parameter), off_chip, row))
+            self._waiting.append(Waiting(name, parameter, gradient.tensor, gradient.shards, off_chip, row, sums))
+        elif off_chip or row is not None or sums is not None:
+            self._waiting.append(Waiting(name, parameter, gradient, Shards.of(parameter), off_chip, row, sums))
         else:
             made = {key: self._slot(parameter, f"{name}/{key}", slot) for key, slot in slots.items()}
             self.update(UpdateTarget(name, parameter, gradient, made), prog)

@@ -317,7 +317,7 @@ def test_stash__of_8_bit_floats__follows_pytorch_in_float32() -> None:
 
 @pytest.mark.parametrize(("format", "scale"), [("F134", 0), ("F143", 32), ("F143", 0.5)])
 def test_stash__of_no_format_that_there_is__is_refused(format: str, scale: Any) -> None:
-    with pytest.raises(ValueError, match="option .stash_"):
+    with pytest.raises(ValueError, match=r"option .stash_"):
         poptorch.Options().Abele.stash(format, scale)
 
 

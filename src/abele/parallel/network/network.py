@@ -86,6 +86,11 @@ class Network:
         """Stages of its pipeline; one if it is none."""
         return 1 + max((op.place.pipeline_stage for op in self.ops if op.place is not None), default=0)
 
+    @cached_property
+    def num_phases(self) -> int:
+        """Phases that it runs in, one after the other; one if it is not divided."""
+        return 1 + max((op.place.phase for op in self.ops if op.place is not None), default=0)
+
     @property
     def entries(self) -> tuple[Value, ...]:
         """Every value that enters."""

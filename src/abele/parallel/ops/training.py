@@ -344,5 +344,6 @@ class Update(OpRule):
         group = to.updates[op.attrs["group"], op.output.place.ipu]
         # A variable may be called after the layer in which it is first read.
         name = op.inputs[0].name or parameter.name
-        group.take(parameter, gradient, to.prog, name, row=to.rows.get(op.inputs[0]))
+        sums = None if to.sums is None else to.sums.waiting(op.inputs[1])
+        group.take(parameter, gradient, to.prog, name, row=to.rows.get(op.inputs[0]), sums=sums)
         return parameter

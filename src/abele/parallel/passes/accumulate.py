@@ -29,6 +29,8 @@ class Accumulate(Pass):
         mean: True to make the mean of gradients; otherwise their sum.
         strategy: When a mean is taken.
         halves: Names of the parameters whose gradients are summed in f16.
+        away: True if sums are in streaming memory. Phases then have one for a single micro-batch, too: its gradients
+            leave the chip with the phase that makes them.
     """
 
     name: ClassVar[str] = "accumulate"
@@ -36,10 +38,11 @@ class Accumulate(Pass):
     mean: bool = True
     strategy: MeanStrategy = MeanStrategy.POST
     halves: tuple[str, ...] = ()
+    away: bool = False
 
     def run(self, net: Network) -> Network:
         """The network with an accumulator for each gradient."""
-        if self.micro_batches == 1:
+        if self.micro_batches == 1 and not (self.away and net.num_phases > 1):
             return net
         made, halves = NetworkBuilder.of(net), frozenset(self.halves)
         for parameter, gradient in net.gradients.items():

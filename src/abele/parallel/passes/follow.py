@@ -20,7 +20,7 @@ class Follow(Pass):
 
     def run(self, net: Network) -> Network:
         """The network with a view for each place; one that is all in one place stays as it is."""
-        if net.num_ipus == 1 and net.num_stages == 1:
+        if net.num_ipus == 1 and net.num_stages == 1 and net.num_phases == 1:
             return net
         return replace(net, ops=tuple(_Following(net).ops()))
 
@@ -45,7 +45,7 @@ class _Following:
     def _at(self, value: Value, place: Place, stage: Stage) -> Value:
         """``value`` as it is read at a place: itself, or a view made there."""
         op = self._maker.get(value)
-        if op is None or self._is_there(op, value, place):
+        if op is None or self._is_there(op, value, place, stage):
             return value
         key = (value, place, stage)
         if key not in self._made:
@@ -54,7 +54,9 @@ class _Following:
             self._ops.append(replace(op, inputs=inputs, outputs=(made,)))
         return self._made[key]
 
-    def _is_there(self, op: NetworkOp, value: Value, place: Place) -> bool:
+    def _is_there(self, op: NetworkOp, value: Value, place: Place, stage: Stage) -> bool:
+        if self._net.num_phases > 1 and op.kind != "constant" and value.stage != stage:
+            return False  # A phase has one place for both passes, which are at different times.
         here = value.place or HERE
         # A constant is the same for all micro-batches: one for all stages of an IPU.
         return here.ipu == place.ipu if op.kind == "constant" else here == place

@@ -11,7 +11,9 @@ from abele.frontends.poptorch.enums import MeanReductionStrategy, OutputMode, Re
 from abele.frontends.poptorch.errors import CheckError, Error
 from abele.frontends.poptorch.models.grouping import groups_of_replicas
 from abele.frontends.poptorch.options import Options
-from abele.parallel import Anchor, PipelineSchedule
+from abele.frontends.poptorch.options.strategies import PhasedExecution
+from abele.parallel import Anchor, Locations, PipelineSchedule, TensorLocation
+from abele.parallel.locations import AS_USUAL, ON_CHIP
 from abele.session import MeanStrategy, Schedule
 from abele.session import OutputMode as DeviceOutputMode
 from abele.session.batching import micro_batch_shape
@@ -72,11 +74,25 @@ class Batching:
             anchors=tuple(self._anchor(*entry) for entry in self.options.anchored_tensors.values()),
             replicas=self.options.replication_factor * ranks,
             ranks=ranks,
-            locations=self.options.TensorLocations.locations(training=self.training),
+            locations=self.options.TensorLocations.locations(training=self.training, usual=self._usual_locations()),
             pipeline=PipelineSchedule(self.options.Abele.pipeline_schedule),
             stash=self.options.Abele.stash_type if self.training else None,
             io_tiles=self.options.TensorLocations.io_tiles,
             input_groups=groups_of_replicas(self.options.input_cgt, self.options.input_group_size),
+        )
+
+    def _usual_locations(self) -> Locations:
+        """Where tensors are that no option has a place for: of phases in streaming memory, where the machine has it."""
+        strategy = self.options._execution_strategy
+        phased = isinstance(strategy, PhasedExecution) and strategy.num_phases > 1
+        if not phased or self.options.Abele.target().dram is None:
+            return AS_USUAL
+        away = TensorLocation(on_chip=False)
+        return Locations(
+            optimiser=away,
+            weights=away,
+            activations=away if strategy.sends_off_chip else ON_CHIP,
+            accumulators=away,
         )
 
     @staticmethod

@@ -7,9 +7,9 @@ from typing import ClassVar, Self
 
 from abele.frontends.poptorch.options.checked import CheckedOptions
 from abele.machine import System, systems
-from abele.options import OptionTable, choice, integer
 from abele.numerics import ElementType, quarter
 from abele.numerics.types import SCALES
+from abele.options import OptionTable, choice, integer
 from abele.parallel import PipelineSchedule
 from abele.session import Settings
 from abele.session.settings import SETTINGS

@@ -8,7 +8,7 @@ from abele.frontends.poptorch.errors import OptionValueError
 from abele.frontends.poptorch.options.checked import CheckedOptions
 from abele.options import UNSET, Option, OptionTable, flag, integer
 from abele.parallel import Locations, TensorLocation
-from abele.parallel.locations import LEAST_OFF_CHIP, LEAST_SHARDED
+from abele.parallel.locations import AS_USUAL, LEAST_OFF_CHIP, LEAST_SHARDED
 
 _IO_TILES = range(32, 193, 2)
 
@@ -108,19 +108,23 @@ class TensorLocationOptions(CheckedOptions):
         chosen: int = self.toDict().get("num_io_tiles", 0)
         return chosen
 
-    def locations(self, *, training: bool) -> Locations:
+    def locations(self, *, training: bool, usual: Locations = AS_USUAL) -> Locations:
         """The same for a session; inference has neither optimisers nor sums of gradients.
+
+        Args:
+            training: True if the model has a backward pass.
+            usual: Where is kept what nobody has chosen a place for.
 
         Raises:
             InvalidOptionError: Replicas are to share something else than the state of optimisers.
         """
         only_training = {
-            "optimiser": _location(self.location_optimizer),
-            "accumulators": _location(self.location_accumulator),
+            "optimiser": _location(self.location_optimizer, usual.optimiser),
+            "accumulators": _location(self.location_accumulator, usual.accumulators),
         }
         return Locations(
-            weights=_location(self.location_weight),
-            activations=_location(self.location_activation),
+            weights=_location(self.location_weight, usual.weights),
+            activations=_location(self.location_activation, usual.activations),
             **(only_training if training else {}),
         )
 
@@ -130,10 +134,11 @@ class TensorLocationOptions(CheckedOptions):
         return self.set(**{f"location_{kind}": location.toDict()})
 
 
-def _location(chosen: dict[str, Any]) -> TensorLocation:
+def _location(chosen: dict[str, Any], usual: TensorLocation) -> TensorLocation:
     """A location of the session for what :class:`TensorLocationSettings` says."""
+    on_chip = chosen.get("onChip")
     return TensorLocation(
-        on_chip=chosen.get("onChip") in (True, None),
+        on_chip=usual.on_chip if on_chip is None else on_chip,
         sharded=chosen.get("useReplicatedTensorSharding", False),
         min_elements_off_chip=chosen.get("minElementsForOffChip", LEAST_OFF_CHIP),
         min_elements_sharded=chosen.get("minElementsForReplicatedTensorSharding", LEAST_SHARDED),

@@ -183,12 +183,22 @@ class PhasedExecution(ExecutionStrategy):
     mode = 2
     serial: ClassVar[bool]
 
+    @property
+    def sends_off_chip(self) -> bool:
+        """True if what waits for later phases than the next leaves the IPU."""
+        raise NotImplementedError
+
     def __init__(self, *phases: Phase | Stage | BlockId | list[Any] | tuple[Any, ...]) -> None:
         super().__init__()
         self._phases = [phase if isinstance(phase, Phase) else Phase(phase) for phase in phases]
         self._separate_backward_phase = False
         for number, stage, phase in self._numbered():
             self._add(stage, stage_id=number, phase_id=phase)
+
+    @property
+    def num_phases(self) -> int:
+        """How many there are."""
+        return len(self._phases)
 
     def _numbered(self) -> Iterator[tuple[int, Stage, int]]:
         stages = [(stage, number) for number, phase in enumerate(self._phases) for stage in phase.stages]
@@ -232,6 +242,11 @@ class ParallelPhasedExecution(PhasedExecution):
             for index, stage in enumerate(phase.stages):
                 stage._ipu_id = 2 * index + number % 2 if stage._ipu_id is None else stage._ipu_id
 
+    @property
+    def sends_off_chip(self) -> bool:
+        """As :meth:`sendTensorsOffChipAfterFwd` says."""
+        return self._off_chip_after_forward
+
     def sendTensorsOffChipAfterFwd(self, off_chip: bool = True) -> Self:
         """Keep tensors that the backward pass needs outside the IPU."""
         self._check_writable()
@@ -254,6 +269,11 @@ class SerialPhasedExecution(PhasedExecution):
     def __init__(self, *phases: Phase | Stage | BlockId | list[Any] | tuple[Any, ...]) -> None:
         super().__init__(*phases)
         self._tensors_liveness = Liveness.AlwaysLive
+
+    @property
+    def sends_off_chip(self) -> bool:
+        """As :meth:`setTensorsLiveness` says: unless tensors are always live."""
+        return self._tensors_liveness != Liveness.AlwaysLive
 
     def setTensorsLiveness(self, liveness: Liveness) -> Self:
         """Where tensors are kept when their phase is over."""

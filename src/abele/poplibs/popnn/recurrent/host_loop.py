@@ -131,6 +131,7 @@ def host_map(prog: Sequence, expressions: list[Expr], tensors: list[Tensor], out
     """Append a kernel that writes expressions of ``tensors`` to ``outputs``."""
     fused = fuse(expressions, tuple(t.dtype for t in tensors), [t.dtype for t in outputs])
     kernel = elementwise_kernel(fused, tensors, outputs)
+    assert kernel is not None  # no 8-bit floats
     host_call(prog, "popops.map", tensors, outputs, kernel, name, flops=len(fused.operations) * outputs[0].size)
 
 
