@@ -1,4 +1,4 @@
-"""All eight programs of this folder, one after the other: python examples/poptorch."""
+"""All nine programs of this folder, one after the other: python examples/poptorch."""
 
 import custom_op
 import data_loading
@@ -6,6 +6,7 @@ import data_parallel
 import digits
 import fine_tuning
 import mixed_precision
+import phased
 import pipeline
 import tensor_parallel
 
@@ -21,6 +22,7 @@ def main() -> None:
         data_parallel,
         tensor_parallel,
         pipeline,
+        phased,
     )
     for program in programs:
         print(f"== {program.__name__}: {(program.__doc__ or '').splitlines()[0]}")

@@ -55,6 +55,13 @@ def test_tensor_parallel__two_models_on_two_replicas_each__learn_the_text() -> N
     assert last < 0.85 * first
 
 
+def test_phased__stack_larger_than_its_ipu__learns_what_the_host_does() -> None:
+    fits, loss, expected, used = load("phased").main(layers=10, width=256, tiles=8, updates=3)
+    assert not fits
+    assert loss == pytest.approx(expected, rel=1e-5)
+    assert used < 0.9
+
+
 def test_pipeline__beside_one_ipu_and_shards__learns_the_same_in_fewer_cycles() -> None:
     found = load("pipeline").main(width=128, accumulation=16, updates=2)
     losses, cycles = zip(*found.values(), strict=True)
