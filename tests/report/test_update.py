@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -11,9 +12,12 @@ import pytest
 from typer.testing import CliRunner
 
 from abele.cli.main import app
+from abele.compiler import compile_program
 from abele.errors import InvalidOptionError
+from abele.graph import Block, Graph, Repeat, Sequence
 from abele.parallel import Group, NetworkBuilder, Place, Schedule, Sgd
 from abele.parallel.ops import build
+from abele.poplibs import popops
 from abele.report import Report
 from abele.report.update import PARTS
 from abele.session import Session, Settings
@@ -92,7 +96,54 @@ def test_timeline_text__pipeline__says_what_bounds_the_run(pipeline: Report) -> 
     assert "of 4 sync groups" in text
     assert "critical path: the chain of steps that bounds the run" in text
     assert "stage5 on IPU 1: " in text
-    assert text.splitlines()[-2].startswith("IPU 3  ")
+    lanes = pipeline.timeline().text(200).splitlines()[-10:]
+    assert [line[:7] for line in lanes[::2]] == [*(f"IPU {n}  " for n in range(4)), lanes[-2][:7]]
+    assert lanes[-1] == "below lanes: stage, and which time it runs: its micro-batch"
+    for number, line in enumerate(lanes[1::2][:4]):
+        assert f"|{number}:1" in line
+
+
+def test_runs__pipeline__name_stage_and_micro_batch_of_every_ipu(pipeline: Report) -> None:
+    runs = pipeline.timeline().runs
+    assert list(runs) == ["IPU 0", "IPU 1", "IPU 2", "IPU 3"]
+    for number, each in enumerate(runs.values()):
+        stages = {f"stage{number}", f"stage{6 - number}"}
+        # Six micro-batches go through each stage in order, none before the one before it.
+        for stage in stages:
+            mine = [run for run in each if run.block == stage]
+            assert [run.number for run in mine] == [1, 2, 3, 4, 5, 6]
+        assert len(each) == 6 * len(stages)
+        assert all(a.end_cycle <= b.start_cycle for a, b in itertools.pairwise(each))
+        assert all(run.start_cycle < run.end_cycle <= pipeline.total_cycles for run in each)
+    # Micro-batch m reaches the next stage only when the one before is done with it.
+    for first, then in itertools.pairwise(f"stage{n}" for n in range(7)):
+        ends = {r.number: r.end_cycle for each in runs.values() for r in each if r.block == first}
+        starts = {r.number: r.start_cycle for each in runs.values() for r in each if r.block == then}
+        assert all(ends[n] <= starts[n] for n in ends)
+
+
+def test_runs__of_a_long_pipeline__go_on_through_its_loop() -> None:
+    runs = trained(2, micro_batches=40).timeline().runs
+    for each in runs.values():
+        for block in {run.block for run in each}:
+            numbers = [run.number for run in each if run.block == block]
+            assert numbers == list(range(1, len(numbers) + 1))
+    assert max(run.number for run in runs["IPU 0"]) == 40
+
+
+def test_runs__of_a_loop_within_a_block__are_one() -> None:
+    graph = Graph("bow-2000:1")
+    x = graph.map_linear(graph.variable("f32", (1000,), name="x"))
+    inner, tail, both = Sequence(), Sequence(), Sequence()
+    popops.map_in_place(graph, lambda v: v * 2.0, [x], both, name="head")
+    popops.map_in_place(graph, lambda v: v * 2.0, [x], inner, name="inner")
+    popops.map_in_place(graph, lambda v: v + 1.0, [x], tail, name="tail")
+    body = Sequence(*both, Repeat(3, inner), *tail)
+    report = compile_program(graph, Repeat(4, Block(body, "part"))).report
+    (runs,) = report.timeline().runs.values()
+    assert [(run.block, run.number) for run in runs] == [("part", n) for n in (1, 2, 3, 4)]
+    assert "|part:1" in report.timeline_text(100)
+    assert "below lanes: block, and which time it runs" in report.timeline_text(100)
 
 
 def test_timeline__replicas__are_told_once(replicated: Report) -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 
-from abele.graph import Graph, Tensor
+from abele.graph import Block, Graph, Tensor
 from abele.graph import Sequence as Steps
 from abele.numerics import ElementType
 from abele.parallel.locations import TensorLocation
@@ -37,7 +37,7 @@ class _Phase:
     def __init__(self, time: int) -> None:
         self.time = time
         self.begin = Steps(name="load")
-        self.compute = Steps(name=f"phase{time}")
+        self.compute = Steps()
         self.end = Steps(name="store")
         self.tensors: dict[Value, Tensor] = {}
 
@@ -76,7 +76,7 @@ class PhasedBody(SerialBody):
             with to.reading(phase.tensors), to.into(phase.compute):
                 to.lower(mine)
             self._keep(phase, readers, to)
-            self._stage.compute.add(Steps(phase.begin, phase.compute, phase.end))
+            self._stage.compute.add(Block(Steps(phase.begin, phase.compute, phase.end), f"phase{phase.time}"))
 
     def lower_sums(self, to: Lowering, sums: Sequence[NetworkOp]) -> None:
         """Those of each phase, at its end."""

@@ -69,6 +69,11 @@ class Waiting:
         """True if replicas share it."""
         return self.shards.replicas > 1
 
+    @property
+    def copies(self) -> list[object]:
+        """What it comes with: copies of streaming memory, or itself alone."""
+        return [part for part in (self.row, self.sums) if part is not None] or [self]
+
     def moved_bytes(self, slots: Mapping[str, StateSlot]) -> int:
         """Bytes that come from streaming memory for its update, and go back."""
         state = self.shards.width * sum(slot.dtype.bytes for slot in slots.values()) if self.off_chip else 0
@@ -102,15 +107,13 @@ def units(waiting: Iterable[Waiting], slots: Mapping[str, StateSlot], system: Sy
 
 def _inseparable(waiting: Iterable[Waiting]) -> list[list[Waiting]]:
     """Parameters of which one copy brings several, or the gradients of several, in order."""
-    found: dict[WeightRow | SumPart | Waiting, list[Waiting]] = {}
+    found: dict[object, list[Waiting]] = {}
     for one in waiting:
-        keys = [key for key in (one.row, one.sums) if key is not None] or [one]
-        group: list[Waiting] = []
-        for other in {id(found[key]): found[key] for key in keys if key in found}.values():
-            group += other
+        before = {id(found[key]): found[key] for key in one.copies if key in found}
+        group = [member for other in before.values() for member in other]
         group.append(one)
         for member in group:
-            found |= dict.fromkeys([key for key in (member.row, member.sums) if key is not None] or [member], group)
+            found |= dict.fromkeys(member.copies, group)
     return list({id(group): group for group in found.values()}.values())
 
 

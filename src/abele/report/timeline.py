@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from abele.errors import InvalidOptionError
+from abele.report.block_runs import block_runs, run_labels, run_line
 from abele.report.table import Table
 from abele.report.text import count_text
 from abele.terminal import shown_text
@@ -40,6 +41,9 @@ Float64 = npt.NDArray[np.float64]
 def timeline_text(report: Report, width: int, *, program: int = 0, first: int = 0, cycles: int | None = None) -> str:
     """Lanes of letters, one a sync group; each letter is what most of its cycles go to.
 
+    Below the lane of a group that runs blocks of the program, such as stages of a pipeline, is which of them runs, and
+    for which micro-batch.
+
     Args:
         report: The report.
         width: Characters of a line.
@@ -71,7 +75,18 @@ def timeline_text(report: Report, width: int, *, program: int = 0, first: int = 
     label = max(map(len, names))
     head = f"cycles {first:,} to {end:,} of {total:,}; one character is {count_text((end - first) / room)}"
     legend = "  ".join(f"{k} {v}" for k, v in LETTERS.items() if any(k in lane for lane in lanes))
-    return shown_text("\n".join([head, *(f"{n:<{label}}  {t}" for n, t in zip(names, lanes, strict=True)), legend]))
+    runs = [block_runs(report, int(g)) for g in groups]
+    word, short = run_labels(run for each in runs for run in each)
+    lines = [head]
+    for name, lane, each in zip(names, lanes, runs, strict=True):
+        lines.append(f"{name:<{label}}  {lane}")
+        below = run_line(each, short, first, end, room)
+        if below:
+            lines.append(f"{'':<{label}}  {visible(below)}")
+    lines.append(legend)
+    if short:
+        lines.append(f"below lanes: {visible(word)}, and which time it runs: its micro-batch")
+    return shown_text("\n".join(lines))
 
 
 def horizon(report: Report, program: int, room: int) -> int:

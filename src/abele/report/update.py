@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from abele.errors import InvalidOptionError
+from abele.report.block_runs import BlockRun, block_runs
 from abele.report.text import count_text, percent_text, seconds_text
 from abele.report.timeline import timeline_text
 from abele.words import counted, shortened, visible
@@ -142,6 +143,17 @@ class Timeline:
         return tuple(_joined(lanes) for lanes in alike.values())
 
     @cached_property
+    def runs(self) -> dict[str, tuple[BlockRun, ...]]:
+        """For each sync group when it runs which block of the program, such as stages of a pipeline by micro-batch.
+
+        As far as the report holds spans: the first executions of steps.
+
+        Raises:
+            InvalidOptionError: The report holds no sync groups of the program.
+        """
+        return {str(self.report.groups["name"][group]): block_runs(self.report, group) for group in self._groups}
+
+    @cached_property
     def critical_path(self) -> tuple[ChainLink, ...]:
         """The chain of steps that bounds the run, by stage or operation and place; the largest first.
 
@@ -181,6 +193,7 @@ class Timeline:
             "seconds": self.report.seconds(self.total),
             "replicas": self.replicas,
             "bubble_share": self.bubble_share,
+            "runs": {name: [asdict(run) for run in runs] for name, runs in self.runs.items()},
             "lanes": [asdict(lane) | {"bubble_share": lane.bubble_share} for lane in self.lanes],
             "critical_path": [
                 asdict(link) | {"share": link.total / self.total if self.total else 0.0} for link in self.critical_path

@@ -11,6 +11,7 @@ from matplotlib.colors import to_rgb
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
+from abele.report.block_runs import block_runs, run_labels
 from abele.report.plot.figure import FAINT, LANE_COLOURS, label, thousands, titled, without
 from abele.report.plot.options import PlotOptions
 from abele.report.report import Report
@@ -24,6 +25,8 @@ _ORDER = "CAXSHD.~"
 """Letters from the bottom of a lane to its top."""
 _LETTER = 0.0105
 """Part of the width that a letter takes."""
+_SMALL_LETTER = 0.0075
+"""The same of one in a lane."""
 _LANE_ROWS, _FILLED_ROWS = 50, 42
 """Rows of pixels of a lane, and those of them that are filled; the others part it from the next."""
 _ROW = np.arange(_FILLED_ROWS)[:, None]
@@ -72,6 +75,7 @@ def draw_timeline(axes: Axes, report: Report, options: PlotOptions) -> None:
             rows[inside[::-1] & (_STRIPES if letter == "~" else True)] = _rgb(letter)
             base = top
     axes.imshow(picture, aspect="auto", interpolation="nearest", extent=(edges[0], edges[-1], len(shown), 0))
+    _name_runs(axes, report, shown.tolist(), edges)
     names = [label(str(name), 24) for name in report.groups["name"][shown]]
     axes.set_yticks(np.arange(len(shown)) + 0.5 * _FILLED_ROWS / _LANE_ROWS, names)
     axes.set_ylim(len(shown), -0.1)
@@ -88,6 +92,22 @@ def draw_timeline(axes: Axes, report: Report, options: PlotOptions) -> None:
     left = f"; the {len(shown)} busiest of {counted(len(groups), 'sync group')}" if len(shown) < len(groups) else ""
     titled(axes, "timeline", f"{count_text(total)} cycles = {seconds_text(report.seconds(total))}{left}")
     return None
+
+
+def _name_runs(axes: Axes, report: Report, groups: list[int], edges: Float64) -> None:
+    """Write over lanes which block of the program runs, and for which micro-batch, where there is room for it."""
+    runs = [block_runs(report, group) for group in groups]
+    _, short = run_labels(run for each in runs for run in each)
+    width = float(edges[-1] - edges[0])
+    for lane, each in enumerate(runs):
+        for run in each:
+            left, right = max(run.start_cycle, float(edges[0])), min(run.end_cycle, float(edges[-1]))
+            words = label(f"{short[run.block]}:{run.number}", 24)
+            if right - left < _SMALL_LETTER * len(words) * width:
+                continue
+            box = {"facecolor": "white", "alpha": 0.75, "pad": 0.8, "lw": 0}
+            middle = lane + 0.5 * _FILLED_ROWS / _LANE_ROWS
+            axes.text((left + right) / 2, middle, words, ha="center", va="center", fontsize=7, bbox=box)
 
 
 def draw_shares(axes: Axes, report: Report, options: PlotOptions) -> None:
