@@ -96,7 +96,7 @@ def test_timeline_text__pipeline__says_what_bounds_the_run(pipeline: Report) -> 
     assert "of 4 sync groups" in text
     assert "critical path: the chain of steps that bounds the run" in text
     assert "stage5 on IPU 1: " in text
-    lanes = pipeline.timeline().text(200).splitlines()[-10:]
+    lanes = pipeline.timeline().text(300).splitlines()[-10:]
     assert [line[:7] for line in lanes[::2]] == [*(f"IPU {n}  " for n in range(4)), lanes[-2][:7]]
     assert lanes[-1] == "below lanes: stage, and which time it runs: its micro-batch"
     for number, line in enumerate(lanes[1::2][:4]):
