@@ -10,10 +10,14 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from abele.compiler import compile_program
+from abele.compiler.durations import host_cycles
 from abele.errors import GraphReplicationError, InvalidOptionError, TensorIndexError
+from abele.graph import Copy, Graph
 from abele.parallel import Adam, Group, Lamb, Network, NetworkBuilder, Optimiser, Schedule, Sgd, Split
 from abele.parallel import tensor_parallel as tp
 from abele.parallel.ops import build
+from abele.parallel.schedule import OutputMode
 from abele.poplibs.gcl import CommGroup
 from abele.session import Session, Settings, SharedArrays, compile_network
 from support.thread_ranks import ThreadRanks, in_ranks
@@ -286,3 +290,40 @@ def test_own_values__of_which_a_rank_has_none__are_refused() -> None:
     across = CommGroup.orthogonal(2)
     with pytest.raises(GraphReplicationError, match="one model together are in several of the 2 processes"):
         Schedule(replicas=4, ranks=2, tensor_parallel=across, input_groups=across)
+
+
+@pytest.mark.parametrize("outputs", [OutputMode.ALL, OutputMode.FINAL, OutputMode.SUM, OutputMode.EVERY_N], ids=str)
+@pytest.mark.parametrize("size", [2, 4])
+def test_outputs__of_replicas_that_are_one_model__are_sent_once(outputs: OutputMode, size: int) -> None:
+    net, group = NetworkBuilder(), CommGroup.consecutive(size)
+    parts = tp.SplitParameters(net, group)
+    up, down = parts.parameter((12, 8), "f32", "up"), parts.parameter((8, 12), "f32", "down", dim=1)
+    hidden = tp.column_linear(net, net.input((3, 8), "f32", "x"), up, None, group)
+    net.output(tp.row_linear(net, build.nonlinearity(net, "relu", hidden), down, None, group))
+    rng = np.random.default_rng(0)
+    weights = {n: rng.normal(size=s).astype(np.float32) for n, s in (("up", (12, 8)), ("down", (8, 12)))}
+    schedule = parts.schedule(Schedule(4, outputs=outputs, period=2, replicas=4))
+    session = Session.of(net.finish(), schedule, weights=weights, settings=Settings(system="bow-pod16"))
+    x = rng.normal(size=(schedule.micro_batches * 3, 8)).astype(np.float32)
+    rounds = (np.maximum(x @ weights["up"].T, 0) @ weights["down"].T).reshape(4, -1, 3, 8)
+    wanted = {
+        OutputMode.ALL: rounds,
+        OutputMode.FINAL: rounds[-1],
+        OutputMode.SUM: rounds.sum(0),
+        OutputMode.EVERY_N: rounds[1::2],
+    }[outputs]
+    np.testing.assert_allclose(session(x)[0], wanted.reshape(-1, 8), rtol=1e-4, atol=1e-5)
+    streams = session.compiled.executable.graph.streams
+    assert [s.replicated for name, s in streams.items() if name.startswith("output")] == [size < 4]
+
+
+def test_stream__that_is_not_replicated__costs_what_the_first_replica_sends() -> None:
+    cycles = {}
+    for replicated in (True, False):
+        graph = Graph("bow-pod16", replicas=8)
+        x = graph.map_linear(graph.variable("f32", (1_000_000,), name="x"))
+        stream = graph.host_stream_out("out", "f32", x.shape, replicated=replicated)
+        cycles[replicated] = compile_program(graph, Copy(x, stream)).report.cycles().host
+        expected = host_cycles(4_000_000 * (8 if replicated else 1), 8 if replicated else 1, graph.whole_system)
+        assert cycles[replicated] == expected
+    assert cycles[False] < cycles[True]

@@ -241,11 +241,21 @@ class Analysis:
     def _exchange_code(self, plan: ExchangePlan) -> TileVector:
         return exchange_code_bytes(plan, self.system.ipu.exchange, self.graph.num_tiles).packed()
 
-    def meeting_host(self, step: Step, tensors: Sequence[Tensor], *, rendezvous: int = 1) -> Superstep:
-        """A step at which the sync groups that hold some tensors exchange them with the host."""
+    def meeting_host(
+        self, step: Step, tensors: Sequence[Tensor], *, rendezvous: int = 1, alone: bool = False
+    ) -> Superstep:
+        """A step at which the sync groups that hold some tensors exchange them with the host.
+
+        Args:
+            step: The step.
+            tensors: What is exchanged.
+            rendezvous: Times that they meet the host.
+            alone: True if the first replica exchanges its own, while the others meet the host too.
+        """
         holding = self._groups_of(tensors)
         met = self._outside(step, tensors, self.groups.at_host(holding), rendezvous)
-        return replace(met, links=self.groups.host_links(holding))
+        cycles = self.host_cycles(tensors, rendezvous=False, alone=alone)
+        return replace(met, links=self.groups.host_links(holding), link_cycles=cycles)
 
     def meeting_memory(self, step: Step, tensor: Tensor) -> Superstep:
         """A step at which those that hold a tensor exchange it with streaming memory, each IPU for itself."""
@@ -258,7 +268,6 @@ class Analysis:
             host_bytes=sum(t.bytes for t in tensors),
             meets=(meeting,),
             sync_cycles=rendezvous * self.groups.sync_cycles(meeting),
-            link_cycles=self.host_cycles(tensors, rendezvous=False),
         )
 
     def _groups_at(self, vertices: Sequence[VertexGroup]) -> tuple[int, ...]:
@@ -275,9 +284,9 @@ class Analysis:
         """Tile of each piece of a view, int32[k]."""
         return self.layout.cut(*tensor.intervals()).tile
 
-    def host_cycles(self, tensors: Sequence[Tensor], *, rendezvous: bool = True) -> int:
-        """Cycles of one transfer from or to the host, in which all replicas take part."""
-        replicas, num_bytes = self.graph.replicas, sum(t.bytes for t in tensors)
+    def host_cycles(self, tensors: Sequence[Tensor], *, rendezvous: bool = True, alone: bool = False) -> int:
+        """Cycles of one transfer from or to the host, in which all replicas take part, or the first ``alone``."""
+        replicas, num_bytes = 1 if alone else self.graph.replicas, sum(t.bytes for t in tensors)
         num_ipus = self.ipus_of(tensors)
         return host_cycles(num_bytes * replicas, num_ipus * replicas, self.graph.whole_system, rendezvous=rendezvous)
 

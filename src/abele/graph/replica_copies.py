@@ -7,8 +7,9 @@ from collections.abc import Iterable, Mapping
 from abele.errors import ControlProgramError
 from abele.graph.debug import here
 from abele.graph.expect import expect_step
+from abele.graph.joining import joined_by_type
 from abele.graph.program import Program
-from abele.graph.tensor import Tensor, concat
+from abele.graph.tensor import Tensor
 from abele.words import counted
 
 
@@ -86,11 +87,8 @@ class CrossReplicaExchange(Program):
         return tuple(copy.destination for copy in self.copies)
 
     def _check_apart(self) -> None:
-        by_type: dict[str, list[Tensor]] = {}
-        for tensor in self.writes():
-            by_type.setdefault(tensor.dtype.name, []).append(tensor.flatten())
         # Elements of two types never share memory but in views that reinterpret it, which are few.
-        joined = [concat(tensors) for tensors in by_type.values()]
+        joined = joined_by_type(self.writes())
         overlap = any(a.overlaps(b) for n, a in enumerate(joined) for b in joined[:n])
         if overlap or not all(tensor.writable for tensor in joined):
             raise ControlProgramError(

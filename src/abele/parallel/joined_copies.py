@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from abele.graph import Copy, Tensor, concat
+from abele.graph import Copy, Tensor
+from abele.graph.joining import joined_by_type
 
 
 def joined_copies(pairs: Iterable[tuple[Tensor, Tensor]], name: str) -> list[Copy]:
     """The copies of sources to destinations of their shapes, those of one type as one step."""
-    by_type: dict[str, list[tuple[Tensor, Tensor]]] = {}
-    for source, destination in pairs:
-        by_type.setdefault(source.dtype.name, []).append((source.flatten(), destination.flatten()))
-    columns = (zip(*alike, strict=True) for alike in by_type.values())
-    return [Copy(concat(sources), concat(destinations), name=name) for sources, destinations in columns]
+    # Both ends have the same types, so the same places in what is joined.
+    ends = list(pairs)
+    sources, destinations = (joined_by_type(tensors) for tensors in zip(*ends, strict=True)) if ends else ([], [])
+    return [Copy(a, b, name=name) for a, b in zip(sources, destinations, strict=True)]

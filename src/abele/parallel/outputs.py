@@ -21,6 +21,7 @@ class OutputCollector:
         graph: Where they are made.
         schedule: Which micro-batches the host gets.
         name: Prefix of the streams.
+        each: True if every replica sends its own, though they compute one model together.
 
     Attributes:
         streams: A stream per output.
@@ -28,17 +29,19 @@ class OutputCollector:
         after: Steps after the last.
     """
 
-    def __init__(self, graph: Graph, schedule: Schedule, name: str = "output") -> None:
+    def __init__(self, graph: Graph, schedule: Schedule, name: str = "output", *, each: bool = False) -> None:
         self.graph = graph
         self.name = name
         self.schedule = schedule
+        self._replicated = each or not schedule.sends_once
         self.streams: list[Stream] = []
         self.before = Steps(name="before")
         self.after = Steps(name="after")
 
     def stream(self, tensor: Tensor) -> Stream:
         """The stream of one more output."""
-        made = self.graph.host_stream_out(f"{self.name}/{len(self.streams)}", tensor.dtype, tensor.shape)
+        name = f"{self.name}/{len(self.streams)}"
+        made = self.graph.host_stream_out(name, tensor.dtype, tensor.shape, replicated=self._replicated)
         self.streams.append(made)
         return made
 

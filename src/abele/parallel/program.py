@@ -222,7 +222,7 @@ class _ProgramBuilder:
         elif net.num_phases > 1:
             self.body = PhasedBody(net, graph, count, away, schedule.stash)
         self.outputs = OutputCollector(graph, schedule)
-        self.changed = OutputCollector(graph, replace(schedule, outputs=OutputMode.ALL), "changed_input")
+        self.changed = OutputCollector(graph, replace(schedule, outputs=OutputMode.ALL), "changed_input", each=True)
 
     @cached_property
     def _parts(self) -> dict[str, CommGroup]:

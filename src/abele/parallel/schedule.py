@@ -236,12 +236,25 @@ class Schedule:
     def sent_back(self) -> int:
         """Micro-batches of which the replicas of a host send outputs."""
         counts = {OutputMode.ALL: self.rounds, OutputMode.EVERY_N: self.rounds // self.period}
-        return counts.get(self.outputs, 1) * self.own_replicas
+        return counts.get(self.outputs, 1) * (1 if self.sends_once else self.own_replicas)
+
+    @property
+    def sends_once(self) -> bool:
+        """True if one replica sends the outputs of all: they compute one model together, in one process.
+
+        Of several models each replica sends its own, and the host keeps those of :attr:`speakers`.
+        """
+        return self.ranks == 1 and self.own_replicas > 1 and len(self.speakers) == 1
 
     @property
     def returned(self) -> int:
         """Micro-batches of which a host gets outputs: one for all replicas of a tensor-parallel group."""
-        return self.sent_back // int(self.tensor_parallel.members(self.own_replicas).shape[1])
+        return self.sent_back if self.sends_once else self.sent_back // self._model_replicas
+
+    @property
+    def _model_replicas(self) -> int:
+        """Replicas that compute one model together."""
+        return int(self.tensor_parallel.members(self.own_replicas).shape[1])
 
     @cached_property
     def speakers(self) -> tuple[int, ...]:

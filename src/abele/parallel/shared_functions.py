@@ -21,8 +21,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
-from abele.graph import Call, Tensor, concat
+from abele.graph import Call, Tensor
 from abele.graph import Sequence as Steps
+from abele.graph.joining import joined_by_type
 from abele.graph.program import Function
 from abele.parallel.network import NetworkOp, OpBlock, Value
 from abele.poplibs.poputil.order import storage_order
@@ -130,8 +131,4 @@ def _argument(to: Lowering, value: Value, same: bool) -> Value | Tensor | None:
 
 def _joined(tensors: Sequence[tuple[Tensor, Tensor]]) -> list[Tensor]:
     """The elements of tensors as one flat tensor for each type, each in the storage order of the one beside it."""
-    by_type: dict[str, list[Tensor]] = {}
-    for tensor, beside in tensors:
-        flat = storage_order(beside).apply(tensor).flatten()
-        by_type.setdefault(tensor.dtype.name, []).append(flat)
-    return [flat[0] if len(flat) == 1 else concat(flat) for flat in by_type.values()]
+    return joined_by_type(storage_order(beside).apply(tensor) for tensor, beside in tensors)

@@ -69,7 +69,7 @@ def gathered(array: Array, schedule: Schedule, shape: Shape) -> Array:
 
 def spoken(array: Array, schedule: Schedule) -> Array:
     """What replicas sent, [sent, *shape of one micro-batch], as what the host gets of it: of each model once."""
-    if len(schedule.speakers) == schedule.own_replicas:
+    if schedule.sends_once or len(schedule.speakers) == schedule.own_replicas:
         return array
     rounds: Array = array.reshape(-1, schedule.own_replicas, *array.shape[1:]).take(schedule.speakers, axis=1)
     return rounds.reshape(-1, *array.shape[1:])

@@ -256,7 +256,8 @@ class _OutputRows:
     def __init__(self, width: int, outfeed: Outfeed, schedule: Schedule) -> None:
         self._columns: list[list[Array]] = [[] for _ in range(width)]
         self._outfeed = outfeed
-        self._speaks = itertools.cycle([n in schedule.speakers for n in range(schedule.own_replicas)])
+        senders = 1 if schedule.sends_once else schedule.own_replicas
+        self._speaks = itertools.cycle([n in schedule.speakers for n in range(senders)])
         self._number = 0
 
     def take(self, position: int) -> Callable[[Array], None]:

@@ -73,8 +73,10 @@ def _copy(analysis: Analysis, step: Step) -> Superstep:
     assert isinstance(tensor, Tensor)
     analysis.add_buffers([tensor], inward=node.destination is tensor)
     if node.remote is None:
-        cycles = analysis.host_cycles([tensor], rendezvous=not step.joins_previous)
-        return replace(analysis.meeting_host(step, [tensor]), host_cycles=cycles)
+        # Of what replicas have for a stream that is not replicated, the first sends its own.
+        alone = isinstance(node.destination, Stream) and not node.destination.replicated
+        cycles = analysis.host_cycles([tensor], rendezvous=not step.joins_previous, alone=alone)
+        return replace(analysis.meeting_host(step, [tensor], alone=alone), host_cycles=cycles)
     ipus = analysis.ipus_of([tensor])
     return replace(
         analysis.meeting_memory(step, tensor),
