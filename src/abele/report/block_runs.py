@@ -2,7 +2,8 @@
 
 Steps know the blocks around them, and spans when each step ran; what follows each other in one block is one run of it.
 Where the step comes again that a run began with, the next run begins. The stages of a pipeline, and phases, run once
-for each micro-batch, so that the number of a run is that of the micro-batch, counted from 1 on over all updates.
+for each micro-batch, so that the number of a run is that of the micro-batch, counted from 1 on over all updates. A
+group that does no more in a block than wait while others exchange something with the host does not run it.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 
 if TYPE_CHECKING:
     from abele.report.report import Report
@@ -40,11 +42,12 @@ class BlockRun:
 def block_runs(report: Report, group: int) -> tuple[BlockRun, ...]:
     """The runs of blocks of a row of the groups table in order, as far as the report holds spans."""
     spans = report.spans.where("group", group).sort("start_cycle")
-    blocks = report.steps["block"]
+    blocks, waits = report.steps["block"], meets_host(report)
     known = np.array([bool(b) for b in blocks], dtype=bool) if len(blocks) else np.zeros(0, dtype=bool)
     # Neighbouring steps in one block: a number for each stretch of them.
     stretch = np.cumsum(np.array([n == 0 or blocks[n] != blocks[n - 1] for n in range(len(blocks))], dtype=np.int64))
     found: list[list[int]] = []
+    works: list[bool] = []
     of_block: list[str] = []
     last = -1
     for step, start, cycles in zip(*(spans[n].tolist() for n in ("step", "start_cycle", "cycles")), strict=True):
@@ -53,15 +56,25 @@ def block_runs(report: Report, group: int) -> tuple[BlockRun, ...]:
             if here != last or step == found[-1][0]:
                 found.append([step, start, start + cycles])
                 of_block.append(str(blocks[step]))
+                works.append(False)
             else:
                 found[-1][2] = start + cycles
+            works[-1] = works[-1] or not waits[step]
         last = here
     times: dict[str, int] = {}
     runs = []
-    for block, (_, start, end) in zip(of_block, found, strict=True):
+    for block, (_, start, end), is_own in zip(of_block, found, works, strict=True):
+        if not is_own:
+            continue  # It is at the barrier of what another group exchanges with the host.
         times[block] = times.get(block, 0) + 1
         runs.append(BlockRun(block, times[block], start, end))
     return tuple(runs)
+
+
+def meets_host(report: Report) -> npt.NDArray[np.bool_]:
+    """For each step whether it only exchanges something with the host, where groups meet that have no part in it."""
+    steps = report.steps
+    return np.asarray((steps["kind"] == "stream") & (steps["partner"] != "streaming memory"), np.bool_)
 
 
 def run_labels(runs: Iterable[BlockRun]) -> tuple[str, dict[str, str]]:

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from abele.errors import InvalidOptionError
-from abele.report.block_runs import BlockRun, block_runs
+from abele.report.block_runs import BlockRun, block_runs, meets_host
 from abele.report.text import count_text, percent_text, seconds_text
 from abele.report.timeline import timeline_text
 from abele.words import counted, shortened, visible
@@ -286,7 +286,8 @@ class Timeline:
         cycles = {part: int(np.dot(times, each[rows])) for part, each in self._parts.items()}
         ran = rows[times > 0]
         order = ran[np.argsort(steps["start_cycle"][ran], kind="stable")]
-        stages = tuple(dict.fromkeys(str(block) for block in steps["block"][order] if block))
+        own = order[~meets_host(report)[order]]
+        stages = tuple(dict.fromkeys(str(block) for block in steps["block"][own] if block))
         idle = int(report.groups["idle_cycles"][group])
         return LaneTime((str(report.groups["name"][group]),), stages, cycles, idle, self._hidden(group))
 
