@@ -135,9 +135,11 @@ class GroupUpdate:
         slots = self.optimiser.slots()
         off_chip = bool(slots) and self.location.is_off_chip(parameter.size)
         if isinstance(gradient, ShardedGradient):
-            self._waiting.append(Waiting(name, parameter, gradient.tensor, gradient.shards, off_chip, row, sums))
+            self._waiting.append(
+                Waiting(name, parameter, gradient.tensor, gradient.shards, off_chip, row=row, sums=sums)
+            )
         elif off_chip or row is not None or sums is not None:
-            self._waiting.append(Waiting(name, parameter, gradient, Shards.of(parameter), off_chip, row, sums))
+            self._waiting.append(Waiting(name, parameter, gradient, Shards.of(parameter), off_chip, row=row, sums=sums))
         else:
             made = {key: self._slot(parameter, f"{name}/{key}", slot) for key, slot in slots.items()}
             self.update(UpdateTarget(name, parameter, gradient, made), prog)

@@ -12,7 +12,8 @@ from abele.frontends.poptorch.capture.capture import own_tensors
 from abele.frontends.poptorch.capture.patches import patched
 from abele.frontends.poptorch.enums import CommGroupType
 from abele.frontends.poptorch.errors import Error
-from abele.frontends.poptorch.functions.tensor_parallel import DIVIDED, SplitLayer
+from abele.frontends.poptorch.functions.split_layers import SplitLayer
+from abele.frontends.poptorch.functions.tensor_parallel import DIVIDED
 from abele.frontends.poptorch.models.grouping import one_row_each, own_groups
 from abele.frontends.poptorch.options import Options
 from abele.frontends.poptorch.values.tensors import from_array, to_array
