@@ -4,7 +4,7 @@ from abele.fitting.chain import ChainSegment, SegmentChain, chain_of
 from abele.fitting.compiled import compiled_plan, placed
 from abele.fitting.fit import Fitted, fit_network
 from abele.fitting.plan import Compilation, Estimate, Miss, Ranked, Recomputation, Spreading, StatePlace
-from abele.fitting.search import FitSpace, Model
+from abele.fitting.space import FitSpace, Model
 from abele.fitting.text import fitted_card, fitted_dict, fitted_text
 
 __all__ = [

@@ -9,7 +9,7 @@ from abele.compiler import Executable, compile_program
 from abele.errors import AbeleError
 from abele.fitting.chain import SegmentChain
 from abele.fitting.plan import Compilation, Recomputation, Spreading
-from abele.fitting.search import FitSpace, Model
+from abele.fitting.space import FitSpace, Model
 from abele.graph import Graph
 from abele.parallel import (
     Locations,
@@ -24,8 +24,9 @@ from abele.parallel import (
     training_pipeline,
     training_program,
 )
-from abele.parallel.network import FrozenDict
+from abele.parallel.network import FrozenDict, PlanHint
 from abele.parallel.passes.place import substituted
+from abele.parallel.registry import RULES
 
 
 def compiled_plan(plan: Spreading, model: Model, chain: SegmentChain, space: FitSpace) -> Compilation:
@@ -59,7 +60,7 @@ def _compile(plan: Spreading, model: Model, chain: SegmentChain, space: FitSpace
     net = placed(plan, model.net, chain)
     settings = replace(
         space.settings,
-        memory_proportion=plan.proportion or space.settings.memory_proportion,
+        memory_proportion=(plan.proportion_of(0) if plan.stages == 1 else None) or space.settings.memory_proportion,
         shared_functions=plan.shared_functions,
     )
     graph = Graph(space.system.with_ipus(plan.num_ipus), replicas=plan.replicas)
@@ -90,10 +91,25 @@ def placed(plan: Spreading, net: Network, chain: SegmentChain) -> Network:
         place = Place(plan.ipu_of(stage), stage)
         for op in net.ops[chain.segments[begin].begin : chain.segments[end - 1].end]:
             moved |= {v: replace(v, place=place) for v in op.outputs}
-    there = substituted(net, moved)
+    there = _with_shares(plan, substituted(net, moved))
     if plan.recompute != Recomputation.SEGMENTS:
         return there
     return _with_checkpoints(plan, there, chain, moved)
+
+
+def _with_shares(plan: Spreading, net: Network) -> Network:
+    """``net`` with the share of memory that products plan with, which each IPU has of its own."""
+    if not plan.plans_smaller:
+        return net
+
+    def hinted(op: NetworkOp) -> NetworkOp:
+        share = plan.proportion_of(op.outputs[0].place.ipu) if op.outputs else None
+        if share is None or not RULES[op.kind].planned:
+            return op
+        hint = replace(op.hint or PlanHint(), proportion=share)
+        return replace(op, attrs=FrozenDict({**op.attrs, "hint": hint}))
+
+    return replace(net, ops=tuple(map(hinted, net.ops)))
 
 
 def _with_checkpoints(plan: Spreading, net: Network, chain: SegmentChain, moved: dict[Value, Value]) -> Network:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abele.fitting.plan import Estimate, Spreading
-from abele.fitting.stages import StageCosts
+from abele.fitting.stages import StageCosts, Stages
 from abele.fitting.traffic import (
     StageWork,
     Transfer,
@@ -15,25 +15,28 @@ from abele.fitting.traffic import (
 from abele.parallel.ticks import Ticks
 
 
-def estimated(plan: Spreading, costs: StageCosts) -> Estimate:
+def estimated(plan: Spreading, stages: Stages) -> Estimate:
     """What a plan is expected to cost.
 
     Args:
         plan: The plan.
-        costs: What its stages cost.
+        stages: What its stages cost.
     """
-    bounds, n, system = plan.bounds(costs.count), plan.stages, costs.system
-    passes = works(plan, costs)
+    costs, system, n = stages.costs, stages.system, plan.stages
+    bounds = plan.bounds(costs.count)
+    on = [stages.on(plan, plan.ipu_of(stage)) for stage in range(n)]
+    passes = works(plan, stages)
     by_stage = [_own(passes[stage]) for stage in range(n)]
     for stage in range(n - 1 if costs.training else 0):
         by_stage[stage] += _own(passes[2 * (n - 1) - stage])
-    exchange = transfer_cycles(transfers(plan, costs), plan.ipus, system) if n > 1 else 0
+    exchange = transfer_cycles(transfers(plan, stages), plan.ipus, system) if n > 1 else 0
     ticks, full = _ticks(plan, passes, exchange)
-    gradients = _by_ipu(plan, [sum(costs.segments[i].gradient_bytes for i in range(b, e)) for b, e in bounds])
+    gradients = _by_ipu(plan, [sum(s.gradient_bytes for s in costs.segments[b:e]) for b, e in bounds])
     all_reduce = all_reduce_cycles(gradients, plan.replicas, system)
-    updates = _by_ipu(plan, [costs.update_cycles(b, e) for b, e in bounds])
+    updates = _by_ipu(plan, [of.update_cycles(b, e) for of, (b, e) in zip(on, bounds, strict=True)])
     state = sum(c.state_bytes for c in costs.segments) if plan.state.is_off_chip else 0
-    streaming = streaming_cycles(round(state * costs.state_share), plan.ipus, plan.replicas, system) if state else 0
+    share = stages.usual.memory.state_share
+    streaming = streaming_cycles(round(state * share), plan.ipus, plan.replicas, system) if state else 0
     total = ticks + all_reduce + max(updates) + streaming
     return Estimate(
         cycles=total,
@@ -44,15 +47,16 @@ def estimated(plan: Spreading, costs: StageCosts) -> Estimate:
         update_cycles=max(updates),
         streaming_cycles=streaming,
         ramp_cycles=ticks - (full + exchange) * plan.accumulation,
-        ipu_bytes=tuple(ipu_bytes(plan, costs)),
-        available_bytes=costs.available_bytes,
+        ipu_bytes=tuple(ipu_bytes(plan, stages)),
+        available_bytes=stages.available_bytes,
         samples_per_second=plan.batch / system.seconds(total),
     )
 
 
-def transfers(plan: Spreading, costs: StageCosts) -> list[Transfer]:
+def transfers(plan: Spreading, stages: Stages) -> list[Transfer]:
     """What a replica sends in each tick: activations one way, gradients the other, and gradients of shared weights."""
     found: list[Transfer] = []
+    costs = stages.costs
     for stage, cut in enumerate(plan.cuts, 1):
         here, before = plan.ipu_of(stage), plan.ipu_of(stage - 1)
         found.append((before, here, costs.chain.segments[cut].entering_bytes))
@@ -66,16 +70,17 @@ def transfers(plan: Spreading, costs: StageCosts) -> list[Transfer]:
     return found
 
 
-def works(plan: Spreading, costs: StageCosts) -> list[StageWork]:
+def works(plan: Spreading, stages: Stages) -> list[StageWork]:
     """What each stage of both passes does in a tick, by its number."""
-    n, bounds = plan.stages, plan.bounds(costs.count)
+    n, bounds = plan.stages, plan.bounds(stages.costs.count)
+    on = [stages.on(plan, plan.ipu_of(stage)).cycles for stage in range(n)]
     if n == 1:
-        return [costs.last_work(*bounds[0], 0)]
-    if not costs.training:
-        return [costs.forward_work(*bounds[s], plan.ipu_of(s), 0) for s in range(n)]
-    there = [costs.forward_work(*bounds[s], plan.ipu_of(s), 2 * (n - 1 - s)) for s in range(n - 1)]
-    back = [costs.backward_work(*bounds[s], plan.ipu_of(s), 2 * (n - 1 - s)) for s in reversed(range(n - 1))]
-    return [*there, costs.last_work(*bounds[-1], plan.ipu_of(n - 1)), *back]
+        return [on[0].last_work(*bounds[0], 0)]
+    if not stages.costs.training:
+        return [on[s].forward_work(*bounds[s], plan.ipu_of(s), 0) for s in range(n)]
+    there = [on[s].forward_work(*bounds[s], plan.ipu_of(s), 2 * (n - 1 - s)) for s in range(n - 1)]
+    back = [on[s].backward_work(*bounds[s], plan.ipu_of(s), 2 * (n - 1 - s)) for s in reversed(range(n - 1))]
+    return [*there, on[-1].last_work(*bounds[-1], plan.ipu_of(n - 1)), *back]
 
 
 def _own(work: StageWork) -> int:
@@ -102,14 +107,15 @@ def _by_ipu(plan: Spreading, by_stage: list[int]) -> list[int]:
     return found
 
 
-def ipu_bytes(plan: Spreading, costs: StageCosts) -> list[int]:
+def ipu_bytes(plan: Spreading, stages: Stages) -> list[int]:
     """Bytes on the fullest tile of each IPU."""
-    n, found = plan.stages, []
-    bounds = plan.bounds(costs.count)
-    for stage, (begin, end) in enumerate(bounds[: plan.ipus]):
-        rows = 2 * (n - 1 - stage) if costs.training else 0
+    n, bounds = plan.stages, plan.bounds(stages.costs.count)
+    rows = [2 * (n - 1 - stage) if stages.costs.training else 0 for stage in range(plan.ipus)]
+
+    def held(on: StageCosts, stage: int) -> int:
+        begin, end = bounds[stage]
         if plan.returns and stage == 0:
-            found.append(costs.needed_together(end, rows, bounds[-1][0]))
-        else:
-            found.append(costs.needed(begin, end, rows, last=stage == n - 1))
-    return found
+            return int(on.memory.together_needed(rows[0])[end, bounds[-1][0]])
+        return on.memory.needed(begin, end, rows[stage], last=stage == n - 1)
+
+    return [held(stages.on(plan, stage), stage) for stage in range(plan.ipus)]

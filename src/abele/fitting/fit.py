@@ -10,7 +10,8 @@ from abele.fitting.chain import SegmentChain
 from abele.fitting.compiled import compiled_plan
 from abele.fitting.plan import Estimate, Miss, Ranked, Spreading
 from abele.fitting.reasons import reason
-from abele.fitting.search import FitSearch, FitSpace, Model, Progress, check_batch
+from abele.fitting.search import FitSearch, Progress
+from abele.fitting.space import FitSpace, Model
 from abele.words import counted
 
 
@@ -62,7 +63,7 @@ def fit_network(
         FittingError: Nothing fits, nothing can be cut, or no division of the batch is left.
         AbeleError: As of capturing and compiling the model.
     """
-    check_batch(space)
+    space.check_batch()
     search = FitSearch(space, model_of, progress or (lambda _what, _part: None))
     search.run()
     if not search.found:

@@ -7,19 +7,21 @@ and how long the host takes depends on how many replicas it serves.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from abele.compiler import Executable, compile_program
+from abele.fitting.kept import kept
 from abele.fitting.segment import CROSSING, SegmentNetwork
 from abele.graph import Graph
 from abele.graph.variable import Variable
 from abele.machine import System
 from abele.parallel import (
     Network,
+    NetworkOp,
     NetworkProgram,
     OutputMode,
     Schedule,
@@ -31,8 +33,10 @@ from abele.parallel import (
 )
 from abele.parallel.fixed import fixed_values
 from abele.session import Settings
+from abele.session.store import content_key
 
 Bytes = npt.NDArray[np.int64]
+Progress = Callable[[str, float], None]
 ROUNDS = 10_007
 """Micro-batches of the measured program: a prime, so that no loop of a model or an update runs a multiple of it."""
 _CODE = ("vertex_state", "control_code", "exchange_code")
@@ -52,8 +56,7 @@ class SegmentCosts:
         code: Vertex state and code of exchanges and control.
         vertex_code: Codelets.
         overhead: Stacks and stream buffers.
-        forward_peak: Temporaries of the forward pass at their peak.
-        peak: Temporaries of forward and backward pass at their peak, without accumulators.
+        peak: Temporaries of a micro-batch at their peak, without accumulators.
         saved_bytes: What the forward pass leaves for the backward pass, over all tiles.
         inputs: Bytes of each input that the host sends for a micro-batch.
         outputs: Bytes of each result that the host gets of a micro-batch; of training only the last one's, so none.
@@ -71,7 +74,6 @@ class SegmentCosts:
     code: Bytes
     vertex_code: Bytes
     overhead: Bytes
-    forward_peak: Bytes
     peak: Bytes
     saved_bytes: int
     inputs: tuple[int, ...]
@@ -86,93 +88,90 @@ class SegmentCosts:
         return sum(self.inputs)
 
 
-def measured(segment: SegmentNetwork, settings: Settings, system: System) -> SegmentCosts:
-    """Compile a segment and read its costs.
+def measured(
+    segment: SegmentNetwork, settings: Settings, system: System, *, progress: Progress | None = None
+) -> SegmentCosts:
+    """What a segment costs: it is compiled, unless that was done before.
 
     Args:
         segment: The segment.
         settings: How products are planned; its machine is not looked at.
         system: The machine, of which one IPU is used.
+        progress: Called with the stage of compiling, and the part of it that is done.
 
     Raises:
         AbeleError: As of compiling a network: an op without lowering or derivative.
     """
-    one = system.with_ipus(1)
-    final = inference_pipeline().run(segment.forward)
-    forward = lower_network(
-        final, Graph(one), Schedule(device_iterations=ROUNDS), (), planning=settings.planning, modes=settings.modes
-    )
-    run_forward = compile_program(forward.graph, forward.program, allow_out_of_memory=True)
-    forward_cycles, _ = _cycles(run_forward)
-    entering = [v for v in segment.forward.inputs if not v.name.startswith(CROSSING)]
-    inputs = tuple(v.size * v.dtype.bytes for v in entering)
+    target = replace(settings, system=system.with_ipus(1), name="segment", shared_functions=False)
+    groups = None if segment.training is None else segment.groups
+    of = content_key(segment.training or segment.forward, _schedule(segment), groups, target)
+    return kept(f"{of} {segment.num_results}", SegmentCosts, lambda: _measured(segment, target, progress or _silent))
+
+
+def _silent(stage: str, part: float) -> None:
+    """Progress that nobody watches."""
+
+
+def _schedule(segment: SegmentNetwork) -> Schedule:
     if segment.training is None:
-        outputs = tuple(v.size * v.dtype.bytes for v in segment.forward.outputs[: segment.num_results])
-        return _of_inference(run_forward, forward_cycles, inputs, outputs)
-    schedule = Schedule(accumulation=ROUNDS, outputs=OutputMode.FINAL)
-    passes = segment.pipeline(training_pipeline(schedule, segment.groups, recompute=settings.recompute))
-    net = passes.run(segment.training)
-    program = lower_network(net, Graph(one), schedule, segment.groups, planning=settings.planning, modes=settings.modes)
-    run = compile_program(program.graph, program.program, allow_out_of_memory=True)
-    both, update = _cycles(run)
+        return Schedule(device_iterations=ROUNDS)
+    return Schedule(accumulation=ROUNDS, outputs=OutputMode.FINAL)
+
+
+def _measured(segment: SegmentNetwork, settings: Settings, progress: Progress) -> SegmentCosts:
+    schedule, groups = _schedule(segment), segment.groups
+    if segment.training is None:
+        net = inference_pipeline().run(segment.forward)
+    else:
+        passes = segment.pipeline(training_pipeline(schedule, groups, recompute=settings.recompute))
+        net = passes.run(segment.training)
+    progress("lower to libraries", 0.0)
+    graph = Graph(settings.target())
+    marked = replace(net, ops=tuple(map(_marked, net.ops)))
+    program = lower_network(marked, graph, schedule, groups, planning=settings.planning, modes=settings.modes)
+    run = compile_program(graph, program.program, allow_out_of_memory=True, progress=progress)
+    memory, none = _categories(run), np.zeros(graph.num_tiles, np.int64)
+    forward, backward, update = _cycles(run)
+    entering = [v for v in segment.forward.inputs if not v.name.startswith(CROSSING)]
+    leaving = segment.forward.outputs[: segment.num_results] if segment.training is None else ()
     state = _state(program)
-    accumulators = [v for v in program.graph.variables if v.name.endswith("/accumulator")]
-    held, sums = _bytes_of(run, (v for of in state.values() for v in of)), _bytes_of(run, accumulators)
-    memory = _categories(run)
-    largest = max((sum(v.size * v.dtype.bytes for v in of) for of in state.values()), default=0)
+    held = _bytes_of(run, (v for of in state.values() for v in of))
+    sums = _bytes_of(run, (v for v in graph.variables if v.name.endswith("/accumulator")))
     return SegmentCosts(
-        forward_cycles=forward_cycles,
-        backward_cycles=max(both - forward_cycles, 0),
+        forward_cycles=forward,
+        backward_cycles=backward,
         update_cycles=update,
         resident=memory["variables"] + memory["gaps"] - held,
         accumulators=sums,
         state=held,
-        code=sum((memory[name] for name in _CODE), np.zeros_like(held)),
-        vertex_code=memory["vertex_code"],
-        overhead=memory["stacks"] + memory["stream_buffers"],
-        forward_peak=_categories(run_forward)["temporaries"],
-        peak=np.maximum(memory["temporaries"] - sums, 0),
-        saved_bytes=_saved(net),
-        inputs=inputs,
-        outputs=(),
-        gradient_bytes=sum(v.size * v.dtype.bytes for v in net.gradients.values()),
-        state_bytes=int(held.sum()),
-        largest_state_bytes=largest,
-    )
-
-
-def _of_inference(run: Executable, cycles: int, inputs: tuple[int, ...], outputs: tuple[int, ...]) -> SegmentCosts:
-    memory = _categories(run)
-    none = np.zeros_like(memory["variables"])
-    return SegmentCosts(
-        forward_cycles=cycles,
-        backward_cycles=0,
-        update_cycles=0,
-        resident=memory["variables"] + memory["gaps"],
-        accumulators=none,
-        state=none,
         code=sum((memory[name] for name in _CODE), none),
         vertex_code=memory["vertex_code"],
         overhead=memory["stacks"] + memory["stream_buffers"],
-        forward_peak=memory["temporaries"],
-        peak=memory["temporaries"],
-        saved_bytes=0,
-        inputs=inputs,
-        outputs=outputs,
-        gradient_bytes=0,
-        state_bytes=0,
-        largest_state_bytes=0,
+        peak=np.maximum(memory["temporaries"] - sums, 0),
+        saved_bytes=_saved(net),
+        inputs=tuple(v.size * v.dtype.bytes for v in entering),
+        outputs=tuple(v.size * v.dtype.bytes for v in leaving),
+        gradient_bytes=sum(v.size * v.dtype.bytes for v in net.gradients.values()),
+        state_bytes=int(held.sum()),
+        largest_state_bytes=max((sum(v.size * v.dtype.bytes for v in of) for of in state.values()), default=0),
     )
 
 
-def _cycles(run: Executable) -> tuple[int, int]:
-    """Cycles of a micro-batch, and of the update; without streams."""
+def _marked(op: NetworkOp) -> NetworkOp:
+    """An op under a name that says which pass it belongs to."""
+    path = "/".join(filter(None, (op.stage.name.lower(), op.debug.path)))
+    return replace(op, debug=replace(op.debug, path=path, name=op.debug.name or op.kind))
+
+
+def _cycles(run: Executable) -> tuple[int, int, int]:
+    """Cycles of a micro-batch forward and backward, and of the update; without streams."""
     steps = run.report.steps
     cycles, executions = np.asarray(steps["cycles"]), np.asarray(steps["executions"])
-    is_stream = np.array([kind == "stream" for kind in steps["kind"]], dtype=bool)
+    own = np.array([kind != "stream" for kind in steps["kind"]], dtype=bool)
+    forward = np.array([name.startswith(f"{Stage.FORWARD.name.lower()}/") for name in steps["name"]], dtype=bool)
     of_batch, total = executions % ROUNDS == 0, cycles * executions
-    batch, update = total[of_batch & ~is_stream].sum(), total[~of_batch & ~is_stream].sum()
-    return int(batch) // ROUNDS, int(update)
+    parts = (own & of_batch & forward, own & of_batch & ~forward)
+    return *(int(total[part].sum()) // ROUNDS for part in parts), int(total[own & ~of_batch].sum())
 
 
 def _categories(run: Executable) -> dict[str, Bytes]:

@@ -52,7 +52,8 @@ class Spreading:
         returns: True if the last stage is on the first IPU, beside the first stage.
         recompute: What stages compute again.
         state: Where the optimiser's state is.
-        proportion: Share of a tile's memory that products plan with; None for the libraries' default.
+        proportions: For each IPU the share of a tile's memory that products plan with, None for the libraries' own;
+            empty where all have that.
         shared_functions: True if the machine holds one copy of the code of equal segments of a stage.
     """
 
@@ -64,7 +65,7 @@ class Spreading:
     returns: bool = False
     recompute: Recomputation = Recomputation.NOTHING
     state: StatePlace = StatePlace.ON_CHIP
-    proportion: float | None = None
+    proportions: tuple[float | None, ...] = ()
     shared_functions: bool = False
 
     @property
@@ -85,6 +86,15 @@ class Spreading:
     def ipu_of(self, stage: int) -> int:
         """The IPU of a stage."""
         return 0 if self.returns and stage == self.stages - 1 else stage
+
+    def proportion_of(self, ipu: int) -> float | None:
+        """The share of a tile's memory that products on an IPU plan with; None for the libraries' own."""
+        return self.proportions[ipu] if self.proportions else None
+
+    @property
+    def plans_smaller(self) -> bool:
+        """True if products on some IPU plan with less memory than the libraries' own."""
+        return any(share is not None for share in self.proportions)
 
     def bounds(self, num_segments: int) -> list[tuple[int, int]]:
         """First segment of each stage, and one past its last."""
@@ -163,21 +173,26 @@ class Miss:
         stage: The stage that lacks most.
         needed_bytes: What the fullest tile of its IPU needs.
         available_bytes: What a tile has.
-        temporary_bytes: What of it is temporary.
-        largest: What fills that tile most, in words.
+        product_bytes: The most that temporaries of a product and what goes with it take, without activations.
+        parts: What fills that tile, in words, with bytes, most first.
     """
 
     plan: Spreading
     stage: int
     needed_bytes: int
     available_bytes: int
-    temporary_bytes: int
-    largest: str
+    product_bytes: int
+    parts: dict[str, int]
 
     @property
     def lacking_bytes(self) -> int:
         """What the tile lacks."""
         return self.needed_bytes - self.available_bytes
+
+    @property
+    def largest(self) -> str:
+        """What fills the tile most, in words."""
+        return ", ".join(f"{name} {size / 1000:,.0f} KB" for name, size in list(self.parts.items())[:3] if size >= 500)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -211,6 +226,6 @@ def plan_dict(plan: Spreading) -> dict[str, Any]:
         "last_stage_on_first_ipu": plan.returns,
         "recompute": plan.recompute.value,
         "optimiser_state": plan.state.value,
-        "memory_proportion": plan.proportion,
+        "memory_proportions": list(plan.proportions),
         "shared_functions": plan.shared_functions,
     }

@@ -44,6 +44,6 @@ def _said(name: str, plan: Spreading, best: Spreading) -> str:
         return "activations computed again"
     if plan.micro_batch < best.micro_batch:
         return "smaller micro-batches"
-    if plan.proportion is not None and plan.proportion < (best.proportion or 0.6):
+    if plan.plans_smaller and not best.plans_smaller:
         return "less memory for products"
     return _WORDS[name]

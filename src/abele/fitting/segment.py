@@ -17,6 +17,7 @@ from abele.parallel.network import FrozenDict, needed
 from abele.parallel.ops import build
 from abele.parallel.passes.base import Pass
 from abele.parallel.passes.differentiate import Differentiate
+from abele.parallel.registry import RULES
 
 CROSSING = "crossing/"
 """What the names of values begin with that come from other segments or go to them."""
@@ -40,10 +41,16 @@ class SegmentNetwork:
 
     @property
     def groups(self) -> list[Group]:
-        """The optimisers with the parameters of the segment."""
-        assert self.training is not None
+        """The optimisers with the parameters of the segment; none for inference."""
+        if self.training is None:
+            return []
         by_name = {p.name: p for p in self.training.parameters}
         return [Group(rule, tuple(by_name[n] for n in names)) for rule, names in self.trained]
+
+    @property
+    def has_products(self) -> bool:
+        """True if libraries plan something in it, or may do so in a block of it."""
+        return any(RULES[op.kind].planned or op.regions or op.kind == "call" for op in self.forward.ops)
 
     def pipeline(self, passes: Pipeline) -> Pipeline:
         """The passes of training, after which what enters is no parameter any more."""

@@ -54,11 +54,20 @@ def plan_words(plan: Spreading) -> str:
         parts.append(f"recompute {plan.recompute.value}")
     if plan.state != StatePlace.ON_CHIP:
         parts.append(f"optimiser state {plan.state.value}")
-    if plan.proportion is not None:
-        parts.append(f"products with {plan.proportion:g} of a tile's memory")
+    if plan.plans_smaller:
+        parts.append(f"products with {_shares(plan)} of a tile's memory")
     if plan.shared_functions:
         parts.append("code of equal layers held once")
     return ", ".join(parts)
+
+
+def _shares(plan: Spreading) -> str:
+    """The shares of memory of products, as one or IPU by IPU."""
+    if len(set(plan.proportions)) == 1:
+        return f"{plan.proportions[0]:g}"
+    named = dict.fromkeys(plan.proportions)
+    ipus = {share: [str(i) for i, other in enumerate(plan.proportions) if other == share] for share in named}
+    return " and ".join(f"{share:g} (IPU {', '.join(on)})" for share, on in ipus.items() if share is not None)
 
 
 def _row(number: int, ranked: Ranked) -> tuple[str, ...]:
@@ -207,6 +216,7 @@ def fitted_dict(fitted: Fitted) -> dict[str, Any]:
                 "needed_bytes": m.needed_bytes,
                 "available_bytes": m.available_bytes,
                 "largest": m.largest,
+                "parts": m.parts,
             }
             for m in fitted.misses
         ],

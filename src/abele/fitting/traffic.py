@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
+import numpy.typing as npt
 
 from abele.compiler import compile_program
 from abele.compiler.durations import host_cycles
@@ -119,19 +120,19 @@ def _ring_costs(system: System, rows: int) -> tuple[float, float]:
     return cycles[0] - slope * sizes[0], slope
 
 
-def ring_cycles(row_bytes: int, rows: int, system: System) -> int:
-    """Cycles of writing and of reading one row of a ring.
+def ring_cycles(row_bytes: npt.NDArray[np.int64], system: System) -> npt.NDArray[np.int64]:
+    """Cycles of writing and of reading one row of rings; 0 where a row has nothing in it.
 
     Args:
-        row_bytes: A row, over all tiles.
-        rows: Rows of the ring; with none, nothing is kept.
+        row_bytes: A row of each, over all tiles.
         system: The machine.
     """
-    if not rows or not row_bytes:
-        return 0
+    if not row_bytes.any():
+        return np.zeros_like(row_bytes)
     # How long a row takes hardly depends on how many there are; two stand for all.
     base, slope = _ring_costs(system, 2)
-    return math.ceil(base + slope * row_bytes / system.ipu.num_tiles)
+    cycles = np.ceil(base + slope * row_bytes / system.ipu.num_tiles).astype(np.int64)
+    return np.where(row_bytes > 0, cycles, 0)
 
 
 def streaming_cycles(replica_bytes: int, ipus: int, replicas: int, system: System) -> int:

@@ -40,8 +40,8 @@ def _options(fitted: Fitted, plan: Spreading) -> list[str]:
         lines.append("))")
         if fitted.training and plan.recompute == Recomputation.NOTHING:
             lines.append(f'opts._Popart.set("autoRecomputation", {_NOTHING})  # all activations are kept')
-    if plan.proportion is not None:
-        shares = ", ".join(f'"IPU{i}": {plan.proportion:g}' for i in range(plan.ipus))
+    if plan.plans_smaller:
+        shares = ", ".join(f'"IPU{i}": {share:g}' for i, share in enumerate(plan.proportions) if share is not None)
         lines.append(f"opts.setAvailableMemoryProportion({{{shares}}})")
     if plan.shared_functions:
         lines.append("opts.Abele.sharedFunctions(True)")

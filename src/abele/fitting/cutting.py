@@ -1,0 +1,197 @@
+"""Cutting: the best cuts of a chain for a plan, and which products plan with less memory for that.
+
+Every IPU has the largest share of a tile's memory for its products with which its stages fit and are fastest; so the
+early stages of a pipeline, which keep most micro-batches, may plan with less than the later ones.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from abele.fitting.estimate import estimated
+from abele.fitting.partition import NEVER, Costs, Partition, partition
+from abele.fitting.plan import Spreading
+from abele.fitting.stages import StageCosts, Stages
+from abele.fitting.traffic import StageWork, tick_cycles
+
+_Choice = npt.NDArray[np.intp]
+"""For each of several places the number of a share of a tile's memory."""
+
+
+def best_cuts(plan: Spreading, stages: Stages, available_bytes: int | None = None) -> Spreading | None:
+    """The plan with the best cuts and shares of memory; None where none fit.
+
+    Args:
+        plan: The plan, with a stage for each IPU.
+        stages: What its stages cost.
+        available_bytes: What a tile is taken to have; None for what it has.
+    """
+    limit = stages.available_bytes if available_bytes is None else available_bytes
+    if plan.ipus == 1:
+        return _undivided(plan, stages, limit)
+    found = [_Cutter(plan, stages, limit).best()]
+    # Stages that have weights in common are best on one IPU, where these are the ends of the model.
+    if any(stages.costs.borrowed) and plan.ipus + 1 <= stages.costs.count:
+        found.append(_Cutter(replace(plan, returns=True), stages, limit).best())
+    fitting = [cut for cut in found if cut is not None]
+    return max(fitting, key=lambda cut: estimated(cut, stages).samples_per_second) if fitting else None
+
+
+def _undivided(plan: Spreading, stages: Stages, limit: int) -> Spreading | None:
+    count = stages.costs.count
+    fitting = {
+        share: on.cycles.last_work(0, count, 0).cycles
+        for share, on in stages.by_proportion.items()
+        if on.memory.last_needed[0] <= limit
+    }
+    return _with_shares(plan, [min(fitting, key=fitting.__getitem__)]) if fitting else None
+
+
+def nearest_cuts(plan: Spreading, stages: Stages) -> Spreading:
+    """The plan with the cuts and shares of memory that come nearest to fitting."""
+    shares, on = list(stages.by_proportion), list(stages.by_proportion.values())
+    n, count = plan.ipus, stages.costs.count
+    last = np.stack([of.memory.last_needed for of in on])
+    if n == 1:
+        return _with_shares(plan, [shares[int(last[:, 0].argmin())]])
+    kept = [2 * (n - 1 - stage) if stages.costs.training else 0 for stage in range(n)]
+    inner = np.stack([of.memory.inner_needed for of in on])
+    rows = np.stack([of.memory.rows_on_tile for of in on])
+
+    def needed(stage: int) -> Costs:
+        return np.minimum(inner + kept[stage] * rows, NEVER)
+
+    ends = np.maximum(needed(0).min(axis=0)[0, :count, None], last.min(axis=0)[None, :])
+    found = partition(n, lambda stage: np.asarray(needed(stage).min(axis=0)), ends)
+    assert found is not None
+    cut = replace(plan, cuts=found.cuts)
+    by_stage = [
+        last[:, begin] if stage == n - 1 else needed(stage)[:, begin, end]
+        for stage, (begin, end) in enumerate(cut.bounds(count))
+    ]
+    return _with_shares(cut, [shares[int(of.argmin())] for of in by_stage])
+
+
+def _with_shares(plan: Spreading, shares: list[float | None]) -> Spreading:
+    return replace(plan, proportions=tuple(shares) if any(s is not None for s in shares) else ())
+
+
+@dataclass(frozen=True, eq=False)
+class _Cutter:
+    """A pipeline with a stage for each IPU, and one more on the first IPU where the plan ``returns``.
+
+    Attributes:
+        plan: The plan.
+        stages: What its stages cost.
+        limit: What a tile may need.
+    """
+
+    plan: Spreading
+    stages: Stages
+    limit: int
+
+    def best(self) -> Spreading | None:
+        """The plan with the best cuts; None where none fit."""
+        found = partition(self._num_stages, lambda stage: self._middle(stage)[0], self._ends[0])
+        return None if found is None else self._finished(found)
+
+    @property
+    def _num_stages(self) -> int:
+        return self.plan.ipus + self.plan.returns
+
+    @property
+    def _on(self) -> list[StageCosts]:
+        return list(self.stages.by_proportion.values())
+
+    @property
+    def _count(self) -> int:
+        return self.stages.costs.count
+
+    def _kept(self, stage: int) -> int:
+        """Micro-batches on their way behind a stage."""
+        return 2 * (self._num_stages - 1 - stage) if self.stages.costs.training else 0
+
+    def _inner(self, stage: int, of: StageCosts) -> Costs:
+        """Cycles of every run of segments as a stage, where it fits."""
+        needed = of.memory.inner_needed + self._kept(stage) * of.memory.rows_on_tile
+        return np.asarray(np.where(needed <= self.limit, of.cycles.inner, NEVER), np.int64)
+
+    def _middle(self, stage: int) -> tuple[Costs, _Choice]:
+        """The fastest of each run of segments, with the share of memory that it takes."""
+        every = np.stack([self._inner(stage, of) for of in self._on])
+        choice = every.argmin(axis=0)
+        return np.take_along_axis(every, choice[None], axis=0)[0], choice
+
+    @cached_property
+    def _firsts(self) -> tuple[Costs, _Choice]:
+        """Cycles of the first stage up to each end, where it fits, with the share of memory that it takes."""
+        cycles, choice = self._middle(0)
+        return cycles[0], choice[0]
+
+    @cached_property
+    def _lasts(self) -> tuple[Costs, _Choice]:
+        """Cycles of the last stage from each begin on, where it fits, with the share of memory that it takes."""
+        count = self._count
+        every = np.stack(
+            [
+                np.where(
+                    of.memory.last_needed <= self.limit,
+                    [of.cycles.last_work(begin, count, 0).cycles for begin in range(count)],
+                    NEVER,
+                )
+                for of in self._on
+            ]
+        )
+        choice = every.argmin(axis=0)
+        return np.take_along_axis(every, choice[None], axis=0)[0], choice
+
+    @cached_property
+    def _ends(self) -> tuple[Costs, _Choice]:
+        """Cycles of first and last stage side by side, [end of the first, begin of the last], and on one IPU its share.
+
+        They share the host, so they are looked at in pairs.
+        """
+        count, n = self._count, self._num_stages
+        ends, choice = np.full((count, count), NEVER, np.int64), np.zeros((count, count), np.intp)
+        for number, of in enumerate(self._on):
+            if self.plan.returns:
+                fits = of.memory.together_needed(self._kept(0))[:count] <= self.limit
+                pairs = [(first, begin, of, of) for first, begin in np.argwhere(fits).tolist()]
+            elif number == 0:
+                (first_cycles, first_share), (last_cycles, last_share) = self._firsts, self._lasts
+                fits = (first_cycles[:count, None] < NEVER) & (last_cycles[None] < NEVER)
+                pairs = [
+                    (first, begin, self._on[first_share[first]], self._on[last_share[begin]])
+                    for first, begin in np.argwhere(fits).tolist()
+                ]
+            else:
+                break
+            # Stages between the first and the last have at least a segment each.
+            for first, begin, early, late in pairs:
+                if 1 <= first <= begin - (n - 2):
+                    cycles = self._end_cycles(first, begin, early, late)
+                    if cycles < ends[first, begin]:
+                        ends[first, begin], choice[first, begin] = cycles, number
+        return ends, choice
+
+    def _end_cycles(self, first: int, begin: int, early: StageCosts, late: StageCosts) -> int:
+        rows, training = self._kept(0), self.stages.costs.training
+        back: list[StageWork] = [early.cycles.backward_work(0, first, 0, rows)] if training else []
+        last = late.cycles.last_work(begin, self._count, 0 if self.plan.returns else 1)
+        return tick_cycles([*back, last, early.cycles.forward_work(0, first, 0, rows)])
+
+    def _finished(self, found: Partition) -> Spreading:
+        """The plan with cuts, and with the share of memory of each IPU."""
+        plan, shares = replace(self.plan, cuts=found.cuts), list(self.stages.by_proportion)
+        bounds = plan.bounds(self._count)
+        first, begin = bounds[0][1], bounds[-1][0]
+        inner = [int(self._middle(stage)[1][bounds[stage]]) for stage in range(1, self._num_stages - 1)]
+        if self.plan.returns:
+            chosen = [int(self._ends[1][first, begin]), *inner]
+        else:
+            chosen = [int(self._firsts[1][first]), *inner, int(self._lasts[1][begin])]
+        return _with_shares(plan, [shares[number] for number in chosen])

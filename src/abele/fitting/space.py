@@ -1,0 +1,85 @@
+"""The space: what a search for the best way to spread a model goes through."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from abele.errors import FittingError
+from abele.fitting.plan import Recomputation, StatePlace
+from abele.machine import System
+from abele.parallel import Group, Network
+from abele.session import Settings
+
+PROPORTIONS = (None, 0.4, 0.25, 0.15)
+"""Shares of a tile's memory that products plan with, most first; None is the libraries' own."""
+
+
+@dataclass(frozen=True)
+class Model:
+    """A model for one size of the micro-batch.
+
+    Attributes:
+        net: The network before any pass.
+        groups: Optimisers and the parameters that they update; None for inference.
+    """
+
+    net: Network
+    groups: tuple[Group, ...] | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class FitSpace:
+    """What is searched.
+
+    Attributes:
+        system: The machine.
+        batch: Samples of an update; None for any.
+        micro_batches: Sizes of the micro-batch, ascending.
+        first: The size to begin with, from which others are tried while that pays; None to try all.
+        proportions: Shares of a tile's memory that products plan with, most first.
+        recompute: What stages may compute again.
+        states: Where the optimiser's state may be, the nearest first.
+        settings: How networks are compiled.
+        starts: Module paths at which a stage may begin; None where it may begin anywhere.
+    """
+
+    system: System
+    batch: int | None = None
+    micro_batches: tuple[int, ...]
+    first: int | None = None
+    proportions: tuple[float | None, ...] = PROPORTIONS
+    recompute: tuple[Recomputation, ...] = tuple(Recomputation)
+    states: tuple[StatePlace, ...] = tuple(StatePlace)
+    settings: Settings = field(default_factory=Settings)
+    starts: frozenset[str] | None = None
+
+    @property
+    def ipus(self) -> tuple[int, ...]:
+        """Numbers of IPUs to a replica: powers of two."""
+        return tuple(1 << n for n in range(self.system.num_ipus.bit_length()) if 1 << n <= self.system.num_ipus)
+
+    def accumulation(self, size: int, replicas: int) -> int | None:
+        """Micro-batches of one replica that make the batch; None where it does not divide, 0 where it is free."""
+        if self.batch is None:
+            return 0
+        whole, rest = divmod(self.batch, size * replicas)
+        return whole if whole and not rest else None
+
+    def check_batch(self) -> None:
+        """Raise unless some micro-batch and number of replicas divide the batch.
+
+        Raises:
+            FittingError: None does.
+        """
+        if self.batch is None:
+            return
+        sizes = [(m, self.system.num_ipus // n) for m in self.micro_batches for n in self.ipus]
+        if all(self.batch % (m * r) for m, r in sizes):
+            tried = ", ".join(str(m) for m in self.micro_batches)
+            fewest = min(m * r for m, r in sizes)
+            raise FittingError(
+                f"no division of a batch of {self.batch:,} is left to try",
+                because=f"micro-batches of {tried} on {', '.join(str(r) for r in sorted({r for _, r in sizes}))} "
+                "replicas do not divide it",
+                remedy=f"a batch that is a multiple of {fewest}, or other micro-batches",
+            )

@@ -1,0 +1,137 @@
+"""Cycles of every run of segments as a stage of a pipeline, from what each segment takes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from abele.fitting.costs import ChainCosts
+from abele.fitting.plan import Recomputation
+from abele.fitting.stage_memory import row_tables
+from abele.fitting.traffic import StageWork, Streams, ring_cycles, stream_cycles
+from abele.machine import System
+
+Table = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class StageCycles:
+    """What every run of segments takes as a stage of a pipeline, or as all of one.
+
+    Attributes:
+        costs: What the segments cost.
+        system: The machine.
+        recompute: What stages compute again.
+        ipus: IPUs of a replica.
+        replicas: Replicas, which share the host.
+        functions: True if the machine holds equal segments of a stage once.
+    """
+
+    costs: ChainCosts
+    system: System
+    recompute: Recomputation
+    ipus: int
+    replicas: int
+    functions: bool
+
+    def entering(self, begin: int, end: int) -> Streams:
+        """Streams from the host to a stage."""
+        return self._entering.of(begin, end)
+
+    def leaving(self, begin: int, end: int) -> Streams:
+        """Streams from a stage to the host."""
+        return self._leaving.of(begin, end)
+
+    def forward_work(self, begin: int, end: int, ipu: int, rows: int) -> StageWork:
+        """What a stage does forward, with ``rows`` micro-batches on their way behind it."""
+        cycles = int(self._forward[begin, end] + (self._ring[begin, end] if rows else 0))
+        return StageWork(ipu, self.entering(begin, end), cycles, self.leaving(begin, end))
+
+    def backward_work(self, begin: int, end: int, ipu: int, rows: int) -> StageWork:
+        """What its backward stage does."""
+        cycles = int(self._back[begin, end] + (self._ring[begin, end] if rows else 0))
+        return StageWork(ipu, (0, 0), cycles, (0, 0))
+
+    def last_work(self, begin: int, end: int, ipu: int) -> StageWork:
+        """What the last stage does, forward and backward."""
+        copies = int(self._copies[begin, end]) if self.costs.training else 0
+        cycles = int(self._forward[begin, end] + self._backward[begin, end]) + copies
+        return StageWork(ipu, self.entering(begin, end), cycles, self.leaving(begin, end))
+
+    @cached_property
+    def inner(self) -> Table:
+        """Cycles in a tick of every run of segments as a stage between first and last, [begin, end]."""
+        streams = self._entering.whole + self._leaving.whole
+        back = self._back + self._ring if self.costs.training else 0
+        return np.asarray(streams + self._forward + self._ring + back, np.int64)
+
+    @cached_property
+    def _forward(self) -> Table:
+        return _between([c.forward_cycles for c in self.costs.segments]) + self._copies
+
+    @cached_property
+    def _backward(self) -> Table:
+        return _between([c.backward_cycles for c in self.costs.segments])
+
+    @cached_property
+    def _back(self) -> Table:
+        """Cycles of the backward stage without reading its ring."""
+        again = self._forward if self.recompute != Recomputation.NOTHING else self._copies
+        return self._backward + again
+
+    @cached_property
+    def _ring(self) -> Table:
+        """Cycles of writing or of reading a row of the ring between a stage and its backward stage."""
+        return ring_cycles(row_tables(self.costs, self.recompute), self.system) // 2
+
+    @cached_property
+    def _copies(self) -> Table:
+        """Cycles in which weights of equal segments are copied to their function, on the fullest tile."""
+        count, kinds = self.costs.count, self.costs.kinds
+        moved = np.zeros((count + 1, count + 1), np.int64)
+        if not self.functions:
+            return moved
+        largest = self.costs.arrays["resident"].max(axis=1)
+        for begin in range(count):
+            seen: dict[int, int] = {}
+            total = 0
+            for end in range(begin, count):
+                times = seen[kinds[end]] = seen.get(kinds[end], 0) + 1
+                total += 0 if times == 1 else int(largest[end]) * (2 if times == 2 else 1)
+                moved[begin, end + 1] = total
+        return moved // self.system.ipu.tile.memcpy_bytes_per_cycle
+
+    @cached_property
+    def _entering(self) -> _StreamTable:
+        return self._streams([s.inputs for s in self.costs.segments])
+
+    @cached_property
+    def _leaving(self) -> _StreamTable:
+        return self._streams([s.outputs for s in self.costs.segments])
+
+    def _streams(self, sizes: list[tuple[int, ...]]) -> _StreamTable:
+        costs = [stream_cycles(of, self.ipus, self.replicas, self.system) if of else (0, 0) for of in sizes]
+        meeting = stream_cycles([], self.ipus, self.replicas, self.system)[0]
+        links, num = _between([link for _, link in costs]), _between([len(of) for of in sizes])
+        alone = _between([whole - meeting if whole else 0 for whole, _ in costs])
+        return _StreamTable(np.where(num > 0, alone + meeting, 0), links)
+
+
+@dataclass(frozen=True)
+class _StreamTable:
+    """Cycles of the streams of every run of segments: in all, and in which they keep the host's link busy."""
+
+    whole: Table
+    link: Table
+
+    def of(self, begin: int, end: int) -> Streams:
+        return int(self.whole[begin, end]), int(self.link[begin, end])
+
+
+def _between(amounts: list[int]) -> Table:
+    """Sums over every run of segments, [begin, end]."""
+    sums = np.cumsum([0, *amounts], dtype=np.int64)
+    return np.triu(sums[None, :] - sums[:, None])

@@ -1,0 +1,262 @@
+"""Memory of every run of segments as a stage of a pipeline, from what each segment takes.
+
+Bytes are added tile by tile, since libraries put equal things on the same tiles. What a stage needs grows with the
+micro-batches that are on their way between it and its backward stage, by the same on every tile; so of each run of
+segments one number is kept, what its fullest tile needs without them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from abele.fitting.costs import Borrowed, ChainCosts
+from abele.fitting.measure import Bytes
+from abele.fitting.partition import NEVER
+from abele.fitting.plan import Recomputation, StatePlace
+from abele.machine import System
+
+Table = npt.NDArray[np.int64]
+
+
+def row_tables(costs: ChainCosts, recompute: Recomputation) -> Table:
+    """Bytes of one micro-batch on its way between a stage and its backward stage, of every run of segments.
+
+    Args:
+        costs: What the segments cost.
+        recompute: What stages compute again.
+
+    Returns:
+        int64[segments + 1, segments + 1], by first segment and one past the last; over all tiles.
+    """
+    if not costs.training:
+        return np.zeros((costs.count + 1, costs.count + 1), np.int64)
+    inputs = _running(np.array([s.input_bytes for s in costs.segments]))
+    entering = np.array([s.entering_bytes for s in costs.chain.segments])
+    if recompute == Recomputation.NOTHING:
+        saved = _running(np.array([s.saved_bytes for s in costs.segments]))
+        found = saved[None, :] - saved[:, None]
+    elif recompute == Recomputation.STAGES:
+        found = inputs[None, :] - inputs[:, None] + np.append(entering, 0)[:, None]
+    else:
+        kept = inputs + _running(entering)
+        found = kept[None, :] - kept[:, None]
+    return np.triu(found, 1)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class StageMemory:
+    """What every run of segments needs as a stage of a pipeline, or as all of one.
+
+    Attributes:
+        costs: What the segments take.
+        system: The machine.
+        recompute: What stages compute again.
+        state: Where the optimiser's state is.
+        replicas: Replicas, which sum gradients and may share the state.
+        functions: True if the machine holds equal segments of a stage once.
+        collective_code: Bytes on a tile of the code that sums gradients over replicas.
+    """
+
+    costs: ChainCosts
+    system: System
+    recompute: Recomputation
+    state: StatePlace
+    replicas: int
+    functions: bool
+    collective_code: int
+
+    @property
+    def available_bytes(self) -> int:
+        """What a tile has."""
+        return self.system.ipu.tile.usable_bytes
+
+    @cached_property
+    def rows_on_tile(self) -> Table:
+        """Bytes on each tile of a micro-batch on its way, of every run of segments, [begin, end]."""
+        return np.asarray(-(-row_tables(self.costs, self.recompute) // self.system.ipu.num_tiles), np.int64)
+
+    @cached_property
+    def inner_needed(self) -> Table:
+        """Bytes on the fullest tile of every run of segments as a stage that is not the last, [begin, end]."""
+        count = self.costs.count
+        found = np.full((count + 1, count + 1), NEVER, np.int64)
+        for begin in range(count):
+            working = np.maximum(self._inner_temporaries(begin), self._reduced(begin))
+            found[begin, begin + 1 :] = (self._always[begin] + working).max(axis=1)
+        return found
+
+    @cached_property
+    def last_needed(self) -> Table:
+        """Bytes on the fullest tile of the segments from each on as the last stage, [begin]."""
+        working = np.stack([np.maximum(t, self._reduced(b)[-1]) for b, t in enumerate(self._last_temporaries)])
+        return np.asarray((self._last_always + working).max(axis=1), np.int64)
+
+    def fits(self, rows: int) -> npt.NDArray[np.bool_]:
+        """Whether runs of segments fit with ``rows`` micro-batches on their way, [begin, end]."""
+        return np.asarray(self.inner_needed + rows * self.rows_on_tile <= self.available_bytes)
+
+    def needed(self, begin: int, end: int, rows: int, *, last: bool) -> int:
+        """Bytes of a stage on its fullest tile, with ``rows`` micro-batches on their way."""
+        found = self.last_needed[begin] if last else self.inner_needed[begin, end]
+        return int(found) + rows * int(self.rows_on_tile[begin, end])
+
+    def together_needed(self, rows: int) -> Table:
+        """Bytes on the fullest tile of an IPU with the first and the last stage, [end of the first, begin of the last].
+
+        Args:
+            rows: Micro-batches on their way behind the first stage.
+        """
+        return self._together + rows * self.rows_on_tile[0][:, None]
+
+    def temporary_bytes(self, begin: int, end: int, *, last: bool) -> int:
+        """Temporaries of a stage on the tile that has most of them."""
+        found = self._last_temporaries[begin] if last else self._inner_temporaries(begin)[end - begin - 1]
+        return int(found.max())
+
+    def product_bytes(self, begin: int, end: int) -> int:
+        """Temporaries of a stage on the tile that has most of them, without what is kept for the backward pass."""
+        return int(self.costs.arrays["peak"][begin:end].max())
+
+    def code_bytes(self, begin: int, end: int) -> int:
+        """Vertex state and code of exchanges and control of a stage, on the mean tile."""
+        held = range(begin, end)
+        if self.functions:
+            kinds = self.costs.kinds
+            held = {kinds[i]: i for i in held}.values()
+        return round(sum(float(self.costs.segments[i].code.mean()) for i in held))
+
+    @cached_property
+    def least_bytes(self) -> float:
+        """Bytes over all tiles, without code and temporaries: what no cut gets below."""
+        share = 0.0 if self.state.is_off_chip else self.state_share
+        segments = self.costs.segments
+        held = sum(int(s.resident.sum()) + int(s.accumulators.sum()) + int(s.state.sum()) * share for s in segments)
+        return held - sum(self._rest(b) for shared in self.costs.borrowed for b in shared)
+
+    @property
+    def state_share(self) -> float:
+        """The part of the optimiser's state that a replica has on its chips, or brings there."""
+        return 1 / self.replicas if self.state.is_sharded else 1.0
+
+    @property
+    def _reduces(self) -> bool:
+        """True if gradients are summed over replicas, which takes a copy of them."""
+        return self.costs.training and self.replicas > 1
+
+    def _per_tile(self, amount: float) -> int:
+        return int(amount) // self.system.ipu.num_tiles
+
+    def _rest(self, parameter: Borrowed) -> float:
+        """Bytes of a parameter besides its elements, of which there is one copy however many segments read it."""
+        state = 0.0 if self.state.is_off_chip else parameter.state_bytes * self.state_share
+        return parameter.sum_bytes + state
+
+    # --- always live --------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _held(self) -> Bytes:
+        """Weights, accumulators and state of the first segments of each number, [segments + 1, columns]."""
+        arrays, share = self.costs.arrays, 0.0 if self.state.is_off_chip else self.state_share
+        return _running(arrays["resident"] + arrays["accumulators"] + (arrays["state"] * share).astype(np.int64))
+
+    @cached_property
+    def _always(self) -> list[Bytes]:
+        """For each first segment what is always live of the segments up to each end, [ends, columns]."""
+        return [self._always_from(begin) for begin in range(self.costs.count)]
+
+    @cached_property
+    def _last_always(self) -> Bytes:
+        """The same of the segments from each on to the end, [begins, columns]."""
+        return np.stack([always[-1] for always in self._always])
+
+    def _always_from(self, begin: int) -> Bytes:
+        arrays, segments = self.costs.arrays, self.costs.segments[begin:]
+        always = self._held[begin + 1 :] - self._held[begin]
+        if self.functions:
+            kinds = self.costs.kinds[begin:]
+            again = np.array([kind in kinds[:n] for n, kind in enumerate(kinds)])[:, None]
+            always += np.cumsum(np.where(again, 0, arrays["code"][begin:]), axis=0)
+            # The function's own copy of the weights that calls bring along.
+            always += np.maximum.accumulate(np.where(again, arrays["resident"][begin:], 0), axis=0)
+        else:
+            always += np.cumsum(arrays["code"][begin:], axis=0)
+        for name in ("vertex_code", "overhead"):
+            always += np.maximum.accumulate(arrays[name][begin:], axis=0)
+        uniform = self.collective_code - np.cumsum(
+            [sum(self._spared(b, begin) for b in of) for of in self.costs.borrowed[begin:]]
+        )
+        if self.state.is_off_chip:
+            # One parameter's state at a time is on the chip.
+            held = np.maximum.accumulate([s.largest_state_bytes * self.state_share for s in segments])
+            uniform = uniform + (held / self.system.ipu.num_tiles).astype(np.int64)
+        return np.asarray(always + uniform[:, None], np.int64)
+
+    def _spared(self, parameter: Borrowed, begin: int) -> int:
+        """Bytes on each tile that a stage need not have of a parameter that an earlier segment reads, too."""
+        here = parameter.weight_bytes if parameter.owner >= begin else 0
+        return self._per_tile(here + self._rest(parameter))
+
+    # --- temporaries --------------------------------------------------------------------------------------------------
+
+    def _inner_temporaries(self, begin: int) -> Bytes:
+        """Bytes at the peak of a micro-batch of the segments up to each end, as a stage that is not the last."""
+        arrays = self.costs.arrays
+        if not self.costs.training:
+            return np.asarray(np.maximum.accumulate(arrays["peak"][begin:], axis=0))
+        if self.recompute == Recomputation.STAGES:
+            return self._whole_temporaries(begin)
+        # What a ring held of the micro-batch is read at once.
+        read = self.rows_on_tile[begin, begin + 1 :]
+        return np.asarray(np.maximum.accumulate(arrays["peak"][begin:], axis=0) + read[:, None])
+
+    @cached_property
+    def _last_temporaries(self) -> Bytes:
+        """The same of the segments from each on as the last stage, which runs forward and backward at once."""
+        if not self.costs.training:
+            return np.stack([self._inner_temporaries(b)[-1] for b in range(self.costs.count)])
+        return np.stack([self._whole_temporaries(b)[-1] for b in range(self.costs.count)])
+
+    def _whole_temporaries(self, begin: int) -> Bytes:
+        """The same where all that a micro-batch leaves for its backward pass is live at once."""
+        saved = np.array([s.saved_bytes for s in self.costs.segments[begin:]]) // self.system.ipu.num_tiles
+        before = np.cumsum(saved) - saved
+        return np.asarray(np.maximum.accumulate(self.costs.arrays["peak"][begin:] + before[:, None], axis=0))
+
+    @cached_property
+    def _sums(self) -> Bytes:
+        return _running(self.costs.arrays["accumulators"])
+
+    def _reduced(self, begin: int) -> Bytes:
+        """Copies of sums of gradients while they are summed over replicas, of the segments up to each end."""
+        found = self._sums[begin + 1 :] - self._sums[begin]
+        return found if self._reduces else np.zeros_like(found)
+
+    # --- two stages on one IPU ----------------------------------------------------------------------------------------
+
+    @cached_property
+    def _together(self) -> Table:
+        """Bytes on the fullest tile of the segments up to each end with those from each begin on, [end, begin]."""
+        count, sums = self.costs.count, self._sums
+        found = np.full((count + 1, count), NEVER, np.int64)
+        first = self._inner_temporaries(0)
+        for end in range(1, count):
+            working = np.maximum(first[end - 1], self._last_temporaries[end:])
+            if self._reduces:
+                working = np.maximum(working, sums[end] + sums[count] - sums[end:count])
+            held = (self._always[0][end - 1] + self._last_always[end:] + working).max(axis=1)
+            found[end, end:] = held - self._common(end)[end:] - self.collective_code
+        return found
+
+    def _common(self, end: int) -> Table:
+        """Bytes on each tile of weights that the segments up to ``end`` have in common with those from each on."""
+        both = [sum(b.weight_bytes for b in of if b.owner < end) for of in self.costs.borrowed]
+        return np.array([self._per_tile(amount) for amount in np.cumsum(both[::-1])[::-1]], np.int64)
+
+
+def _running(rows: Bytes) -> Bytes:
+    """Sums of the first rows of each number, none first."""
+    return np.concatenate([np.zeros_like(rows[:1]), np.cumsum(rows, axis=0)])
