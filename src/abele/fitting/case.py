@@ -22,8 +22,6 @@ FULL = 0.95
 """Part of an update that a free batch spends in full ticks of the pipeline."""
 MOST_ACCUMULATION = 4096
 """The most micro-batches that a free batch is made of on one replica."""
-_UNBOUNDED = 1 << 50
-"""Bytes of a tile on which everything fits."""
 
 Found = tuple[Spreading, Estimate]
 
@@ -38,7 +36,6 @@ class Case:
         is_free: True if the batch may be any.
         found: The best plan that fits.
         miss: Where none does, the one that comes nearest.
-        ideal: Samples per second of the best plan, were products to plan with the libraries' own share of memory.
     """
 
     space: FitSpace
@@ -46,7 +43,6 @@ class Case:
     is_free: bool
     found: Found | None = field(default=None, init=False)
     miss: Miss | None = field(default=None, init=False)
-    ideal: float = field(default=0.0, init=False)
 
     def solve(self, costs: Mapping[float | None, ChainCosts]) -> None:
         """Look for the best plan.
@@ -62,7 +58,6 @@ class Case:
             made = self._finished(cut, stages)
             if self.found is None or made[1].samples_per_second > self.found[1].samples_per_second:
                 self.found = made
-                self.ideal = self._ideal(plan, stages)
             if not cut.plans_smaller:
                 return
         if self.found is None:
@@ -71,12 +66,6 @@ class Case:
     def _finished(self, cut: Spreading, stages: Stages) -> Found:
         plan = _free_batch(cut, stages) if self.is_free else cut
         return plan, estimated(plan, stages)
-
-    def _ideal(self, plan: Spreading, stages: Stages) -> float:
-        """Samples per second were there memory without end."""
-        cut = best_cuts(plan, stages, available_bytes=_UNBOUNDED)
-        assert cut is not None
-        return self._finished(cut, stages)[1].samples_per_second
 
     def _ways(self, costs: Mapping[float | None, ChainCosts]) -> Iterator[tuple[Spreading, Stages]]:
         """The plan with its memory as it is, and then moved step by step, where it can fit at all."""
@@ -88,16 +77,17 @@ class Case:
                 if min(of.memory.least_bytes for of in stages.by_proportion.values()) <= room:
                     yield plan, stages
 
-    def _states(self, costs: ChainCosts) -> Iterator[StatePlace]:
+    def _states(self, costs: ChainCosts) -> list[StatePlace]:
+        """Where the optimiser's state may be; on the chip where it can be nowhere else."""
         has_state = costs.training and any(s.state_bytes for s in costs.segments)
-        for state in self.space.states:
-            if state != StatePlace.ON_CHIP and not has_state:
-                continue
-            if state.is_sharded and self.plan.replicas == 1:
-                continue
-            if state.is_off_chip and self.space.system.dram is None:
-                continue
-            yield state
+        possible = [
+            state
+            for state in self.space.states
+            if (has_state or state == StatePlace.ON_CHIP)
+            and (self.plan.replicas > 1 or not state.is_sharded)
+            and (self.space.system.dram is not None or not state.is_off_chip)
+        ]
+        return possible or [StatePlace.ON_CHIP]
 
     def _sharing(self, plan: Spreading, costs: Mapping[float | None, ChainCosts]) -> list[Spreading]:
         """The plan, and where layers repeat the same with one copy of their code."""
@@ -107,7 +97,7 @@ class Case:
 
     def _nearest(self, costs: Mapping[float | None, ChainCosts]) -> Miss:
         """The cuts that come nearest to fitting, with the stage that lacks most."""
-        state = list(self._states(next(iter(costs.values()))))[-1]
+        *_, state = self._states(next(iter(costs.values())))
         ways = [
             (p, Stages.of(p, costs, self.space.system)) for p in self._sharing(replace(self.plan, state=state), costs)
         ]

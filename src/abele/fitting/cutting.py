@@ -16,37 +16,35 @@ from abele.fitting.estimate import estimated
 from abele.fitting.partition import NEVER, Costs, Partition, partition
 from abele.fitting.plan import Spreading
 from abele.fitting.stages import StageCosts, Stages
-from abele.fitting.traffic import StageWork, tick_cycles
+from abele.fitting.traffic import StageWorks, end_cycles
 
 _Choice = npt.NDArray[np.intp]
 """For each of several places the number of a share of a tile's memory."""
 
 
-def best_cuts(plan: Spreading, stages: Stages, available_bytes: int | None = None) -> Spreading | None:
+def best_cuts(plan: Spreading, stages: Stages) -> Spreading | None:
     """The plan with the best cuts and shares of memory; None where none fit.
 
     Args:
         plan: The plan, with a stage for each IPU.
         stages: What its stages cost.
-        available_bytes: What a tile is taken to have; None for what it has.
     """
-    limit = stages.available_bytes if available_bytes is None else available_bytes
     if plan.ipus == 1:
-        return _undivided(plan, stages, limit)
-    found = [_Cutter(plan, stages, limit).best()]
+        return _undivided(plan, stages)
+    found = [_Cutter(plan, stages).best()]
     # Stages that have weights in common are best on one IPU, where these are the ends of the model.
     if any(stages.costs.borrowed) and plan.ipus + 1 <= stages.costs.count:
-        found.append(_Cutter(replace(plan, returns=True), stages, limit).best())
+        found.append(_Cutter(replace(plan, returns=True), stages).best())
     fitting = [cut for cut in found if cut is not None]
     return max(fitting, key=lambda cut: estimated(cut, stages).samples_per_second) if fitting else None
 
 
-def _undivided(plan: Spreading, stages: Stages, limit: int) -> Spreading | None:
+def _undivided(plan: Spreading, stages: Stages) -> Spreading | None:
     count = stages.costs.count
     fitting = {
         share: on.cycles.last_work(0, count, 0).cycles
         for share, on in stages.by_proportion.items()
-        if on.memory.last_needed[0] <= limit
+        if on.memory.last_needed[0] <= stages.available_bytes
     }
     return _with_shares(plan, [min(fitting, key=fitting.__getitem__)]) if fitting else None
 
@@ -87,12 +85,10 @@ class _Cutter:
     Attributes:
         plan: The plan.
         stages: What its stages cost.
-        limit: What a tile may need.
     """
 
     plan: Spreading
     stages: Stages
-    limit: int
 
     def best(self) -> Spreading | None:
         """The plan with the best cuts; None where none fit."""
@@ -118,7 +114,7 @@ class _Cutter:
     def _inner(self, stage: int, of: StageCosts) -> Costs:
         """Cycles of every run of segments as a stage, where it fits."""
         needed = of.memory.inner_needed + self._kept(stage) * of.memory.rows_on_tile
-        return np.asarray(np.where(needed <= self.limit, of.cycles.inner, NEVER), np.int64)
+        return np.asarray(np.where(needed <= self.stages.available_bytes, of.cycles.inner, NEVER), np.int64)
 
     def _middle(self, stage: int) -> tuple[Costs, _Choice]:
         """The fastest of each run of segments, with the share of memory that it takes."""
@@ -135,17 +131,8 @@ class _Cutter:
     @cached_property
     def _lasts(self) -> tuple[Costs, _Choice]:
         """Cycles of the last stage from each begin on, where it fits, with the share of memory that it takes."""
-        count = self._count
-        every = np.stack(
-            [
-                np.where(
-                    of.memory.last_needed <= self.limit,
-                    [of.cycles.last_work(begin, count, 0).cycles for begin in range(count)],
-                    NEVER,
-                )
-                for of in self._on
-            ]
-        )
+        limit = self.stages.available_bytes
+        every = np.stack([np.where(of.memory.last_needed <= limit, of.cycles.lasts.cycles, NEVER) for of in self._on])
         choice = every.argmin(axis=0)
         return np.take_along_axis(every, choice[None], axis=0)[0], choice
 
@@ -155,34 +142,35 @@ class _Cutter:
 
         They share the host, so they are looked at in pairs.
         """
-        count, n = self._count, self._num_stages
-        ends, choice = np.full((count, count), NEVER, np.int64), np.zeros((count, count), np.intp)
-        for number, of in enumerate(self._on):
-            if self.plan.returns:
-                fits = of.memory.together_needed(self._kept(0))[:count] <= self.limit
-                pairs = [(first, begin, of, of) for first, begin in np.argwhere(fits).tolist()]
-            elif number == 0:
-                (first_cycles, first_share), (last_cycles, last_share) = self._firsts, self._lasts
-                fits = (first_cycles[:count, None] < NEVER) & (last_cycles[None] < NEVER)
-                pairs = [
-                    (first, begin, self._on[first_share[first]], self._on[last_share[begin]])
-                    for first, begin in np.argwhere(fits).tolist()
-                ]
-            else:
-                break
-            # Stages between the first and the last have at least a segment each.
-            for first, begin, early, late in pairs:
-                if 1 <= first <= begin - (n - 2):
-                    cycles = self._end_cycles(first, begin, early, late)
-                    if cycles < ends[first, begin]:
-                        ends[first, begin], choice[first, begin] = cycles, number
-        return ends, choice
+        every = np.stack([self._together(of) for of in self._on]) if self.plan.returns else self._apart[None]
+        # Stages between the first and the last have at least a segment each.
+        first, begin = np.ogrid[: self._count, : self._count]
+        every = np.where((first >= 1) & (begin >= first + self._num_stages - 2), every, NEVER)
+        choice = every.argmin(axis=0)
+        return np.take_along_axis(every, choice[None], axis=0)[0], choice
 
-    def _end_cycles(self, first: int, begin: int, early: StageCosts, late: StageCosts) -> int:
-        rows, training = self._kept(0), self.stages.costs.training
-        back: list[StageWork] = [early.cycles.backward_work(0, first, 0, rows)] if training else []
-        last = late.cycles.last_work(begin, self._count, 0 if self.plan.returns else 1)
-        return tick_cycles([*back, last, early.cycles.forward_work(0, first, 0, rows)])
+    def _together(self, of: StageCosts) -> Costs:
+        """Cycles of both on one IPU, where they fit."""
+        count = self._count
+        fits = of.memory.together_needed(self._kept(0))[:count] <= self.stages.available_bytes
+        rows = [self._end_cycles(end, of, of.cycles.lasts) if fits[end].any() else NEVER for end in range(count)]
+        return np.stack([np.where(fits[end], row, NEVER) for end, row in enumerate(rows)])
+
+    @property
+    def _apart(self) -> Costs:
+        """Cycles of both on an IPU each, where they fit."""
+        (firsts, first_share), (lasts, _) = self._firsts, self._lasts
+        alike, count = self._on[0].cycles.lasts, self._count
+        last = StageWorks(alike.entering, lasts, alike.leaving)
+        ends = np.full((count, count), NEVER, np.int64)
+        for end in np.flatnonzero(firsts[:count] < NEVER).tolist():
+            ends[end] = self._end_cycles(end, self._on[first_share[end]], last)
+        return np.where(lasts < NEVER, ends, NEVER)
+
+    def _end_cycles(self, end: int, of: StageCosts, last: StageWorks) -> Costs:
+        rows = self._kept(0)
+        back = of.cycles.backward_work(0, end, 0, rows).cycles if self.stages.costs.training else 0
+        return end_cycles(back, of.cycles.forward_work(0, end, 0, rows), last, together=self.plan.returns)
 
     def _finished(self, found: Partition) -> Spreading:
         """The plan with cuts, and with the share of memory of each IPU."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abele.fitting.plan import Estimate, Spreading
+from abele.fitting.plan import Estimate, Spreading, StatePlace
 from abele.fitting.stages import StageCosts, Stages
 from abele.fitting.traffic import (
     StageWork,
@@ -32,11 +32,12 @@ def estimated(plan: Spreading, stages: Stages) -> Estimate:
     exchange = transfer_cycles(transfers(plan, stages), plan.ipus, system) if n > 1 else 0
     ticks, full = _ticks(plan, passes, exchange)
     gradients = _by_ipu(plan, [sum(s.gradient_bytes for s in costs.segments[b:e]) for b, e in bounds])
-    all_reduce = all_reduce_cycles(gradients, plan.replicas, system)
+    apart = plan.state == StatePlace.OFF_CHIP_SHARDED
+    all_reduce = all_reduce_cycles(gradients, plan.replicas, system, gathered_apart=apart)
     updates = _by_ipu(plan, [of.update_cycles(b, e) for of, (b, e) in zip(on, bounds, strict=True)])
-    state = sum(c.state_bytes for c in costs.segments) if plan.state.is_off_chip else 0
     share = stages.usual.memory.state_share
-    streaming = streaming_cycles(round(state * share), plan.ipus, plan.replicas, system) if state else 0
+    moved = [size * share for s in costs.segments for size in s.state_units] if plan.state.is_off_chip else []
+    streaming = streaming_cycles(moved, plan.ipus, plan.replicas, system)
     total = ticks + all_reduce + max(updates) + streaming
     return Estimate(
         cycles=total,

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from abele.errors import FittingError
 from abele.fitting.chain import SegmentChain
 from abele.fitting.compiled import compiled_plan
+from abele.fitting.misses import nearest_of_each, nothing_fits
 from abele.fitting.plan import Estimate, Miss, Ranked, Spreading
 from abele.fitting.reasons import reason
 from abele.fitting.search import FitSearch, Progress
 from abele.fitting.space import FitSpace, Model
-from abele.words import counted
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,7 +21,7 @@ class Fitted:
     Attributes:
         space: What was searched.
         ranking: Plans that fit, the fastest first.
-        misses: Plans that do not fit, the nearest for each number of IPUs, micro-batch and what is computed again.
+        misses: The nearest plan for each number of IPUs and micro-batch with which none fits.
         smallest: The number of IPUs of the smallest replica that fits.
         chains: The model as a chain, by micro-batch.
         undivided: IPUs of a replica, replicas and micro-batches that do not divide the batch, or fill no pipeline.
@@ -67,7 +66,7 @@ def fit_network(
     search = FitSearch(space, model_of, progress or (lambda _what, _part: None))
     search.run()
     if not search.found:
-        raise _nothing_fits(search)
+        raise nothing_fits(search)
     ordered = _fastest_of_each(search.found)
     best = ordered[0]
     ranking = [
@@ -83,7 +82,7 @@ def fit_network(
     return Fitted(
         space=space,
         ranking=tuple(ranking),
-        misses=tuple(_nearest_of_each(search.misses)),
+        misses=tuple(nearest_of_each(search)),
         smallest=min(plan.ipus for plan, _ in search.found),
         chains=search.chains,
         undivided=tuple(search.undivided),
@@ -93,60 +92,3 @@ def fit_network(
 
 def _fastest_of_each(found: Sequence[tuple[Spreading, Estimate]]) -> list[tuple[Spreading, Estimate]]:
     return sorted(found, key=lambda f: (-f[1].samples_per_second, f[0].ipus, f[0].micro_batch))
-
-
-def _nearest_of_each(misses: Sequence[Miss]) -> list[Miss]:
-    """For each number of IPUs and micro-batch the miss that lacks least."""
-    found: dict[tuple[int, int], Miss] = {}
-    for miss in misses:
-        key = miss.plan.ipus, miss.plan.micro_batch
-        if key not in found or miss.lacking_bytes < found[key].lacking_bytes:
-            found[key] = miss
-    return [found[key] for key in sorted(found)]
-
-
-def _nothing_fits(search: FitSearch) -> FittingError:
-    space = search.space
-    if not search.misses:
-        segments = max((len(c.segments) for c in search.chains.values()), default=0)
-        if search.undivided:
-            ipus, replicas, size = search.undivided[0]
-            return FittingError(
-                f"no division of a batch of {space.batch:,} is left to try",
-                because=f"{counted(replicas, 'replica')} of {counted(ipus, 'IPU')} with micro-batches of {size} do not "
-                f"divide it, or fill a pipeline of so many stages; and so for all others",
-                remedy="a larger batch, smaller micro-batches, or no fixed batch",
-            )
-        return FittingError(
-            f"nothing fits, and the model can be cut into {counted(segments, 'part')} alone",
-            remedy="a machine with larger tiles, or submodules between which one activation goes",
-        )
-    nearest = min(search.misses, key=lambda m: m.lacking_bytes)
-    plan = nearest.plan
-    chain = search.chains[plan.micro_batch]
-    module = chain.segments[plan.bounds(len(chain.segments))[nearest.stage][0]].module
-    where = f"stage {nearest.stage}{f', from {module}' if module else ''}" if plan.stages > 1 else "the model"
-    because = (
-        f"nearest: {counted(plan.ipus, 'IPU')} to a replica, micro-batches of {plan.micro_batch}: the fullest tile of "
-        f"{where} needs {nearest.needed_bytes:,} B, has {nearest.available_bytes:,} B "
-        f"({nearest.lacking_bytes:,} B too much): {nearest.largest}"
-    )
-    if len(chain.segments) < space.system.num_ipus:
-        because += f"\nthe model can be cut into {counted(len(chain.segments), 'part')} alone"
-    return FittingError(f"nothing fits on {space.system.name}", because=because, remedy=_help(search, nearest))
-
-
-def _help(search: FitSearch, nearest: Miss) -> str:
-    space, plan = search.space, nearest.plan
-    hints = []
-    smaller = min(space.micro_batches)
-    if plan.micro_batch == smaller and smaller > 1:
-        hints.append("smaller micro-batches")
-    if len(search.chains[plan.micro_batch].segments) > space.system.num_ipus:
-        hints.append(f"a machine with more IPUs than {space.system.num_ipus}")
-    hints.append("half precision" if _is_single(search.models[plan.micro_batch]) else "float16 sums of gradients")
-    return " · ".join(hints)
-
-
-def _is_single(model: Model) -> bool:
-    return any(p.dtype.name == "f32" for p in model.net.parameters)

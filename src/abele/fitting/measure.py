@@ -62,7 +62,7 @@ class SegmentCosts:
         outputs: Bytes of each result that the host gets of a micro-batch; of training only the last one's, so none.
         gradient_bytes: Gradients that are summed over replicas, over all tiles.
         state_bytes: The optimiser's state over all tiles.
-        largest_state_bytes: The most of it that belongs to one parameter.
+        state_units: Bytes of it that go to streaming memory and back together: of one parameter and type.
     """
 
     forward_cycles: int
@@ -80,12 +80,17 @@ class SegmentCosts:
     outputs: tuple[int, ...]
     gradient_bytes: int
     state_bytes: int
-    largest_state_bytes: int
+    state_units: tuple[int, ...]
 
     @property
     def input_bytes(self) -> int:
         """Bytes that the host sends for a micro-batch."""
         return sum(self.inputs)
+
+    @property
+    def largest_state_bytes(self) -> int:
+        """The most of the optimiser's state that is on its way at once."""
+        return max(self.state_units, default=0)
 
 
 def measured(
@@ -153,7 +158,7 @@ def _measured(segment: SegmentNetwork, settings: Settings, progress: Progress) -
         outputs=tuple(v.size * v.dtype.bytes for v in leaving),
         gradient_bytes=sum(v.size * v.dtype.bytes for v in net.gradients.values()),
         state_bytes=int(held.sum()),
-        largest_state_bytes=max((sum(v.size * v.dtype.bytes for v in of) for of in state.values()), default=0),
+        state_units=_units(state),
     )
 
 
@@ -186,6 +191,16 @@ def _state(program: NetworkProgram) -> Mapping[str, list[Variable]]:
         for name, tensor in group.state.items():
             found.setdefault(name.rpartition("/")[0], []).extend(tensor.variables)
     return found
+
+
+def _units(state: Mapping[str, list[Variable]]) -> tuple[int, ...]:
+    """Bytes of the state of each parameter, type by type."""
+    found: dict[tuple[str, str], int] = {}
+    for name, variables in state.items():
+        for variable in variables:
+            key = name, variable.dtype.name
+            found[key] = found.get(key, 0) + variable.size * variable.dtype.bytes
+    return tuple(found.values())
 
 
 def _bytes_of(run: Executable, variables: Iterable[Variable]) -> Bytes:

@@ -1,13 +1,12 @@
 """Search: which micro-batches and cases are looked at, and what is compiled for that.
 
-Kinds of segments are compiled with the libraries' own share of a tile's memory for products. Where cases do not fit,
-they are compiled again with the least share there is to try, unless no product takes as much as is lacking; and with
-shares between these two only where a plan that fits might then overtake the fastest.
+Kinds of segments are compiled with the libraries' own share of a tile's memory for products, and again with smaller
+ones as long as there is a case that does not fit, and that products with less memory might let fit.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from abele.fitting.case import Case, Found
@@ -20,8 +19,6 @@ from abele.fitting.space import FitSpace, Model
 from abele.words import counted
 
 Progress = Callable[[str, float], None]
-GAIN = 1.02
-"""How much faster a plan has to become for its segments to be compiled once more."""
 
 
 @dataclass
@@ -86,11 +83,9 @@ class FitSearch:
         kinds = tuple(numbers.setdefault(s, len(numbers)) for s in segments)
         cases = list(self._cases(size, model, len(segments)))
         self.cases += cases
-        usual, *smaller = self.space.proportions
         costs: dict[float | None, ChainCosts] = {}
-        # The least share first: what does not fit with that does not fit with those between.
-        for share in (usual, *reversed(smaller)):
-            waiting = [case for case in cases if self._is_open(case, costs)]
+        for share in self.space.proportions:
+            waiting = [case for case in cases if not costs or _may_fit(case)]
             if not waiting:
                 return
             made = self._measure(size, chain, segments, share)
@@ -98,16 +93,6 @@ class FitSearch:
             for number, case in enumerate(waiting):
                 self.progress(f"cut into {counted(case.plan.ipus, 'stage')}", number / len(waiting))
                 case.solve(costs)
-
-    def _is_open(self, case: Case, costs: Mapping[float | None, ChainCosts]) -> bool:
-        """True if the next share of memory may let a case fit, or make it faster than all others."""
-        if not costs:
-            return True
-        if case.miss is not None:
-            return len(costs) == 1 and case.miss.lacking_bytes <= case.miss.product_bytes
-        if case.found is None or not case.found[0].plans_smaller:
-            return False
-        return case.ideal > GAIN * max(case.found[1].samples_per_second, self._fastest())
 
     def _cases(self, size: int, model: Model, num_segments: int) -> Iterator[Case]:
         training = model.groups is not None
@@ -157,3 +142,8 @@ class FitSearch:
                 progress=lambda stage, part, what=what: self.progress(f"compile {what}: {stage}", part),
             )
         return [self._costs[kind, share] for kind in segments]
+
+
+def _may_fit(case: Case) -> bool:
+    """True if a case does not fit, and its products take at least what is lacking."""
+    return case.miss is not None and case.miss.lacking_bytes <= case.miss.product_bytes

@@ -10,7 +10,7 @@ from abele.machine import System
 from abele.parallel import Group, Network
 from abele.session import Settings
 
-PROPORTIONS = (None, 0.4, 0.25, 0.15)
+PROPORTIONS = (None, 0.25, 0.15)
 """Shares of a tile's memory that products plan with, most first; None is the libraries' own."""
 
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from abele.fitting.costs import ChainCosts
 from abele.fitting.plan import Recomputation
 from abele.fitting.stage_memory import row_tables
-from abele.fitting.traffic import StageWork, Streams, ring_cycles, stream_cycles
+from abele.fitting.traffic import StageWork, StageWorks, Streams, ring_cycles, stream_cycles
 from abele.machine import System
 
 Table = npt.NDArray[np.int64]
@@ -60,6 +60,14 @@ class StageCycles:
         copies = int(self._copies[begin, end]) if self.costs.training else 0
         cycles = int(self._forward[begin, end] + self._backward[begin, end]) + copies
         return StageWork(ipu, self.entering(begin, end), cycles, self.leaving(begin, end))
+
+    @cached_property
+    def lasts(self) -> StageWorks:
+        """What the last stage does from each segment on to the end."""
+        count = self.costs.count
+        works = [self.last_work(begin, count, 0) for begin in range(count)]
+        cycles = np.array([work.cycles for work in works], np.int64)
+        return StageWorks(self._entering.to(count), cycles, self._leaving.to(count))
 
     @cached_property
     def inner(self) -> Table:
@@ -129,6 +137,10 @@ class _StreamTable:
 
     def of(self, begin: int, end: int) -> Streams:
         return int(self.whole[begin, end]), int(self.link[begin, end])
+
+    def to(self, end: int) -> tuple[Table, Table]:
+        """Those of the segments from each before ``end`` on."""
+        return self.whole[:end, end], self.link[:end, end]
 
 
 def _between(amounts: list[int]) -> Table:

@@ -7,7 +7,8 @@ from typing import Any
 
 from abele import card
 from abele.fitting.fit import Fitted
-from abele.fitting.plan import Compilation, Miss, Ranked, Spreading, StatePlace, plan_dict
+from abele.fitting.misses import miss_words
+from abele.fitting.plan import Compilation, Ranked, Spreading, StatePlace, plan_dict
 from abele.words import counted
 
 _SHOWN = 12
@@ -34,7 +35,11 @@ def fitted_text(fitted: Fitted) -> str:
     if len(fitted.ranking) == 1:
         lines[-1] = "no other plan fits"
     if fitted.misses:
-        lines += ["", "does not fit:", *(f"  {miss_words(fitted, m)}" for m in fitted.misses)]
+        lines += [
+            "",
+            "does not fit:",
+            *(f"  {miss_words(m, fitted.chains[m.plan.micro_batch])}" for m in fitted.misses),
+        ]
     if fitted.undivided:
         lines += ["", "does not divide the batch, or fill a pipeline: " + _undivided(fitted.undivided)]
     lines += ["", *_stages(fitted, best)]
@@ -93,19 +98,6 @@ def _table(rows: Sequence[Sequence[str]]) -> list[str]:
         for row in rows
     ]
     return ["  " + "  ".join(row).rstrip() for row in cells]
-
-
-def miss_words(fitted: Fitted, miss: Miss) -> str:
-    """Why a plan does not fit, in one line."""
-    plan = miss.plan
-    modules = fitted.modules(plan)
-    where = f"stage {miss.stage}" + (f" (from {modules[miss.stage]})" if modules[miss.stage] else "")
-    where = where if plan.stages > 1 else "the IPU"
-    over = miss.lacking_bytes / miss.available_bytes
-    return (
-        f"{plan.ipus} x {plan.replicas}, micro-batches of {plan.micro_batch}: {where} needs {miss.needed_bytes:,} B on "
-        f"its fullest tile, {miss.lacking_bytes:,} B ({100 * over:.0f} %) too much: {miss.largest}"
-    )
 
 
 def _undivided(cases: Sequence[tuple[int, int, int]]) -> str:

@@ -89,18 +89,23 @@ def collective_costs(ipus: int, replicas: int, system: System, dtype: ElementTyp
     return CollectiveCosts(small - slope * _SMALL, slope, int(np.max(code)))
 
 
-def all_reduce_cycles(bytes_by_ipu: Sequence[int], replicas: int, system: System) -> int:
-    """Cycles of summing gradients over replicas, IPU after IPU.
+def all_reduce_cycles(bytes_by_ipu: Sequence[int], replicas: int, system: System, *, gathered_apart: bool) -> int:
+    """Cycles of summing gradients over replicas.
+
+    IPUs do it side by side, each with its likes in the other replicas. Where a sum is scattered first and weights are
+    gathered at last, between transfers of state that follow each other, they gather one after the other.
 
     Args:
         bytes_by_ipu: Gradients on each IPU of a replica.
         replicas: How many sum.
         system: The machine.
+        gathered_apart: True if IPUs gather one after the other.
     """
     if replicas == 1 or not any(bytes_by_ipu):
         return 0
     costs = collective_costs(len(bytes_by_ipu), replicas, system)
-    return math.ceil(sum(costs.start_cycles + costs.cycles_per_byte * size for size in bytes_by_ipu if size))
+    cycles = [costs.start_cycles + costs.cycles_per_byte * size for size in bytes_by_ipu if size]
+    return math.ceil((max(cycles) + sum(cycles)) / 2 if gathered_apart else max(cycles))
 
 
 @lru_cache(maxsize=64)
@@ -135,19 +140,20 @@ def ring_cycles(row_bytes: npt.NDArray[np.int64], system: System) -> npt.NDArray
     return np.where(row_bytes > 0, cycles, 0)
 
 
-def streaming_cycles(replica_bytes: int, ipus: int, replicas: int, system: System) -> int:
-    """Cycles of bringing data of every replica from streaming memory and back.
+def streaming_cycles(units: Iterable[float], ipus: int, replicas: int, system: System) -> int:
+    """Cycles of bringing data of every replica from streaming memory and back, one unit after the other.
 
     Args:
-        replica_bytes: What one replica brings.
+        units: Bytes of each unit of one replica, which is on one of its IPUs.
         ipus: IPUs of a replica.
         replicas: How many there are.
         system: The machine.
     """
     graph = Graph(system.with_ipus(ipus * replicas), replicas=replicas)
-    return 2 * remote_cycles(replica_bytes, ipus, graph)
+    return sum(2 * remote_cycles(round(size), 1, graph) for size in units)
 
 
+Cycles = npt.NDArray[np.int64]
 Streams = tuple[int, int]
 """Cycles of some streams: in all, and in which they keep the host's link busy."""
 
@@ -203,6 +209,44 @@ def tick_cycles(stages: Iterable[StageWork]) -> int:
         now, host = _streamed(stage.leaving, now + stage.cycles, host)
         free[stage.ipu] = now
     return max(free.values(), default=0)
+
+
+@dataclass(frozen=True)
+class StageWorks:
+    """What a stage does in a tick for each of several begins; cycles as int64[begins].
+
+    Attributes:
+        entering: Streams from the host before it: in all, and in which they keep the host's link busy.
+        cycles: Its own work.
+        leaving: Streams to the host after it.
+    """
+
+    entering: tuple[Cycles, Cycles]
+    cycles: Cycles
+    leaving: tuple[Cycles, Cycles]
+
+
+def end_cycles(back: int, forward: StageWork, last: StageWorks, *, together: bool) -> Cycles:
+    """Cycles of a tick of first and last stage, as :func:`tick_cycles` has them, for each begin of the last.
+
+    Args:
+        back: The backward stage of the first, which begins.
+        forward: The first stage.
+        last: The last stage.
+        together: True if both are on one IPU.
+    """
+    begun, idle = np.full_like(last.cycles, back), np.zeros_like(last.cycles)
+    now, host = _streamed_each(last.entering, begun if together else idle, idle)
+    now, host = _streamed_each(last.leaving, now + last.cycles, host)
+    then, host = _streamed_each(forward.entering, now if together else begun, host)
+    then, _ = _streamed_each(forward.leaving, then + forward.cycles, host)
+    return then if together else np.maximum(now, then)
+
+
+def _streamed_each(streams: tuple[Cycles, Cycles] | Streams, now: Cycles, host: Cycles) -> tuple[Cycles, Cycles]:
+    whole, link = map(np.asarray, streams)
+    start = np.maximum(now, host)
+    return np.where(whole > 0, start + whole, now), np.where(whole > 0, start + link, host)
 
 
 def _streamed(streams: Streams, now: int, host: int) -> tuple[int, int]:

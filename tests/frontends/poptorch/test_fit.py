@@ -89,6 +89,27 @@ def test_fit__code_of_one_ipu__trains(found):
     assert losses[-1] < losses[0]
 
 
+@pytest.mark.parametrize(("ipus", "recompute"), [(2, "segments"), (4, "stages"), (4, "nothing")])
+def test_fit__code_of_a_pipeline__trains_as_pytorch_does(found, ipus, recompute):
+    torch.manual_seed(3)
+    model, other = Classifier(), Classifier()
+    other.load_state_dict(model.state_dict())
+    before = [p.detach().clone() for p in model.parameters()]
+    ranked = of_ipus(found, ipus, recompute)
+    wrapped = poptorch.trainingModel(model, run(found.code(ranked), model), optimizer=sgd(model))
+    optimizer, batch = sgd(other), ranked.plan.batch
+    for _ in range(3):
+        data, labels = torch.randn(batch, 64), torch.randint(10, (batch,))
+        wrapped(data, labels)
+        optimizer.zero_grad()
+        other(data, labels).backward()
+        optimizer.step()
+    wrapped.copyWeightsToHost()
+    assert not any(torch.equal(a, b) for a, b in zip(model.parameters(), before, strict=True))
+    for (name, trained), expected in zip(model.named_parameters(), other.parameters(), strict=True):
+        assert torch.allclose(trained, expected, rtol=1e-3, atol=1e-5), name
+
+
 def test_fit__shown__in_text_and_as_card(found):
     text = str(found)
     assert "the smallest part that holds the model is 1 IPU" in text
