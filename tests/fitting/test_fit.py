@@ -140,3 +140,17 @@ def test_plan__last_stage_returns__is_on_the_first_ipu():
     plan = Spreading(ipus=2, replicas=1, micro_batch=1, accumulation=8, cuts=(1, 2), returns=True)
     assert [plan.ipu_of(s) for s in range(3)] == [0, 1, 0]
     assert plan.bounds(4) == [(0, 1), (1, 2), (2, 4)]
+
+
+@pytest.mark.parametrize("state", list(StatePlace))
+def test_fit__state_of_optimisers_elsewhere__estimates_are_near_what_compiling_gives(state):
+    # The update is most of it: a batch is one of a few micro-batches, of layers with large weights.
+    found = fit_network(
+        lambda b: mlp(b, width=1024, layers=4),
+        space(batch=128, states=(state,), recompute=(Recomputation.STAGES,), proportions=(None,)),
+        check=2,
+    )
+    assert {r.plan.ipus for r in found.ranking} == {2, 4}
+    for ranked in found.ranking:
+        assert ranked.plan.state == (state if ranked.plan.replicas > 1 or not state.is_sharded else StatePlace.ON_CHIP)
+        assert ranked.estimate.cycles == pytest.approx(ranked.compiled.cycles, rel=0.03)

@@ -44,7 +44,7 @@ def _undivided(plan: Spreading, stages: Stages) -> Spreading | None:
     fitting = {
         share: on.cycles.last_work(0, count, 0).cycles
         for share, on in stages.by_proportion.items()
-        if on.memory.last_needed[0] <= stages.available_bytes
+        if on.memory.whole_needed <= stages.available_bytes
     }
     return _with_shares(plan, [min(fitting, key=fitting.__getitem__)]) if fitting else None
 
@@ -53,9 +53,9 @@ def nearest_cuts(plan: Spreading, stages: Stages) -> Spreading:
     """The plan with the cuts and shares of memory that come nearest to fitting."""
     shares, on = list(stages.by_proportion), list(stages.by_proportion.values())
     n, count = plan.ipus, stages.costs.count
-    last = np.stack([of.memory.last_needed for of in on])
     if n == 1:
-        return _with_shares(plan, [shares[int(last[:, 0].argmin())]])
+        return _with_shares(plan, [min(shares, key=lambda share: stages.by_proportion[share].memory.whole_needed)])
+    last = np.stack([of.memory.last_needed for of in on])
     kept = [2 * (n - 1 - stage) if stages.costs.training else 0 for stage in range(n)]
     inner = np.stack([of.memory.inner_needed for of in on])
     rows = np.stack([of.memory.rows_on_tile for of in on])

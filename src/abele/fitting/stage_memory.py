@@ -8,12 +8,13 @@ segments one number is kept, what its fullest tile needs without them.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 import numpy.typing as npt
 
-from abele.fitting.costs import Borrowed, ChainCosts
+from abele.fitting.always_live import AlwaysLive, always_live, running
+from abele.fitting.costs import ChainCosts
 from abele.fitting.measure import Bytes
 from abele.fitting.partition import NEVER
 from abele.fitting.plan import Recomputation, StatePlace
@@ -34,17 +35,37 @@ def row_tables(costs: ChainCosts, recompute: Recomputation) -> Table:
     """
     if not costs.training:
         return np.zeros((costs.count + 1, costs.count + 1), np.int64)
-    inputs = _running(np.array([s.input_bytes for s in costs.segments]))
+    inputs = running(np.array([s.input_bytes for s in costs.segments]))
     entering = np.array([s.entering_bytes for s in costs.chain.segments])
     if recompute == Recomputation.NOTHING:
-        saved = _running(np.array([s.saved_bytes for s in costs.segments]))
+        saved = running(np.array([s.saved_bytes for s in costs.segments]))
         found = saved[None, :] - saved[:, None]
     elif recompute == Recomputation.STAGES:
         found = inputs[None, :] - inputs[:, None] + np.append(entering, 0)[:, None]
     else:
-        kept = inputs + _running(entering)
+        kept = inputs + running(entering)
         found = kept[None, :] - kept[:, None]
     return np.triu(found, 1)
+
+
+@lru_cache(maxsize=4)
+def whole_temporaries(costs: ChainCosts, tiles: int) -> list[Bytes]:
+    """Bytes at the peak of a micro-batch where all that it leaves for its backward pass is live at once.
+
+    Args:
+        costs: What the segments cost.
+        tiles: Tiles of an IPU.
+
+    Returns:
+        For each first segment, of the segments up to each end, int64[ends, columns].
+    """
+    saved = np.array([s.saved_bytes for s in costs.segments]) // tiles
+
+    def since(begin: int) -> Bytes:
+        before = np.cumsum(saved[begin:]) - saved[begin:]
+        return np.asarray(np.maximum.accumulate(costs.arrays["peak"][begin:] + before[:, None], axis=0))
+
+    return [since(begin) for begin in range(costs.count)]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -86,22 +107,26 @@ class StageMemory:
         found = np.full((count + 1, count + 1), NEVER, np.int64)
         for begin in range(count):
             working = np.maximum(self._inner_temporaries(begin), self._reduced(begin))
-            found[begin, begin + 1 :] = (self._always[begin] + working).max(axis=1)
-        return found
+            found[begin, begin + 1 :] = (self._live.segments(begin) + working).max(axis=1)
+        return np.minimum(found + self.collective_code, NEVER)
 
     @cached_property
     def last_needed(self) -> Table:
         """Bytes on the fullest tile of the segments from each on as the last stage, [begin]."""
-        working = np.stack([np.maximum(t, self._reduced(b)[-1]) for b, t in enumerate(self._last_temporaries)])
-        return np.asarray((self._last_always + working).max(axis=1), np.int64)
+        return np.array([self._last_needed(begin) for begin in range(self.costs.count)], np.int64)
 
-    def fits(self, rows: int) -> npt.NDArray[np.bool_]:
-        """Whether runs of segments fit with ``rows`` micro-batches on their way, [begin, end]."""
-        return np.asarray(self.inner_needed + rows * self.rows_on_tile <= self.available_bytes)
+    @cached_property
+    def whole_needed(self) -> int:
+        """Bytes on the fullest tile of all segments as the only stage."""
+        return self._last_needed(0)
+
+    def _last_needed(self, begin: int) -> int:
+        working = np.maximum(self._last_temporaries(begin), self._reduced(begin)[-1])
+        return int((self._live.segments(begin)[-1] + working).max()) + self.collective_code
 
     def needed(self, begin: int, end: int, rows: int, *, last: bool) -> int:
         """Bytes of a stage on its fullest tile, with ``rows`` micro-batches on their way."""
-        found = self.last_needed[begin] if last else self.inner_needed[begin, end]
+        found = self._last_needed(begin) if last else self.inner_needed[begin, end]
         return int(found) + rows * int(self.rows_on_tile[begin, end])
 
     def together_needed(self, rows: int) -> Table:
@@ -114,7 +139,7 @@ class StageMemory:
 
     def temporary_bytes(self, begin: int, end: int, *, last: bool) -> int:
         """Temporaries of a stage on the tile that has most of them."""
-        found = self._last_temporaries[begin] if last else self._inner_temporaries(begin)[end - begin - 1]
+        found = self._last_temporaries(begin) if last else self._inner_temporaries(begin)[end - begin - 1]
         return int(found.max())
 
     def product_bytes(self, begin: int, end: int) -> int:
@@ -131,11 +156,11 @@ class StageMemory:
 
     @cached_property
     def least_bytes(self) -> float:
-        """Bytes over all tiles, without code and temporaries: what no cut gets below."""
+        """Bytes over all tiles, without temporaries: what no cut gets below."""
         share = 0.0 if self.state.is_off_chip else self.state_share
-        segments = self.costs.segments
+        segments, tiles = self.costs.segments, self.system.ipu.num_tiles
         held = sum(int(s.resident.sum()) + int(s.accumulators.sum()) + int(s.state.sum()) * share for s in segments)
-        return held - sum(self._rest(b) for shared in self.costs.borrowed for b in shared)
+        return held + self.code_bytes(0, len(segments)) * tiles - sum(self._live.spared) * tiles
 
     @property
     def state_share(self) -> float:
@@ -147,58 +172,11 @@ class StageMemory:
         """True if gradients are summed over replicas, which takes a copy of them."""
         return self.costs.training and self.replicas > 1
 
-    def _per_tile(self, amount: float) -> int:
-        return int(amount) // self.system.ipu.num_tiles
-
-    def _rest(self, parameter: Borrowed) -> float:
-        """Bytes of a parameter besides its elements, of which there is one copy however many segments read it."""
-        state = 0.0 if self.state.is_off_chip else parameter.state_bytes * self.state_share
-        return parameter.sum_bytes + state
-
-    # --- always live --------------------------------------------------------------------------------------------------
-
-    @cached_property
-    def _held(self) -> Bytes:
-        """Weights, accumulators and state of the first segments of each number, [segments + 1, columns]."""
-        arrays, share = self.costs.arrays, 0.0 if self.state.is_off_chip else self.state_share
-        return _running(arrays["resident"] + arrays["accumulators"] + (arrays["state"] * share).astype(np.int64))
-
-    @cached_property
-    def _always(self) -> list[Bytes]:
-        """For each first segment what is always live of the segments up to each end, [ends, columns]."""
-        return [self._always_from(begin) for begin in range(self.costs.count)]
-
-    @cached_property
-    def _last_always(self) -> Bytes:
-        """The same of the segments from each on to the end, [begins, columns]."""
-        return np.stack([always[-1] for always in self._always])
-
-    def _always_from(self, begin: int) -> Bytes:
-        arrays, segments = self.costs.arrays, self.costs.segments[begin:]
-        always = self._held[begin + 1 :] - self._held[begin]
-        if self.functions:
-            kinds = self.costs.kinds[begin:]
-            again = np.array([kind in kinds[:n] for n, kind in enumerate(kinds)])[:, None]
-            always += np.cumsum(np.where(again, 0, arrays["code"][begin:]), axis=0)
-            # The function's own copy of the weights that calls bring along.
-            always += np.maximum.accumulate(np.where(again, arrays["resident"][begin:], 0), axis=0)
-        else:
-            always += np.cumsum(arrays["code"][begin:], axis=0)
-        for name in ("vertex_code", "overhead"):
-            always += np.maximum.accumulate(arrays[name][begin:], axis=0)
-        uniform = self.collective_code - np.cumsum(
-            [sum(self._spared(b, begin) for b in of) for of in self.costs.borrowed[begin:]]
+    @property
+    def _live(self) -> AlwaysLive:
+        return always_live(
+            self.costs, self.system.ipu.num_tiles, self.state, self.state_share, functions=self.functions
         )
-        if self.state.is_off_chip:
-            # One parameter's state at a time is on the chip.
-            held = np.maximum.accumulate([s.largest_state_bytes * self.state_share for s in segments])
-            uniform = uniform + (held / self.system.ipu.num_tiles).astype(np.int64)
-        return np.asarray(always + uniform[:, None], np.int64)
-
-    def _spared(self, parameter: Borrowed, begin: int) -> int:
-        """Bytes on each tile that a stage need not have of a parameter that an earlier segment reads, too."""
-        here = parameter.weight_bytes if parameter.owner >= begin else 0
-        return self._per_tile(here + self._rest(parameter))
 
     # --- temporaries --------------------------------------------------------------------------------------------------
 
@@ -213,22 +191,18 @@ class StageMemory:
         read = self.rows_on_tile[begin, begin + 1 :]
         return np.asarray(np.maximum.accumulate(arrays["peak"][begin:], axis=0) + read[:, None])
 
-    @cached_property
-    def _last_temporaries(self) -> Bytes:
-        """The same of the segments from each on as the last stage, which runs forward and backward at once."""
-        if not self.costs.training:
-            return np.stack([self._inner_temporaries(b)[-1] for b in range(self.costs.count)])
-        return np.stack([self._whole_temporaries(b)[-1] for b in range(self.costs.count)])
+    def _last_temporaries(self, begin: int) -> Bytes:
+        """The same of the segments from ``begin`` on as the last stage, which runs forward and backward at once."""
+        found = self._whole_temporaries(begin) if self.costs.training else self._inner_temporaries(begin)
+        return found[-1]
 
     def _whole_temporaries(self, begin: int) -> Bytes:
         """The same where all that a micro-batch leaves for its backward pass is live at once."""
-        saved = np.array([s.saved_bytes for s in self.costs.segments[begin:]]) // self.system.ipu.num_tiles
-        before = np.cumsum(saved) - saved
-        return np.asarray(np.maximum.accumulate(self.costs.arrays["peak"][begin:] + before[:, None], axis=0))
+        return whole_temporaries(self.costs, self.system.ipu.num_tiles)[begin]
 
     @cached_property
     def _sums(self) -> Bytes:
-        return _running(self.costs.arrays["accumulators"])
+        return running(self.costs.arrays["accumulators"])
 
     def _reduced(self, begin: int) -> Bytes:
         """Copies of sums of gradients while they are summed over replicas, of the segments up to each end."""
@@ -242,21 +216,18 @@ class StageMemory:
         """Bytes on the fullest tile of the segments up to each end with those from each begin on, [end, begin]."""
         count, sums = self.costs.count, self._sums
         found = np.full((count + 1, count), NEVER, np.int64)
-        first = self._inner_temporaries(0)
+        first, always = self._inner_temporaries(0), self._live.segments(0)
+        late = np.stack([self._last_temporaries(begin) for begin in range(count)])
+        late_always = np.stack([self._live.segments(begin)[-1] for begin in range(count)])
         for end in range(1, count):
-            working = np.maximum(first[end - 1], self._last_temporaries[end:])
+            working = np.maximum(first[end - 1], late[end:])
             if self._reduces:
                 working = np.maximum(working, sums[end] + sums[count] - sums[end:count])
-            held = (self._always[0][end - 1] + self._last_always[end:] + working).max(axis=1)
-            found[end, end:] = held - self._common(end)[end:] - self.collective_code
+            held = (always[end - 1] + late_always[end:] + working).max(axis=1)
+            found[end, end:] = held - self._common(end)[end:] + self.collective_code
         return found
 
     def _common(self, end: int) -> Table:
         """Bytes on each tile of weights that the segments up to ``end`` have in common with those from each on."""
         both = [sum(b.weight_bytes for b in of if b.owner < end) for of in self.costs.borrowed]
-        return np.array([self._per_tile(amount) for amount in np.cumsum(both[::-1])[::-1]], np.int64)
-
-
-def _running(rows: Bytes) -> Bytes:
-    """Sums of the first rows of each number, none first."""
-    return np.concatenate([np.zeros_like(rows[:1]), np.cumsum(rows, axis=0)])
+        return np.asarray(np.cumsum(both[::-1])[::-1] // self.system.ipu.num_tiles, np.int64)
