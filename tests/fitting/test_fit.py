@@ -9,7 +9,20 @@ import pytest
 from spread_models import cnn, mlp
 
 from abele.errors import FittingError
-from abele.fitting import FitSpace, Recomputation, Spreading, StatePlace, fit_network, fitted_dict, fitted_text
+from abele.fitting import (
+    FitSpace,
+    Miss,
+    Recomputation,
+    Spreading,
+    StatePlace,
+    chain_of,
+    fit_network,
+    fitted_dict,
+    fitted_text,
+)
+from abele.fitting.case import Case
+from abele.fitting.misses import nothing_fits
+from abele.fitting.search import FitSearch
 from abele.machine import systems
 
 BOUND = 0.1
@@ -154,3 +167,53 @@ def test_fit__state_of_optimisers_elsewhere__estimates_are_near_what_compiling_g
     for ranked in found.ranking:
         assert ranked.plan.state == (state if ranked.plan.replicas > 1 or not state.is_sharded else StatePlace.ON_CHIP)
         assert ranked.estimate.cycles == pytest.approx(ranked.compiled.cycles, rel=0.03)
+
+
+def test_fit__one_number_of_ipus_fits_in_another_way__is_no_miss():
+    # What is computed again decides whether two IPUs hold it; that other plans of two do not is no news.
+    found = fit_network(
+        lambda b: mlp(b, width=4096, layers=16), space(micro_batches=(4,), proportions=(None,)), check=0
+    )
+    fitting = {r.plan.ipus for r in found.ranking}
+    assert fitting.isdisjoint(m.plan.ipus for m in found.misses)
+    assert max(fitting) == 4
+
+
+@pytest.mark.parametrize(("size", "said"), [(8, "micro-batches of 2"), (3, "micro-batches of 1"), (1, None)])
+def test_nothing_fits__activations_are_too_much__says_which_micro_batches_might(size, said):
+    search = FitSearch(space("bow-2000:1", micro_batches=(size,)), mlp, lambda _what, _part: None)
+    search.models[size] = model = mlp(size)
+    search.chains[size] = chain_of(model.net, model.groups)
+    plan = Spreading(ipus=1, replicas=1, micro_batch=size, accumulation=8)
+    # 300 KB stay, 400 KB are the micro-batch's: with a half of that it does not fit, with a third or a quarter it does.
+    parts = {"temporaries": 400_000, "weights": 300_000}
+    miss = Miss(plan=plan, stage=0, needed_bytes=700_000, available_bytes=440_000, product_bytes=0, parts=parts)
+    case = Case(search.space, plan, is_free=False)
+    case.miss = miss
+    search.cases.append(case)
+    text = str(nothing_fits(search)).partition("try")[2]
+    assert said in text if said else "micro-batches" not in text
+
+
+def test_fit__part_that_no_ipu_holds__is_named():
+    with pytest.raises(FittingError, match="by tensor parallelism"):
+        fit_network(lambda b: mlp(b, width=2**14, layers=2), space(micro_batches=(4,), proportions=(None,)), check=0)
+
+
+def test_fit__memory_far_from_enough__smaller_products_are_not_compiled(monkeypatch):
+    monkeypatch.setenv("ABELE_CACHE_DIR", "off")
+    said = []
+    with pytest.raises(FittingError):
+        fit_network(
+            lambda b: mlp(b, width=4096, layers=16),
+            space("bow-2000:1", micro_batches=(4,)),
+            check=0,
+            progress=lambda what, _: said.append(what),
+        )
+    assert any("compile part 1 of" in what for what in said)
+    assert not any("of a tile's memory" in what for what in said)
+
+
+def test_fit__states_that_one_replica_cannot_have__lie_on_the_chip():
+    found = fit_network(lambda b: mlp(b, layers=4), space("bow-2000:1", states=(StatePlace.SHARDED,)), check=0)
+    assert {r.plan.state for r in found.ranking} == {StatePlace.ON_CHIP}

@@ -61,7 +61,7 @@ def nearest_cuts(plan: Spreading, stages: Stages) -> Spreading:
     rows = np.stack([of.memory.rows_on_tile for of in on])
 
     def needed(stage: int) -> Costs:
-        return np.minimum(inner + kept[stage] * rows, NEVER)
+        return np.asarray(np.minimum(inner + kept[stage] * rows, NEVER), np.int64)
 
     ends = np.maximum(needed(0).min(axis=0)[0, :count, None], last.min(axis=0)[None, :])
     found = partition(n, lambda stage: np.asarray(needed(stage).min(axis=0)), ends)

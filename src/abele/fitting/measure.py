@@ -175,8 +175,9 @@ def _cycles(run: Executable) -> tuple[int, int, int]:
     own = np.array([kind != "stream" for kind in steps["kind"]], dtype=bool)
     forward = np.array([name.startswith(f"{Stage.FORWARD.name.lower()}/") for name in steps["name"]], dtype=bool)
     of_batch, total = executions % ROUNDS == 0, cycles * executions
-    parts = (own & of_batch & forward, own & of_batch & ~forward)
-    return *(int(total[part].sum()) // ROUNDS for part in parts), int(total[own & ~of_batch].sum())
+    batch = own & of_batch
+    there, back = total[batch & forward].sum(), total[batch & ~forward].sum()
+    return int(there) // ROUNDS, int(back) // ROUNDS, int(total[own & ~of_batch].sum())
 
 
 def _categories(run: Executable) -> dict[str, Bytes]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from abele.fitting.case import Case, Found
 from abele.fitting.chain import SegmentChain, chain_of
@@ -19,6 +20,8 @@ from abele.fitting.space import FitSpace, Model
 from abele.words import counted
 
 Progress = Callable[[str, float], None]
+SAVED = 0.5
+"""Part of their temporaries that products with the least memory save at most, as far as was seen."""
 
 
 @dataclass
@@ -125,25 +128,28 @@ class FitSearch:
         self, size: int, chain: SegmentChain, segments: Sequence[SegmentNetwork], share: float | None
     ) -> list[SegmentCosts]:
         settings = replace(self.space.settings, memory_proportion=share or self.space.settings.memory_proportion)
-        kinds = dict(zip(reversed(segments), reversed(chain.segments), strict=True))
+        # Each kind under the name of the first segment that is one.
+        names: dict[SegmentNetwork, str] = {}
+        for kind, part in zip(segments, chain.segments, strict=True):
+            names.setdefault(kind, part.module or "the beginning")
         planned = "" if share is None else f", products with {share:g} of a tile's memory"
-        for number, (kind, part) in enumerate(reversed(kinds.items())):
+        for number, (kind, name) in enumerate(names.items(), 1):
             if (kind, share) in self._costs:
                 continue
-            name = part.module or "the beginning"
-            what = f"part {number + 1} of {len(kinds)}, {name}, micro-batches of {size}{planned}"
             if share is not None and not kind.has_products:
                 self._costs[kind, share] = self._costs[kind, self.space.proportions[0]]
                 continue
-            self._costs[kind, share] = measured(
-                kind,
-                settings,
-                self.space.system,
-                progress=lambda stage, part, what=what: self.progress(f"compile {what}: {stage}", part),
-            )
+            what = f"part {number} of {len(names)}, {name}, micro-batches of {size}{planned}"
+            report = partial(_of_part, self.progress, what)
+            self._costs[kind, share] = measured(kind, settings, self.space.system, progress=report)
         return [self._costs[kind, share] for kind in segments]
 
 
+def _of_part(progress: Progress, what: str, stage: str, done: float) -> None:
+    """Progress of compiling a part, for which ``what`` stands."""
+    progress(f"compile {what}: {stage}", done)
+
+
 def _may_fit(case: Case) -> bool:
-    """True if a case does not fit, and its products take at least what is lacking."""
-    return case.miss is not None and case.miss.lacking_bytes <= case.miss.product_bytes
+    """True if a case does not fit, and products with less memory may save what is lacking."""
+    return case.miss is not None and case.miss.lacking_bytes <= SAVED * case.miss.product_bytes

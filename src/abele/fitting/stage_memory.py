@@ -135,7 +135,7 @@ class StageMemory:
         Args:
             rows: Micro-batches on their way behind the first stage.
         """
-        return self._together + rows * self.rows_on_tile[0][:, None]
+        return np.asarray(self._together + rows * self.rows_on_tile[0][:, None], np.int64)
 
     def temporary_bytes(self, begin: int, end: int, *, last: bool) -> int:
         """Temporaries of a stage on the tile that has most of them."""
@@ -148,11 +148,9 @@ class StageMemory:
 
     def code_bytes(self, begin: int, end: int) -> int:
         """Vertex state and code of exchanges and control of a stage, on the mean tile."""
-        held = range(begin, end)
-        if self.functions:
-            kinds = self.costs.kinds
-            held = {kinds[i]: i for i in held}.values()
-        return round(sum(float(self.costs.segments[i].code.mean()) for i in held))
+        kinds = self.costs.kinds
+        held = {(kinds[i] if self.functions else i): self.costs.segments[i].code for i in range(begin, end)}
+        return round(sum(float(code.mean()) for code in held.values()))
 
     @cached_property
     def least_bytes(self) -> float:
@@ -194,7 +192,7 @@ class StageMemory:
     def _last_temporaries(self, begin: int) -> Bytes:
         """The same of the segments from ``begin`` on as the last stage, which runs forward and backward at once."""
         found = self._whole_temporaries(begin) if self.costs.training else self._inner_temporaries(begin)
-        return found[-1]
+        return np.asarray(found[-1])
 
     def _whole_temporaries(self, begin: int) -> Bytes:
         """The same where all that a micro-batch leaves for its backward pass is live at once."""

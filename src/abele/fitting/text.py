@@ -15,6 +15,8 @@ _SHOWN = 12
 """Plans of the ranking that are listed."""
 _HEADINGS = ("", "IPUs x replicas", "micro-batch x acc.", "stages", "recompute", "state", "cycles", "samples/s", "tile")
 _RIGHT = (0, 6, 7, 8)
+_NEAR = 0.9
+"""Part of the fullest tile up to which estimates of memory are near enough to say that a plan fits."""
 
 
 def fitted_text(fitted: Fitted) -> str:
@@ -28,6 +30,10 @@ def fitted_text(fitted: Fitted) -> str:
         "",
         *_table([_HEADINGS, *(_row(n, r) for n, r in enumerate(fitted.ranking[:_SHOWN], 1))]),
     ]
+    if any(_fullest(r) > _NEAR for r in fitted.ranking[:_SHOWN]):
+        lines.append(
+            f"  what fills more than {100 * _NEAR:.0f} % of a tile may not fit when it is compiled as a whole: --check"
+        )
     if len(fitted.ranking) > _SHOWN:
         lines.append(f"  and {len(fitted.ranking) - _SHOWN:,} more that fit")
     lines += ["", "why the others are slower:"]
@@ -77,7 +83,6 @@ def _shares(plan: Spreading) -> str:
 
 def _row(number: int, ranked: Ranked) -> tuple[str, ...]:
     plan, estimate = ranked.plan, ranked.estimate
-    fullest = max(estimate.ipu_bytes) / estimate.available_bytes
     return (
         str(number),
         f"{plan.ipus} x {plan.replicas}",
@@ -87,8 +92,13 @@ def _row(number: int, ranked: Ranked) -> tuple[str, ...]:
         plan.state.value,
         f"{estimate.cycles:,}",
         f"{estimate.samples_per_second:,.0f}",
-        f"{100 * fullest:.0f} %",
+        f"{100 * _fullest(ranked):.0f} %",
     )
+
+
+def _fullest(ranked: Ranked) -> float:
+    """The part of its memory that a plan needs of the fullest tile."""
+    return max(ranked.estimate.ipu_bytes) / ranked.estimate.available_bytes
 
 
 def _table(rows: Sequence[Sequence[str]]) -> list[str]:

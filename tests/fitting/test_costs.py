@@ -1,0 +1,106 @@
+"""Costs: columns that count, and what is kept on disk."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from spread_models import mlp
+
+from abele.errors import AbeleError
+from abele.fitting import FitSpace, fit_network, measure
+from abele.fitting.costs import fullest_columns
+from abele.fitting.kept import kept
+from abele.fitting.measure import Bytes
+from abele.llvm.cache import cache_directory
+from abele.machine import systems
+
+
+@settings(deadline=None, max_examples=200)
+@given(st.integers(1, 5), st.integers(1, 12), st.integers(0, 2**32 - 1))
+def test_fullest_columns__any_rows__no_sum_or_maximum_of_rows_loses_its_largest(rows, columns, seed):
+    rng = np.random.default_rng(seed)
+    data = rng.integers(0, 4, (rows, columns))
+    kept_columns = fullest_columns(data)
+    assert len(set(kept_columns.tolist())) == len(kept_columns)
+    for _ in range(8):
+        weights, chosen = rng.integers(0, 3, rows), rng.random(rows) < 0.5
+        needed = (weights[:, None] * data).sum(axis=0) + (data[chosen].max(axis=0) if chosen.any() else 0)
+        assert needed[kept_columns].max() == needed.max()
+
+
+def test_fullest_columns__one_that_another_outdoes__is_left_out():
+    assert fullest_columns(np.array([[1, 3, 2, 3], [5, 1, 1, 1]])).tolist() == [0, 1]
+
+
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """Costs as segments have them."""
+
+    number: int
+    sizes: tuple[int, ...]
+    array: Bytes
+
+
+@pytest.fixture
+def own_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("ABELE_CACHE_DIR", str(tmp_path))
+    return tmp_path
+
+
+def made():
+    return Measured(3, (1, 2), np.arange(5))
+
+
+def never():
+    raise AssertionError("measured again")
+
+
+def test_kept__costs_measured_before__are_found_again(own_cache):
+    kept("of", Measured, made)
+    found = kept("of", Measured, never)
+    assert (found.number, found.sizes) == (3, (1, 2))
+    assert found.array.dtype == np.int64
+    assert (found.array == np.arange(5)).all()
+    with pytest.raises(AssertionError, match="measured again"):
+        kept("of another", Measured, never)
+
+
+@pytest.mark.parametrize("content", [b"", b"no object"])
+def test_kept__damaged_file__is_measured_again(own_cache, content):
+    kept("of", Measured, made)
+    (path,) = [p for p in cache_directory().rglob("costs-*") if p.is_file()]
+    path.write_bytes(content)
+    assert kept("of", Measured, made).number == 3
+
+
+def test_kept__no_cache__is_measured_each_time(monkeypatch):
+    monkeypatch.setenv("ABELE_CACHE_DIR", "off")
+    kept("of", Measured, made)
+    with pytest.raises(AssertionError, match="measured again"):
+        kept("of", Measured, never)
+
+
+def test_fit__second_time__compiles_no_segment_and_finds_the_same(own_cache, monkeypatch):
+    space = FitSpace(system=systems.resolve("bow-2000"), batch=1024, micro_batches=(16,))
+
+    def run():
+        return fit_network(lambda b: mlp(b, layers=4), space, check=0)
+
+    def refused(*_):
+        raise AbeleError("a segment is compiled")
+
+    first = run()
+    monkeypatch.setattr(measure, "_measured", refused)
+    again = run()
+    assert [(r.plan, r.estimate) for r in again.ranking] == [(r.plan, r.estimate) for r in first.ranking]
+    # Another micro-batch is another segment.
+    with pytest.raises(AbeleError, match="a segment is compiled"):
+        fit_network(
+            lambda b: mlp(b, layers=4),
+            FitSpace(system=systems.resolve("bow-2000"), batch=1024, micro_batches=(8,)),
+            check=0,
+        )

@@ -1,0 +1,113 @@
+"""Cutting: shares of memory IPU by IPU against all there are, and ends of a pipeline against its ticks."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import combinations, product
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from spread_models import mlp
+
+from abele.fitting import Recomputation, Spreading, chain_of
+from abele.fitting.compiled import placed
+from abele.fitting.costs import ChainCosts
+from abele.fitting.cutting import best_cuts, nearest_cuts
+from abele.fitting.estimate import estimated, ipu_bytes
+from abele.fitting.measure import SegmentCosts
+from abele.fitting.stages import Stages
+from abele.fitting.traffic import StageWork, StageWorks, end_cycles, tick_cycles
+from abele.machine import systems
+
+SYSTEM = systems.resolve("bow-2000")
+LAYERS = 6
+
+
+@pytest.fixture(scope="module")
+def chain():
+    model = mlp(4, width=32, layers=LAYERS)
+    return chain_of(model.net, model.groups), model.groups
+
+
+def costs(chain, groups, rng, peaks, cycles):
+    """Costs of segments of which products take more or less memory, and less or more time."""
+    zero = np.zeros(4, np.int64)
+
+    def segment(number):
+        return SegmentCosts(
+            forward_cycles=int(cycles[number]),
+            backward_cycles=2 * int(cycles[number]),
+            update_cycles=100,
+            resident=rng.integers(40_000, 90_000, 4),
+            accumulators=np.full(4, 10_000),
+            state=np.full(4, 20_000),
+            code=rng.integers(5_000, 20_000, 4),
+            vertex_code=zero,
+            overhead=zero,
+            peak=np.full(4, int(peaks[number])),
+            saved_bytes=1472 * 4_000,
+            inputs=(),
+            outputs=(),
+            gradient_bytes=1_000,
+            state_bytes=2_000,
+            state_units=(2_000,),
+        )
+
+    return ChainCosts.of(chain, [segment(n) for n in range(LAYERS)], range(LAYERS), groups)
+
+
+def every(plan, stages):
+    """Plans with all cuts and shares that fit."""
+    shares = list(stages.by_proportion)
+    for cuts in combinations(range(1, LAYERS), plan.ipus - 1):
+        for chosen in product(shares, repeat=plan.ipus):
+            made = replace(plan, cuts=cuts, proportions=chosen if any(chosen) else ())
+            if max(ipu_bytes(made, stages)) <= stages.available_bytes:
+                yield made
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.integers(0, 2**32 - 1), st.sampled_from([1, 2, 4]), st.sampled_from(list(Recomputation)))
+def test_best_cuts__two_shares_of_memory__as_fast_as_the_best_of_all_plans(chain, seed, ipus, recompute):
+    rng = np.random.default_rng(seed)
+    peaks, cycles = rng.integers(100_000, 450_000, LAYERS), rng.integers(1_000, 5_000, LAYERS)
+    usual = costs(*chain, np.random.default_rng(seed), peaks, cycles)
+    smaller = costs(*chain, np.random.default_rng(seed), peaks // 3, cycles * 3 // 2)
+    plan = Spreading(ipus=ipus, replicas=1, micro_batch=4, accumulation=16, recompute=recompute)
+    stages = Stages.of(plan, {None: usual, 0.2: smaller}, SYSTEM)
+    fastest = min((estimated(p, stages).tick_cycles for p in every(plan, stages)), default=None)
+    found = best_cuts(plan, stages)
+    assert (found is None) == (fastest is None)
+    if found is None:
+        nearest = nearest_cuts(plan, stages)
+        assert max(ipu_bytes(nearest, stages)) > stages.available_bytes
+    else:
+        assert max(ipu_bytes(found, stages)) <= stages.available_bytes
+        assert estimated(found, stages).tick_cycles == fastest
+
+
+STREAMS = st.tuples(st.integers(0, 30), st.integers(0, 30)).map(lambda s: (s[0] + s[1], s[1]) if s[0] else (0, 0))
+
+
+@settings(deadline=None, max_examples=200)
+@given(STREAMS, STREAMS, STREAMS, STREAMS, st.lists(st.integers(0, 50), min_size=3, max_size=3), st.booleans())
+def test_end_cycles__any_streams__are_those_of_a_tick(into, out, last_into, last_out, work, together):
+    back, there, last = work
+    forward = StageWork(0, into, there, out)
+    of_last = StageWork(0 if together else 1, last_into, last, last_out)
+    expected = tick_cycles([StageWork(0, (0, 0), back, (0, 0)), of_last, forward])
+
+    def row(streams):
+        return tuple(np.array([amount], np.int64) for amount in streams)
+
+    works = StageWorks(row(last_into), np.array([last], np.int64), row(last_out))
+    assert end_cycles(back, forward, works, together=together).tolist() == [expected]
+
+
+def test_placed__shares_of_memory__are_hints_of_the_products_of_an_ipu(chain):
+    plan = Spreading(ipus=2, replicas=1, micro_batch=4, accumulation=16, cuts=(2,), proportions=(0.25, None))
+    net = placed(plan, chain[0].net, chain[0])
+    shares = [None if op.hint is None else op.hint.proportion for op in net.ops if op.kind == "linear"]
+    assert shares == [0.25] * 2 + [None] * (LAYERS - 2)
