@@ -92,18 +92,26 @@ STREAMS = st.tuples(st.integers(0, 30), st.integers(0, 30)).map(lambda s: (s[0] 
 
 
 @settings(deadline=None, max_examples=200)
-@given(STREAMS, STREAMS, STREAMS, STREAMS, st.lists(st.integers(0, 50), min_size=3, max_size=3), st.booleans())
-def test_end_cycles__any_streams__are_those_of_a_tick(into, out, last_into, last_out, work, together):
+@given(
+    STREAMS,
+    STREAMS,
+    STREAMS,
+    STREAMS,
+    st.lists(st.integers(0, 50), min_size=3, max_size=3),
+    st.booleans(),
+    st.booleans(),
+)
+def test_end_cycles__any_streams__are_those_of_a_tick(into, out, last_into, last_out, work, together, apart):
     back, there, last = work
     forward = StageWork(0, into, there, out)
     of_last = StageWork(0 if together else 1, last_into, last, last_out)
-    expected = tick_cycles([StageWork(0, (0, 0), back, (0, 0)), of_last, forward])
+    expected = tick_cycles([StageWork(0, (0, 0), back, (0, 0)), of_last, forward], apart=apart)
 
     def row(streams):
         return tuple(np.array([amount], np.int64) for amount in streams)
 
     works = StageWorks(row(last_into), np.array([last], np.int64), row(last_out))
-    assert end_cycles(back, forward, works, together=together).tolist() == [expected]
+    assert end_cycles(back, forward, works, together=together, apart=apart).tolist() == [expected]
 
 
 def test_placed__shares_of_memory__are_hints_of_the_products_of_an_ipu(chain):

@@ -73,9 +73,13 @@ class Case:
         room = system.ipu.tile.usable_bytes * system.ipu.num_tiles * self.plan.ipus
         for state in self._states(next(iter(costs.values()))):
             for plan in self._sharing(replace(self.plan, state=state), costs):
-                stages = Stages.of(plan, costs, system)
+                stages = self._stages(plan, costs)
                 if min(of.memory.least_bytes for of in stages.by_proportion.values()) <= room:
                     yield plan, stages
+
+    def _stages(self, plan: Spreading, costs: Mapping[float | None, ChainCosts]) -> Stages:
+        apart = self.space.settings.sync_pattern != "full"
+        return Stages.of(plan, costs, self.space.system, hosts_apart=apart)
 
     def _states(self, costs: ChainCosts) -> list[StatePlace]:
         """Where the optimiser's state may be; on the chip where it can be nowhere else."""
@@ -98,9 +102,7 @@ class Case:
     def _nearest(self, costs: Mapping[float | None, ChainCosts]) -> Miss:
         """The cuts that come nearest to fitting, with the stage that lacks most."""
         *_, state = self._states(next(iter(costs.values())))
-        ways = [
-            (p, Stages.of(p, costs, self.space.system)) for p in self._sharing(replace(self.plan, state=state), costs)
-        ]
+        ways = [(p, self._stages(p, costs)) for p in self._sharing(replace(self.plan, state=state), costs)]
         return min((missed(nearest_cuts(*way), way[1]) for way in ways), key=lambda miss: miss.lacking_bytes)
 
 

@@ -64,6 +64,7 @@ def _compile(plan: Spreading, model: Model, chain: SegmentChain, space: FitSpace
         shared_functions=plan.shared_functions,
     )
     graph = Graph(space.system.with_ipus(plan.num_ipus), replicas=plan.replicas)
+    graph.sync_pattern = settings.sync_pattern
     planning, modes = settings.planning, settings.modes
     if model.groups is None:
         schedule = Schedule(device_iterations=plan.accumulation, replicas=plan.replicas)

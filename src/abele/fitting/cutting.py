@@ -92,7 +92,7 @@ class _Cutter:
 
     def best(self) -> Spreading | None:
         """The plan with the best cuts; None where none fit."""
-        found = partition(self._num_stages, lambda stage: self._middle(stage)[0], self._ends[0])
+        found = partition(self._num_stages, lambda stage: self._middle(stage)[0], self._ends[0], self._after)
         return None if found is None else self._finished(found)
 
     @property
@@ -149,6 +149,20 @@ class _Cutter:
         choice = every.argmin(axis=0)
         return np.take_along_axis(every, choice[None], axis=0)[0], choice
 
+    @property
+    def _after(self) -> Costs:
+        """Cycles in which all IPUs but the first wait, for each end of the first stage: it meets the host last."""
+        cycles, count = self._on[0].cycles, self._count
+        found = np.zeros(count, np.int64)
+        if self.stages.hosts_apart:
+            return found
+        last = cycles.last_work(count - 1, count, 0)
+        met = last.entering[0] + last.leaving[0]
+        for end in range(1, count):
+            first = cycles.forward_work(0, end, 0, self._kept(0))
+            found[end] = met + first.entering[0] + first.leaving[0] + (first.cycles if first.entering[0] else 0)
+        return found
+
     def _together(self, of: StageCosts) -> Costs:
         """Cycles of both on one IPU, where they fit."""
         count = self._count
@@ -170,7 +184,8 @@ class _Cutter:
     def _end_cycles(self, end: int, of: StageCosts, last: StageWorks) -> Costs:
         rows = self._kept(0)
         back = of.cycles.backward_work(0, end, 0, rows).cycles if self.stages.costs.training else 0
-        return end_cycles(back, of.cycles.forward_work(0, end, 0, rows), last, together=self.plan.returns)
+        forward = of.cycles.forward_work(0, end, 0, rows)
+        return end_cycles(back, forward, last, together=self.plan.returns, apart=self.stages.hosts_apart)
 
     def _finished(self, found: Partition) -> Spreading:
         """The plan with cuts, and with the share of memory of each IPU."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abele.fitting.plan import Estimate, Spreading, StatePlace
+from abele.fitting.plan import Estimate, Spreading
 from abele.fitting.stages import StageCosts, Stages
 from abele.fitting.traffic import (
     StageWork,
@@ -30,10 +30,9 @@ def estimated(plan: Spreading, stages: Stages) -> Estimate:
     for stage in range(n - 1 if costs.training else 0):
         by_stage[stage] += _own(passes[2 * (n - 1) - stage])
     exchange = transfer_cycles(transfers(plan, stages), plan.ipus, system) if n > 1 else 0
-    ticks, full = _ticks(plan, passes, exchange)
+    ticks, full = _ticks(plan, passes, exchange, apart=stages.hosts_apart)
     gradients = _by_ipu(plan, [sum(s.gradient_bytes for s in costs.segments[b:e]) for b, e in bounds])
-    apart = plan.state == StatePlace.OFF_CHIP_SHARDED
-    all_reduce = all_reduce_cycles(gradients, plan.replicas, system, gathered_apart=apart)
+    all_reduce = all_reduce_cycles(gradients, plan.replicas, system)
     updates = _by_ipu(plan, [of.update_cycles(b, e) for of, (b, e) in zip(on, bounds, strict=True)])
     share = stages.usual.memory.state_share
     moved = [size * share for s in costs.segments for size in s.state_units] if plan.state.is_off_chip else []
@@ -88,16 +87,16 @@ def _own(work: StageWork) -> int:
     return work.entering[0] + work.cycles + work.leaving[0]
 
 
-def _ticks(plan: Spreading, passes: list[StageWork], exchange: int) -> tuple[int, int]:
+def _ticks(plan: Spreading, passes: list[StageWork], exchange: int, *, apart: bool) -> tuple[int, int]:
     """Cycles of all ticks of an update, and of one in which all stages are busy, without its exchange."""
-    full = tick_cycles(reversed(passes))
+    full = tick_cycles(reversed(passes), apart=apart)
     if plan.stages == 1:
         return full * plan.accumulation, full
     pipeline, total = Ticks(len(passes), plan.accumulation), 0
     for ticks, count in pipeline.runs():
         for tick in ticks:
             running = (passes[stage] for stage in reversed(pipeline.busy(tick)))
-            total += count * (tick_cycles(running) + exchange)
+            total += count * (tick_cycles(running, apart=apart) + exchange)
     return total, full
 
 

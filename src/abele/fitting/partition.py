@@ -33,7 +33,7 @@ class Partition:
     slowest: int
 
 
-def partition(stages: int, middle: Callable[[int], Costs], ends: Costs) -> Partition | None:
+def partition(stages: int, middle: Callable[[int], Costs], ends: Costs, after: Costs | None = None) -> Partition | None:
     """The cuts with the least cost of what costs most; None where there are none.
 
     Args:
@@ -42,15 +42,19 @@ def partition(stages: int, middle: Callable[[int], Costs], ends: Costs) -> Parti
             segments + 1]; :data:`NEVER` where it does not fit.
         ends: What the first stage up to a segment and the last one from a segment on cost together, int64[segments,
             segments].
+        after: What comes after all stages in the middle, for each end of the first stage, int64[segments]; None for
+            nothing.
     """
     count = len(ends)
+    waited = np.zeros(count - 1, np.int64) if after is None else after[1:]
     firsts = np.arange(1, count)
     # [first, end]: what the stages so far cost at least on the segments up to an end, behind each end of the first.
     best = np.full((count - 1, count + 1), NEVER)
     best[firsts - 1, firsts] = 0
     choices: list[npt.NDArray[np.intp]] = []
     for stage in range(1, stages - 1):
-        reached = np.maximum(best[:, :, None], middle(stage)[None])
+        cost = np.minimum(middle(stage)[None] + waited[:, None, None], NEVER)
+        reached = np.maximum(best[:, :, None], cost)
         choices.append(reached.argmin(axis=1))
         best = reached.min(axis=1)
     whole = np.maximum(best[:, :count], ends[1:])

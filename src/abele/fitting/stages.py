@@ -38,18 +38,23 @@ class Stages:
 
     Attributes:
         by_proportion: What stages cost whose products plan with a share, the libraries' own first.
+        hosts_apart: True if IPUs meet the host without one another.
     """
 
     by_proportion: Mapping[float | None, StageCosts]
+    hosts_apart: bool
 
     @staticmethod
-    def of(plan: Spreading, costs: Mapping[float | None, ChainCosts], system: System) -> Stages:
+    def of(
+        plan: Spreading, costs: Mapping[float | None, ChainCosts], system: System, *, hosts_apart: bool = False
+    ) -> Stages:
         """What stages cost.
 
         Args:
             plan: The plan, whose cuts are not looked at.
             costs: What segments cost, by the share of a tile's memory.
             system: The machine.
+            hosts_apart: True if IPUs meet the host without one another.
         """
         reduces = plan.replicas > 1 and next(iter(costs.values())).training
         code = collective_costs(plan.ipus, plan.replicas, system).code_bytes if reduces else 0
@@ -74,7 +79,7 @@ class Stages:
             )
             return StageCosts(of, memory, cycles)
 
-        return Stages({share: made(of) for share, of in costs.items()})
+        return Stages({share: made(of) for share, of in costs.items()}, hosts_apart)
 
     @property
     def usual(self) -> StageCosts:

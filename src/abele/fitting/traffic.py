@@ -89,23 +89,18 @@ def collective_costs(ipus: int, replicas: int, system: System, dtype: ElementTyp
     return CollectiveCosts(small - slope * _SMALL, slope, int(np.max(code)))
 
 
-def all_reduce_cycles(bytes_by_ipu: Sequence[int], replicas: int, system: System, *, gathered_apart: bool) -> int:
-    """Cycles of summing gradients over replicas.
-
-    IPUs do it side by side, each with its likes in the other replicas. Where a sum is scattered first and weights are
-    gathered at last, between transfers of state that follow each other, they gather one after the other.
+def all_reduce_cycles(bytes_by_ipu: Sequence[int], replicas: int, system: System) -> int:
+    """Cycles of summing gradients over replicas, IPU after IPU: all are at the barrier of what leaves one.
 
     Args:
         bytes_by_ipu: Gradients on each IPU of a replica.
         replicas: How many sum.
         system: The machine.
-        gathered_apart: True if IPUs gather one after the other.
     """
     if replicas == 1 or not any(bytes_by_ipu):
         return 0
     costs = collective_costs(len(bytes_by_ipu), replicas, system)
-    cycles = [costs.start_cycles + costs.cycles_per_byte * size for size in bytes_by_ipu if size]
-    return math.ceil((max(cycles) + sum(cycles)) / 2 if gathered_apart else max(cycles))
+    return math.ceil(sum(costs.start_cycles + costs.cycles_per_byte * size for size in bytes_by_ipu if size))
 
 
 @lru_cache(maxsize=64)
@@ -192,23 +187,31 @@ class StageWork:
     leaving: Streams
 
 
-def tick_cycles(stages: Iterable[StageWork]) -> int:
+def tick_cycles(stages: Iterable[StageWork], *, apart: bool = False) -> int:
     """Cycles of a tick, without the exchange that it begins with.
 
-    Stages of one IPU follow each other, those of different ones run side by side; but the host serves one after the
-    other, in the order of the program.
+    Stages of one IPU follow each other, those of different ones run side by side. At a transfer from or to the host all
+    IPUs meet, in the order of the program; where they meet it apart, the host serves one after the other.
 
     Args:
         stages: In the order of the program: the last one first.
+        apart: True if IPUs meet the host without one another.
     """
     free: dict[int, int] = {}
-    host = 0
+    met = host = 0
     for stage in stages:
-        now = free.get(stage.ipu, 0)
-        now, host = _streamed(stage.entering, now, host)
-        now, host = _streamed(stage.leaving, now + stage.cycles, host)
-        free[stage.ipu] = now
-    return max(free.values(), default=0)
+        now = free.get(stage.ipu, met)
+        for streams, cycles in ((stage.entering, stage.cycles), (stage.leaving, 0)):
+            whole, link = streams
+            if whole and apart:
+                start = max(now, host)
+                now, host = start + whole, start + link
+            elif whole:
+                now = met = max(now, met, *free.values()) + whole
+                free.clear()
+            now += cycles
+            free[stage.ipu] = now
+    return max(free.values(), default=met)
 
 
 @dataclass(frozen=True)
@@ -226,7 +229,7 @@ class StageWorks:
     leaving: tuple[Cycles, Cycles]
 
 
-def end_cycles(back: int, forward: StageWork, last: StageWorks, *, together: bool) -> Cycles:
+def end_cycles(back: int, forward: StageWork, last: StageWorks, *, together: bool, apart: bool = False) -> Cycles:
     """Cycles of a tick of first and last stage, as :func:`tick_cycles` has them, for each begin of the last.
 
     Args:
@@ -234,25 +237,22 @@ def end_cycles(back: int, forward: StageWork, last: StageWorks, *, together: boo
         forward: The first stage.
         last: The last stage.
         together: True if both are on one IPU.
+        apart: True if IPUs meet the host without one another.
     """
-    begun, idle = np.full_like(last.cycles, back), np.zeros_like(last.cycles)
-    now, host = _streamed_each(last.entering, begun if together else idle, idle)
-    now, host = _streamed_each(last.leaving, now + last.cycles, host)
-    then, host = _streamed_each(forward.entering, now if together else begun, host)
-    then, _ = _streamed_each(forward.leaving, then + forward.cycles, host)
-    return then if together else np.maximum(now, then)
+    first = host = np.full_like(last.cycles, 0)
+    first = first + back
+    other = first if together else host
 
+    def streamed(streams: tuple[Cycles, Cycles] | Streams, now: Cycles, beside: Cycles) -> tuple[Cycles, Cycles]:
+        """When the IPU that has the streams goes on, and the other one."""
+        nonlocal host
+        whole, link = map(np.asarray, streams)
+        start = np.maximum(now, host if apart else beside)
+        host = np.where(whole > 0, start + link, host)
+        return np.where(whole > 0, start + whole, now), beside if apart else np.where(whole > 0, start + whole, beside)
 
-def _streamed_each(streams: tuple[Cycles, Cycles] | Streams, now: Cycles, host: Cycles) -> tuple[Cycles, Cycles]:
-    whole, link = map(np.asarray, streams)
-    start = np.maximum(now, host)
-    return np.where(whole > 0, start + whole, now), np.where(whole > 0, start + link, host)
-
-
-def _streamed(streams: Streams, now: int, host: int) -> tuple[int, int]:
-    """When an IPU goes on, and when the host's link is free, after some streams."""
-    whole, link = streams
-    if not whole:
-        return now, host
-    start = max(now, host)
-    return start + whole, start + link
+    other, first = streamed(last.entering, other, first)
+    other, first = streamed(last.leaving, other + last.cycles, first)
+    first, other = streamed(forward.entering, other if together else first, other)
+    first, other = streamed(forward.leaving, first + forward.cycles, other)
+    return first if together else np.maximum(first, other)
