@@ -24,6 +24,7 @@ from abele.fitting.case import Case
 from abele.fitting.misses import nothing_fits
 from abele.fitting.search import FitSearch
 from abele.machine import systems
+from abele.session import Settings
 
 BOUND = 0.1
 """How far an estimate of cycles may be off."""
@@ -219,3 +220,11 @@ def test_fit__memory_far_from_enough__smaller_products_are_not_compiled(monkeypa
 def test_fit__states_that_one_replica_cannot_have__lie_on_the_chip():
     found = fit_network(lambda b: mlp(b, layers=4), space("bow-2000:1", states=(StatePlace.SHARDED,)), check=0)
     assert {r.plan.state for r in found.ranking} == {StatePlace.ON_CHIP}
+
+
+def test_fit__ipus_meet_the_host_apart__estimates_are_near_what_compiling_gives():
+    settings = Settings(sync_pattern="single_pipeline")
+    found = fit_network(mlp, space(settings=settings, recompute=(Recomputation.STAGES, Recomputation.NOTHING)), check=5)
+    assert {r.plan.ipus for r in found.ranking} == {1, 2, 4}
+    for ranked in found.ranking:
+        assert ranked.estimate.cycles == pytest.approx(ranked.compiled.cycles, rel=BOUND)

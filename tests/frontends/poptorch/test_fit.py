@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import nn
 
 from abele import poptorch
 from abele.errors import FittingError, InvalidOptionError, MachineError
+from abele.fitting.text import plan_words
 
 
 class Classifier(nn.Module):
@@ -179,3 +182,19 @@ def test_fit__example_without_batch__is_refused():
 def test_fit__optimizer_of_another_model__is_refused():
     with pytest.raises(poptorch.Error, match="holds 2 of 2 parameters"):
         poptorch.fit(nn.Linear(4, 4), torch.zeros(4, 4), optimizer=sgd(nn.Linear(4, 4)))
+
+
+def test_fit__options_of_the_model__are_in_the_code():
+    model = Classifier()
+    opts = poptorch.Options().syncPattern(poptorch.SyncPattern.SinglePipeline)
+    made = poptorch.fit(
+        model, example(), system="bow-2000:2", batch=512, optimizer=sgd(model), micro_batches=[8], options=opts, check=0
+    )
+    assert run(made.code(of_ipus(made, 2, "nothing")), model).sync_pattern == poptorch.SyncPattern.SinglePipeline
+
+
+def test_fit__each_ipu_has_a_share_of_memory_of_its_own__said_in_words_and_code(found):
+    plan = replace(of_ipus(found, 4, "segments").plan, proportions=(0.25, 0.25, None, 0.15))
+    opts = run(found.code(plan), Classifier())
+    assert opts.available_memory_proportion == {0: 0.25, 1: 0.25, 3: 0.15}
+    assert "products with 0.25 (IPU 0, 1) and 0.15 (IPU 3) of a tile's memory" in plan_words(plan)

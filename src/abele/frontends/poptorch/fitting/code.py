@@ -40,6 +40,8 @@ def _options(fitted: Fitted, plan: Spreading) -> list[str]:
         lines.append("))")
         if fitted.training and plan.recompute == Recomputation.NOTHING:
             lines.append(f'opts._Popart.set("autoRecomputation", {_NOTHING})  # all activations are kept')
+    if fitted.space.settings.sync_pattern != "full":
+        lines.append("opts.syncPattern(poptorch.SyncPattern.SinglePipeline)")
     if plan.plans_smaller:
         shares = ", ".join(f'"IPU{i}": {share:g}' for i, share in enumerate(plan.proportions) if share is not None)
         lines.append(f"opts.setAvailableMemoryProportion({{{shares}}})")
