@@ -228,3 +228,11 @@ def test_fit__ipus_meet_the_host_apart__estimates_are_near_what_compiling_gives(
     assert {r.plan.ipus for r in found.ranking} == {1, 2, 4}
     for ranked in found.ranking:
         assert ranked.estimate.cycles == pytest.approx(ranked.compiled.cycles, rel=BOUND)
+
+
+def test_fit__state_off_the_chip__is_shared_out_where_there_are_replicas():
+    states = (StatePlace.OFF_CHIP, StatePlace.OFF_CHIP_SHARDED)
+    found = fit_network(lambda b: mlp(b, width=1024, layers=4), space(states=states, proportions=(None,)), check=0)
+    assert {r.plan.replicas > 1 for r in found.ranking} == {True, False}
+    for ranked in found.ranking:
+        assert ranked.plan.state == states[ranked.plan.replicas > 1]
