@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from dataclasses import dataclass
 
 import numpy as np
@@ -82,6 +85,34 @@ def test_kept__no_cache__is_measured_each_time(monkeypatch):
     kept("of", Measured, made)
     with pytest.raises(AssertionError, match="measured again"):
         kept("of", Measured, never)
+
+
+_KEY = """
+from abele.numerics import f16
+from abele.parallel import Group, NetworkBuilder, Schedule, Sgd
+from abele.session import Settings
+from abele.session.store import content_key
+net = NetworkBuilder()
+weight = net.parameter((4,), "f16", "w")
+net.output(weight)
+rule = Sgd(lr=0.1, momentum=0.9, accumulation=f16, variable=frozenset({"lr", "momentum", "dampening", "weight_decay"}))
+print(content_key(net.finish(), Schedule(), [Group(rule, (weight,))], Settings()))
+"""
+
+
+def test_content_key__other_process__is_the_same():
+    # Sets are in another order there.
+    keys = {
+        subprocess.run(
+            [sys.executable, "-c", _KEY],
+            env={**os.environ, "PYTHONHASHSEED": str(seed)},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in (1, 2, 3)
+    }
+    assert len(keys) == 1
 
 
 def test_fit__second_time__compiles_no_segment_and_finds_the_same(own_cache, monkeypatch):

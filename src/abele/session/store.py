@@ -13,7 +13,7 @@ import math
 import os
 import tempfile
 from collections.abc import Sequence
-from dataclasses import astuple, replace
+from dataclasses import astuple, fields, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -321,13 +321,20 @@ def content_key(net: Network, schedule: Schedule, groups: Sequence[Group] | None
         repr(settings.target()),
         repr(replace(settings, system=None, threads=0, progress=False, dump_passes=None, cache=None)),
         repr(schedule),
-        repr([(g.optimiser, [p.name for p in g.parameters]) for g in groups or ()]) if groups is not None else "",
+        repr([(_said(g.optimiser), [p.name for p in g.parameters]) for g in groups]) if groups is not None else "",
         str(net),
     ]
     digest = hashlib.sha256()
     for part in parts:
         digest.update(hashlib.sha256(part.encode()).digest())
     return digest.hexdigest()[:40]
+
+
+def _said(optimiser: Optimiser) -> str:
+    """An optimiser in words that are the same in every process: sets have no order of their own."""
+    values = {field.name: getattr(optimiser, field.name) for field in fields(optimiser)}
+    ordered = {name: sorted(value) if isinstance(value, frozenset) else value for name, value in values.items()}
+    return f"{type(optimiser).__name__} {ordered}"
 
 
 @cache
