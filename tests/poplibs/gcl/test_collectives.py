@@ -255,3 +255,15 @@ def test_link__between_racks__is_a_gateway_link():
     gcl.all_reduce_cross_replica(graph, x, "add", Sequence(), options={"link": "gw-link"})
     with pytest.raises(InvalidOptionError, match="go over several racks"):
         gcl.all_reduce_cross_replica(graph, x, "add", Sequence(), options={"link": "ipu-link"})
+
+
+@pytest.mark.parametrize("collective", [gcl.all_reduce_cross_replica, gcl.all_gather_cross_replica])
+def test_working_tensors__are_live_while_the_collective_runs(collective):
+    graph, x, _, prog = _setup(4, (64,), "f32")
+    if collective is gcl.all_reduce_cross_replica:
+        collective(graph, x, "add", prog)
+    else:
+        collective(graph, x, prog)
+    memory = compile_program(graph, prog).memory
+    names = {graph.variables[v].name.rpartition("/")[2] for v in np.flatnonzero(memory.liveness.always_live)}
+    assert not names & {"received", "gathered"}

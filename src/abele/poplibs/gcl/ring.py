@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from abele.graph import Graph, Tensor, concat
-from abele.graph.program import Copy, Sequence
+from abele.graph.program import Copy, Sequence, WriteUndef
 from abele.graph.replica_copies import CrossReplicaCopy, CrossReplicaExchange
 from abele.poplibs.gcl.methods import Method, Move, gather_steps, lanes_of, num_parts, scatter_steps
 from abele.poplibs.gcl.operators import CollectiveOperator, combine
@@ -89,6 +89,7 @@ class Ring:
         lanes = lanes_of(method, self.size)
         parts = column_parts(self.graph, rows.dtype, rows.shape[1], num_parts(lanes))
         received = columns(self.graph, rows.dtype, len(lanes), rows.shape[1], f"{name}/received")
+        prog.add(WriteUndef(received))
         for number, moves in enumerate(scatter_steps(lanes, self.size)):
             going = [m for m in moves if m.part < len(parts)]
             ends = [(own[m.sent, parts[m.part]], received[m.lane, parts[m.part]], m.way) for m in going]
@@ -102,6 +103,7 @@ class Ring:
     def all_gather(self, row: Tensor, method: Method, prog: Sequence, name: str) -> Tensor:
         """The rows [size, width] of the group by rank; ``row`` [width] is the replica's own."""
         gathered = columns(self.graph, row.dtype, self.size, row.size, f"{name}/gathered")
+        prog.add(WriteUndef(gathered))
         prog.add(Copy(row, gathered[0]))
         if self.size == 1:
             return gathered

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from abele.errors import TensorError
 from abele.graph import Graph, Tensor, concat
 from abele.graph.mapping import TileMapping
-from abele.graph.program import Copy, Sequence
+from abele.graph.program import Copy, Sequence, WriteUndef
 from abele.numerics import ElementType
 from abele.poplibs.gcl.calls import ReduceCall
 from abele.poplibs.gcl.costs import cheapest
@@ -60,6 +60,7 @@ def reduce_scatter_within_replica(call: ReduceCall) -> Tensor:
         own = _on_ipus(graph, data.dtype, ipus, width, "own")
         prog.add(Copy(_padded(graph, sent, ipus * width), own.reshape((ipus, -1))))
         received = _on_ipus(graph, data.dtype, len(circle.lanes), width, "received")
+        prog.add(WriteUndef(received))
         parts = column_parts(graph, data.dtype, width, num_parts(circle.lanes))
         for step, moves in enumerate(scatter_steps(circle.lanes, ipus)):
             going = [(m, parts[m.part]) for m in moves if m.part < len(parts)]
@@ -86,6 +87,7 @@ def all_gather_within_replica(
         width = data.shape[1]
         circle = _circle(graph, method, width * data.dtype.bytes)
         gathered = _on_ipus(graph, data.dtype, ipus, width, "gathered")
+        prog.add(WriteUndef(gathered))
         prog.add(Copy(data, _chosen(gathered, np.arange(ipus), np.arange(ipus))))
         parts = column_parts(graph, data.dtype, width, num_parts(circle.lanes))
         for moves in gather_steps(circle.lanes, ipus):
