@@ -142,11 +142,12 @@ def layer(net: NetworkBuilder, x: Value, number: int, drop: float) -> Value:
         return build.softmax(net, y, 1)
 
 
-def training_network(layers: int, drop: float = 0.0) -> Network:
+def training_network(layers: int, drop: float = 0.0, *, checkpoints: bool = False) -> Network:
     net = NetworkBuilder()
     x = net.input((4, 6), "f32", "x")
     for number in range(layers):
         x = layer(net, x, number, drop)
+        x = build.keep(net, x) if checkpoints else x
     net.output(x)
     net.loss = build.reduce(net, x, [0, 1])
     return net.finish()
@@ -175,6 +176,13 @@ def test_outline__equal_layers__are_calls_of_one_function(drop: float) -> None:
     feeds = random_feeds(net)
     expected, got = evaluate(net, feeds), evaluate(outlined, feeds)
     np.testing.assert_array_equal(got[outlined.outputs[0]], expected[net.outputs[0]])
+
+
+def test_outline__checkpoints__stay_between_calls() -> None:
+    outlined = Outline(min_ops=5).run(training_network(5, checkpoints=True))
+    kinds = [op.kind for op in outlined.ops if op.kind in ("call", "keep")]
+    assert kinds == ["call", "keep"] * 5
+    assert not any(op.kind == "keep" for f in outlined.functions for op in f.body.ops)
 
 
 def test_outline__calls__keep_the_names_and_labels_of_their_layers() -> None:

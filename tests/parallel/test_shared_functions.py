@@ -10,7 +10,7 @@ from abele.compiler import Executable, compile_program
 from abele.expr.derivative import arg
 from abele.graph import Call, Copy, Graph, walk
 from abele.machine import systems
-from abele.parallel import Group, Network, NetworkBuilder, Schedule, Sgd, training_program
+from abele.parallel import Group, Network, NetworkBuilder, Place, Schedule, Sgd, training_program
 from abele.parallel.modes import RunModes
 from abele.parallel.ops import build
 from abele.parallel.program import NetworkProgram
@@ -121,3 +121,38 @@ def test_shared_functions__what_all_calls_read_alike__is_not_copied() -> None:
     copied = [v for s in steps if isinstance(s, Call) for c in s.copies_in for v in c.source.variables]
     assert copied
     assert not set(entering.variables).intersection(copied)
+
+
+def checkpointed(count: int) -> Network:
+    """Layers with checkpoints on the first of two IPUs, and the loss on the second."""
+    net = NetworkBuilder()
+    x = net.input((64, 64), "f32", "x")
+    with net.at(place=Place(0, 0)):
+        for number in range(count):
+            w, b = net.parameter((64, 64), "f32", f"{number}.w"), net.parameter((64,), "f32", f"{number}.b")
+            y = x
+            for _ in range(3):
+                y = build.softmax(net, build.nonlinearity(net, "gelu", build.linear(net, y, w, b)), 1)
+            x = build.keep(net, build.total(net, [x, y]))
+    with net.at(place=Place(1, 1)):
+        net.loss = build.mean(net, build.map_(net, arg(0) * arg(0), [x]), [0, 1])
+        net.output(net.loss)
+    return net.finish()
+
+
+def test_shared_functions__layers_with_checkpoints__are_computed_again_one_at_a_time() -> None:
+    # A layer keeps one activation and four variables as large, weight and gradients; what it makes on the way, some ten
+    # activations, is there for one layer at a time.
+    peaks = []
+    for count in (4, 12):
+        net = checkpointed(count)
+        graph = Graph(systems.get("bow-pod16").evolve(ipu={"num_tiles": 16}).with_ipus(2))
+        groups = [Group(Sgd(lr=0.5), net.parameters)]
+        program = training_program(net, graph, Schedule(accumulation=8), groups, modes=RunModes(shared_functions=True))
+        executable = compiled(program)
+        peaks.append(int(executable.memory.step_bytes.max()))
+        live = executable.memory.liveness
+        left = [v for v in live.candidates[live.end[live.ptr[1:] - 1] == live.num_steps].tolist() if v >= 0]
+        assert not [name for v in left if (name := graph.variables[v].name).endswith("result")]
+    activation = 64 * 64 * 4
+    assert peaks[1] - peaks[0] < (12 - 4) * 4 * activation

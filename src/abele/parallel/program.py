@@ -237,7 +237,7 @@ class _ProgramBuilder:
     def _build(self, modes: RunModes) -> NetworkProgram:
         needed = self.net.needed(self.net.results)
         if modes.shared_functions:
-            self.to.functions = SharedFunctions.of(needed)
+            self.to.functions = SharedFunctions.of(needed, self.net.leaves)
         of_step = [op for op in needed if op.stage == Stage.UPDATE]
         sums = [op for op in needed if op.kind in _OF_MICRO_BATCHES]
         body = self.body

@@ -40,7 +40,7 @@ class _Shared:
     """A body on the machine.
 
     Attributes:
-        function: The function, whose parameters and results are joined by type.
+        function: The function, whose parameters are joined by type.
         formals: For each operand of a call its formal; None where it is not copied.
         results: What the body leaves, in order.
     """
@@ -56,26 +56,30 @@ class SharedFunctions:
 
     Attributes:
         common: For each function that is called more than once, which operands are the same value at all calls.
+        unread: Results that nothing reads.
     """
 
     common: dict[Hashable, tuple[bool, ...]] = field(default_factory=dict)
+    unread: frozenset[Value] = frozenset()
     _made: dict[Hashable, _Shared] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, ops: Iterable[NetworkOp]) -> SharedFunctions:
-        """Those that are called several times by ``ops``."""
+    def of(cls, ops: Sequence[NetworkOp], leaving: Iterable[Value] = ()) -> SharedFunctions:
+        """Those that are called several times by ``ops``, of which something outside reads ``leaving``."""
         calls: dict[Hashable, list[NetworkOp]] = {}
         for op in ops:
             if op.kind == "call":
                 calls.setdefault(_key(op), []).append(op)
         repeated = {key: equal for key, equal in calls.items() if len(equal) > 1}
-        return cls({key: _common(equal) for key, equal in repeated.items()})
+        made = {value for equal in repeated.values() for op in equal for value in op.outputs}
+        unread = made.difference(leaving, (value for op in ops for value in op.inputs))
+        return cls({key: _common(equal) for key, equal in repeated.items()}, frozenset(unread))
 
     def __contains__(self, op: NetworkOp) -> bool:
         return _key(op) in self.common
 
-    def call(self, to: Lowering, op: NetworkOp, body: Body) -> tuple[Tensor, ...]:
-        """Append a call; returns its results.
+    def call(self, to: Lowering, op: NetworkOp, body: Body) -> tuple[Tensor | None, ...]:
+        """Append a call; returns its results, None for those that nothing reads.
 
         Args:
             to: Where the op is lowered.
@@ -93,9 +97,16 @@ class SharedFunctions:
             for value, formal in zip(op.inputs, shared.formals, strict=True)
             if formal is not None
         ]
-        results = tuple(to.variable_like(t, "result") for t in shared.results)
-        left = list(zip(results, shared.results, strict=True))
-        to.prog.add(Call(shared.function, _joined(arguments), _joined(left)))
+        # What nothing reads stays behind: a stage that is computed again leaves its last result alone.
+        results = tuple(
+            None if value in self.unread else to.variable_like(left, "result")
+            for value, left in zip(op.outputs, shared.results, strict=True)
+        )
+        read = [(left, made) for left, made in zip(shared.results, results, strict=True) if made is not None]
+        to.prog.add(Call(shared.function, _joined(arguments)))
+        sources, destinations = _joined([(a, a) for a, _ in read]), _joined([(b, a) for a, b in read])
+        for source, destination in zip(sources, destinations, strict=True):
+            to.prog.add(Copy(source, destination, name=f"{shared.function.debug.name} results"))
         return results
 
     def _lowered(self, to: Lowering, op: NetworkOp, body: Body, common: Sequence[bool]) -> _Shared:
@@ -107,8 +118,7 @@ class SharedFunctions:
             read, results = to.function_body(body(names), given, leaving=op.outputs)
         formals = tuple(None if same else tensor for tensor, same in zip(read, common, strict=True))
         parameters = _joined([(t, t) for t in formals if t is not None])
-        left = _joined([(t, t) for t in results])
-        function = to.graph.function(steps, op.function.name, parameters=parameters, results=left)
+        function = to.graph.function(steps, op.function.name, parameters=parameters)
         return _Shared(function, formals, tuple(results))
 
 

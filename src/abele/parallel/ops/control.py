@@ -194,7 +194,7 @@ class CallRule(OpRule):
         """The body."""
         return tuple(run.block(body_of(op), args))
 
-    def lower(self, to: Lowering, op: NetworkOp) -> tuple[Tensor, ...]:
+    def lower(self, to: Lowering, op: NetworkOp) -> tuple[Tensor | None, ...]:
         """The body, as if it stood here, or a call of the one that the machine has."""
         if op in to.functions:
             return to.functions.call(to, op, partial(body_of, op))

@@ -65,7 +65,7 @@ class _Outlining:
         self._names: set[str] = set()
 
     def run(self) -> tuple[NetworkOp, ...] | None:
-        tokens, numbers = _apart_by_place(self._ops, _tokens(self._ops))
+        tokens, numbers = _apart(self._ops, _tokens(self._ops))
         for stretches in _candidates(tokens, self._settings.min_ops):
             self._take([(numbers[start], length) for start, length in stretches])
         return tuple(self._rewritten()) if self._calls else None
@@ -220,8 +220,9 @@ def _tokens(ops: Sequence[NetworkOp]) -> list[int]:
     return [numbers.setdefault(_token(op), len(numbers)) for op in ops]
 
 
-def _apart_by_place(ops: Sequence[NetworkOp], tokens: Sequence[int]) -> tuple[list[int], list[int]]:
-    """Tokens with one that occurs once wherever the place changes, so that no repeated stretch goes across.
+def _apart(ops: Sequence[NetworkOp], tokens: Sequence[int]) -> tuple[list[int], list[int]]:
+    """Tokens with one that occurs once wherever the place changes, and in place of each checkpoint, so that no repeated
+    stretch goes across.
 
     Returns:
         The tokens, and for each the number of its op.
@@ -234,7 +235,7 @@ def _apart_by_place(ops: Sequence[NetworkOp], tokens: Sequence[int]) -> tuple[li
                 made.append(-1 - number)
                 numbers.append(number)
             place = op.place
-        made.append(token)
+        made.append(-1 - len(ops) - number if op.kind == "keep" else token)
         numbers.append(number)
     return made, numbers
 
