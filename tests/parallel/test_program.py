@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 from meaning import Meaning
 
+from abele.compiler import compile_program
 from abele.expr.derivative import arg
 from abele.graph import Graph, LibraryCall, Repeat, walk
 from abele.kernels.nest.ir import apply
+from abele.machine import systems
 from abele.parallel import (
     Adam,
     Group,
@@ -79,6 +81,21 @@ def test_training__accumulation_of_one__has_no_accumulators() -> None:
     made, _ = train(Schedule(3, 1), Sgd(lr=RATE))
     assert not [v for v in made.graph.variables if "accumulator" in v.name]
     assert sum(isinstance(step, Repeat) for step in walk(made.program)) == 1
+
+
+def test_training__accumulation__keeps_the_gradient_of_one_layer_at_a_time() -> None:
+    width, peaks = 128, []
+    for layers in (4, 12):
+        net, graph = NetworkBuilder(), Graph(systems.bow_2000().evolve(ipu={"num_tiles": 16}).with_ipus(1))
+        x = net.input((4, width), "f32", "x")
+        for number in range(layers):
+            x = build.nonlinearity(net, "tanh", build.linear(net, x, net.parameter((width, width), "f32", f"w{number}")))
+        net.loss = build.reduce(net, x, [0, 1])
+        groups = [Group(Sgd(lr=RATE), tuple(net.parameters))]
+        made = training_program(net.finish(), graph, Schedule(1, 4), groups)
+        peaks.append(int(compile_program(graph, made.program).memory.step_bytes.max()))
+    # Each further layer has a sum, and some activations that are smaller by far.
+    assert peaks[1] - peaks[0] < (12 - 4) * 1.6 * width * width * 4
 
 
 def test_training__several_runs__go_on_from_each_other() -> None:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from abele.graph import Program, Repeat, Tensor
 from abele.graph import Sequence as Steps
+from abele.parallel.gradient_sums import GradientSums
 from abele.parallel.lowering import Lowering
 from abele.parallel.network import NetworkOp, Value
 
@@ -90,18 +91,18 @@ class Body(ABC):
         """The steps that make a value; with None those of the last stage."""
 
     @abstractmethod
-    def lower(self, to: Lowering, ops: Sequence[NetworkOp], sums: Sequence[NetworkOp]) -> None:
+    def lower(self, to: Lowering, ops: Sequence[NetworkOp], sums: GradientSums) -> None:
         """Lower what a micro-batch computes.
 
         Args:
             to: Where to.
             ops: The network's ops.
-            sums: Ops that will follow, by :meth:`lower_sums`.
+            sums: What it is added to, at once or by :meth:`lower_sums`.
         """
 
     @abstractmethod
     def lower_sums(self, to: Lowering, sums: Sequence[NetworkOp]) -> None:
-        """Lower what adds a micro-batch to sums; after :meth:`lower`."""
+        """Lower what is still to be added to sums; after :meth:`lower`."""
 
     @abstractmethod
     def advance_random_state(self, seed: Value, to: Lowering) -> None:

@@ -18,6 +18,7 @@ from abele.graph import Sequence as Steps
 from abele.numerics import ElementType
 from abele.parallel.body import Body, StageSteps, around_traffic, beside_traffic, repeat
 from abele.parallel.fixed import fixed_values
+from abele.parallel.gradient_sums import GradientSums
 from abele.parallel.joined_copies import joined_copies
 from abele.parallel.locations import ON_CHIP, TensorLocation
 from abele.parallel.lowering import Lowering
@@ -101,9 +102,9 @@ class PipelinedBody(Body):
 
     # --- lowering ----------------------------------------------------------------------------------------------------
 
-    def lower(self, to: Lowering, ops: Sequence[NetworkOp], sums: Sequence[NetworkOp]) -> None:
+    def lower(self, to: Lowering, ops: Sequence[NetworkOp], sums: GradientSums) -> None:
         """Stage after stage; what crosses from one to another goes through rings."""
-        every = [*ops, *sums]
+        every = [*ops, *sums.ops]
         to.announce(every, self._net.leaves)
         self._check_state(every)
         readers = self._readers(every)
@@ -117,12 +118,14 @@ class PipelinedBody(Body):
                 # What is sent is taken from where it was made: nothing of this tick has run.
                 crosses = op.kind == "transfer" and op not in once
                 with to.reading({} if crosses else stage.tensors):
-                    self._lower(to, op, stage, once)
+                    self._lower(to, op, stage, once, sums)
             with to.reading(stage.tensors), to.into(stage.compute):
                 to.settle()
             self._keep(stage, readers, to)
 
-    def _lower(self, to: Lowering, op: NetworkOp, stage: _PipelineStage, once: set[NetworkOp]) -> None:
+    def _lower(
+        self, to: Lowering, op: NetworkOp, stage: _PipelineStage, once: set[NetworkOp], sums: GradientSums
+    ) -> None:
         if self._fixed.issuperset(op.outputs):
             if self._pending.keys().isdisjoint(op.outputs):
                 return
@@ -148,6 +151,7 @@ class PipelinedBody(Body):
         else:
             with to.into(stage.compute):
                 to.lower([op], settle=False)
+                sums.add(to, op)
 
     def _lower_once(self, to: Lowering, op: NetworkOp) -> None:
         """Lower what is the same for all micro-batches before the first of them, and what it follows from."""

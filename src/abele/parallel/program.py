@@ -15,6 +15,7 @@ from abele.numerics import f16, f32
 from abele.parallel.anchors import AnchorCollector
 from abele.parallel.body import Body, Exits, repeat
 from abele.parallel.gradient_scale import GradientScale
+from abele.parallel.gradient_sums import GradientSums
 from abele.parallel.io_tiles import IoTiles
 from abele.parallel.locations import check_locations, worthwhile_bytes
 from abele.parallel.lowering import Lowering
@@ -37,7 +38,7 @@ from abele.poplibs import gcl, popops
 from abele.poplibs.gcl import CommGroup
 from abele.poplibs.popops.elementwise.map import map_with_outputs
 from abele.poplibs.popops.expr import _1
-from abele.poplibs.poputil.layout import clone, duplicate
+from abele.poplibs.poputil.layout import duplicate
 
 Planning = Mapping[str, Any] | None
 
@@ -244,9 +245,10 @@ class _ProgramBuilder:
         compute = [op for op in needed if op.stage != Stage.UPDATE and op.kind not in _OF_MICRO_BATCHES]
         worthwhile = worthwhile_bytes(self.graph.system)
         self.to.remote = remote_weights(self.net, self.schedule.locations.weights, worthwhile)
-        body.lower(self.to, compute, sums)
+        gradient_sums = GradientSums(self.net, self.graph, sums, self.schedule.locations.accumulators)
+        body.lower(self.to, compute, gradient_sums)
         self._make_updates(of_step)
-        self._accumulators(sums)
+        gradient_sums.bind(self.to)
         inputs = [self._input_stream(v) for v in self.net.inputs]
         if modes.synthetic_data:
             self._make_data()
@@ -260,7 +262,7 @@ class _ProgramBuilder:
                 graph = self.to.graph_of(op.output.place)
                 body.shares[stage] = self._running_shares(graph, step, stage.leaving)
         self.to.sums = RemoteSums(self.to, self.graph, sums, self.schedule.locations.accumulators)
-        body.lower_sums(self.to, sums)
+        body.lower_sums(self.to, gradient_sums.left)
         if self.to.remote is not None:
             for value in self.net.outputs:
                 self.to.remote.show(self.to, body.stage_of(value).leaving, [self.to[value]])
@@ -359,24 +361,6 @@ class _ProgramBuilder:
         for value in self.net.inputs:
             numbers = rng.standard_normal(value.shape) if value.dtype.is_float else np.zeros(value.shape)
             self.graph.initialise(self.to[value], numbers.astype(value.dtype.np))
-
-    def _accumulators(self, sums: Sequence[NetworkOp]) -> None:
-        """A variable for each accumulator, laid out like its parameter."""
-        parameters = {gradient: parameter for parameter, gradient in self.net.gradients.items()}
-        entering = {*self.net.accumulators}
-        for op in reversed(sums):
-            # Several stages may add to one sum, each to what the one before it has left.
-            if op.inputs[0] not in entering:
-                parameters[op.inputs[0]] = parameters[op.output]
-        for op in sums:
-            total = op.inputs[0]
-            if total not in entering:
-                continue
-            if op.kind == "count_magnitudes":
-                graph = self.to.graph_of(total.place)
-                self.to.bind(total, graph.map(graph.variable(f32, total.shape, name=total.name), 0))
-            else:
-                self.to.bind(total, clone(self.graph, self.to[parameters[op.output]], total.name, total.dtype))
 
     def _share(self, group: Group) -> float:
         """What an update multiplies gradients by: to climb where others descend, and to make a mean of sums: of those

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from abele.graph import Call, Graph, Program
 from abele.graph import Sequence as Steps
 from abele.parallel.body import Body, StageSteps, around_traffic, beside_traffic, repeat
+from abele.parallel.gradient_sums import GradientSums
 from abele.parallel.lowering import Lowering
 from abele.parallel.network import NetworkOp, Value
 from abele.poplibs import popops
@@ -31,16 +32,19 @@ class SerialBody(Body):
         """The one there is."""
         return self._stage
 
-    def lower(self, to: Lowering, ops: Sequence[NetworkOp], sums: Sequence[NetworkOp]) -> None:
+    def lower(self, to: Lowering, ops: Sequence[NetworkOp], sums: GradientSums) -> None:
         """All ops in order."""
+        to.announce([*ops, *sums.ops])
         with to.into(self._stage.compute):
-            to.run(ops)
+            for op in ops:
+                to.lower([op], settle=False)
+                sums.add(to, op)
+            to.settle()
 
     def lower_sums(self, to: Lowering, sums: Sequence[NetworkOp]) -> None:
         """All in order."""
         to.shares = self.shares.get(self._stage)
         assert to.sums is not None
-        to.announce(sums)
         with to.into(self._stage.leaving):
             to.sums.lower(to, sums)
 

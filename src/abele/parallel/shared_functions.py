@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
-from abele.graph import Call, Tensor
+from abele.graph import Call, Copy, Tensor
 from abele.graph import Sequence as Steps
 from abele.graph.joining import joined_by_type
 from abele.graph.program import Function
