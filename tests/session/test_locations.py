@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from abele.errors import GraphReplicationError, InvalidOptionError, MachineError
 from abele.expr.derivative import arg
+from abele.graph import Call, walk
 from abele.numerics import ElementType, f16, f32
 from abele.parallel import (
     Adagrad,
@@ -65,13 +67,18 @@ def network(width: int = 8, *, last: int = 7, stages: int = 1, batch: int = 4, d
 
 
 def session(
-    net: Network, schedule: Schedule, optimiser: Optimiser, mode: str = "tiles", state: SharedArrays | None = None
+    net: Network,
+    schedule: Schedule,
+    optimiser: Optimiser,
+    mode: str = "tiles",
+    state: SharedArrays | None = None,
+    **settings: Any,
 ) -> Session:
     rng = np.random.default_rng(0)
     weights = {p.name: (rng.normal(size=p.shape) * 0.3).astype(p.dtype.np) for p in net.parameters}
     groups = [Group(optimiser, net.parameters)]
-    settings = Settings(mode=mode, system="bow-pod16")
-    return Session.of(net, schedule, groups=groups, settings=settings, weights=weights, state=state)
+    chosen = Settings(mode=mode, system="bow-pod16", **settings)
+    return Session.of(net, schedule, groups=groups, settings=chosen, weights=weights, state=state)
 
 
 def batch(net: Network, schedule: Schedule) -> np.ndarray:
@@ -80,8 +87,10 @@ def batch(net: Network, schedule: Schedule) -> np.ndarray:
     return np.random.default_rng(1).normal(size=shape).astype(value.dtype.np)
 
 
-def trained(net: Network, schedule: Schedule, optimiser: Optimiser, mode: str = "tiles", runs: int = 2) -> Session:
-    made = session(net, schedule, optimiser, mode)
+def trained(
+    net: Network, schedule: Schedule, optimiser: Optimiser, mode: str = "tiles", runs: int = 2, **settings: Any
+) -> Session:
+    made = session(net, schedule, optimiser, mode, **settings)
     for _ in range(runs):
         made(batch(net, schedule))
     return made
@@ -154,6 +163,43 @@ def test_shared_state__of_a_pipeline_on_two_replicas__is_what_it_is_on_the_chip(
     net, schedule, optimiser = network(stages=2), Schedule(1, 4, replicas=2), Lamb(lr=0.01, max_grad_norm=0.05)
     expected = trained(net, schedule, optimiser)
     assert_same(trained(net, replace(schedule, locations=STATE["both"]), optimiser), expected, 1e-6)
+
+
+@pytest.mark.parametrize("mode", ["tiles", "native"])
+@pytest.mark.parametrize("location", ["away", "both"])
+@pytest.mark.parametrize("optimiser", ["momentum", "adam", "lamb"])
+def test_state__of_equal_units__is_updated_by_one_copy_of_the_code(
+    optimiser: str, location: str, mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("abele.parallel.state_units.worthwhile_bytes", lambda _: 1)
+    net, schedule = layers(4), Schedule(1, 2, replicas=2, locations=STATE[location])
+    apart, shared = (trained(net, schedule, OPTIMISERS[optimiser], mode, shared_functions=s) for s in (False, True))
+    assert_same(shared, apart, 0.0 if mode == "tiles" else 1e-6)
+    updates = [
+        step.function
+        for step in walk(shared.compiled.executable.programs[0])
+        if isinstance(step, Call) and step.function.debug.name == "update"
+    ]
+    # A weight and a bias in each layer.
+    assert sorted(updates.count(f) for f in set(updates)) == [4, 4]
+    assert memory_of(shared, "vertex_state") < memory_of(apart, "vertex_state")
+
+
+def layers(count: int, width: int = 8) -> Network:
+    """Products and non-linearities one after the other."""
+    net = NetworkBuilder()
+    hidden = net.input((4, width), f32, "x")
+    for number in range(count):
+        weight, bias = net.parameter((width, width), f32, f"w{number}"), net.parameter((width,), f32, f"b{number}")
+        hidden = build.nonlinearity(net, "tanh", build.linear(net, hidden, weight, bias))
+    net.loss = build.mean(net, build.map_(net, arg(0) * arg(0), [hidden]), [0, 1])
+    net.output(net.loss)
+    return net.finish()
+
+
+def memory_of(made: Session, category: str) -> int:
+    """Bytes of all tiles."""
+    return variables_bytes(made.compiled, category)
 
 
 def test_state__moves_between_locations__and_training_goes_on() -> None:
@@ -305,8 +351,8 @@ def test_memory__of_everything_elsewhere__is_that_of_one_part_at_a_time() -> Non
     made = compile_network(net, replace(schedule, locations=away), groups=groups)
     parameters = 4 * 6 * (256 * 256 + 256)
     assert variables_bytes(usual) - variables_bytes(made) == 3 * parameters
-    # At most one layer, its gradient and what is made of them, and all sums at the update.
-    assert variables_bytes(made, "temporaries") <= variables_bytes(usual, "temporaries")
+    # At most one layer and what is made of it, the gradients of a micro-batch, and all sums at the update.
+    assert variables_bytes(made, "temporaries") <= variables_bytes(usual, "temporaries") + parameters
 
 
 def deep(width: int, layers: int) -> Network:

@@ -1,11 +1,12 @@
-"""Copies of many tensors in one step for each element type."""
+"""Copies of many tensors as one step for each element type."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from abele.graph import Copy, Tensor
 from abele.graph.joining import joined_by_type
+from abele.poplibs.poputil.order import storage_order
 
 
 def joined_copies(pairs: Iterable[tuple[Tensor, Tensor]], name: str) -> list[Copy]:
@@ -14,3 +15,8 @@ def joined_copies(pairs: Iterable[tuple[Tensor, Tensor]], name: str) -> list[Cop
     ends = list(pairs)
     sources, destinations = (joined_by_type(tensors) for tensors in zip(*ends, strict=True)) if ends else ([], [])
     return [Copy(a, b, name=name) for a, b in zip(sources, destinations, strict=True)]
+
+
+def joined(tensors: Sequence[tuple[Tensor, Tensor]]) -> list[Tensor]:
+    """The elements of tensors as one flat tensor for each type, each in the storage order of the one beside it."""
+    return joined_by_type(storage_order(beside).apply(tensor) for tensor, beside in tensors)

@@ -207,6 +207,7 @@ class _ProgramBuilder:
         self.graph = graph = self.io.others if self.io else graph
         self.schedule = schedule
         self.groups = groups
+        self._shared_functions = False
         self.to = Lowering(graph, planning=planning)
         self.to.lay_out_like(_gradients(net))
         self.scale = GradientScale(graph, groups, automatic=automatic_loss_scale)
@@ -237,7 +238,8 @@ class _ProgramBuilder:
 
     def _build(self, modes: RunModes) -> NetworkProgram:
         needed = self.net.needed(self.net.results)
-        if modes.shared_functions:
+        self._shared_functions = modes.shared_functions
+        if self._shared_functions:
             self.to.functions = SharedFunctions.of(needed, self.net.leaves)
         of_step = [op for op in needed if op.stage == Stage.UPDATE]
         sums = [op for op in needed if op.kind in _OF_MICRO_BATCHES]
@@ -338,6 +340,7 @@ class _ProgramBuilder:
                 share=self._share(group),
                 location=self.schedule.locations.optimiser,
                 parts=self._parts,
+                shared_functions=self._shared_functions,
             )
             for ipu in others:
                 self.to.updates[number, ipu] = made.on(self.to.graph_of(Place(ipu)))

@@ -185,6 +185,11 @@ class Repeats:
         self._checked: set[Hashable] = set()
         self._local: dict[Hashable, bool] = {}
 
+    def likeness(self, operands: Sequence[Tensor | None]) -> Hashable | None:
+        """What is the same for operands that lie alike; None for those that are like no others."""
+        like = self._likeness.of(operands, self.where * self._tiles_per_ipu)
+        return None if like is None else like[0]
+
     def build(self, what: Hashable, operands: Sequence[Tensor | None], prog: Steps, make: Callable[[], T]) -> T:
         """What ``make`` makes, which may be copied from what it made for like operands.
 

@@ -4,7 +4,8 @@ The first call lowers the body on variables of its own, the *formals*; every cal
 the body, and copies the results into variables that are the call's. That is right because a body reads nothing but its
 parameters and the constants in it, draws of random numbers included: calls whose random ops have other modifiers are
 not equal. What each call reads is written just before, so formals take memory only while the body runs, and one layer's
-at a time. An argument that is the same value at all calls is read where it lies.
+at a time. An argument that is the same value at all calls is read where it lies. A stage of a pipeline and the backward
+stage that computes it again call one body: they are on one IPU, at different times.
 
 A formal is laid out as the body's first reader wants it, or like the argument of the first call where that exists; a
 weight is laid out like its formal, so that copies of weights stay on their tiles. Arguments of one type are copied
@@ -25,8 +26,8 @@ from abele.graph import Call, Copy, Tensor
 from abele.graph import Sequence as Steps
 from abele.graph.joining import joined_by_type
 from abele.graph.program import Function
+from abele.parallel.joined_copies import joined
 from abele.parallel.network import NetworkOp, OpBlock, Value
-from abele.poplibs.poputil.order import storage_order
 
 if TYPE_CHECKING:
     from abele.parallel.lowering import Lowering
@@ -103,8 +104,8 @@ class SharedFunctions:
             for value, left in zip(op.outputs, shared.results, strict=True)
         )
         read = [(left, made) for left, made in zip(shared.results, results, strict=True) if made is not None]
-        to.prog.add(Call(shared.function, _joined(arguments)))
-        sources, destinations = _joined([(a, a) for a, _ in read]), _joined([(b, a) for a, b in read])
+        to.prog.add(Call(shared.function, joined(arguments)))
+        sources, destinations = joined([(a, a) for a, _ in read]), joined([(b, a) for a, b in read])
         for source, destination in zip(sources, destinations, strict=True):
             to.prog.add(Copy(source, destination, name=f"{shared.function.debug.name} results"))
         return results
@@ -117,19 +118,22 @@ class SharedFunctions:
         with to.into(Steps(name=op.function.name)) as steps:
             read, results = to.function_body(body(names), given, leaving=op.outputs)
         formals = tuple(None if same else tensor for tensor, same in zip(read, common, strict=True))
-        parameters = _joined([(t, t) for t in formals if t is not None])
+        parameters = joined([(t, t) for t in formals if t is not None])
         function = to.graph.function(steps, op.function.name, parameters=parameters)
         return _Shared(function, formals, tuple(results))
 
 
 def _key(op: NetworkOp) -> Hashable:
-    """What calls that may share a body have in common; a body is in one stage of one IPU, and reads what is there."""
+    """What calls that may share a body have in common; a body is on one IPU."""
     assert op.function is not None
-    return op.function, op.attrs["random"] if op.function.num_random else 0, op.place
+    return op.function, op.attrs["random"] if op.function.num_random else 0, None if op.place is None else op.place.ipu
 
 
 def _common(calls: Sequence[NetworkOp]) -> tuple[bool, ...]:
-    return tuple(all(v is values[0] for v in values) for values in zip(*(op.inputs for op in calls), strict=True))
+    # Stages of a pipeline work on different micro-batches, so one value is another tensor in each of them.
+    in_one_stage = len({op.place for op in calls}) == 1
+    operands = zip(*(op.inputs for op in calls), strict=True)
+    return tuple(in_one_stage and all(v is values[0] for v in values) for values in operands)
 
 
 def _argument(to: Lowering, value: Value, same: bool) -> Value | Tensor | None:
@@ -137,8 +141,3 @@ def _argument(to: Lowering, value: Value, same: bool) -> Value | Tensor | None:
     if same:
         return value
     return to.variable_like(to[value], value.name or "argument") if to.has_layout(value) else None
-
-
-def _joined(tensors: Sequence[tuple[Tensor, Tensor]]) -> list[Tensor]:
-    """The elements of tensors as one flat tensor for each type, each in the storage order of the one beside it."""
-    return joined_by_type(storage_order(beside).apply(tensor) for tensor, beside in tensors)

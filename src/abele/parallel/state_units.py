@@ -3,12 +3,15 @@
 For each unit the state comes from streaming memory in one copy per element type, replicas take their shares of the
 parameters, the optimiser makes its steps, and both go back: state in one copy, parameters by an all-gather. Units come
 one after the other, so that no more than the largest of them has room on the chip at a time.
+
+Units of equal layers are alike. Where the machine has one copy of equal layers it has one of equal units, too: their
+parameters and gradients are copied in and out, and state, which comes and goes anyway, comes to one place for all.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from abele.graph import Copy, Graph, RemoteBuffer, Tensor, concat
 from abele.graph import Sequence as Steps
@@ -118,39 +121,29 @@ def _inseparable(waiting: Iterable[Waiting]) -> list[list[Waiting]]:
 
 
 class StateUnit:
-    """The steps around the updates of one unit.
+    """The steps of one unit around its updates.
 
     Args:
         graph: The IPU's.
         waiting: Its parameters.
         slots: What the optimiser keeps beside each.
-        name: What its buffers are called.
 
     Attributes:
-        targets: What the optimiser is to update, between :meth:`begin` and :meth:`end`.
+        targets: What the optimiser is to update, between :meth:`share` and :meth:`gather`.
         whole: State that lies whole on the chip, by name.
-        flat: Where all other state is.
+        flat: Shares of state on the chip.
     """
 
-    def __init__(self, graph: Graph, waiting: Sequence[Waiting], slots: Mapping[str, StateSlot], name: str) -> None:
+    def __init__(self, graph: Graph, waiting: Sequence[Waiting], slots: Mapping[str, StateSlot]) -> None:
         self._graph = graph
         self._waiting = waiting
         self._slots = slots
-        self._name = name
         self.whole: dict[str, Tensor] = {}
         self.flat: dict[str, FlatState] = {}
-        self._remote: list[tuple[RemoteBuffer, Tensor]] = []
         self.targets = [self._target(one) for one in waiting]
-        self._place_off_chip()
 
-    def begin(self, prog: Steps) -> None:
-        """Append what brings state, parameters and shares of these."""
-        for row in self._rows():
-            row.load(prog)
-        for part in dict.fromkeys(one.sums for one in self._waiting if one.sums is not None):
-            part.load(prog)
-        for buffer, tensor in self._remote:
-            prog.add(Copy(buffer, tensor, name=f"load/{buffer.name}"))
+    def share(self, prog: Steps) -> None:
+        """Append what gives replicas their shares of parameters."""
         for group in self._shared():
             rows = concat([one.shards.rows(self._graph, one.parameter) for one, _ in group], 1)
             own = gcl.reduce_scatter_cross_replica(self._graph, rows.flatten(), "local", prog, name="share")
@@ -161,10 +154,8 @@ class StateUnit:
             for copy in joined_copies(pairs, "spread_shares"):
                 prog.add(copy)
 
-    def end(self, prog: Steps) -> None:
-        """Append what brings state back, and makes parameters whole in all replicas."""
-        for buffer, tensor in self._remote:
-            prog.add(Copy(tensor, buffer, name=f"store/{buffer.name}"))
+    def gather(self, prog: Steps) -> None:
+        """Append what makes parameters whole in all replicas."""
         for group in self._shared():
             own = concat([target.parameter for _, target in group])
             rows = gcl.all_gather_cross_replica(self._graph, own, prog, name="all_gather")
@@ -175,11 +166,6 @@ class StateUnit:
                 begin += one.shards.width
             for copy in joined_copies(pairs, "gathered"):
                 prog.add(copy)
-        for row in self._rows():
-            row.store(prog)
-
-    def _rows(self) -> list[WeightRow]:
-        return list(dict.fromkeys(one.row for one in self._waiting if one.row is not None))
 
     def _shared(self) -> list[list[tuple[Waiting, UpdateTarget]]]:
         """What replicas share, by the element type of the parameter."""
@@ -204,24 +190,63 @@ class StateUnit:
                     self.whole[f"{name}/{key}"] = tensor
         return UpdateTarget(name, moved, one.gradient, slots, one.is_share)
 
-    def _place_off_chip(self) -> None:
-        """A buffer for each element type, with the state of one parameter after the other."""
+
+class RemoteState:
+    """What of a unit is in streaming memory: a buffer for each element type, which has state by state.
+
+    Args:
+        graph: The IPU's.
+        waiting: Its parameters.
+        targets: Where their state comes to.
+        slots: What the optimiser keeps beside each.
+        name: What its buffers are called.
+
+    Attributes:
+        flat: Where the state is, by name.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        waiting: Sequence[Waiting],
+        targets: Sequence[UpdateTarget],
+        slots: Mapping[str, StateSlot],
+        name: str,
+    ) -> None:
+        self._rows = list(dict.fromkeys(one.row for one in waiting if one.row is not None))
+        self._sums = list(dict.fromkeys(one.sums for one in waiting if one.sums is not None))
+        self._remote: list[tuple[RemoteBuffer, Tensor]] = []
+        self.flat: dict[str, FlatState] = {}
         parts: dict[str, list[Tensor]] = {}
         places: list[tuple[str, FlatState]] = []
         begins: dict[str, int] = {}
-        for one, target in zip(self._waiting, self.targets, strict=True):
-            for key, slot in self._slots.items() if one.off_chip else ():
+        for one, target in zip(waiting, targets, strict=True):
+            for key, slot in slots.items() if one.off_chip else ():
                 kind, tensor = slot.dtype.name, target.slots[key]
                 begin = begins.get(kind, 0)
                 parts.setdefault(kind, []).append(tensor if one.is_share else one.shards.flat(tensor))
                 begins[kind] = begin + tensor.size
-                name = f"{target.name}/{key}"
-                places.append((name, FlatState(one.shards, slot.dtype, slot.initial, begin=begin)))
+                place = FlatState(one.shards, slot.dtype, slot.initial, begin=begin)
+                places.append((f"{one.name}/{key}", place))
         buffers: dict[str, RemoteBuffer] = {}
         for kind, tensors in parts.items():
             whole = concat(tensors)
-            buffers[kind] = self._graph.top_level.remote_buffer(f"{self._name}/{kind}", whole.dtype, whole.size)
+            buffers[kind] = graph.top_level.remote_buffer(f"{name}/{kind}", whole.dtype, whole.size)
             self._remote.append((buffers[kind], whole))
-        for name, place in places:
+        for key, place in places:
             buffer = buffers[place.dtype.name]
-            self.flat[name] = FlatState(place.shards, place.dtype, place.initial, buffer=buffer, begin=place.begin)
+            self.flat[key] = replace(place, buffer=buffer)
+
+    def load(self, prog: Steps) -> None:
+        """Append what brings state, and parameters and gradients that are there."""
+        for part in (*self._rows, *self._sums):
+            part.load(prog)
+        for buffer, tensor in self._remote:
+            prog.add(Copy(buffer, tensor, name=f"load/{buffer.name}"))
+
+    def store(self, prog: Steps) -> None:
+        """Append what takes them back."""
+        for buffer, tensor in self._remote:
+            prog.add(Copy(tensor, buffer, name=f"store/{buffer.name}"))
+        for row in self._rows:
+            row.store(prog)

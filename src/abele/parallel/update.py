@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import count
 from typing import ClassVar
 
-from abele.graph import Copy, Graph, Tensor, concat
+from abele.graph import Call, Copy, Function, Graph, Tensor, concat
 from abele.graph import Sequence as Steps
 from abele.numerics import ElementType, f32
 from abele.parallel.gradient_scale import GradientScale
-from abele.parallel.joined_copies import joined_copies
+from abele.parallel.joined_copies import joined, joined_copies
 from abele.parallel.locations import ON_CHIP, TensorLocation
 from abele.parallel.optimisers import GRADIENT, PARAMETER, Lamb, Lars, Optimiser, Sgd, StateSlot, Terms
 from abele.parallel.optimisers.terms import SCALE
@@ -19,7 +20,7 @@ from abele.parallel.remote_sums import SumPart
 from abele.parallel.remote_weights import WeightRow
 from abele.parallel.repeats import Repeats
 from abele.parallel.shards import FlatState, ShardedGradient, Shards
-from abele.parallel.state_units import StateUnit, UpdateTarget, Waiting, units
+from abele.parallel.state_units import RemoteState, StateUnit, UpdateTarget, Waiting, units
 from abele.poplibs import gcl, popnn, popops
 from abele.poplibs.gcl import CommGroup
 from abele.poplibs.popops import ReduceParams, SingleReduceOp
@@ -40,6 +41,7 @@ class GroupUpdate:
         share: What else they are multiplied by: −1 to climb, or what makes a mean of a sum.
         location: Where what is kept beside parameters lies.
         parts: Names of parameters of which a replica has a part, and the replicas that have all parts together.
+        shared_functions: True if the machine is to have one copy of the updates of equal units.
 
     Attributes:
         hyper: A scalar for each hyper-parameter that may change; the host writes them.
@@ -59,6 +61,7 @@ class GroupUpdate:
         location: TensorLocation = ON_CHIP,
         *,
         parts: Mapping[str, CommGroup],
+        shared_functions: bool = False,
     ) -> None:
         self.graph = graph
         self.optimiser = optimiser
@@ -68,6 +71,8 @@ class GroupUpdate:
         self.share = share
         self.location = location
         self.parts = parts
+        self.shared_functions = shared_functions
+        self._functions: dict[Hashable, tuple[Function, list[Waiting], list[UpdateTarget]]] = {}
         self.state: dict[str, Tensor] = {}
         self.flat: dict[str, FlatState] = {}
         self._units = count()
@@ -90,6 +95,7 @@ class GroupUpdate:
             share=self.share,
             location=self.location,
             parts=self.parts,
+            shared_functions=self.shared_functions,
         )
         other.state, other.flat, other._units = self.state, self.flat, self._units
         self._elsewhere.append(other)
@@ -148,15 +154,58 @@ class GroupUpdate:
         """Append the updates of what waits, unit by unit."""
         slots, waiting = self.optimiser.slots(), self._waiting
         self._waiting = []
-        for together in units(waiting, slots, self.graph.system):
+        every = units(waiting, slots, self.graph.system)
+        keys = [self._key(together) for together in every]
+        for together, key in zip(every, keys, strict=True):
             name = f"{self.name}/state{next(self._units)}"
             with self.graph.scope(name):
-                unit = StateUnit(self.graph, together, slots, "buffer")
-                unit.begin(prog)
-                self.update_unit(unit.targets, prog)
-                unit.end(prog)
+                if key is not None and keys.count(key) > 1:
+                    self._call(key, together, prog)
+                    continue
+                unit = StateUnit(self.graph, together, slots)
+                remote = RemoteState(self.graph, together, unit.targets, slots, "buffer")
+                remote.load(prog)
+                self._in_unit(unit, prog)
+                remote.store(prog)
             self.state |= unit.whole
-            self.flat |= unit.flat
+            self.flat |= unit.flat | remote.flat
+
+    def _in_unit(self, unit: StateUnit, prog: Steps) -> None:
+        unit.share(prog)
+        self.update_unit(unit.targets, prog)
+        unit.gather(prog)
+
+    def _key(self, waiting: Sequence[Waiting]) -> Hashable | None:
+        """What units have in common that may be calls of one function; None for one that stays where it is."""
+        if not self.shared_functions or not all(one.off_chip and one.row is one.sums is None for one in waiting):
+            return None
+        like = self.repeats.likeness([t for one in waiting for t in (one.parameter, one.gradient)])
+        kinds = tuple((one.parameter.shape, one.shards, self.parts.get(one.name)) for one in waiting)
+        return None if like is None else (like, kinds)
+
+    def _call(self, key: Hashable, waiting: Sequence[Waiting], prog: Steps) -> None:
+        """Append the updates of a unit as a call of the function that it shares with others."""
+        slots = self.optimiser.slots()
+        if key not in self._functions:
+            formal = [
+                replace(
+                    one,
+                    parameter=clone(self.graph, one.parameter, "parameter"),
+                    gradient=clone(self.graph, one.gradient, "gradient"),
+                )
+                for one in waiting
+            ]
+            unit, steps = StateUnit(self.graph, formal, slots), Steps(name="update")
+            self._in_unit(unit, steps)
+            given, made = _arguments(formal, formal)
+            function = self.graph.function(steps, "update", parameters=given, results=made)
+            self._functions[key] = function, formal, unit.targets
+        function, formal, targets = self._functions[key]
+        remote = RemoteState(self.graph, waiting, targets, slots, "buffer")
+        remote.load(prog)
+        prog.add(Call(function, *_arguments(waiting, formal)))
+        remote.store(prog)
+        self.flat |= remote.flat
 
     def update_unit(self, targets: Sequence[UpdateTarget], prog: Steps) -> None:
         """Append the updates of several parameters."""
@@ -401,6 +450,13 @@ def _walked(target: UpdateTarget) -> dict[str, Tensor]:
     return {PARAMETER: target.parameter, GRADIENT: target.gradient, **target.slots}
 
 
+def _arguments(waiting: Sequence[Waiting], beside: Sequence[Waiting]) -> tuple[list[Tensor], list[Tensor]]:
+    """What a call reads and what it leaves, joined by type in the order of the memory of those beside it."""
+    parameters = [(one.parameter, other.parameter) for one, other in zip(waiting, beside, strict=True)]
+    gradients = [(one.gradient, other.gradient) for one, other in zip(waiting, beside, strict=True)]
+    return joined([*parameters, *gradients]), joined(parameters)
+
+
 def _stored(expression: Expr, tensor: Tensor) -> Expr:
     """An expression in f32 as the elements of a tensor; whole numbers are of their own type already."""
     return Cast(expression, tensor.dtype) if tensor.dtype.is_float and tensor.dtype != f32 else expression
@@ -416,10 +472,21 @@ def group_update(
     share: float = 1.0,
     location: TensorLocation = ON_CHIP,
     parts: Mapping[str, CommGroup] | None = None,
+    shared_functions: bool = False,
 ) -> GroupUpdate:
     """The device side of an optimiser."""
     kinds: dict[type[Optimiser], type[GroupUpdate]] = {Sgd: SgdUpdate, Lamb: LambUpdate, Lars: LarsUpdate}
     kind = kinds.get(type(optimiser), GroupUpdate)
     scale = scale or GradientScale(graph, ())
     repeats = repeats or Repeats(graph)
-    return kind(graph, optimiser, name, repeats, scale, share=share, location=location, parts=parts or {})
+    return kind(
+        graph,
+        optimiser,
+        name,
+        repeats,
+        scale,
+        share=share,
+        location=location,
+        parts=parts or {},
+        shared_functions=shared_functions,
+    )
