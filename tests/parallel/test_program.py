@@ -89,7 +89,9 @@ def test_training__accumulation__keeps_the_gradient_of_one_layer_at_a_time() -> 
         net, graph = NetworkBuilder(), Graph(systems.bow_2000().evolve(ipu={"num_tiles": 16}).with_ipus(1))
         x = net.input((4, width), "f32", "x")
         for number in range(layers):
-            x = build.nonlinearity(net, "tanh", build.linear(net, x, net.parameter((width, width), "f32", f"w{number}")))
+            x = build.nonlinearity(
+                net, "tanh", build.linear(net, x, net.parameter((width, width), "f32", f"w{number}"))
+            )
         net.loss = build.reduce(net, x, [0, 1])
         groups = [Group(Sgd(lr=RATE), tuple(net.parameters))]
         made = training_program(net.finish(), graph, Schedule(1, 4), groups)
