@@ -11,7 +11,15 @@ from abele.expr.derivative import arg
 from abele.graph import Copy, Execute, Graph, Tensor
 from abele.graph.program import walk
 from abele.numerics import f16, f32
-from abele.parallel import NetworkBuilder, NetworkProgram, Schedule, inference_program
+from abele.parallel import (
+    Group,
+    NetworkBuilder,
+    NetworkProgram,
+    Schedule,
+    Sgd,
+    inference_program,
+    training_program,
+)
 from abele.parallel.lowering import Lowering
 from abele.parallel.ops import build
 from abele.parallel.ops.recurrent import LstmValues, lstm
@@ -116,6 +124,27 @@ def test_create_narrowed__any_shape_that_broadcasts__lies_on_tiles_of_what_it_me
     places = np.broadcast_to(tiles(made), wide.shape)
     lost = tuple(d for d in range(4) if shape[d] == 1)
     assert (places == wide).any(axis=lost).all()
+
+
+def test_lowering__gradient_that_is_made_by_repeating__lies_as_the_log_softmax_that_it_is_of() -> None:
+    net = NetworkBuilder()
+    x, w = net.input((24, 64), f16, "x"), net.parameter((640, 64), f16, "w")
+    labels = net.input((24, 1), "i32", "labels")
+    numbers = net.constant(np.arange(640), "i32", "numbers")
+    logs = build.softmax(net, build.matmul(net, x, build.transpose(net, w, 0, 1)), 1, log=True)
+    chosen = build.map_(net, select(arg(0).eq(arg(1)), 0.0 - arg(2), 0.0), [numbers, labels, logs], f16)
+    net.loss = build.reduce(net, chosen, [0, 1], dtype=f32)
+    net.output(net.loss)
+    graph = Graph("bow-2000:1")
+    made = training_program(net.finish(), graph, Schedule(), [Group(Sgd(lr=0.1), tuple(net.parameters))])
+    call = next(c for c in graph.compute_sets if c.name.endswith("log_softmax_gradient/gradient"))
+    (group,) = call.groups
+    layouts = [graph.mapping_of(edge.regions.tensor.flatten()) for edge in group.edges.values()]
+    full = [m for m in layouts if m.size == 24 * 640]
+    assert len(full) == 3  # What it is of, the gradient, and the result.
+    for mapping in full[1:]:
+        np.testing.assert_array_equal(mapping.begin, full[0].begin)
+        np.testing.assert_array_equal(mapping.tile, full[0].tile)
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2, 3), (0, 1, 3, 2)])

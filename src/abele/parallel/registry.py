@@ -156,6 +156,11 @@ class RowWise(OpRule):
         made = part.with_whole(*range(-self.row_dims, 0))
         return made, [made] * len(op.inputs)
 
+    def beside(self, op: NetworkOp, operand: int) -> Sequence[Value]:
+        """The other operands of its type."""
+        value = op.inputs[operand]
+        return [v for v in op.inputs if v is not value and v.type == value.type]
+
 
 def broadcast_needs(op: NetworkOp, part: ValuePart) -> list[ValuePart]:
     """What operands that broadcast to the result have to give for ``part`` of it."""
