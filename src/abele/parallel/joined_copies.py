@@ -1,4 +1,4 @@
-"""Copies of many tensors as one step for each element type."""
+"""Copies of many tensors in one step for each element type."""
 
 from __future__ import annotations
 
