@@ -136,7 +136,7 @@ def test_lowering__gradient_that_is_made_by_repeating__lies_as_the_log_softmax_t
     net.loss = build.reduce(net, chosen, [0, 1], dtype=f32)
     net.output(net.loss)
     graph = Graph("bow-2000:1")
-    made = training_program(net.finish(), graph, Schedule(), [Group(Sgd(lr=0.1), tuple(net.parameters))])
+    training_program(net.finish(), graph, Schedule(), [Group(Sgd(lr=0.1), tuple(net.parameters))])
     call = next(c for c in graph.compute_sets if c.name.endswith("log_softmax_gradient/gradient"))
     (group,) = call.groups
     layouts = [graph.mapping_of(edge.regions.tensor.flatten()) for edge in group.edges.values()]
