@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from abele.graph import Block, Graph, Tensor
 from abele.graph import Sequence as Steps
 from abele.numerics import ElementType
+from abele.parallel.gradient_sums import GradientSums
 from abele.parallel.locations import TensorLocation
 from abele.parallel.lowering import Lowering
 from abele.parallel.network import Network, NetworkOp, Stage, Value
@@ -65,16 +66,19 @@ class PhasedBody(SerialBody):
         self._phases = [_Phase(time) for time in range(2 * self._last + 1)]
         self._rings = itertools.count()
 
-    def lower(self, to: Lowering, ops: Sequence[NetworkOp], sums: Sequence[NetworkOp]) -> None:
+    def lower(self, to: Lowering, ops: Sequence[NetworkOp], sums: GradientSums) -> None:
         """Phase after phase; what a later one than the next reads goes through rings of one place."""
-        every = [*ops, *sums]
+        every = [*ops, *sums.ops]
         to.announce(every, self._net.leaves)
         times = [self._time_of(op) for op in every]
         readers = self._readers(zip(every, times, strict=True))
         for phase in self._phases:
             mine = [op for op, time in zip(ops, times, strict=False) if time == phase.time]
             with to.reading(phase.tensors), to.into(phase.compute):
-                to.lower(mine)
+                for op in mine:
+                    to.lower([op], settle=False)
+                    sums.add(to, op)
+                to.settle()
             self._keep(phase, readers, to)
             self._stage.compute.add(Block(Steps(phase.begin, phase.compute, phase.end), f"phase{phase.time}"))
 

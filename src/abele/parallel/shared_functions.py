@@ -24,7 +24,6 @@ from typing import TYPE_CHECKING
 
 from abele.graph import Call, Copy, Tensor
 from abele.graph import Sequence as Steps
-from abele.graph.joining import joined_by_type
 from abele.graph.program import Function
 from abele.parallel.joined_copies import joined
 from abele.parallel.network import NetworkOp, OpBlock, Value

@@ -239,7 +239,9 @@ class RemoteState:
 
     def load(self, prog: Steps) -> None:
         """Append what brings state, and parameters and gradients that are there."""
-        for part in (*self._rows, *self._sums):
+        for row in self._rows:
+            row.load(prog)
+        for part in self._sums:
             part.load(prog)
         for buffer, tensor in self._remote:
             prog.add(Copy(buffer, tensor, name=f"load/{buffer.name}"))

@@ -177,7 +177,9 @@ class GroupUpdate:
 
     def _key(self, waiting: Sequence[Waiting]) -> Hashable | None:
         """What units have in common that may be calls of one function; None for one that stays where it is."""
-        if not self.shared_functions or not all(one.off_chip and one.row is one.sums is None for one in waiting):
+        if not self.shared_functions or not all(
+            one.off_chip and one.row is None and one.sums is None for one in waiting
+        ):
             return None
         like = self.repeats.likeness([t for one in waiting for t in (one.parameter, one.gradient)])
         kinds = tuple((one.parameter.shape, one.shards, self.parts.get(one.name)) for one in waiting)
