@@ -12,24 +12,23 @@ from hypothesis import strategies as st
 from abele.fitting.partition import NEVER, partition
 
 
-def every(stages, tables, ends, after):
+def every(stages, tables, ends):
     """The least cost of what costs most, over all cuts."""
     count, best = len(ends), None
     for cuts in combinations(range(1, count), stages - 1):
         bounds = list(zip((0, *cuts), (*cuts, count), strict=True))
         costs = [int(ends[cuts[0], cuts[-1]])]
         inner = [int(tables[s][begin, end]) for s, (begin, end) in enumerate(bounds) if 0 < s < stages - 1]
-        costs += [min(cost + int(after[cuts[0]]), NEVER) for cost in inner]
+        costs += [min(cost, NEVER) for cost in inner]
         if max(costs) < NEVER and (best is None or max(costs) < best):
             best = max(costs)
     return best
 
 
-def slowest_of(found, stages, tables, ends, after):
+def slowest_of(found, stages, tables, ends):
     count = len(ends)
     bounds = list(zip((0, *found.cuts), (*found.cuts, count), strict=True))
-    wait = int(after[found.cuts[0]])
-    inner = [int(tables[s][b, e]) + wait for s, (b, e) in enumerate(bounds) if 0 < s < stages - 1]
+    inner = [int(tables[s][b, e]) for s, (b, e) in enumerate(bounds) if 0 < s < stages - 1]
     return max([int(ends[found.cuts[0], found.cuts[-1]]), *inner])
 
 
@@ -51,15 +50,14 @@ def test_partition__any_costs__as_good_as_all_cuts(data):
         for s in range(stages)
     }
     ends = table((count, count))
-    after = rng.integers(0, 20, count)
-    found = partition(stages, lambda s: tables[s], ends, after)
-    best = every(stages, tables, ends, after)
+    found = partition(stages, lambda s: tables[s], ends)
+    best = every(stages, tables, ends)
     assert (found is None) == (best is None)
     if found is not None:
         assert found.slowest == best
         assert len(found.cuts) == stages - 1
         assert list(found.cuts) == sorted(set(found.cuts))
-        assert slowest_of(found, stages, tables, ends, after) == best
+        assert slowest_of(found, stages, tables, ends) == best
 
 
 def test_partition__equal_segments__equal_stages():

@@ -16,7 +16,6 @@ from abele.fitting.estimate import estimated
 from abele.fitting.partition import NEVER, Costs, Partition, partition
 from abele.fitting.plan import Spreading
 from abele.fitting.stages import StageCosts, Stages
-from abele.fitting.traffic import StageWorks, end_cycles
 
 _Choice = npt.NDArray[np.intp]
 """For each of several places the number of a share of a tile's memory."""
@@ -92,7 +91,7 @@ class _Cutter:
 
     def best(self) -> Spreading | None:
         """The plan with the best cuts; None where none fit."""
-        found = partition(self._num_stages, lambda stage: self._middle(stage)[0], self._ends[0], self._after)
+        found = partition(self._num_stages, lambda stage: self._middle(stage)[0], self._ends[0])
         return None if found is None else self._finished(found)
 
     @property
@@ -132,16 +131,13 @@ class _Cutter:
     def _lasts(self) -> tuple[Costs, _Choice]:
         """Cycles of the last stage from each begin on, where it fits, with the share of memory that it takes."""
         limit = self.stages.available_bytes
-        every = np.stack([np.where(of.memory.last_needed <= limit, of.cycles.lasts.cycles, NEVER) for of in self._on])
+        every = np.stack([np.where(of.memory.last_needed <= limit, of.cycles.lasts, NEVER) for of in self._on])
         choice = every.argmin(axis=0)
         return np.take_along_axis(every, choice[None], axis=0)[0], choice
 
     @cached_property
     def _ends(self) -> tuple[Costs, _Choice]:
-        """Cycles of first and last stage side by side, [end of the first, begin of the last], and on one IPU its share.
-
-        They share the host, so they are looked at in pairs.
-        """
+        """Cycles of first and last stage, [end of the first, begin of the last], and the share if both are on one IPU."""
         every = np.stack([self._together(of) for of in self._on]) if self.plan.returns else self._apart[None]
         # Stages between the first and the last have at least a segment each.
         first, begin = np.ogrid[: self._count, : self._count]
@@ -149,43 +145,16 @@ class _Cutter:
         choice = every.argmin(axis=0)
         return np.take_along_axis(every, choice[None], axis=0)[0], choice
 
-    @property
-    def _after(self) -> Costs:
-        """Cycles in which all IPUs but the first wait, for each end of the first stage: it meets the host last."""
-        cycles, count = self._on[0].cycles, self._count
-        found = np.zeros(count, np.int64)
-        if self.stages.hosts_apart:
-            return found
-        last = cycles.last_work(count - 1, count, 0)
-        met = last.entering[0] + last.leaving[0]
-        for end in range(1, count):
-            first = cycles.forward_work(0, end, 0, self._kept(0))
-            found[end] = met + first.entering[0] + first.leaving[0] + (first.cycles if first.entering[0] else 0)
-        return found
-
     def _together(self, of: StageCosts) -> Costs:
         """Cycles of both on one IPU, where they fit."""
         count = self._count
         fits = of.memory.together_needed(self._kept(0))[:count] <= self.stages.available_bytes
-        rows = [self._end_cycles(end, of, of.cycles.lasts) if fits[end].any() else NEVER for end in range(count)]
-        return np.stack([np.where(fits[end], row, NEVER) for end, row in enumerate(rows)])
+        return np.where(fits, of.cycles.inner[0, :count, None] + of.cycles.lasts[None, :], NEVER)
 
     @property
     def _apart(self) -> Costs:
         """Cycles of both on an IPU each, where they fit."""
-        (firsts, first_share), (lasts, _) = self._firsts, self._lasts
-        alike, count = self._on[0].cycles.lasts, self._count
-        last = StageWorks(alike.entering, lasts, alike.leaving)
-        ends = np.full((count, count), NEVER, np.int64)
-        for end in np.flatnonzero(firsts[:count] < NEVER).tolist():
-            ends[end] = self._end_cycles(end, self._on[first_share[end]], last)
-        return np.where(lasts < NEVER, ends, NEVER)
-
-    def _end_cycles(self, end: int, of: StageCosts, last: StageWorks) -> Costs:
-        rows = self._kept(0)
-        back = of.cycles.backward_work(0, end, 0, rows).cycles if self.stages.costs.training else 0
-        forward = of.cycles.forward_work(0, end, 0, rows)
-        return end_cycles(back, forward, last, together=self.plan.returns, apart=self.stages.hosts_apart)
+        return np.maximum(self._firsts[0][: self._count, None], self._lasts[0][None, :])
 
     def _finished(self, found: Partition) -> Spreading:
         """The plan with cuts, and with the share of memory of each IPU."""

@@ -26,11 +26,13 @@ def estimated(plan: Spreading, stages: Stages) -> Estimate:
     bounds = plan.bounds(costs.count)
     on = [stages.on(plan, plan.ipu_of(stage)) for stage in range(n)]
     passes = works(plan, stages)
-    by_stage = [_own(passes[stage]) for stage in range(n)]
+    meeting = stages.usual.cycles.meeting
+    own = [work.busy_cycles(meeting, apart=True) for work in passes]
+    by_stage = own[:n]
     for stage in range(n - 1 if costs.training else 0):
-        by_stage[stage] += _own(passes[2 * (n - 1) - stage])
+        by_stage[stage] += own[2 * (n - 1) - stage]
     exchange = transfer_cycles(transfers(plan, stages), plan.ipus, system) if n > 1 else 0
-    ticks, full = _ticks(plan, passes, exchange, apart=stages.hosts_apart)
+    ticks, full = _ticks(plan, passes, exchange, meeting, apart=stages.hosts_apart)
     gradients = _by_ipu(plan, [sum(s.gradient_bytes for s in costs.segments[b:e]) for b, e in bounds])
     all_reduce = all_reduce_cycles(gradients, plan.replicas, system)
     updates = _by_ipu(plan, [of.update_cycles(b, e) for of, (b, e) in zip(on, bounds, strict=True)])
@@ -83,20 +85,16 @@ def works(plan: Spreading, stages: Stages) -> list[StageWork]:
     return [*there, on[-1].last_work(*bounds[-1], plan.ipu_of(n - 1)), *back]
 
 
-def _own(work: StageWork) -> int:
-    return work.entering[0] + work.cycles + work.leaving[0]
-
-
-def _ticks(plan: Spreading, passes: list[StageWork], exchange: int, *, apart: bool) -> tuple[int, int]:
+def _ticks(plan: Spreading, passes: list[StageWork], exchange: int, meeting: int, *, apart: bool) -> tuple[int, int]:
     """Cycles of all ticks of an update, and of one in which all stages are busy, without its exchange."""
-    full = tick_cycles(reversed(passes), apart=apart)
+    full = tick_cycles(passes, meeting, apart=apart)
     if plan.stages == 1:
         return full * plan.accumulation, full
     pipeline, total = Ticks(len(passes), plan.accumulation), 0
     for ticks, count in pipeline.runs():
         for tick in ticks:
-            running = (passes[stage] for stage in reversed(pipeline.busy(tick)))
-            total += count * (tick_cycles(running, apart=apart) + exchange)
+            running = (passes[stage] for stage in pipeline.busy(tick))
+            total += count * (tick_cycles(running, meeting, apart=apart) + exchange)
     return total, full
 
 

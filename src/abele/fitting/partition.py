@@ -1,8 +1,8 @@
 """Partitions: where a chain is cut so that the slowest part of a tick is as fast as can be, exactly.
 
 Stage ``s`` of ``n`` keeps ``2·(n − 1 − s)`` micro-batches for its backward stage, so whether a run of segments fits
-depends on which stage it is. First and last stage are costed together, since they share the host, and maybe an IPU; so
-the end of the first stage is tried in turn. Behind it, with ``best[s][j]`` the fastest that the stages up to ``s`` can
+depends on which stage it is. First and last stage are costed together, since they may share an IPU; so the end of the
+first stage is tried in turn. Behind it, with ``best[s][j]`` the fastest that the stages up to ``s`` can
 be on the segments up to ``j``, ``best[s + 1][j]`` is the least over ``i`` of the larger of ``best[s][i]`` and stage
 ``s + 1`` on ``i`` to ``j``.
 """
@@ -33,7 +33,7 @@ class Partition:
     slowest: int
 
 
-def partition(stages: int, middle: Callable[[int], Costs], ends: Costs, after: Costs | None = None) -> Partition | None:
+def partition(stages: int, middle: Callable[[int], Costs], ends: Costs) -> Partition | None:
     """The cuts with the least cost of what costs most; None where there are none.
 
     Args:
@@ -42,19 +42,15 @@ def partition(stages: int, middle: Callable[[int], Costs], ends: Costs, after: C
             segments + 1]; :data:`NEVER` where it does not fit.
         ends: What the first stage up to a segment and the last one from a segment on cost together, int64[segments,
             segments].
-        after: What comes after all stages in the middle, for each end of the first stage, int64[segments]; None for
-            nothing.
     """
     count = len(ends)
-    waited = np.zeros(count - 1, np.int64) if after is None else after[1:]
     firsts = np.arange(1, count)
     # [first, end]: what the stages so far cost at least on the segments up to an end, behind each end of the first.
     best = np.full((count - 1, count + 1), NEVER)
     best[firsts - 1, firsts] = 0
     choices: list[npt.NDArray[np.intp]] = []
     for stage in range(1, stages - 1):
-        cost = np.minimum(middle(stage)[None] + waited[:, None, None], NEVER)
-        reached = np.maximum(best[:, :, None], cost)
+        reached = np.maximum(best[:, :, None], middle(stage)[None])
         choices.append(reached.argmin(axis=1))
         best = reached.min(axis=1)
     whole = np.maximum(best[:, :count], ends[1:])

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from abele.fitting.costs import ChainCosts
 from abele.fitting.plan import Recomputation
 from abele.fitting.stage_memory import row_tables
-from abele.fitting.traffic import StageWork, StageWorks, Streams, ring_cycles, stream_cycles
+from abele.fitting.traffic import StageWork, Streams, meeting_cycles, ring_cycles, stream_cycles
 from abele.machine import System
 
 Table = npt.NDArray[np.int64]
@@ -28,6 +28,7 @@ class StageCycles:
         ipus: IPUs of a replica.
         replicas: Replicas, which share the host.
         functions: True if the machine holds equal segments of a stage once.
+        hosts_apart: True if IPUs meet the host without one another.
     """
 
     costs: ChainCosts
@@ -36,6 +37,12 @@ class StageCycles:
     ipus: int
     replicas: int
     functions: bool
+    hosts_apart: bool
+
+    @cached_property
+    def meeting(self) -> int:
+        """Cycles of meeting the host."""
+        return meeting_cycles(self.ipus, self.replicas, self.system)
 
     def entering(self, begin: int, end: int) -> Streams:
         """Streams from the host to a stage."""
@@ -62,17 +69,17 @@ class StageCycles:
         return StageWork(ipu, self.entering(begin, end), cycles, self.leaving(begin, end))
 
     @cached_property
-    def lasts(self) -> StageWorks:
-        """What the last stage does from each segment on to the end."""
+    def lasts(self) -> Table:
+        """Cycles for which the last stage keeps its IPU busy in a tick, from each segment on to the end, [begin]."""
         count = self.costs.count
         works = [self.last_work(begin, count, 0) for begin in range(count)]
-        cycles = np.array([work.cycles for work in works], np.int64)
-        return StageWorks(self._entering.to(count), cycles, self._leaving.to(count))
+        return np.array([work.busy_cycles(self.meeting, apart=self.hosts_apart) for work in works], np.int64)
 
     @cached_property
     def inner(self) -> Table:
-        """Cycles in a tick of every run of segments as a stage between first and last, [begin, end]."""
-        streams = self._entering.whole + self._leaving.whole
+        """Cycles for which every run of segments keeps its IPU busy as a stage before the last, [begin, end]."""
+        alone = [np.where(of.whole > 0, of.whole + self.meeting, 0) for of in (self._entering, self._leaving)]
+        streams = sum(alone) if self.hosts_apart else 0
         back = self._back + self._ring if self.costs.training else 0
         return np.asarray(streams + self._forward + self._ring + back, np.int64)
 
@@ -122,25 +129,18 @@ class StageCycles:
 
     def _streams(self, sizes: list[tuple[int, ...]]) -> _StreamTable:
         costs = [stream_cycles(of, self.ipus, self.replicas, self.system) if of else (0, 0) for of in sizes]
-        meeting = stream_cycles([], self.ipus, self.replicas, self.system)[0]
-        links, num = _between([link for _, link in costs]), _between([len(of) for of in sizes])
-        alone = _between([whole - meeting if whole else 0 for whole, _ in costs])
-        return _StreamTable(np.where(num > 0, alone + meeting, 0), links)
+        return _StreamTable(_between([whole for whole, _ in costs]), _between([link for _, link in costs]))
 
 
 @dataclass(frozen=True)
 class _StreamTable:
-    """Cycles of the streams of every run of segments: in all, and in which they keep the host's link busy."""
+    """Cycles of the streams of every run of segments behind the meeting: in all, and in which the link is busy."""
 
     whole: Table
     link: Table
 
     def of(self, begin: int, end: int) -> Streams:
         return int(self.whole[begin, end]), int(self.link[begin, end])
-
-    def to(self, end: int) -> tuple[Table, Table]:
-        """Those of the segments from each before ``end`` on."""
-        return self.whole[:end, end], self.link[:end, end]
 
 
 def _between(amounts: list[int]) -> Table:

@@ -76,6 +76,7 @@ class Stages:
                 ipus=plan.ipus,
                 replicas=plan.replicas,
                 functions=plan.shared_functions,
+                hosts_apart=hosts_apart,
             )
             return StageCosts(of, memory, cycles)
 

@@ -150,7 +150,7 @@ def streaming_cycles(units: Iterable[float], ipus: int, replicas: int, system: S
 
 Cycles = npt.NDArray[np.int64]
 Streams = tuple[int, int]
-"""Cycles of some streams: in all, and in which they keep the host's link busy."""
+"""Cycles of some streams behind the meeting with the host: in all, and in which they keep the host's link busy."""
 
 
 def stream_cycles(sizes: Sequence[int], ipus: int, replicas: int, system: System) -> Streams:
@@ -165,9 +165,12 @@ def stream_cycles(sizes: Sequence[int], ipus: int, replicas: int, system: System
     used = system.with_ipus(ipus * replicas)
     sync = used.ipu.sync.on_chip_cycles
     link = sum(host_cycles(size * replicas, replicas, used, rendezvous=False) for size in sizes)
-    # Streams that follow each other meet the host once.
-    meeting = host_cycles(0, replicas, used)
-    return meeting + link + sync * len(sizes), link
+    return link + sync * len(sizes), link
+
+
+def meeting_cycles(ipus: int, replicas: int, system: System) -> int:
+    """Cycles of meeting the host, which streams that follow each other do once."""
+    return host_cycles(0, replicas, system.with_ipus(ipus * replicas))
 
 
 @dataclass(frozen=True)
@@ -176,9 +179,9 @@ class StageWork:
 
     Attributes:
         ipu: Where.
-        entering: Streams from the host before it.
+        entering: Streams from the host to it.
         cycles: Its own work.
-        leaving: Streams to the host after it.
+        leaving: Streams to the host from it.
     """
 
     ipu: int
@@ -186,73 +189,34 @@ class StageWork:
     cycles: int
     leaving: Streams
 
+    def busy_cycles(self, meeting: int, *, apart: bool) -> int:
+        """What its IPU alone is busy for: where IPUs meet the host apart, with its streams."""
+        return self.cycles + (met(self.entering[0], meeting) + met(self.leaving[0], meeting) if apart else 0)
 
-def tick_cycles(stages: Iterable[StageWork], *, apart: bool = False) -> int:
+
+def tick_cycles(stages: Iterable[StageWork], meeting: int, *, apart: bool = False) -> int:
     """Cycles of a tick, without the exchange that it begins with.
 
-    Stages of one IPU follow each other, those of different ones run side by side. At a transfer from or to the host all
-    IPUs meet, in the order of the program; where they meet it apart, the host serves one after the other.
+    It loads what stages have of the host, runs them, and sends what the host has of them. Stages of one IPU follow each
+    other, those of different ones run side by side. All IPUs wait for the streams of all; where they meet the host
+    apart, each for its own, and all share the host's link.
 
     Args:
-        stages: In the order of the program: the last one first.
+        stages: Those that run.
+        meeting: Cycles of meeting the host.
         apart: True if IPUs meet the host without one another.
     """
-    free: dict[int, int] = {}
-    met = host = 0
-    for stage in stages:
-        now = free.get(stage.ipu, met)
-        for streams, cycles in ((stage.entering, stage.cycles), (stage.leaving, 0)):
-            whole, link = streams
-            if whole and apart:
-                start = max(now, host)
-                now, host = start + whole, start + link
-            elif whole:
-                now = met = max(now, met, *free.values()) + whole
-                free.clear()
-            now += cycles
-            free[stage.ipu] = now
-    return max(free.values(), default=met)
+    listed = list(stages)
+    by_ipu: dict[int, int] = {}
+    for stage in listed:
+        by_ipu[stage.ipu] = by_ipu.get(stage.ipu, 0) + stage.busy_cycles(meeting, apart=apart)
+    slowest = max(by_ipu.values(), default=0)
+    if apart:
+        return max(slowest, sum(stage.entering[1] + stage.leaving[1] for stage in listed))
+    entering, leaving = sum(stage.entering[0] for stage in listed), sum(stage.leaving[0] for stage in listed)
+    return slowest + met(entering, meeting) + met(leaving, meeting)
 
 
-@dataclass(frozen=True)
-class StageWorks:
-    """What a stage does in a tick for each of several begins; cycles as int64[begins].
-
-    Attributes:
-        entering: Streams from the host before it: in all, and in which they keep the host's link busy.
-        cycles: Its own work.
-        leaving: Streams to the host after it.
-    """
-
-    entering: tuple[Cycles, Cycles]
-    cycles: Cycles
-    leaving: tuple[Cycles, Cycles]
-
-
-def end_cycles(back: int, forward: StageWork, last: StageWorks, *, together: bool, apart: bool = False) -> Cycles:
-    """Cycles of a tick of first and last stage, as :func:`tick_cycles` has them, for each begin of the last.
-
-    Args:
-        back: The backward stage of the first, which begins.
-        forward: The first stage.
-        last: The last stage.
-        together: True if both are on one IPU.
-        apart: True if IPUs meet the host without one another.
-    """
-    first = host = np.full_like(last.cycles, 0)
-    first = first + back
-    other = first if together else host
-
-    def streamed(streams: tuple[Cycles, Cycles] | Streams, now: Cycles, beside: Cycles) -> tuple[Cycles, Cycles]:
-        """When the IPU that has the streams goes on, and the other one."""
-        nonlocal host
-        whole, link = map(np.asarray, streams)
-        start = np.maximum(now, host if apart else beside)
-        host = np.where(whole > 0, start + link, host)
-        return np.where(whole > 0, start + whole, now), beside if apart else np.where(whole > 0, start + whole, beside)
-
-    other, first = streamed(last.entering, other, first)
-    other, first = streamed(last.leaving, other + last.cycles, first)
-    first, other = streamed(forward.entering, other if together else first, other)
-    first, other = streamed(forward.leaving, first + forward.cycles, other)
-    return first if together else np.maximum(first, other)
+def met(cycles: int, meeting: int) -> int:
+    """Streams and the meeting before them, where there are any."""
+    return cycles + meeting if cycles else 0
