@@ -59,7 +59,7 @@ def train(
     options.Training.gradientAccumulation(accumulation)
     if strategy is not None:
         options.setExecutionStrategy(strategy)
-    training = poptorch.trainingModel(model, options, poptorch.optim.SGD(model.parameters(), lr=0.05))
+    training = poptorch.trainingModel(model, options, poptorch.optim.SGD(model.parameters(), lr=0.01))
     x = torch.randn(16 * accumulation, width)
     target = x[:, :4].sin().sum(1, keepdim=True)
     losses = [float(training(x, target)) / accumulation for _ in range(updates)]
