@@ -18,7 +18,10 @@ SLOTS = 10
 def small_system(num_tiles: int = 8, num_ipus: int = 1) -> System:
     """A Bow-2000 with fewer tiles and IPUs, whose host is near enough for programs of little work."""
     return systems.get("bow-2000").evolve(
-        ipu={"num_tiles": num_tiles, "sync": {"host_seconds": 2e-6}}, num_ipus=num_ipus, name=f"small-{num_tiles}", title="a small machine"
+        ipu={"num_tiles": num_tiles, "sync": {"host_seconds": 2e-6}},
+        num_ipus=num_ipus,
+        name=f"small-{num_tiles}",
+        title="a small machine",
     )
 
 

@@ -137,7 +137,7 @@ class _Cutter:
 
     @cached_property
     def _ends(self) -> tuple[Costs, _Choice]:
-        """Cycles of first and last stage, [end of the first, begin of the last], and the share if both are on one IPU."""
+        """Cycles of first and last stage, [end of the first, begin of the last], and the share of an IPU with both."""
         every = np.stack([self._together(of) for of in self._on]) if self.plan.returns else self._apart[None]
         # Stages between the first and the last have at least a segment each.
         first, begin = np.ogrid[: self._count, : self._count]

@@ -72,11 +72,6 @@ class Waiting:
         """True if replicas share it."""
         return self.shards.replicas > 1
 
-    @property
-    def copies(self) -> list[object]:
-        """What it comes with: copies of streaming memory, or itself alone."""
-        return [part for part in (self.row, self.sums) if part is not None] or [self]
-
     def moved_bytes(self, slots: Mapping[str, StateSlot]) -> int:
         """Bytes that come from streaming memory for its update, and go back."""
         state = self.shards.width * sum(slot.dtype.bytes for slot in slots.values()) if self.off_chip else 0
@@ -93,11 +88,17 @@ class Waiting:
 
 
 def units(waiting: Iterable[Waiting], slots: Mapping[str, StateSlot], system: System) -> list[list[Waiting]]:
-    """Parameters by unit: as many as a copy is worth its time for; what comes in one copy is in one unit."""
+    """Parameters by unit: as many as a copy is worth its time for; those of one row of streaming memory are in one.
+
+    Gradients that come together need not be in one unit: each brings them anew.
+    """
+    rows: dict[object, list[Waiting]] = {}
+    for one in waiting:
+        rows.setdefault(one if one.row is None else one.row, []).append(one)
     worthwhile, most = worthwhile_bytes(system), MOST_BYTES * system.num_tiles
     made: list[list[Waiting]] = []
     moved = gathered = 0
-    for together in _inseparable(waiting):
+    for together in rows.values():
         gathered += sum(one.gathered_bytes for one in together)
         # A unit is full when its copies are worth their time, or its collectives have as much as they may.
         if not made or moved >= worthwhile > 0 or gathered > most:
@@ -106,18 +107,6 @@ def units(waiting: Iterable[Waiting], slots: Mapping[str, StateSlot], system: Sy
         made[-1] += together
         moved += sum(one.moved_bytes(slots) for one in together)
     return made
-
-
-def _inseparable(waiting: Iterable[Waiting]) -> list[list[Waiting]]:
-    """Parameters of which one copy brings several, or the gradients of several, in order."""
-    found: dict[object, list[Waiting]] = {}
-    for one in waiting:
-        before = {id(found[key]): found[key] for key in one.copies if key in found}
-        group = [member for other in before.values() for member in other]
-        group.append(one)
-        for member in group:
-            found |= dict.fromkeys(member.copies, group)
-    return list({id(group): group for group in found.values()}.values())
 
 
 class StateUnit:

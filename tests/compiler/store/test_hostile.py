@@ -211,7 +211,7 @@ def test_view__that_shows_one_element_very_often__is_refused_before_it_is_listed
     many = [2**20, 2**20]
 
     def change(document: dict[str, Any]) -> None:
-        document["views"][0] = ["f32", many, [[0, 0, [0, 0], [[[n, 1, 0]] for n in many]]]]
+        document["views"][0] = ["f32", many, [[0, 0, [0, 0], [[[n, 1, 0]] for n in many]]], False]
 
     with pytest.raises(FileFormatError, match="runs"):
         ab.Executable.load(with_document(whole, tmp_path / "hostile", change))
@@ -220,7 +220,7 @@ def test_view__that_shows_one_element_very_often__is_refused_before_it_is_listed
 def test_view__with_blocks_on_top_of_each_other__is_refused(whole: Path, tmp_path: Path) -> None:
     def change(document: dict[str, Any]) -> None:
         block = [0, 0, [0, 0], [[[2, 1, 30]], [[30, 1, 1]]]]
-        document["views"][0] = ["f32", [4, 30], [block, block]]
+        document["views"][0] = ["f32", [4, 30], [block, block], False]
 
     with pytest.raises(FileFormatError, match="overlap, or leave gaps"):
         ab.Executable.load(with_document(whole, tmp_path / "hostile", change))

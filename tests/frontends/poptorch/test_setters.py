@@ -116,6 +116,7 @@ ACT: dict[str, tuple[Setter, Callable[[poptorch.Options], Any]]] = {
     "relaxOptimizerAttributesChecks": (lambda o: o.relaxOptimizerAttributesChecks(), warned),
     "Abele.system": (lambda o: o.Abele.system("gc200"), told_to_session),
     "Abele.mode": (lambda o: o.Abele.mode("tiles"), told_to_session),
+    "Abele.stash": (lambda o: o.Abele.stash("F143"), schedule),
     "Abele.threads": (lambda o: o.Abele.threads(1), told_to_session),
     "Abele.allowOutOfMemory": (lambda o: o.Abele.allowOutOfMemory(), told_to_session),
     "Abele.dumpPasses": (lambda o: o.Abele.dumpPasses("folder"), told_to_session),

@@ -224,6 +224,7 @@ class ViewRow(Row):
     dtype: Name
     shape: Shape
     content: list[BlockRow] | RunsTable
+    is_cut: bool
 
 
 # --- programs --------------------------------------------------------------------------------------------------------

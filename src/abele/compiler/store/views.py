@@ -37,11 +37,13 @@ class ViewsOut:
         if id(tensor) not in self._numbers:
             self._numbers[id(tensor)] = len(self.rows)
             self._kept.append(tensor)
-            self.rows.append([tensor.dtype.name, list(map(int, tensor.shape)), self._content(tensor)])
+            # Plans look at what a reshape left of blocks, too: a loaded program has to have the same.
+            is_cut = tensor.content.is_cut
+            self.rows.append([tensor.dtype.name, list(map(int, tensor.shape)), self._content(tensor), is_cut])
         return self._numbers[id(tensor)]
 
     def _content(self, tensor: Tensor) -> Any:
-        blocks = tensor.blocks
+        blocks = tensor.content.blocks
         if blocks is not None and len(blocks) <= _MOST_BLOCKS:
             return [[b.variable.id, int(b.offset), list(map(int, b.origin)), _listed(b.factors)] for b in blocks]
         begin, length = tensor.intervals()
@@ -94,7 +96,7 @@ class ViewsIn:
         if sum(b.size for b in blocks) != size or any(b.variable.dtype.bits != dtype.bits for b in blocks):
             raise ValueError(f"its blocks do not show {counted(size, 'element')} of {dtype}")
         self._check_runs_of(blocks, shape)
-        return self._graph.tensor(dtype, shape, BlockList(blocks))
+        return self._graph.tensor(dtype, shape, BlockList(blocks, row.is_cut))
 
     def _check_runs_of(self, blocks: tuple[StridedBlock, ...], shape: tuple[int, ...]) -> None:
         """Together the blocks fill the view, each index once; and they are not more runs than memory could list."""
