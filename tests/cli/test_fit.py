@@ -54,6 +54,13 @@ def test_fit__model_of_a_file__ranking_and_code(abele: Run, file: Path, snapshot
     assert re.sub(r" +", " ", words) == snapshot
 
 
+def test_fit__half_partials__are_in_the_code(abele: Run, file: Path) -> None:
+    usual, halves = (abele("fit", f"{file}:trained", *HOW, *more).out for more in ((), ("--half-partials",)))
+    line = "opts.Precision.setPartialsType(torch.half)"
+    assert line in halves
+    assert line not in usual
+
+
 def test_fit__json__is_one_document(abele: Run, file: Path) -> None:
     data = json.loads(abele("fit", f"{file}:trained", *HOW, "--json").out)
     assert data["system"] == "bow-2000"

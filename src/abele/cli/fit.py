@@ -36,6 +36,9 @@ def fit(
     micro_batch: Annotated[
         str | None, typer.Option("--micro-batch", help="Sizes of the micro-batch to try, such as 2,4,8.")
     ] = None,
+    half_partials: Annotated[
+        bool, typer.Option("--half-partials", help="Keep partial sums of float16 products in float16.")
+    ] = False,
     inference: Annotated[bool, typer.Option("--inference", help="Run the model forward alone.")] = False,
     check: Annotated[int, typer.Option("--check", help="How many of the fastest are compiled as a whole.")] = 1,
     code: Annotated[bool, typer.Option("--code/--no-code", help="Print the options of the fastest as code.")] = True,
@@ -50,11 +53,17 @@ def fit(
         raise MissingPackageError(
             "abele fit needs PyTorch, which is not installed", remedy="pip install 'abele[torch]'"
         )
+    import torch
+
+    from abele.frontends.poptorch import Options
     from abele.frontends.poptorch.fitting import fit as fit_model
     from abele.frontends.poptorch.fitting.fit import fitting_system
 
     fitting_system(system)
     sizes = None if micro_batch is None else _numbers(micro_batch)
+    options = Options()
+    if half_partials:
+        options.Precision.setPartialsType(torch.half)
     with _progress() as report:
         report("make the model", 0.0)
         made, example, optimizer = _from_file(model) if ":" in model else _known(model)
@@ -65,6 +74,7 @@ def fit(
             batch=batch,
             optimizer=None if inference else optimizer,
             micro_batches=sizes,
+            options=options,
             check=check,
             progress=report,
         )

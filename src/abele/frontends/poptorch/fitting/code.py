@@ -40,6 +40,8 @@ def _options(fitted: Fitted, plan: Spreading) -> list[str]:
         lines.append("))")
         if fitted.training and plan.recompute == Recomputation.NOTHING:
             lines.append(f'opts._Popart.set("autoRecomputation", {_NOTHING})  # all activations are kept')
+    if fitted.space.settings.partials == "f16":
+        lines.append("opts.Precision.setPartialsType(torch.half)")
     if fitted.space.settings.sync_pattern != "full":
         lines.append("opts.syncPattern(poptorch.SyncPattern.SinglePipeline)")
     if plan.plans_smaller:
