@@ -261,8 +261,8 @@ def test_exchange__in_portions_of_few_pieces__is_that_of_all_pieces_at_once(
         part = halves[int(rng.integers(0, 3)) :: 3]
         cs.vertices(ReadHalf, tile=[tile, tile + 1], x=shared(part.flatten()))
     whole = plan(cs)
-    monkeypatch.setattr(exchange, "_PORTION", 7)
-    monkeypatch.setattr(residence, "_PORTION", 5)
+    monkeypatch.setattr(exchange, "PORTION", 7)
+    monkeypatch.setattr(residence, "PORTION", 5)
     monkeypatch.setattr(moves, "_LEAST_SUMMED", 0)
     parts = plan(cs)
     assert whole.before is not None

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from abele.compiler import Executable, compile_program
 from abele.compiler.durations import host_cycles
 from abele.compiler.sync_groups import SyncGroups
+from abele.errors import InvalidOptionError
 from abele.graph import (
     Block,
     Copy,
@@ -214,6 +215,13 @@ def test_streams__of_one_ipu__keep_the_others_waiting_in_the_full_pattern(patter
     report = compile_program(graph, Sequence(stream, increment(graph, x[1:], [4], 100))).report
     start = report.steps["cycles"][0] if waits else 0
     assert report.steps["start_cycle"].tolist() == [0, start]
+
+
+def test_sync_pattern__that_there_is_not__is_refused() -> None:
+    graph = Graph(small_system())
+    with pytest.raises(InvalidOptionError, match="'singel_pipeline'"):
+        graph.sync_pattern = "singel_pipeline"
+    assert graph.sync_pattern == "full"
 
 
 def test_exchange__between_two_ipus__has_all_at_its_barrier() -> None:

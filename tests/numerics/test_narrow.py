@@ -23,6 +23,7 @@ from abele.numerics import (
     to_host,
 )
 from abele.numerics.narrow import format_of, round_at_random, round_to_nearest
+from support.quarters import fnuz
 
 NARROW = [f16, bf16, f8_143, f8_152]
 CODES = np.arange(256, dtype=np.uint8)
@@ -34,23 +35,6 @@ def numbers_of(type_: ElementType) -> np.ndarray:
     elements = codes.view(type_.np)
     with np.errstate(invalid="ignore"):  # signalling NaN
         return np.unique(to_host(elements[np.isfinite(elements)]).astype(np.float32))
-
-
-def fnuz(type_: ElementType) -> gfloat.FormatInfo:
-    """An 8-bit format with one zero and one NaN, spelled out."""
-    fmt = format_of(type_)
-    return gfloat.FormatInfo(
-        name=type_.name,
-        k=8,
-        precision=fmt.fraction_bits + 1,
-        bias=fmt.bias,
-        domain=gfloat.Domain.Finite,
-        has_nz=False,
-        num_high_nans=0,
-        has_subnormals=True,
-        is_signed=True,
-        is_twos_complement=False,
-    )
 
 
 @pytest.mark.parametrize(("type_", "bias"), [(f8_143, 8), (f8_152, 16)])

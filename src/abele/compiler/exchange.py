@@ -17,7 +17,7 @@ import numpy as np
 from abele.compiler.audiences import Audiences, find_audiences
 from abele.compiler.layout import Layout
 from abele.compiler.moves import Moves, granules
-from abele.compiler.residence import PairPieces, Residence, foreign_pairs, pair_pieces, residence_of
+from abele.compiler.residence import PORTION, PairPieces, Residence, foreign_pairs, pair_pieces, residence_of
 from abele.compiler.tile_vector import TileSet, TileVector, added
 from abele.compiler.traffic import (
     PAIR_BYTES,
@@ -163,25 +163,23 @@ def _portions(wanted: Sequence[_Wanted], num_tiles: int) -> Iterator[Sequence[_W
 
     Pieces of different holders never overlap nor join, so what portions come to are the parts of a sum.
     """
-    if sum(len(w.at) for w in wanted) < 2 * _PORTION:
+    if sum(len(w.at) for w in wanted) < 2 * PORTION:
         yield wanted
         return
     holders = [w.wish.residence.tile[w.at] for w in wanted]
     each = sum(np.bincount(holder, minlength=num_tiles) for holder in holders)
-    portion_of = ((np.cumsum(each) - each) // _PORTION).astype(np.uint16)
+    portion_of = ((np.cumsum(each) - each) // PORTION).astype(np.uint16)
     count = int(portion_of.max()) + 1
     sorted_: list[tuple[_Wanted, Int64, Int64]] = []
-    while holders:
-        portion = portion_of[holders.pop(0)]
+    for field, holder in zip(wanted, holders, strict=True):
+        portion = portion_of[holder]
         bounds = np.concatenate([[0], np.cumsum(np.bincount(portion, minlength=count))])
-        sorted_.append((wanted[len(sorted_)], np.argsort(portion, kind="stable"), bounds))
+        sorted_.append((field, np.argsort(portion, kind="stable"), bounds))
+    # The columns need not be there while portions are planned.
+    del holders, holder, portion
     for number in range(count):
         parts = ((w, order[bounds[number] : bounds[number + 1]]) for w, order, bounds in sorted_)
         yield [w._replace(at=w.at[kept], number=w.number[kept]) for w, kept in parts if len(kept)]
-
-
-_PORTION = 1 << 17
-"""Pieces that are planned at a time. Chosen: columns of so many fit in the second cache."""
 
 
 def _inward_part(

@@ -25,7 +25,7 @@ def remote_cycles(num_bytes: int, num_ipus: int, graph: Graph) -> int:
     system, replicas = graph.whole_system, graph.replicas
     if system.dram is None:
         return host_cycles(num_bytes * replicas, num_ipus * replicas, system)
-    rate = min(system.dram.rate_of_one(_busy_on_machine(num_ipus, graph)), system.host.ipu_bytes_per_second)
+    rate = system.dram_bytes_per_second(_busy_on_machine(num_ipus, graph))
     seconds = system.host.latency_seconds + num_bytes / num_ipus / rate
     return math.ceil(seconds * system.ipu.clock_hz)
 

@@ -85,9 +85,9 @@ class PairPieces(NamedTuple):
 def residence_of(regions: Regions, layout: Layout) -> Residence:
     """Where ``regions`` live under ``layout``."""
     count, width = len(regions.begin), regions.tensor.dtype.bytes
-    if count < 2 * _PORTION:
+    if count < 2 * PORTION:
         return _residence(regions.ptr, regions.begin, regions.length, layout, width)
-    ends = np.searchsorted(regions.ptr, np.arange(_PORTION, count, _PORTION))
+    ends = np.searchsorted(regions.ptr, np.arange(PORTION, count, PORTION))
     rows = distinct(np.concatenate([[0], ends, [regions.num]]))
     found = []
     for first, stop in pairwise(rows.tolist()):
@@ -97,8 +97,8 @@ def residence_of(regions: Regions, layout: Layout) -> Residence:
     return _joined(found)
 
 
-_PORTION = 1 << 17
-"""Intervals that are looked at together. Chosen: columns of so many fit in the second cache."""
+PORTION = 1 << 17
+"""Intervals or pieces that are looked at together. Chosen: columns of so many fit in the second cache."""
 
 
 def _joined(parts: list[Residence]) -> Residence:

@@ -78,10 +78,13 @@ class StageCycles:
     @cached_property
     def inner(self) -> Table:
         """Cycles for which every run of segments keeps its IPU busy as a stage before the last, [begin, end]."""
-        alone = [np.where(of.whole > 0, of.whole + self.meeting, 0) for of in (self._entering, self._leaving)]
-        streams = sum(alone) if self.hosts_apart else 0
-        back = self._back + self._ring if self.costs.training else 0
-        return np.asarray(streams + self._forward + self._ring + back, np.int64)
+        own = self._forward + self._ring
+        if self.costs.training:
+            own = own + self._back + self._ring
+        if self.hosts_apart:
+            for streams in (self._entering.whole, self._leaving.whole):
+                own = own + np.where(streams > 0, streams + self.meeting, 0)
+        return np.asarray(own, np.int64)
 
     @cached_property
     def _forward(self) -> Table:
@@ -128,7 +131,7 @@ class StageCycles:
         return self._streams([s.outputs for s in self.costs.segments])
 
     def _streams(self, sizes: list[tuple[int, ...]]) -> _StreamTable:
-        costs = [stream_cycles(of, self.ipus, self.replicas, self.system) if of else (0, 0) for of in sizes]
+        costs = [stream_cycles(of, self.ipus, self.replicas, self.system) for of in sizes]
         return _StreamTable(_between([whole for whole, _ in costs]), _between([link for _, link in costs]))
 
 

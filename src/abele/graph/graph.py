@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -111,7 +111,7 @@ class Graph:
         self.system: System = _share(self.whole_system, whole_number(replicas, "replicas are a whole number"))
         self.compute_sets: list[ComputeSet] = []
         self.sync_groups: list[SyncGroup] = []
-        self.sync_pattern: SyncPattern = "full"
+        self._sync_pattern: SyncPattern = "full"
         self.codelets = Codelets()
         self.perf_estimators = PerfEstimators()
         self.streams: dict[str, Stream] = {}
@@ -120,6 +120,19 @@ class Graph:
         self.host_handles: dict[str, HostHandle] = {}
         self._origins = Origins()
         self._space = AddressSpace()
+
+    @property
+    def sync_pattern(self) -> SyncPattern:
+        """Who is at the barrier of a transfer from or to the host."""
+        return self._sync_pattern
+
+    @sync_pattern.setter
+    def sync_pattern(self, pattern: SyncPattern) -> None:
+        if pattern not in get_args(SyncPattern):
+            raise InvalidOptionError(
+                f"no barriers are of the pattern {pattern!r}", remedy=" or ".join(map(repr, get_args(SyncPattern)))
+            )
+        self._sync_pattern = pattern
 
     @property
     def num_tiles(self) -> int:

@@ -107,7 +107,3 @@ class Dram(Spec):
     ipu_bytes_per_second: float = constant(
         derived(6.8e9, "attention over a cache in DDR on a Bow-2000: 6.6 to 7.1 GB/s an IPU; streamed layers agree")
     )
-
-    def rate_of_one(self, num_busy: int) -> float:
-        """Bytes per second of each IPU while ``num_busy`` IPUs that share the memory use it."""
-        return min(self.ipu_bytes_per_second, self.bytes_per_second / max(num_busy, 1))

@@ -58,6 +58,13 @@ class System(Spec):
         """Streaming memory of all machines."""
         return -(-self.num_ipus // self.dram.ipus_per_dram) * self.dram.bytes if self.dram else 0
 
+    def dram_bytes_per_second(self, num_busy: int) -> float:
+        """What each of so many busy IPUs of a machine reads or writes of its streaming memory; 0 without any."""
+        if self.dram is None:
+            return 0.0
+        own = min(self.dram.ipu_bytes_per_second, self.host.ipu_bytes_per_second)
+        return min(own, self.dram.bytes_per_second / num_busy)
+
     @property
     def sync_cycles(self) -> int:
         """Cycles of a sync over all tiles."""

@@ -110,7 +110,7 @@ def worthwhile_bytes(system: System) -> int:
     """
     if system.dram is None:
         return 0
-    rate = min(system.host.ipu_bytes_per_second, system.dram.rate_of_one(system.dram.ipus_per_dram))
+    rate = system.dram_bytes_per_second(system.dram.ipus_per_dram)
     return int(_LATENCIES * system.host.latency_seconds * rate)
 
 

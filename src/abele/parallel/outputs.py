@@ -49,9 +49,8 @@ class OutputCollector:
         """Append what a micro-batch does with its outputs, each to the steps of the stage that makes it."""
         for tensor, _ in outputs:
             self.stream(tensor)
-        stages = {id(exits.leaving): exits for _, exits in outputs}
-        for exits in stages.values():
-            numbers = [number for number, (_, own) in enumerate(outputs) if own.leaving is exits.leaving]
+        for exits in dict.fromkeys(exits for _, exits in outputs):
+            numbers = [number for number, (_, own) in enumerate(outputs) if own == exits]
             self._add([outputs[number][0] for number in numbers], [self.streams[number] for number in numbers], exits)
 
     def _add(self, outputs: Sequence[Tensor], streams: Sequence[Stream], exits: Exits) -> None:

@@ -19,7 +19,7 @@ from abele.parallel.gradient_sums import GradientSums
 from abele.parallel.locations import TensorLocation
 from abele.parallel.lowering import Lowering
 from abele.parallel.network import Network, NetworkOp, Stage, Value
-from abele.parallel.ring_rows import WaitingValue, held, rows_of
+from abele.parallel.ring_rows import WaitingValue, held, rows_of, stored_as
 from abele.parallel.rings import RemoteRing, StageRing, TableRing
 from abele.parallel.serial import SerialBody
 
@@ -120,7 +120,10 @@ class PhasedBody(SerialBody):
                 groups.setdefault((value.place.ipu, tuple(sorted(times))), []).append(value)
         for (_, later), values in groups.items():
             graph = to.graph_of(values[0].place)
-            waiting = [WaitingValue(v, held(graph, to[v], phase.end), self._stored_as(v, readers[v])) for v in values]
+            types = [stored_as(v, self._stash, exact=any(readers[v].values())) for v in values]
+            waiting = [
+                WaitingValue(v, held(graph, to[v], phase.end), dtype) for v, dtype in zip(values, types, strict=True)
+            ]
             for row, away in rows_of(graph, waiting, self._location):
                 ring: StageRing
                 if away:
@@ -133,7 +136,3 @@ class PhasedBody(SerialBody):
                 for time in later:
                     reader = self._phases[time]
                     reader.tensors |= ring.read(None, reader.begin)
-
-    def _stored_as(self, value: Value, times: Mapping[int, bool]) -> ElementType:
-        rounded = self._stash is not None and value.dtype.is_float and value.stage == Stage.FORWARD
-        return self._stash if self._stash is not None and rounded and not any(times.values()) else value.dtype

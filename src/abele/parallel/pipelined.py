@@ -10,7 +10,7 @@ or with the host, so there is none between the calls.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from abele.errors import NetworkError
 from abele.graph import Block, Call, Copy, Function, Graph, Program, Tensor
@@ -23,7 +23,7 @@ from abele.parallel.joined_copies import joined_copies
 from abele.parallel.locations import ON_CHIP, TensorLocation
 from abele.parallel.lowering import Lowering
 from abele.parallel.network import Network, NetworkOp, Stage, Value, needed
-from abele.parallel.ring_rows import WaitingValue, held, rows_of
+from abele.parallel.ring_rows import WaitingValue, held, rows_of, stored_as
 from abele.parallel.rings import RemoteRing, RingPlaces, StageRing, TableRing
 from abele.parallel.ticks import Ticks
 from abele.poplibs import popops
@@ -210,9 +210,12 @@ class PipelinedBody(Body):
                 continue
             length = -(-(numbers[-1] - stage.number) // stride)
             graph = self._graph.ipu(ipu)
-            waiting = [
-                WaitingValue(v, held(graph, to[v], stage.leaving), self._stored_as(v, readers[v], near)) for v in values
-            ]
+            waiting = []
+            for value in values:
+                # Stages that find it where it was made read it as it is.
+                exact = any(forward for number, forward in readers[value].items() if number > near)
+                stored = stored_as(value, self._stash, exact=exact)
+                waiting.append(WaitingValue(value, held(graph, to[value], stage.leaving), stored))
             for row, away in rows_of(graph, waiting, self._location):
                 ring: StageRing
                 if away:
@@ -224,14 +227,6 @@ class PipelinedBody(Body):
                     if number > near:
                         later = self._stages[number]
                         later.tensors |= ring.read(self._index(later, ipu, length), later.entering)
-
-    def _stored_as(self, value: Value, stages: Mapping[int, bool], near: int) -> ElementType:
-        """The element type as which a value waits: rounded if the forward pass made it, and only backward stages read
-        what waits."""
-        if self._stash is None or not value.dtype.is_float or value.stage != Stage.FORWARD:
-            return value.dtype
-        exact = any(forward for number, forward in stages.items() if number > near)
-        return value.dtype if exact else self._stash
 
     def _index(self, stage: _PipelineStage, ipu: int, length: int) -> Tensor:
         """Where a stage is in rings of a length on an IPU."""

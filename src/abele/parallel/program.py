@@ -207,7 +207,6 @@ class _ProgramBuilder:
         self.graph = graph = self.io.others if self.io else graph
         self.schedule = schedule
         self.groups = groups
-        self._shared_functions = False
         self.to = Lowering(graph, planning=planning)
         self.to.lay_out_like(_gradients(net))
         self.scale = GradientScale(graph, groups, automatic=automatic_loss_scale)
@@ -238,8 +237,7 @@ class _ProgramBuilder:
 
     def _build(self, modes: RunModes) -> NetworkProgram:
         needed = self.net.needed(self.net.results)
-        self._shared_functions = modes.shared_functions
-        if self._shared_functions:
+        if modes.shared_functions:
             self.to.functions = SharedFunctions.of(needed, self.net.leaves)
         of_step = [op for op in needed if op.stage == Stage.UPDATE]
         sums = [op for op in needed if op.kind in _OF_MICRO_BATCHES]
@@ -249,7 +247,7 @@ class _ProgramBuilder:
         self.to.remote = remote_weights(self.net, self.schedule.locations.weights, worthwhile)
         gradient_sums = GradientSums(self.net, self.graph, sums, self.schedule.locations.accumulators)
         body.lower(self.to, compute, gradient_sums)
-        self._make_updates(of_step)
+        self._make_updates(of_step, shared_functions=modes.shared_functions)
         gradient_sums.bind(self.to)
         inputs = [self._input_stream(v) for v in self.net.inputs]
         if modes.synthetic_data:
@@ -323,7 +321,7 @@ class _ProgramBuilder:
             tensor = self._kept(value, stage.exits)
             self.io.store(tensor, self.outputs.stream(tensor), value.place.ipu, stage)
 
-    def _make_updates(self, ops: Sequence[NetworkOp]) -> None:
+    def _make_updates(self, ops: Sequence[NetworkOp], *, shared_functions: bool) -> None:
         """The device side of each optimiser, on each IPU that has parameters of it."""
         ipus = {number: {0} if self.net.num_ipus == 1 else set[int]() for number in range(len(self.groups))}
         for op in ops:
@@ -340,7 +338,7 @@ class _ProgramBuilder:
                 share=self._share(group),
                 location=self.schedule.locations.optimiser,
                 parts=self._parts,
-                shared_functions=self._shared_functions,
+                shared_functions=shared_functions,
             )
             for ipu in others:
                 self.to.updates[number, ipu] = made.on(self.to.graph_of(Place(ipu)))

@@ -15,7 +15,7 @@ from abele.graph import Copy, Graph, Tensor, concat
 from abele.graph import Sequence as Steps
 from abele.numerics import ElementType
 from abele.parallel.locations import TensorLocation
-from abele.parallel.network import Value
+from abele.parallel.network import Stage, Value
 from abele.poplibs.popops.elementwise.cast import cast_with_output
 from abele.poplibs.poputil.layout import clone
 from abele.poplibs.poputil.order import storage_order
@@ -34,6 +34,13 @@ class WaitingValue:
     value: Value
     tensor: Tensor
     stored: ElementType
+
+
+def stored_as(value: Value, stash: ElementType | None, *, exact: bool) -> ElementType:
+    """The type as which a value waits: the stash's, if the forward pass made it and nothing reads it ``exact``."""
+    if stash is None or exact or not value.dtype.is_float or value.stage != Stage.FORWARD:
+        return value.dtype
+    return stash
 
 
 def held(graph: Graph, tensor: Tensor, prog: Steps) -> Tensor:

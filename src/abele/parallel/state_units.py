@@ -98,14 +98,14 @@ def units(waiting: Iterable[Waiting], slots: Mapping[str, StateSlot], system: Sy
     worthwhile, most = worthwhile_bytes(system), MOST_BYTES * system.num_tiles
     made: list[list[Waiting]] = []
     moved = gathered = 0
-    for together in rows.values():
-        gathered += sum(one.gathered_bytes for one in together)
+    for row in rows.values():
+        gathered += sum(one.gathered_bytes for one in row)
         # A unit is full when its copies are worth their time, or its collectives have as much as they may.
         if not made or moved >= worthwhile > 0 or gathered > most:
             made.append([])
-            moved, gathered = 0, sum(one.gathered_bytes for one in together)
-        made[-1] += together
-        moved += sum(one.moved_bytes(slots) for one in together)
+            moved, gathered = 0, sum(one.gathered_bytes for one in row)
+        made[-1] += row
+        moved += sum(one.moved_bytes(slots) for one in row)
     return made
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from msgspec import Meta
 
+from abele.graph.graph import SyncPattern
 from abele.machine import System, systems
 from abele.options import Option, OptionTable, choice, flag, integer, text
 from abele.parallel.lowering import STABLE_NORMS
@@ -69,8 +70,7 @@ SETTINGS = OptionTable(
             True, doc="stages of a pipeline keep what enters them, and their backward stages compute the rest again"
         ),
         "sync_pattern": choice(
-            "full",
-            "single_pipeline",
+            *get_args(SyncPattern),
             doc="which IPUs of a replica wait when some of them meet the host: all, or those alone that take part",
         ),
         "ipus_per_replica": integer(0, doc="IPUs reserved for each replica; 0 for as many as the network is placed on"),
@@ -109,7 +109,7 @@ class Settings:
     automatic_loss_scale: bool = False
     recompute: bool = False
     recompute_stages: bool = True
-    sync_pattern: Literal["full", "single_pipeline"] = "full"
+    sync_pattern: SyncPattern = "full"
     ipus_per_replica: int = 0
     shared_functions: bool = False
 

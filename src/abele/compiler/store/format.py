@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
+from abele.graph.graph import SyncPattern
 from abele.report.contents import Plain
 
 Name = Annotated[str, Meta(max_length=1 << 16)]
@@ -187,7 +188,7 @@ class GraphTable(KeyedTable):
 
     system: dict[str, Any]
     replicas: Annotated[int, Meta(ge=1, le=1 << 20)]
-    sync_pattern: Literal["full", "single_pipeline"]
+    sync_pattern: SyncPattern
     variables: list[VariableRow]
     streams: list[StreamRow]
     remote_buffers: list[RemoteRow]

@@ -15,6 +15,7 @@ from abele.numerics import ElementType, f8_143, f8_152, quarter, to_host
 from abele.numerics.narrow import format_of, round_to_nearest
 from abele.poplibs import popops
 from abele.poplibs.popops.elementwise.cast import cast_with_output
+from support.quarters import fnuz
 
 QUARTERS = [f8_143, f8_152, quarter("F143", 3), quarter("F152", -4)]
 SPECIAL = [0.0, -0.0, np.inf, -np.inf, np.nan, 240.0, -248.0, 57344.0, 1e30, 2.0**-11, 3 * 2.0**-11, -(2.0**-18)]
@@ -29,18 +30,6 @@ def values() -> np.ndarray:
 def by_gfloat(number: float, dtype: ElementType, saturate: bool) -> float:
     """A number as gfloat rounds it to a format of one zero and one NaN."""
     fmt = format_of(dtype)
-    info = gfloat.FormatInfo(
-        name=dtype.name,
-        k=8,
-        precision=fmt.fraction_bits + 1,
-        bias=fmt.bias,
-        domain=gfloat.Domain.Finite,
-        has_nz=False,
-        num_high_nans=0,
-        has_subnormals=True,
-        is_signed=True,
-        is_twos_complement=False,
-    )
     scaled = float(np.float32(number) * np.float32(2.0**-dtype.scale))
     if np.isnan(scaled):
         return scaled
@@ -49,7 +38,7 @@ def by_gfloat(number: float, dtype: ElementType, saturate: bool) -> float:
     if abs(scaled) >= fmt.largest + step / 2:
         return float(np.copysign(fmt.largest, scaled)) * 2.0**dtype.scale if saturate else float("nan")
     bounded = float(np.clip(scaled, -fmt.largest, fmt.largest))
-    return gfloat.round_float(info, bounded, gfloat.RoundMode.TiesToEven) * 2.0**dtype.scale
+    return gfloat.round_float(fnuz(dtype), bounded, gfloat.RoundMode.TiesToEven) * 2.0**dtype.scale
 
 
 @pytest.mark.parametrize("saturate", [False, True])
