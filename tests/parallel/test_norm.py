@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from meaning import Meaning
 
@@ -30,6 +30,7 @@ from abele.parallel.ops import build
 from abele.session import Session, Settings, compile_network
 
 EPS = 1e-3
+NEARLY_EQUAL = 1568  # the seed that draws the two numbers of a group closest to each other
 RNG = np.random.default_rng(5)
 
 
@@ -61,21 +62,37 @@ def by_torch(arrays: list[np.ndarray], factor: np.ndarray, groups: int) -> list[
     return [y.detach().numpy(), *(t.grad.numpy() for t in (x, *sides))]
 
 
+def lost_by_cancellation(x: np.ndarray, groups: int) -> float:
+    """How far off results may be where E[x^2] - E[x]^2 is the variance, which is computed in float32.
+
+    Both terms are off by roundings of E[x^2]; what is left of them is the smaller the closer the
+    numbers of a group lie. The gradient has one more factor 1 / sqrt(variance).
+    """
+    wide = x.astype(np.float64)
+    seen = wide.reshape(x.shape[0], groups, -1) if groups else wide
+    dims = (2,) if groups else (0, *range(2, x.ndim))
+    spread = seen.var(dims) + EPS
+    relative = 4 * np.finfo(np.float32).eps * (seen**2).mean(dims) / spread
+    return float((relative * np.maximum(1, 1 / np.sqrt(spread))).max())
+
+
 cases = st.tuples(
     st.sampled_from([(3, 8), (1, 6), (2, 4, 5), (2, 6, 3, 2), (4, 2, 1)]), st.integers(0, 3), st.booleans()
 )
 
 
 @settings(max_examples=15, deadline=None)
-@given(cases, st.sampled_from(["f32", "f16"]))
+@given(cases, st.sampled_from(["f32", "f16"]), st.booleans(), st.integers(0, 2**32 - 1))
+@example(((4, 2, 1), 1, False), "f32", False, NEARLY_EQUAL)
 def test_norm__any_shape_and_groups__result_and_gradients_equal_pytorch(
-    case: tuple[tuple[int, ...], int, bool], dtype: str
+    case: tuple[tuple[int, ...], int, bool], dtype: str, stable: bool, seed: int
 ) -> None:
     shape, pick, affine = case
     groups = (0, 1, 2, shape[1])[pick]
+    rng = np.random.default_rng(seed)
     net, parameters = network(shape, groups, dtype, affine=affine)
-    arrays = [(RNG.standard_normal(p.shape) * 2 + 1).astype(p.dtype.np) for p in parameters]
-    factor = RNG.standard_normal(shape).astype(parameters[0].dtype.np)
+    arrays = [(rng.standard_normal(p.shape) * 2 + 1).astype(p.dtype.np) for p in parameters]
+    factor = rng.standard_normal(shape).astype(parameters[0].dtype.np)
     made = differentiate(net, parameters)
     expected = by_torch(arrays, factor, groups)
     tolerance = {"rtol": 2e-5, "atol": 2e-5} if dtype == "f32" else {"rtol": 2e-2, "atol": 4e-2}
@@ -87,7 +104,10 @@ def test_norm__any_shape_and_groups__result_and_gradients_equal_pytorch(
     wider = NetworkBuilder.of(made)
     for parameter in parameters:
         wider.output(made.gradients[parameter])
-    program = inference_program(wider.finish(), Graph("bow"), Schedule())
+    planning = Settings(stable_norms=stable).planning
+    program = inference_program(wider.finish(), Graph("bow"), Schedule(), planning=planning)
+    if not stable:
+        tolerance["atol"] += lost_by_cancellation(arrays[0], groups)
     state = Meaning(program.graph, {"input/factor": [factor]})
     for parameter, array in zip(parameters, arrays, strict=True):
         state.write(program.weights[parameter.name], array)
