@@ -19,6 +19,7 @@ from abele.cli.report import report
 from abele.cli.run import run
 from abele.cli.systems import systems
 from abele.cli.validate import validate
+from abele.cli.view import view
 from abele.errors import AbeleError, EngineError, LaunchError, OutOfMemoryError
 from abele.terminal import prepare_output
 
@@ -40,6 +41,7 @@ app.add_typer(plan_app, name="plan")
 app.command()(fit)
 app.add_typer(cache_app, name="cache")
 app.command()(validate)
+app.command()(view)
 app.command(context_settings={"ignore_unknown_options": True})(debug)
 app.command(context_settings={"allow_interspersed_args": False})(run)
 

@@ -1,0 +1,3 @@
+"""Who sends to whom."""
+
+from __future__ import annotations

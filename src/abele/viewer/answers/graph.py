@@ -1,0 +1,3 @@
+"""Operations and what flows between them."""
+
+from __future__ import annotations

@@ -1,0 +1,3 @@
+"""What happened on the host, beside the machine."""
+
+from __future__ import annotations

@@ -1,0 +1,3 @@
+"""What is live at which step."""
+
+from __future__ import annotations

@@ -1,0 +1,3 @@
+"""Any metric by tile and superstep."""
+
+from __future__ import annotations

@@ -1,0 +1,3 @@
+"""What each tile holds."""
+
+from __future__ import annotations

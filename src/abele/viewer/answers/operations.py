@@ -1,0 +1,3 @@
+"""Operations, beyond what their table has."""
+
+from __future__ import annotations

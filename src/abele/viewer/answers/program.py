@@ -1,0 +1,3 @@
+"""The tree of control programs."""
+
+from __future__ import annotations

@@ -1,0 +1,3 @@
+"""When each IPU does what."""
+
+from __future__ import annotations

@@ -1,0 +1,9 @@
+// Operations and what flows between them.
+
+import { fill } from "abele/core/dom.js";
+import { empty } from "abele/core/parts.js";
+
+export function mount(context, place) {
+  fill(place, empty("This view is not there yet."));
+  return { update() {}, destroy() {}, charts: [], commands: [] };
+}
