@@ -12,6 +12,8 @@ from abele.words import counted
 
 _UNBALANCED = 0.3
 """Part of the cycles in which tiles wait, from which on balance is what the cost is about."""
+_EVEN = 0.9
+"""Mean of the tiles that compute, as part of the slowest one, from which on they have the same to do."""
 _WORTH = 0.02
 """Part of the cost below which a lever is not told."""
 
@@ -91,15 +93,20 @@ def _spread(group: OpGroup, on_active: float, on_all: float) -> list[Lever]:
 
 def _workers(group: OpGroup) -> list[Lever]:
     """Vertices that leave workers idle; of the user's own compute sets, where a vertex may be one worker's."""
-    steps, at = group.steps, group.worst
-    workers = int(steps.report.target.get("num_workers", 6))
-    each = -(-int(steps.column("num_vertices")[at]) // max(int(steps.active_tiles[at]), 1))
-    if group.kind != "compute set" or not 0 < each < workers:
+    steps, mine = group.steps, group.at
+    workers = int(steps.report.target.get("num_workers", 0))
+    active = np.maximum(steps.active_tiles[mine], 1)
+    each = -(-steps.column("num_vertices")[mine] // active)
+    # Where tiles do not have the same to do, the slowest one may well have more vertices than the mean.
+    alike = steps.mean_of_active[mine] >= _EVEN * steps.column("compute_cycles")[mine]
+    idle = np.where(alike & (each > 0), 1 - each / max(workers, 1), 0.0).clip(0.0)
+    gain = float((group.cycles[mine] * idle).sum())
+    if group.kind != "compute set" or gain < _WORTH * group.total:
         return []
-    gain = group.cycles[at] * (1 - each / workers)
+    has = int(each[int(np.argmax(group.cycles[mine] * idle))])
     return [
         Lever(
-            f"more vertices on each tile: {each} of {workers} workers have one",
+            f"more vertices on each tile: {has} of {workers} workers have one",
             gain_cycles=steps.at_most(gain, group.worst_row),
             assumption=f"its vertices are single-worker ones (Vertex), and their work divides evenly over {workers}",
             at_most=True,
@@ -108,18 +115,18 @@ def _workers(group: OpGroup) -> list[Lever]:
 
 
 def _half(group: OpGroup, types: ElementTypes) -> list[Lever]:
-    """Products of f32 are slower than those of f16 by the ratio of the machine's peaks."""
-    target = group.steps.report.target
+    """Products of f32 are slower than those of f16 by the ratio of the machine's peaks, and their data is twice as long."""
+    steps, target = group.steps, group.steps.report.target
     single, half = (float(target.get(f"{name}_flops_per_second", 0)) for name in ("f32", "f16"))
-    titles = group.steps.title_of(group.op, group.worst_row)
-    if not is_product(group.kind) or types.of(titles) != "f32" or half <= single:
+    if not is_product(group.kind) or types.of(steps.title_of(group.op, group.worst_row)) != "f32" or half <= single:
         return []
+    moved = sum(float(steps.on_path(side)[group.mask].sum()) for side in ("exchange", "arrange"))
     return [
         Lever(
             "half precision: operands in f16",
-            gain_cycles=group.steps.at_most(group.total * (1 - single / half), group.worst_row),
+            gain_cycles=steps.at_most(group.total * (1 - single / half) + moved / 2, group.worst_row),
             assumption=f"products of f16 take {percent_text(single / half)} of the cycles of f32, the ratio of the "
-            "machine's peaks, and nothing else takes time; results are rounded otherwise",
+            "machine's peaks, and moving their data half; results are rounded otherwise",
             at_most=True,
             changes_numbers=True,
         )

@@ -167,7 +167,6 @@ def overfull_cost(steps: ProgramSteps, fullest: FullestTile, contents: list[Cost
     report, memory = steps.report, steps.report.memory
     even = memory.total_bytes / max(memory.num_tiles, 1)
     levers = [lever for cost in contents for lever in cost.levers if lever.gain_bytes]
-    levers.sort(key=lambda lever: -(lever.gain_bytes or 0))
     if even > memory.available_bytes:
         ipus = int(report.target.get("num_ipus", 1))
         needed = math.ceil(ipus * even / max(memory.available_bytes, 1))
@@ -207,7 +206,7 @@ def headroom_cost(fullest: FullestTile, contents: list[Cost]) -> Cost | None:
         where=contents[0].where if contents else None,
         bytes=fullest.bytes,
         share=fullest.bytes / fullest.available_bytes,
-        levers=tuple(sorted(levers, key=lambda lever: -(lever.gain_bytes or 0))[:_LISTED]),
+        levers=tuple(levers[:_LISTED]),
         view="memory",
         select={"tile": fullest.tile},
     )

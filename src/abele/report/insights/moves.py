@@ -171,7 +171,7 @@ def _order_levers(group: OpGroup) -> Iterator[Lever]:
             "lay the data out as its reader wants it" + ("" if own else ", as the library's create functions do"),
             gain_cycles=steps.at_most(gain, group.worst_row),
             assumption="no other reader or writer wants it otherwise; with the exchange and barriers for it",
-            at_most=True,
+            at_most=own,
         )
     if group.kind.startswith("poplin."):
         yield Lever("another plan: another availableMemoryProportion", assumption="where a plan that moves less exists")

@@ -60,7 +60,7 @@ def host_cost(steps: ProgramSteps) -> Cost | None:
     row, op = int(steps.rows[at]), int(steps.op[at])
     times, moved = steps.times, steps.column("exchanged_bytes").astype(np.float64)
     latency = _latency(steps)
-    share = float((times * latency).sum()) / total
+    share = min(float((times * latency)[cycles > 0].sum()) / total, 1.0)
     reason = (
         f"{counted(int((cycles > 0).sum()), 'stream step')} of the program; "
         f"{bytes_text(float((times * moved)[cycles > 0].sum()))} in a run; most is {steps.title_of(op, row)}"
@@ -84,7 +84,7 @@ def host_cost(steps: ProgramSteps) -> Cost | None:
 
 
 def _latency(steps: ProgramSteps) -> Float64:
-    """Cycles of one execution of each host stream that bytes do not explain, float64[steps].
+    """Cycles of one execution of each host stream that bytes do not explain, its barrier included, float64[steps].
 
     Zeros where the link's rate is not that of the report's own IPUs, as with replicas that share it.
     """
@@ -93,7 +93,8 @@ def _latency(steps: ProgramSteps) -> Float64:
     if not rate or not clock or int(target.get("num_replicas", 1)) > 1:
         return np.zeros(len(steps.rows))
     carried = steps.column("exchanged_bytes") * (clock / rate)
-    return np.asarray(np.clip(steps.sides["host"] - carried, 0.0, None))
+    met = np.clip(steps.sides["host"] - carried, 0.0, None)
+    return np.asarray(np.where(met > 0, met + steps.sides["sync"], 0.0))
 
 
 def _larger_transfers(steps: ProgramSteps, cycles: Float64, latency: Float64) -> list[Lever]:

@@ -74,7 +74,8 @@ class ProgramSteps:
         on_path = np.zeros(len(self.report.steps))
         np.add.at(on_path, self.report.critical["step"][mine], self.report.critical["cycles"][mine])
         # Never more than there are: a damaged table must not make cycles.
-        return np.minimum(on_path[self.rows] / np.maximum(self.column("cycles"), 1), self.executions)
+        times: Float64 = np.minimum(on_path[self.rows] / np.maximum(self.column("cycles"), 1), self.executions)
+        return times
 
     @cached_property
     def op(self) -> Int64:
