@@ -1,0 +1,9 @@
+"""Insights: what limits a program, which costs matter and why, and what would help.
+
+Computed from a report's columns alone, whoever made the report and wherever it comes from.
+"""
+
+from abele.report.insights.find import insights
+from abele.report.insights.model import KINDS, VIEWS, Cost, FullestTile, Insights, Lever, Place, Roof, Roofline
+
+__all__ = ["KINDS", "VIEWS", "Cost", "FullestTile", "Insights", "Lever", "Place", "Roof", "Roofline", "insights"]

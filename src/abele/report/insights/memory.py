@@ -1,0 +1,316 @@
+"""Memory of the fullest tile: what fills it, how much too much that is, and what would help."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from abele.report.insights.model import Cost, FullestTile, Lever
+from abele.report.insights.program_steps import Int64, ProgramSteps
+from abele.report.text import bytes_text, percent_text
+from abele.words import counted, visible
+
+if TYPE_CHECKING:
+    from abele.report.report import Report
+
+_LISTED = 8
+_LONG = 0.25
+"""Part of the steps from which on a lifetime is long: something kept for a later reader, as activations are."""
+_WORTH = 0.02
+_CODE = {
+    "exchange_code": (
+        "exchange code",
+        "each exchange of a tile is a piece of code for as many instructions as it has pieces",
+        "less exchange code: data in fewer pieces, and one Function called several times instead of copies of it",
+    ),
+    "vertex_code": ("vertex code", "each codelet that a tile uses lies on it", "fewer distinct codelets on this tile"),
+    "control_code": (
+        "control code",
+        "each step of the program that the tile takes part in is code",
+        "loops and Functions instead of steps written out",
+    ),
+    "vertex_state": (
+        "vertex state",
+        "each vertex of the tile has its fields",
+        "fewer, larger vertices on this tile, or over more tiles",
+    ),
+    "stream_buffers": ("stream buffers", "data on its way to or from the host", "smaller batches for each transfer"),
+    "stacks": ("stacks", "each worker and the supervisor has one", ""),
+    "gaps": ("gaps", "alignment and memory regions leave bytes unused", ""),
+}
+"""Categories that are no variables: what they are, why, and what would help."""
+
+
+@dataclass(frozen=True, eq=False)
+class TileMemory:
+    """What one tile holds.
+
+    Attributes:
+        report: The report.
+        tile: The tile.
+    """
+
+    report: Report
+    tile: int
+
+    @cached_property
+    def _held(self) -> tuple[Int64, Int64]:
+        """Rows of variables that lie on the tile, and the bytes of each, int64[n]."""
+        table = self.report.variable_tiles
+        first = table["first_tile"]
+        here = np.flatnonzero((first <= self.tile) & (self.tile < first + table["num_tiles"]))
+        return table["variable"][here].astype(np.int64), table["padded_bytes"][here].astype(np.int64)
+
+    @cached_property
+    def peak_step(self) -> int:
+        """Row of the step at which what comes and goes takes most of the tile; -1 for none."""
+        report, steps = self.report, len(self.report.steps)
+        if not steps:
+            return -1
+        held = np.zeros(len(report.variables), dtype=np.int64)
+        np.add.at(held, *self._held)
+        life = report.lifetimes
+        first, last = life["first_step"].astype(np.int64), life["last_step"].astype(np.int64)
+        sizes = held[life["variable"]]
+        change = np.zeros(steps + 1, dtype=np.int64)
+        np.add.at(change, first, sizes)
+        np.subtract.at(change, np.maximum(last, first) + 1, sizes)
+        live = np.cumsum(change[:-1])
+        live = live + self._in_motion[np.clip(report.steps["superstep"], -1, len(self._in_motion) - 2)]
+        return int(np.argmax(live)) if live.any() else -1
+
+    @cached_property
+    def _in_motion(self) -> Int64:
+        """Bytes in motion on the tile by superstep, and 0 at the end for steps without one, int64[supersteps + 1]."""
+        table = self.report.buffer_tiles
+        size = int(max(self.report.steps["superstep"].max(initial=-1), table["superstep"].max(initial=-1))) + 1
+        found = np.zeros(size + 1, dtype=np.int64)
+        first = table["first_tile"]
+        here = (first <= self.tile) & (self.tile < first + table["num_tiles"])
+        np.add.at(found, table["superstep"][here], table["bytes"][here])
+        return found
+
+    @cached_property
+    def moving_bytes(self) -> int:
+        """Bytes in motion on the tile at its peak."""
+        if self.peak_step < 0:
+            return 0
+        superstep = int(self.report.steps["superstep"][self.peak_step])
+        return int(self._in_motion[superstep]) if superstep >= 0 else 0
+
+    @cached_property
+    def variables(self) -> list[tuple[int, int]]:
+        """Variables that lie there at the tile's peak, as (row, bytes), largest first."""
+        rows, size = self._held
+        life, peak = self.report.lifetimes, self.peak_step
+        there = np.asarray(self.report.variables["always_live"], dtype=bool).copy()
+        now = (life["first_step"] <= peak) & (peak <= life["last_step"])
+        there[life["variable"][now]] = True
+        rows, size = rows[there[rows]], size[there[rows]]
+        order = np.argsort(-size, kind="stable")
+        return list(zip(rows[order].tolist(), size[order].tolist(), strict=True))
+
+
+def fullest_tile(report: Report) -> FullestTile:
+    """The fullest tile, and how full the others are."""
+    memory = report.memory
+    if not memory.num_tiles:
+        return FullestTile(True, memory.available_bytes, -1, 0, memory.available_bytes, 0, 0, 0, {}, ())
+    by_tile, tile = memory.by_tile, memory.fullest_tile
+    held = int(by_tile[tile])
+    found = TileMemory(report, tile)
+    names = report.variables["name"]
+    holds = [(visible(str(names[row])), size) for row, size in found.variables[:_LISTED]]
+    if found.moving_bytes:
+        holds.append(("data in motion", found.moving_bytes))
+    categories = sorted(memory.of_tile(tile).items(), key=lambda item: -item[1])
+    return FullestTile(
+        fits=memory.fits,
+        available_bytes=memory.available_bytes,
+        tile=tile,
+        bytes=held,
+        headroom_bytes=memory.available_bytes - held,
+        mean_bytes=int(by_tile.mean()),
+        tiles_too_full=int((by_tile > memory.available_bytes).sum()),
+        largest_excess_bytes=max(held - memory.available_bytes, 0),
+        categories={name: size for name, size in categories if size},
+        holds=tuple(sorted(holds, key=lambda item: -item[1])[:_LISTED]),
+    )
+
+
+def memory_costs(report: Report, count: int) -> list[Cost]:
+    """What fills the fullest tile, the largest first."""
+    memory = report.memory
+    if not memory.num_tiles or not memory.total_bytes:
+        return []
+    tile = memory.fullest_tile
+    found = TileMemory(report, tile)
+    costs = [_variable_cost(report, found, row, size) for row, size in found.variables[:count] if size]
+    if found.moving_bytes:
+        costs.append(_moving_cost(report, found))
+    for name, size in memory.of_tile(tile).items():
+        if name in _CODE and size:
+            title, reason, lever = _CODE[name]
+            levers = (Lever(lever, assumption="how much depends on the program"),) if lever else ()
+            costs.append(_cost(report, tile, title, reason, size, levers, {}))
+    return sorted(costs, key=lambda cost: -cost.bytes)[:count]
+
+
+def overfull_cost(steps: ProgramSteps, fullest: FullestTile, contents: list[Cost]) -> Cost | None:
+    """That a program does not fit, and what would have to go; None where it fits."""
+    if fullest.fits:
+        return None
+    report, memory = steps.report, steps.report.memory
+    even = memory.total_bytes / max(memory.num_tiles, 1)
+    levers = [lever for cost in contents for lever in cost.levers if lever.gain_bytes]
+    if even > memory.available_bytes:
+        ipus = int(report.target.get("num_ipus", 1))
+        needed = math.ceil(ipus * even / max(memory.available_bytes, 1))
+        levers.insert(
+            0, Lever(f"at least {counted(needed, 'IPU')}", assumption="all bytes dealt evenly over the tiles")
+        )
+    biggest = contents[0] if contents else None
+    most = f"; most on it is {biggest.title} with {bytes_text(biggest.bytes)}" if biggest else ""
+    spread = "evenly dealt it would fit" if even <= memory.available_bytes else "even evenly dealt it would not fit"
+    return Cost(
+        kind="memory",
+        title="does not fit",
+        reason=f"tile {fullest.tile:,} holds {bytes_text(fullest.bytes)} of {bytes_text(fullest.available_bytes)}: "
+        f"{bytes_text(fullest.largest_excess_bytes)} have to go, and {counted(fullest.tiles_too_full, 'tile')} "
+        f"{'is' if fullest.tiles_too_full == 1 else 'are'} too full{most}; {spread}",
+        where=biggest.where if biggest else None,
+        op=biggest.op if biggest else -1,
+        step=biggest.step if biggest else -1,
+        bytes=fullest.bytes,
+        share=fullest.bytes / max(fullest.available_bytes, 1),
+        levers=tuple(levers[:_LISTED]),
+        view="memory",
+        select={"tile": fullest.tile},
+    )
+
+
+def headroom_cost(fullest: FullestTile, contents: list[Cost]) -> Cost | None:
+    """That the fullest tile has little room left; None where it has, or too little."""
+    if not fullest.fits or fullest.available_bytes <= 0 or fullest.headroom_bytes > 0.1 * fullest.available_bytes:
+        return None
+    levers = [lever for cost in contents for lever in cost.levers if lever.gain_bytes]
+    return Cost(
+        kind="memory",
+        title="little room on the fullest tile",
+        reason=f"tile {fullest.tile:,} holds {bytes_text(fullest.bytes)} of {bytes_text(fullest.available_bytes)}, "
+        f"{bytes_text(fullest.headroom_bytes)} are left; the mean tile holds {bytes_text(fullest.mean_bytes)}",
+        where=contents[0].where if contents else None,
+        bytes=fullest.bytes,
+        share=fullest.bytes / fullest.available_bytes,
+        levers=tuple(levers[:_LISTED]),
+        view="memory",
+        select={"tile": fullest.tile},
+    )
+
+
+def _cost(
+    report: Report,
+    tile: int,
+    title: str,
+    reason: str,
+    size: int,
+    levers: tuple[Lever, ...],
+    select: dict[str, int],
+    step: int = -1,
+) -> Cost:
+    steps = ProgramSteps(report, int(report.steps["program"][step]) if step >= 0 else 0)
+    op = int(report.steps["op"][step]) if step >= 0 else -1
+    return Cost(
+        kind="memory",
+        title=title,
+        reason=reason,
+        where=steps.place_of(op),
+        op=op,
+        step=step,
+        bytes=size,
+        share=size / max(report.memory.available_bytes, 1),
+        levers=levers,
+        view="memory" if "variable" not in select else "liveness",
+        select={"tile": tile, **select},
+    )
+
+
+def _variable_cost(report: Report, found: TileMemory, row: int, size: int) -> Cost:
+    variables, tiles = report.variables, max(report.memory.num_tiles, 1)
+    name, type_, total = str(variables["name"][row]), str(variables["type"][row]), int(variables["bytes"][row])
+    always, on_tiles = bool(variables["always_live"][row]), int(variables["tiles"][row])
+    levers = []
+    if size - total / tiles > _WORTH * size:
+        levers.append(
+            Lever(
+                f"spread {visible(name)} over all {counted(tiles, 'tile')}: it lies on {on_tiles:,}",
+                gain_bytes=int(size - math.ceil(total / tiles)),
+                assumption="it is dealt evenly over all tiles",
+                at_most=True,
+            )
+        )
+    first, last = int(variables["first_step"][row]), int(variables["last_step"][row])
+    long_lived = not always and last - first > _LONG * max(len(report.steps), 1)
+    if long_lived:
+        levers.append(
+            Lever(
+                f"recompute {visible(name)} where it is read, or keep it in streaming memory",
+                gain_bytes=size,
+                assumption="it is not live at the peak any more, and what it is recomputed from is there anyway",
+                at_most=True,
+            )
+        )
+    if always:
+        levers.append(
+            Lever(
+                f"keep {visible(name)} in streaming memory",
+                gain_bytes=size,
+                assumption="it is not on chip at the peak; fetching it costs cycles",
+                at_most=True,
+            )
+        )
+    if type_ == "f32":
+        levers.append(
+            Lever(
+                f"{visible(name)} in f16", gain_bytes=size // 2, assumption="half as many bytes", changes_numbers=True
+            )
+        )
+    life = "always live" if always else "live when the tile is fullest"
+    whole = f"{bytes_text(total)} over {counted(on_tiles, 'tile')}"
+    reason = f"{bytes_text(size)} of its {whole} lie on the fullest tile, {life}"
+    return _cost(
+        report,
+        found.tile,
+        f"variable {visible(name)}",
+        reason,
+        size,
+        tuple(levers),
+        {"variable": row},
+        _step_of(report, row, found),
+    )
+
+
+def _step_of(report: Report, row: int, found: TileMemory) -> int:
+    """A step that has to do with a variable: where it becomes live, or the peak of its tile for always-live ones."""
+    first = int(report.variables["first_step"][row])
+    return first if first >= 0 else -1
+
+
+def _moving_cost(report: Report, found: TileMemory) -> Cost:
+    step = found.peak_step
+    op = int(report.steps["op"][step])
+    kind = str(report.ops["kind"][op]) if op >= 0 else ""
+    title = visible(str(report.steps["name"][step]))
+    levers = (
+        (Lever("a lower availableMemoryProportion", assumption="the planner then splits its products further"),)
+        if kind.startswith("poplin.")
+        else (Lever("in several parts one after the other", assumption="where its parts do not need each other"),)
+    )
+    reason = f"what arrives or is put in order for {title}, when the tile is fullest"
+    share = found.moving_bytes / max(report.memory.available_bytes, 1)
+    reason += f" ({percent_text(share)} of the tile)"
+    return _cost(report, found.tile, "data in motion", reason, found.moving_bytes, levers, {"step": step}, step)

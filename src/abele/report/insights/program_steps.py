@@ -1,0 +1,198 @@
+"""The steps of one program as arrays: how often each is executed on the chain that bounds the run, and what it costs.
+
+Only what is on the critical path takes time off the run when it gets faster. All cycles here are therefore those on
+that path: a step that is executed eight times of which the path holds two counts twice.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from abele.report.insights.model import Place
+from abele.report.rearrangements import WRITTEN_ANEW
+from abele.report.text_column import Text
+from abele.words import visible
+
+if TYPE_CHECKING:
+    from abele.report.report import Report
+
+Int64 = npt.NDArray[np.int64]
+Float64 = npt.NDArray[np.float64]
+Bool = npt.NDArray[np.bool_]
+
+SIDES = ("compute", "arrange", "exchange", "replicas", "sync", "host", "streaming memory")
+"""What cycles of a step go to."""
+
+
+@dataclass(frozen=True, eq=False)
+class ProgramSteps:
+    """Steps of one program of a report.
+
+    Attributes:
+        report: The report.
+        program: Index of the program.
+    """
+
+    report: Report
+    program: int
+
+    @cached_property
+    def rows(self) -> Int64:
+        """Rows of the steps table, int64[steps]."""
+        return np.flatnonzero(self.report.steps["program"] == self.program).astype(np.int64)
+
+    def column(self, name: str) -> npt.NDArray[Any]:
+        """A column of the steps table, [steps]."""
+        return np.asarray(self.report.steps[name][self.rows])
+
+    @cached_property
+    def run_cycles(self) -> int:
+        """Cycles of a run."""
+        return int(self.report.cycles(self.program).total)
+
+    @cached_property
+    def has_path(self) -> bool:
+        """True if the report holds the critical path of the program."""
+        return bool((self.report.critical["program"] == self.program).any())
+
+    @cached_property
+    def executions(self) -> Float64:
+        """Executions of each step in a run, float64[steps]."""
+        return self.column("executions").astype(np.float64)
+
+    @cached_property
+    def times(self) -> Float64:
+        """Executions of each step that are on the critical path, float64[steps]; all where the report has no path."""
+        if not self.has_path:
+            return self.executions
+        mine = self.report.critical["program"] == self.program
+        on_path = np.zeros(len(self.report.steps))
+        np.add.at(on_path, self.report.critical["step"][mine], self.report.critical["cycles"][mine])
+        # Never more than there are: a damaged table must not make cycles.
+        times: Float64 = np.minimum(on_path[self.rows] / np.maximum(self.column("cycles"), 1), self.executions)
+        return times
+
+    @cached_property
+    def op(self) -> Int64:
+        """Row in the ops table of each step, -1 for none, int64[steps]."""
+        return self.column("op").astype(np.int64)
+
+    @cached_property
+    def is_copy(self) -> Bool:
+        """True for steps that copy data on tiles, bool[steps]."""
+        return np.asarray(self.column("kind") == "copy", dtype=bool)
+
+    @cached_property
+    def is_written_anew(self) -> Bool:
+        """True for compute sets that write operands or results of products in another order, bool[steps]."""
+        if not len(self.report.ops) or not len(self.rows):
+            return np.zeros(len(self.rows), dtype=bool)
+        column = self.report.steps.columns["name"]
+        assert isinstance(column, Text)
+        last = [word.split(":", 1)[0].rsplit("/", 1)[-1] for word in column.words]
+        anew = np.array([name in WRITTEN_ANEW for name in last], dtype=bool)
+        is_call = np.asarray(self.report.ops["kind"] != "compute set", dtype=bool)
+        found: Bool = anew[column.codes[self.rows]] & (self.op >= 0) & is_call[self.op]
+        return found
+
+    @cached_property
+    def arranges(self) -> Bool:
+        """True for steps that only bring data into another order, bool[steps]."""
+        return self.is_copy | self.is_written_anew
+
+    @cached_property
+    def sides(self) -> dict[str, Float64]:
+        """Cycles of one execution of each step by ``SIDES``, float64[steps] each."""
+        compute, exchange, host, sync = (
+            self.column(f"{part}_cycles").astype(np.float64) for part in ("compute", "exchange", "host", "sync")
+        )
+        partner = self.column("partner")
+        between, is_memory = partner == "replicas", partner == "streaming memory"
+        nothing = np.zeros(len(self.rows))
+        return {
+            "compute": np.where(self.arranges, nothing, compute),
+            "arrange": np.where(self.arranges, compute, nothing),
+            "exchange": np.where(between, nothing, exchange),
+            "replicas": np.where(between, exchange, nothing),
+            "sync": sync,
+            "host": np.where(is_memory, nothing, host),
+            "streaming memory": np.where(is_memory, host, nothing),
+        }
+
+    @cached_property
+    def tiles(self) -> Int64:
+        """Tiles of the sync groups that each step keeps busy, int64[steps]; all tiles where there are no groups."""
+        report = self.report
+        every = report.memory.num_tiles
+        found = np.zeros(len(report.steps), dtype=np.int64)
+        if len(report.step_groups):
+            before = np.concatenate([[0], np.cumsum(report.groups["tiles"].astype(np.int64))])
+            first = report.step_groups["first_group"].astype(np.int64)
+            end = np.minimum(first + report.step_groups["num_groups"], len(report.groups))
+            np.add.at(found, report.step_groups["step"], before[end] - before[first])
+        mine = found[self.rows]
+        return np.where(mine > 0, mine, every)
+
+    @cached_property
+    def balance(self) -> Float64:
+        """Mean tile / slowest tile of each step that computes, 1 for others, float64[steps]."""
+        balance = np.clip(self.column("tile_balance").astype(np.float64), 0.0, 1.0)
+        return np.where(self.column("compute_cycles") > 0, balance, 1.0)
+
+    @cached_property
+    def active_tiles(self) -> Int64:
+        """Tiles with something to compute, int64[steps]."""
+        return self.column("active_tiles").astype(np.int64)
+
+    @cached_property
+    def mean_of_active(self) -> Float64:
+        """Compute cycles of one execution on the mean of the tiles that compute, float64[steps]."""
+        compute = self.column("compute_cycles")
+        spread = self.balance * self.tiles / np.maximum(self.active_tiles, 1)
+        return np.asarray(compute * np.minimum(spread, 1.0), dtype=np.float64)
+
+    @cached_property
+    def group_rows(self) -> Int64:
+        """Rows of the groups table of the program, int64[groups]."""
+        return np.flatnonzero(self.report.groups["program"] == self.program).astype(np.int64)
+
+    def at_most(self, gain: float, step: int) -> int:
+        """A gain on the steps around ``step``, no more than the other sync groups leave: the busiest of them bounds.
+
+        Args:
+            gain: Cycles of the run.
+            step: Row in the steps table.
+        """
+        report, mine = self.report, self.group_rows
+        if len(mine) < 2 or step < 0:
+            return int(gain)
+        relation = report.step_groups
+        busy = report.groups["busy_cycles"].astype(np.int64)
+        other = np.zeros(len(report.groups), dtype=bool)
+        other[mine] = True
+        for row in np.flatnonzero(relation["step"] == step).tolist():
+            first = int(relation["first_group"][row])
+            other[first : first + int(relation["num_groups"][row])] = False
+        return int(min(gain, self.run_cycles - int(busy[other].max(initial=0))))
+
+    def on_path(self, side: str) -> Float64:
+        """Cycles of each step on the critical path that go to a side, float64[steps]."""
+        return self.times * self.sides[side]
+
+    def title_of(self, op: int, step: int) -> str:
+        """An operation with its path; the step's name where there is none."""
+        if op < 0:
+            return visible(str(self.report.steps["name"][step])) if step >= 0 else "steps without an operation"
+        path, name = str(self.report.ops["path"][op]), str(self.report.ops["name"][op])
+        return visible(f"{path}/{name}" if path else name)
+
+    def place_of(self, op: int) -> Place | None:
+        """The user's line of an operation."""
+        if op < 0 or not str(self.report.ops["file"][op]):
+            return None
+        return Place(visible(str(self.report.ops["file"][op])), int(self.report.ops["line"][op]))
