@@ -30,6 +30,7 @@ class Opened:
         report: The report.
         path: Its file; None for a report of this process.
         stamp: Changes when the file does; answers are kept by key and stamp.
+        beside: The shelf that it stands on.
         kept: What answers have worked out and want again, by name.
     """
 
@@ -38,6 +39,7 @@ class Opened:
     report: Report
     path: Path | None = None
     stamp: str = "0"
+    beside: Shelf | None = field(default=None, repr=False)
     kept: dict[str, Any] = field(default_factory=dict)
     lock: threading.RLock = field(default_factory=threading.RLock)
 
@@ -68,6 +70,7 @@ class Shelf:
         self._lock = threading.Lock()
         for source in sources:
             opened = _open(source, self._opened)
+            opened.beside = self
             self._opened[opened.key] = opened
 
     def __iter__(self) -> Iterator[Opened]:
@@ -99,7 +102,7 @@ class Shelf:
         if old.path is None:
             return old
         with self._lock:
-            new = Opened(old.key, old.title, Report.load(old.path), old.path, _stamp(old.path))
+            new = Opened(old.key, old.title, Report.load(old.path), old.path, _stamp(old.path), self)
             self._opened[key] = new
         return new
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from abele.viewer.answers import (
+    compare,
+    curves,
     exchange,
     facts,
     graph,
     host,
+    insights,
     liveness,
     matrix,
     memory,
@@ -21,10 +24,13 @@ __all__ = [
     "QUESTIONS",
     "Question",
     "answer",
+    "compare",
+    "curves",
     "exchange",
     "facts",
     "graph",
     "host",
+    "insights",
     "liveness",
     "matrix",
     "memory",

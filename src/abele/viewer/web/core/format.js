@@ -64,7 +64,7 @@ export function seconds(value) {
 export function percent(part) {
   if (!Number.isFinite(part)) return "–";
   const value = part * 100;
-  return `${Math.abs(value) >= 9.95 ? value.toFixed(0) : value.toFixed(1)} %`;
+  return `${Math.abs(value) >= 9.95 ? value.toFixed(0) : value.toFixed(1)}%`;
 }
 
 /** A difference with its sign. */

@@ -50,10 +50,10 @@ export function legend(entries) {
 
 /** One bar of shares. */
 export function shares(entries, whole) {
-  const bar = h("div.shares", { role: "img", "aria-label": entries.map(([, title, value]) => `${title} ${((value / whole) * 100).toFixed(1)} %`).join(", ") });
+  const bar = h("div.shares", { role: "img", "aria-label": entries.map(([, title, value]) => `${title} ${((value / whole) * 100).toFixed(1)}%`).join(", ") });
   for (const [colour, title, value] of entries) {
     if (!(value > 0)) continue;
-    const part = h("i", { title: `${title}: ${((value / whole) * 100).toFixed(1)} %` });
+    const part = h("i", { title: `${title}: ${((value / whole) * 100).toFixed(1)}%` });
     part.style.background = colour;
     part.style.width = `${(value / whole) * 100}%`;
     bar.append(part);
