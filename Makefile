@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test test-all lint types imports unit slow fuzz docs format clean
+.PHONY: demo test test-all lint types imports unit slow fuzz chromium docs format clean
 
 demo: $(VENV)/installed-demo
 	$(BIN)/abele demo digits
@@ -37,6 +37,12 @@ unit: $(VENV)/installed-dev
 slow: $(VENV)/installed-dev $(VENV)/installed-docs
 	@echo "== $@"
 	$(BIN)/python -m pytest -n auto -m slow
+
+# Debian's Chromium for the tests of the page, which are skipped without one; where it cannot be installed, the log says why.
+chromium:
+	@mkdir -p build
+	@command -v chromium || { apt-get -q update && apt-get install -q --yes chromium fonts-dejavu-core; } \
+		>build/chromium.log 2>&1 || echo "no Chromium: the tests of the page will be skipped (build/chromium.log)"
 
 docs: $(VENV)/installed-docs
 	@echo "== $@"

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from page_coverage import keep, watch
 
 from abele.report import Report
 from abele.viewer import view
@@ -50,6 +51,7 @@ class Sight:
         page.on("pageerror", lambda error: self.problems.append(str(error)))
         page.on("console", lambda said: said.type == "error" and self.problems.append(said.text))
         page.on("request", lambda request: self.asked.append(request.url))
+        self.calls = watch(page)
         page.goto(address)
         page.wait_for_selector("main[data-view]")
 
@@ -91,6 +93,8 @@ def look(browser: Browser) -> Iterator[Look]:
         return sights[-1]
 
     yield opened
+    for sight in sights:
+        keep(sight.calls)
     for close in reversed(closing):
         close()
     for sight in sights:

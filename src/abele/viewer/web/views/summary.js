@@ -80,7 +80,7 @@ function costs(context, list, measure) {
   return h("div", { role: "list" }, list.map((cost) => {
     const open = () => context.go(cost.links.view in { tiles: 1 } ? "memory" : cost.links.view, selection(cost));
     return h("div.cost", { role: "listitem" },
-      h("div.cost-share", {}, percent(cost.cost.share), h("small", {}, measure === "cycles" ? short(cost.cost.cycles) : bytes(cost.cost.bytes, context.state.get("unit", "auto")))),
+      h("div.cost-share", {}, percent(cost.cost.share), h("small", {}, measure === "cycles" && cost.cost.cycles ? short(cost.cost.cycles) : bytes(cost.cost.bytes, context.state.get("unit", "auto")))),
       h("div", {},
         h("div.cost-head", {}, h("button.cost-title", { onclick: open, title: "Show it" }, cost.title),
           cost.where ? h("span.cost-where", {}, cost.where.line ? `${cost.where.file}:${cost.where.line}` : cost.where.file) : null),
