@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from page_coverage import keep, watch
 
 from abele.report import Report
 from abele.viewer import view
+from page_coverage import keep, watch
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page

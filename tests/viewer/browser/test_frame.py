@@ -22,5 +22,6 @@ def test_table__filter__rows_that_match_are_left(look, small: Report) -> None:
     kind = str(small.ops["kind"][-1])
     sight.page.fill("input.filter", f"kind={kind}")
     sight.until("document.querySelector('.table .dim').textContent.includes(' of ')")
+    sight.settle()
     kinds = sight.page.locator(".tr .td:nth-child(2)").all_inner_texts()
     assert kinds == [kind] * int((small.ops["kind"] == kind).sum())
