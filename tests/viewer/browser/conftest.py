@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from abele.report import Report
-from abele.viewer import view
+from abele.viewer import Viewer, view
 from page_coverage import keep, watch
 
 if TYPE_CHECKING:
@@ -39,13 +39,15 @@ class Sight:
 
     Attributes:
         page: Playwright's page.
+        viewer: What serves it.
         problems: Errors of scripts and of the console.
         asked: Addresses of all requests.
     """
 
-    def __init__(self, page: Page, address: str) -> None:
+    def __init__(self, page: Page, viewer: Viewer) -> None:
         self.page = page
-        self.address = address
+        self.viewer = viewer
+        self.address = address = viewer.address
         self.problems: list[str] = []
         self.asked: list[str] = []
         page.on("pageerror", lambda error: self.problems.append(str(error)))
@@ -89,7 +91,7 @@ def look(browser: Browser) -> Iterator[Look]:
         closing.append(viewer.close)
         page = browser.new_page(viewport=size or SIZE, color_scheme="dark" if dark else "light")
         closing.append(page.close)
-        sights.append(Sight(page, viewer.address))
+        sights.append(Sight(page, viewer))
         return sights[-1]
 
     yield opened
@@ -100,6 +102,18 @@ def look(browser: Browser) -> Iterator[Look]:
     for sight in sights:
         assert sight.problems == []
         assert all(url.startswith(("http://127.0.0.1:", "blob:", "data:")) for url in sight.asked)
+
+
+@pytest.fixture(scope="module")
+def frame(browser: Browser, small: Report) -> Iterator[Sight]:
+    """One page for tests of the modules' functions."""
+    viewer = view(small, browser=False)
+    page = browser.new_page(viewport=SIZE)
+    sight = Sight(page, viewer)
+    yield sight
+    keep(sight.calls)
+    page.close()
+    viewer.close()
 
 
 @pytest.fixture(scope="session")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from xml.etree import ElementTree
+
 import pytest
 
 from abele.report import Report
@@ -25,3 +28,161 @@ def test_table__filter__rows_that_match_are_left(look, small: Report) -> None:
     sight.settle()
     kinds = sight.page.locator(".tr .td:nth-child(2)").all_inner_texts()
     assert kinds == [kind] * int((small.ops["kind"] == kind).sum())
+
+
+def test_keys__number__goes_to_that_view_but_not_while_typing(look, small: Report) -> None:
+    sight = look(small)
+    sight.page.keyboard.press("6")
+    sight.page.wait_for_selector("main[data-view=operations]")
+    sight.page.click("input.filter")
+    sight.page.keyboard.type("3")
+    assert sight.page.input_value("input.filter") == "3"
+    assert sight.page.get_attribute("main", "data-view") == "operations"
+
+
+def test_palette__words__offer_commands_and_things_of_the_report(look, small: Report) -> None:
+    sight = look(small)
+    sight.page.keyboard.press("Control+k")
+    sight.page.keyboard.type("show oper")
+    sight.page.wait_for_selector(".palette-item.chosen >> text=Show operations")
+    sight.page.keyboard.press("Enter")
+    sight.page.wait_for_selector("main[data-view=operations]")
+    sight.page.keyboard.press("Control+k")
+    sight.page.keyboard.type(max(small.variables["name"].tolist(), key=len))
+    sight.page.wait_for_selector(".palette-item >> text=variable")
+    sight.page.keyboard.press("Escape")
+    assert sight.page.locator("dialog").count() == 0
+
+
+def test_help__question_mark__lists_keys(look, small: Report) -> None:
+    sight = look(small)
+    sight.page.keyboard.press("?")
+    text = sight.page.locator("dialog").inner_text()
+    assert "zoom in and out" in text
+    assert "Show memory" in text
+
+
+@pytest.mark.parametrize("view", ["summary", "operations"])
+def test_link__opened_elsewhere__shows_the_same_pixels(look, small: Report, view: str) -> None:
+    first = look(small)
+    first.go(view, op=1, theme="dark", unit="B")
+    first.until("location.hash.includes('theme')")
+    second = look(small)
+    second.page.evaluate("(hash) => { location.hash = hash }", first.page.evaluate("location.hash"))
+    second.page.wait_for_selector(f"main[data-view={view}]")
+    for sight in (first, second):
+        sight.page.mouse.move(1, 1)
+        sight.page.evaluate("document.activeElement.blur()")
+        sight.settle()
+    assert first.page.locator("main").screenshot() == second.page.locator("main").screenshot()
+
+
+@pytest.mark.parametrize("size", [(1280, 720), (3840, 2160)])
+def test_page__small_and_large_screens__nothing_lies_outside(look, small: Report, size: tuple[int, int]) -> None:
+    sight = look(small, size={"width": size[0], "height": size[1]})
+    for view in ("summary", "operations"):
+        sight.go(view)
+        wide, high = sight.page.evaluate(
+            "[document.documentElement.scrollWidth - innerWidth, document.documentElement.scrollHeight - innerHeight]"
+        )
+        assert (wide, high) == (0, 0)
+        box = "document.querySelector('main')"
+        assert sight.page.evaluate(f"{box}.scrollWidth - {box}.clientWidth") == 0
+
+
+def test_theme__t__flips_and_stays_in_the_link(look, small: Report) -> None:
+    sight = look(small)
+    light = sight.page.evaluate("getComputedStyle(document.body).backgroundColor")
+    sight.page.keyboard.press("t")
+    dark = sight.page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert light != dark
+    sight.until("location.hash.includes('theme=dark')")
+
+
+def test_file__written_anew_while_open__is_offered_and_shown(look, small: Report, tmp_path: Path) -> None:
+    path = tmp_path / "run.abele-report"
+    small.save(path)
+    sight = look(path)
+    sight.page.evaluate("abele.source.watch(50)")
+    small.with_meta(name="another", samples_per_run=7).save(path)
+    sight.page.click("text=Show it as it is now")
+    sight.until("abele.context.facts.meta.samples_per_run === 7")
+    assert sight.page.locator(".notice").count() == 0
+
+
+def test_server__stopped__page_says_so_and_stays(look, small: Report) -> None:
+    sight = look(small)
+    sight.page.evaluate("abele.source.watch(50)")
+    sight.viewer.close()
+    sight.page.wait_for_selector("text=The viewer has stopped")
+    assert sight.page.locator(".summary-limit").count() == 1
+    sight.problems = [p for p in sight.problems if "ERR_CONNECTION_REFUSED" not in p]
+
+
+def of_format(sight, call: str) -> object:
+    return sight.page.evaluate(f"import('abele/core/format.js').then((m) => m.{call})")
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        ("short(0)", "0"),
+        ("short(999)", "999"),
+        ("short(999.6)", "1 k"),
+        ("short(1234567)", "1.23 M"),
+        ("short(-45678)", "−45.7 k"),
+        ("bytes(1536, 'KiB')", "2 KiB"),
+        ("bytes(1536)", "1.54 kB"),
+        ("bytes(12, 'B')", "12 B"),
+        ("seconds(0.000204)", "204 µs"),
+        ("seconds(1.9956)", "2 s"),
+        ("percent(0.5263)", "53%"),
+        ("percent(0.0155)", "1.6%"),
+        ("percent(NaN)", "–"),
+        ("signed(-5)", "−5"),
+        ("ranges('3, 10-12')", [[3, 3], [10, 12]]),
+        ("ranges('3, x')", None),
+        ("marks(0, 10, 5).marks", [0, 2, 4, 6, 8, 10]),
+        ("marks(3, 3, 5).marks", []),
+    ],
+)
+def test_format__values__read_as_people_read_them(frame, call: str, text: object) -> None:
+    assert of_format(frame, call) == text
+
+
+def test_range__zoom_and_move__stay_within_and_keep_the_place(frame) -> None:
+    low, high, moved, least = frame.page.evaluate(
+        """import('abele/core/range.js').then(({ Range }) => {
+            const range = new Range(0, 1000, 10);
+            range.zoom(0.5, 250);
+            const [low, high] = [range.low, range.high];
+            range.move(-10);
+            const moved = [range.low, range.high];
+            range.zoom(1e-9);
+            return [low, high, moved, range.span];
+        })"""
+    )
+    assert (low, high) == (125, 625)
+    assert moved == [0, 500]
+    assert least == pytest.approx(10)
+
+
+def test_svg__hostile_text__is_text(frame) -> None:
+    svg = frame.page.evaluate(
+        """import('abele/core/svg.js').then(({ SvgContext }) => {
+            const pen = new SvgContext(100, 50);
+            pen.fillStyle = '"><script>alert(1)</script>';
+            pen.save(); pen.beginPath(); pen.rect(0, 0, 10, 10); pen.clip();
+            pen.fillText('<script>&"\\u0001', 5, 5);
+            pen.restore();
+            return pen.text();
+        })"""
+    )
+    tree = ElementTree.fromstring(svg)
+    assert [part.tag.rpartition("}")[2] for part in tree.iter()].count("script") == 0
+    assert next(part.text for part in tree.iter() if part.tag.endswith("text")) == '<script>&"\ufffd'
+
+
+def test_csv__cells_that_a_spreadsheet_would_run__are_text(frame) -> None:
+    asked = "import('abele/core/table.js').then((m) => ['=1+1', 'a,b', 'say \"x\"', 7].map(m.quoted))"
+    assert frame.page.evaluate(asked) == ["'=1+1", '"a,b"', '"say ""x"""', "7"]

@@ -8,6 +8,7 @@ import { Keys } from "abele/core/keys.js";
 import { dialog, openHelp, openPalette } from "abele/core/palette.js";
 import { choice, dropdown, failure } from "abele/core/parts.js";
 import { Source } from "abele/core/source.js";
+import { reportRows } from "abele/core/table.js";
 import { State } from "abele/core/state.js";
 import { forgetTheme } from "abele/core/theme.js";
 import { hideTip } from "abele/core/tip.js";
@@ -166,8 +167,8 @@ export class App {
     if (tile) return [{ title: `Tile ${tile[1]}`, group: "tile", run: () => this.context.go("memory", { tiles: tile[1] }) }];
     const kinds = [["ops", "operation", "op", "operations"], ["variables", "variable", "variable", "memory"], ["steps", "step", "step", "program"]];
     const found = await Promise.all(kinds.map(async ([of, group, name, view]) => {
-      const { head, arrays } = await this.context.ask("table", { of, filter: query, count: 12, columns: "name" });
-      return head.text.name.map((title, i) => ({ title, group, run: () => this.context.go(view, { [name]: arrays.row[i] }) }));
+      const { rows } = await reportRows(this.context, of)({ filter: query, sort: "", first: 0, count: 12 });
+      return rows.map((row) => ({ title: row.name, group, run: () => this.context.go(view, { [name]: row.row }) }));
     }));
     return found.flat();
   }
