@@ -44,7 +44,8 @@ export class Keys {
   }
 
   #down(event) {
-    if (typing(event.target) && event.key !== "Escape") return;
+    // A dialog has the keyboard for itself, Escape above all.
+    if (document.querySelector("dialog[open]") || (typing(event.target) && event.key !== "Escape")) return;
     const name = keyName(event);
     if (this.range && name in FLIGHT) {
       if (!this.held.size) {
