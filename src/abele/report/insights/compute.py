@@ -115,7 +115,7 @@ def _workers(group: OpGroup) -> list[Lever]:
 
 
 def _half(group: OpGroup, types: ElementTypes) -> list[Lever]:
-    """Products of f32 are slower than those of f16 by the ratio of the machine's peaks, and their data is twice as long."""
+    """Products of f32 are slower than those of f16 by the ratio of the peaks, and their data is twice as long."""
     steps, target = group.steps, group.steps.report.target
     single, half = (float(target.get(f"{name}_flops_per_second", 0)) for name in ("f32", "f16"))
     if not is_product(group.kind) or types.of(steps.title_of(group.op, group.worst_row)) != "f32" or half <= single:
