@@ -23,7 +23,9 @@ def compute_cost(group: OpGroup, types: ElementTypes) -> Cost:
     steps, mine = group.steps, group.at
     cycles = group.cycles[mine]
     on_active = float((steps.times * steps.mean_of_active)[mine].sum())
-    on_all = float((cycles * steps.balance[mine]).sum())
+    # No tile computes for less than starting it costs.
+    started = np.minimum(steps.times * steps.sides["sync"], group.cycles)[mine]
+    on_all = float(np.maximum(cycles * steps.balance[mine], started).sum())
     waiting = group.total - on_all
     levers = [*_spread(group, on_active, on_all), *_workers(group), *_half(group, types)]
     unbalanced = waiting >= _UNBALANCED * group.total
@@ -38,12 +40,8 @@ def compute_cost(group: OpGroup, types: ElementTypes) -> Cost:
         share=group.share,
         levers=tuple(levers),
         view="tiles" if unbalanced else "operations",
-        select={"op": group.op, "step": group.worst_row, **({"tile": _slowest_tile(group)} if unbalanced else {})},
+        select={"op": group.op, "step": group.worst_row, **({"tile": group.steps.slowest_tile(group.worst_row)} if unbalanced else {})},
     )
-
-
-def _slowest_tile(group: OpGroup) -> int:
-    return int(np.argmax(group.steps.report.step_by_tile("compute_cycles", group.worst_row)))
 
 
 def _reason(group: OpGroup, on_active: float, on_all: float, *, unbalanced: bool) -> str:
@@ -54,7 +52,7 @@ def _reason(group: OpGroup, on_active: float, on_all: float, *, unbalanced: bool
     if unbalanced:
         slowest = int(steps.column("compute_cycles")[at])
         return (
-            f"tiles wait for the slowest: tile {_slowest_tile(group):,} takes {count_text(slowest)} cycles, the mean "
+            f"tiles wait for the slowest: tile {group.steps.slowest_tile(group.worst_row):,} takes {count_text(slowest)} cycles, the mean "
             f"of {counted(active, 'tile')} that compute {count_text(float(steps.mean_of_active[at]))}, "
             f"balance {percent_text(float(steps.balance[at]))}"
         )
@@ -74,8 +72,8 @@ def _spread(group: OpGroup, on_active: float, on_all: float) -> list[Lever]:
             Lever(
                 f"map it over all {counted(tiles, 'tile')} instead of {active:,}",
                 gain_cycles=steps.at_most(group.total - on_all, group.worst_row),
-                assumption="its work divides evenly over all tiles; what moves to them, and what each vertex costs "
-                "however small it is, come on top",
+                assumption="its work divides evenly over all tiles, down to what starting it costs; what moves to them "
+                "comes on top",
                 at_most=True,
             )
         )

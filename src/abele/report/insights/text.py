@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from abele.report.insights.model import Cost, Insights, Lever, Roofline
 from abele.report.text import bytes_text, category_text, count_text, percent_text, seconds_text, source_text
 from abele.terminal import shown_text
-from abele.words import counted, visible
+from abele.words import counted, shortened, visible
 
 _ROOFS = 5
 
@@ -28,7 +28,8 @@ def insights_text(found: Insights) -> str:
 def _head(found: Insights) -> Iterator[str]:
     step = found.run_cycles / found.steps_per_run
     yield f"limited by    {found.limit}"
-    yield f"one {found.step_name:<10}{count_text(step)} cycles = {seconds_text(found.step_seconds)}"
+    label = shortened(f"one {found.step_name}", 20)
+    yield f"{label:<13} {count_text(step)} cycles = {seconds_text(found.step_seconds)}"
     busy = sum(found.parts[name] or 0.0 for name in ("compute", "exchange", "sync", "host")) or 1.0
     shares = [
         f"{category_text(name)} {percent_text((value or 0.0) / busy)}"
@@ -80,7 +81,9 @@ def _memory_lines(found: Insights) -> Iterator[str]:
 
 def _roof_lines(found: Roofline) -> Iterator[str]:
     yield "reached  roof      flops/B  Tflop/s  operation"
-    for roof in found.ops[:_ROOFS]:
+    # Equal layers are one line.
+    distinct = {(roof.title, roof.where): roof for roof in reversed(found.ops)}
+    for roof in list(reversed(distinct.values()))[:_ROOFS]:
         intensity = "-" if roof.intensity is None else count_text(roof.intensity)
         peak = f"{roof.bound} {roof.type if roof.bound == 'compute' else ''}".strip()
         rate = f"{roof.flops_per_second / 1e12:.3g}"
