@@ -40,7 +40,11 @@ def compute_cost(group: OpGroup, types: ElementTypes) -> Cost:
         share=group.share,
         levers=tuple(levers),
         view="tiles" if unbalanced else "operations",
-        select={"op": group.op, "step": group.worst_row, **({"tile": group.steps.slowest_tile(group.worst_row)} if unbalanced else {})},
+        select={
+            "op": group.op,
+            "step": group.worst_row,
+            **({"tile": group.steps.slowest_tile(group.worst_row)} if unbalanced else {}),
+        },
     )
 
 
@@ -50,10 +54,10 @@ def _reason(group: OpGroup, on_active: float, on_all: float, *, unbalanced: bool
     if unbalanced and active < tiles and group.total - on_active <= on_active - on_all:
         return f"it computes on {active:,} of {counted(tiles, 'tile')}; the others wait"
     if unbalanced:
-        slowest = int(steps.column("compute_cycles")[at])
+        slowest, mean = int(steps.column("compute_cycles")[at]), float(steps.mean_of_active[at])
         return (
-            f"tiles wait for the slowest: tile {group.steps.slowest_tile(group.worst_row):,} takes {count_text(slowest)} cycles, the mean "
-            f"of {counted(active, 'tile')} that compute {count_text(float(steps.mean_of_active[at]))}, "
+            f"tiles wait for the slowest: tile {steps.slowest_tile(group.worst_row):,} takes {count_text(slowest)} "
+            f"cycles, the mean of {counted(active, 'tile')} that compute {count_text(mean)}, "
             f"balance {percent_text(float(steps.balance[at]))}"
         )
     ops = np.unique(steps.op[group.at])
