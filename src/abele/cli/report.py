@@ -1,4 +1,4 @@
-"""``abele report``: print a report file, or what it says of the host, or draw it."""
+"""``abele report``: print a report file, what limits its program, or how it differs from others, or draw it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
 
 def report(
-    file: Annotated[Path, typer.Argument(help="A report file, as abele demo --report writes it.")],
+    files: Annotated[
+        list[Path],
+        typer.Argument(metavar="FILE...", help="A report file, as abele demo --report writes it, or several."),
+    ],
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     plot: Annotated[Path | None, typer.Option("--plot", help="Draw it into this file: .png, .svg, .pdf.")] = None,
     host: Annotated[bool, typer.Option("--host", help="Print what measured runs took on the host.")] = False,
@@ -34,13 +37,27 @@ def report(
     plot_timeline: Annotated[
         Path | None, typer.Option("--plot-timeline", help="Draw that into this file: .png, .svg, .pdf.")
     ] = None,
+    insights: Annotated[
+        bool, typer.Option("--insights", help="Print what limits the program, which costs matter, and what would help.")
+    ] = False,
+    compare: Annotated[
+        bool, typer.Option("--compare", help="Print how two to eight reports differ, all against the first.")
+    ] = False,
+    program: Annotated[
+        int, typer.Option("--program", min=0, help="With --insights or --compare: index of the program.")
+    ] = 0,
     top: Annotated[int, typer.Option("--top", min=1, help="With --host or --rearrangements: how many rows.")] = 25,
     kind: Annotated[str, typer.Option("--kind", help="What to draw: overview, memory, timeline, …")] = "overview",
 ) -> None:
-    """Print the report in FILE, or draw it."""
+    """Print the report in FILE, or draw it; with --compare print how several differ."""
     from abele.report import Report
 
-    loaded = Report.load(file)
+    if compare:
+        print_comparison(files, program, as_json=json)
+        return
+    if len(files) > 1:
+        raise InvalidOptionError(f"{counted(len(files), 'report')}", remedy="--compare prints how they differ")
+    loaded = Report.load(files[0])
     if loading is not None:
         loaded = with_loading(loaded, loading)
     if plot is not None:
@@ -49,7 +66,9 @@ def report(
     if plot_timeline is not None:
         draw(loaded, "update", plot_timeline)
         typer.echo(f"written: {plot_timeline}", err=True)
-    if timeline:
+    if insights:
+        print_insights(loaded, program, as_json=json)
+    elif timeline:
         print_timeline(loaded, as_json=json)
     elif host:
         print_host(loaded, top, as_json=json)
@@ -62,6 +81,43 @@ def report(
         from abele.report.render import render
 
         console().print(render(loaded))
+
+
+def print_insights(loaded: Report, program: int, *, as_json: bool) -> None:
+    """Print what limits a program, which costs matter, and what would help.
+
+    Raises:
+        InvalidOptionError: The report has no such program.
+    """
+    found = loaded.insights(program)
+    if as_json:
+        print_json(found.to_json())
+    else:
+        from abele.report.insights.render import render_insights
+
+        console().print(render_insights(found))
+
+
+def print_comparison(files: list[Path], program: int, *, as_json: bool) -> None:
+    """Print how reports differ from the first of them.
+
+    Raises:
+        InvalidOptionError: Too few or too many, or one has no such program.
+        FileFormatError: One of them is no report.
+    """
+    from abele.report import Report
+    from abele.report.compare import MOST, compare
+
+    if not 2 <= len(files) <= MOST:
+        raise InvalidOptionError(f"{counted(len(files), 'report')} to compare", remedy=f"two to {MOST} files")
+    reports = [Report.load(file) for file in files]
+    found = compare(reports, program=program, labels=[file.name.removesuffix(".abele-report") for file in files])
+    if as_json:
+        print_json(found.to_json())
+    else:
+        from abele.report.compare.render import render_comparison
+
+        console().print(render_comparison(found))
 
 
 def print_timeline(loaded: Report, *, as_json: bool) -> None:

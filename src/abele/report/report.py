@@ -38,6 +38,7 @@ from abele.words import counted
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from abele.report.insights import Insights
     from abele.report.limits import RateLimits
     from abele.report.rearrangements import Rearrangements
     from abele.report.update import Timeline
@@ -110,6 +111,19 @@ class Report:
         from abele.report.rearrangements import rearrangements
 
         return rearrangements(self)
+
+    def insights(self, program: int = 0) -> Insights:
+        """What limits a program, which costs matter and why, and what would help.
+
+        Args:
+            program: Index of the program.
+
+        Raises:
+            InvalidOptionError: The report has no such program.
+        """
+        from abele.report.insights import insights
+
+        return insights(self, program)
 
     def cycles(self, program: int = 0) -> Cycles:
         """Modelled cycles of one run of a program, from its first step to the end of its last."""

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from abele.report.table import Table
 
 _LONGEST_NAME = 60
+_COSTS = 3
+"""Costs that the card of a report tells."""
 _ROWS = 20
 """Rows that the card of a table lists."""
 _LINES_SHOWN_OTHERWISE = ("spent on",)
@@ -58,7 +60,16 @@ def report_card(report: Report) -> str:
     ops = [(op.share, op.cycles, op.mostly, op.name, op.source) for op in op_lines(report)]
     headings = ("share", "cycles", "mostly", "operation", "source")
     listed = card.table(headings, ops, right=(0, 1)) if ops else ""
-    return card.card(str(report.meta.get("name", "Report")), shown, card.shares(parts), listed)
+    return card.card(str(report.meta.get("name", "Report")), shown, card.shares(parts), listed, _costs(report))
+
+
+def _costs(report: Report) -> str:
+    """The costs that matter most, and the first lever of each, as HTML."""
+    from abele.report.insights.text import lever_text
+
+    costs = report.insights().costs[:_COSTS]
+    rows = [(percent_text(c.share), c.title, c.reason, lever_text(c.levers[0]) if c.levers else "") for c in costs]
+    return card.table(("share", "what costs", "why", "what would help"), rows, right=(0,)) if rows else ""
 
 
 def table_card(table: Table) -> str:

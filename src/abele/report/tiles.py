@@ -26,7 +26,8 @@ def rows_of(table: Table, owner: str, number: int) -> slice:
         number: The owner.
     """
     owners = table[owner]
-    return slice(*np.searchsorted(owners, [number, number + 1]).tolist())
+    # Of the column's own type: otherwise the whole column is converted for each question.
+    return slice(*np.searchsorted(owners, np.array([number, number + 1], dtype=owners.dtype)).tolist())
 
 
 def by_tile(report: Report, table: Table, rows: slice, column: str) -> Int64:

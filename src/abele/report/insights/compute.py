@@ -23,7 +23,9 @@ def compute_cost(group: OpGroup, types: ElementTypes) -> Cost:
     steps, mine = group.steps, group.at
     cycles = group.cycles[mine]
     on_active = float((steps.times * steps.mean_of_active)[mine].sum())
-    on_all = float((cycles * steps.balance[mine]).sum())
+    # No tile computes for less than starting it costs.
+    started = np.minimum(steps.times * steps.sides["sync"], group.cycles)[mine]
+    on_all = float(np.maximum(cycles * steps.balance[mine], started).sum())
     waiting = group.total - on_all
     levers = [*_spread(group, on_active, on_all), *_workers(group), *_half(group, types)]
     unbalanced = waiting >= _UNBALANCED * group.total
@@ -38,12 +40,12 @@ def compute_cost(group: OpGroup, types: ElementTypes) -> Cost:
         share=group.share,
         levers=tuple(levers),
         view="tiles" if unbalanced else "operations",
-        select={"op": group.op, "step": group.worst_row, **({"tile": _slowest_tile(group)} if unbalanced else {})},
+        select={
+            "op": group.op,
+            "step": group.worst_row,
+            **({"tile": group.steps.slowest_tile(group.worst_row)} if unbalanced else {}),
+        },
     )
-
-
-def _slowest_tile(group: OpGroup) -> int:
-    return int(np.argmax(group.steps.report.step_by_tile("compute_cycles", group.worst_row)))
 
 
 def _reason(group: OpGroup, on_active: float, on_all: float, *, unbalanced: bool) -> str:
@@ -52,10 +54,10 @@ def _reason(group: OpGroup, on_active: float, on_all: float, *, unbalanced: bool
     if unbalanced and active < tiles and group.total - on_active <= on_active - on_all:
         return f"it computes on {active:,} of {counted(tiles, 'tile')}; the others wait"
     if unbalanced:
-        slowest = int(steps.column("compute_cycles")[at])
+        slowest, mean = int(steps.column("compute_cycles")[at]), float(steps.mean_of_active[at])
         return (
-            f"tiles wait for the slowest: tile {_slowest_tile(group):,} takes {count_text(slowest)} cycles, the mean "
-            f"of {counted(active, 'tile')} that compute {count_text(float(steps.mean_of_active[at]))}, "
+            f"tiles wait for the slowest: tile {steps.slowest_tile(group.worst_row):,} takes {count_text(slowest)} "
+            f"cycles, the mean of {counted(active, 'tile')} that compute {count_text(mean)}, "
             f"balance {percent_text(float(steps.balance[at]))}"
         )
     ops = np.unique(steps.op[group.at])
@@ -74,8 +76,8 @@ def _spread(group: OpGroup, on_active: float, on_all: float) -> list[Lever]:
             Lever(
                 f"map it over all {counted(tiles, 'tile')} instead of {active:,}",
                 gain_cycles=steps.at_most(group.total - on_all, group.worst_row),
-                assumption="its work divides evenly over all tiles; what moves to them, and what each vertex costs "
-                "however small it is, come on top",
+                assumption="its work divides evenly over all tiles, down to what starting it costs; what moves to them "
+                "comes on top",
                 at_most=True,
             )
         )
@@ -115,7 +117,7 @@ def _workers(group: OpGroup) -> list[Lever]:
 
 
 def _half(group: OpGroup, types: ElementTypes) -> list[Lever]:
-    """Products of f32 are slower than those of f16 by the ratio of the machine's peaks, and their data is twice as long."""
+    """Products of f32 are slower than those of f16 by the ratio of the peaks, and their data is twice as long."""
     steps, target = group.steps, group.steps.report.target
     single, half = (float(target.get(f"{name}_flops_per_second", 0)) for name in ("f32", "f16"))
     if not is_product(group.kind) or types.of(steps.title_of(group.op, group.worst_row)) != "f32" or half <= single:

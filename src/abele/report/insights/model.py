@@ -82,7 +82,8 @@ class Lever:
         gain_cycles: Cycles of a run that it saves, or None where nothing can be computed.
         gain_bytes: Bytes of the fullest tile that it saves, or None.
         assumption: What the estimate takes for granted; without an estimate, when the lever applies.
-        at_most: True if the gain is a bound: what stands in the way of reaching it is not in the report.
+        at_most: True if the gain is a bound: what stands in the way of reaching it is not in the report. It bounds what
+            this cost can save; pulling the lever may make other costs smaller or larger too.
         changes_numbers: True if results are rounded otherwise afterwards.
     """
 

@@ -41,19 +41,19 @@ class Busiest(NamedTuple):
 
 def busiest_of(steps: ProgramSteps, at: int) -> Busiest | None:
     """The busiest tile of a step; None where the report does not hold what each tile does."""
-    report, rate = steps.report, tile_bytes_per_cycle(steps)
-    row = int(steps.rows[at])
-    sent, received = (report.step_by_tile(name, row) for name in ("sent_bytes", "received_bytes"))
-    if not len(sent) or not rate or int(max(sent.max(), received.max())) <= 0:
+    rate, runs = tile_bytes_per_cycle(steps), steps.tile_runs(int(steps.rows[at]))
+    sent, received = (runs[name].astype(np.int64) for name in ("sent_bytes", "received_bytes"))
+    if not rate or int(max(sent.max(initial=0), received.max(initial=0))) <= 0:
         return None
     receives = bool(received.max() >= sent.max())
     mine, other = (received, sent) if receives else (sent, received)
-    mean = float(mine.sum()) / max(int(steps.tiles[at]), 1)
+    mean = float(np.dot(mine, runs["num_tiles"])) / max(int(steps.tiles[at]), 1)
     limit = float(steps.column("exchange_cycles")[at])
     # What two tiles of a pair both want arrives faster, so that words never take more than the phase did.
     words = min(float(mine.max()) / rate, limit)
     even = min(max(mean, float(other.max())) / rate, words)
-    return Busiest(int(np.argmax(mine)), receives, int(mine.max()), mean, words, even)
+    tile = int(runs["first_tile"][int(np.argmax(mine))])
+    return Busiest(tile, receives, int(mine.max()), mean, words, even)
 
 
 def tile_bytes_per_cycle(steps: ProgramSteps) -> float:

@@ -77,10 +77,20 @@ def host_cost(steps: ProgramSteps) -> Cost | None:
         cycles=int(total),
         bytes=int((steps.executions * moved)[cycles > 0].sum()),
         share=total / max(steps.run_cycles, 1),
-        levers=(*_larger_transfers(steps, cycles, latency), *_io_tiles(steps, cycles)),
+        levers=_host_levers(steps, cycles, latency),
         view="timeline",
         select={"op": op, "step": row},
     )
+
+
+def _host_levers(steps: ProgramSteps, cycles: Float64, latency: Float64) -> tuple[Lever, ...]:
+    """What would help with streams; those of which nothing can be computed say when they apply."""
+    larger, tiles = _larger_transfers(steps, cycles, latency), _io_tiles(steps, cycles)
+    if not larger:
+        larger = [Lever("fewer, larger transfers", assumption="where the host is met for each of several tensors")]
+    if not tiles:
+        tiles = [Lever("IO tiles that stream while others compute", assumption="where rounds follow each other")]
+    return (*larger, *tiles)
 
 
 def _latency(steps: ProgramSteps) -> Float64:
@@ -215,7 +225,10 @@ def pipeline_cost(steps: ProgramSteps) -> Cost | None:
         )
     row, op = _worst_of(steps, int(steps.group_rows[large][at]))
     what = f"{visible(str(names[at]))} is busy {percent_text(busy[at] / run)} of the run, the mean of {len(busy):,} "
+    stage = str(steps.report.steps["block"][row]) if row >= 0 else ""
     reason = what + f"{percent_text(float(busy.mean()) / run)}: the others wait"
+    if stage:
+        reason += f" for {visible(stage)}"
     if idle:
         reason += f"; {counted(idle, 'sync group')} do nothing" if idle > 1 else "; one does nothing"
     return Cost(

@@ -15,7 +15,9 @@ import numpy.typing as npt
 
 from abele.report.insights.model import Place
 from abele.report.rearrangements import WRITTEN_ANEW
+from abele.report.table import Table
 from abele.report.text_column import Text
+from abele.report.tiles import rows_of
 from abele.words import visible
 
 if TYPE_CHECKING:
@@ -27,6 +29,11 @@ Bool = npt.NDArray[np.bool_]
 
 SIDES = ("compute", "arrange", "exchange", "replicas", "sync", "host", "streaming memory")
 """What cycles of a step go to."""
+
+
+def _writes_anew(step: str) -> bool:
+    """True for names of compute sets that write operands or results of products in another order."""
+    return any(word in step for word in WRITTEN_ANEW) and step.split(":", 1)[0].rsplit("/", 1)[-1] in WRITTEN_ANEW
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,8 +101,7 @@ class ProgramSteps:
             return np.zeros(len(self.rows), dtype=bool)
         column = self.report.steps.columns["name"]
         assert isinstance(column, Text)
-        last = [word.split(":", 1)[0].rsplit("/", 1)[-1] for word in column.words]
-        anew = np.array([name in WRITTEN_ANEW for name in last], dtype=bool)
+        anew = np.array([_writes_anew(word) for word in column.words], dtype=bool)
         is_call = np.asarray(self.report.ops["kind"] != "compute set", dtype=bool)
         found: Bool = anew[column.codes[self.rows]] & (self.op >= 0) & is_call[self.op]
         return found
@@ -155,6 +161,20 @@ class ProgramSteps:
         compute = self.column("compute_cycles")
         spread = self.balance * self.tiles / np.maximum(self.active_tiles, 1)
         return np.asarray(compute * np.minimum(spread, 1.0), dtype=np.float64)
+
+    def tile_runs(self, row: int) -> Table:
+        """What one execution of a step does on which tiles: rows of ``phase_tiles``, disjoint runs of tiles.
+
+        Args:
+            row: Row in the steps table.
+        """
+        table, phase = self.report.phase_tiles, int(self.report.steps["phase"][row])
+        return table.select(rows_of(table, "phase", phase) if phase >= 0 else slice(0))
+
+    def slowest_tile(self, row: int) -> int:
+        """The tile that computes longest in one execution of a step; 0 where the report does not hold that."""
+        runs = self.tile_runs(row)
+        return int(runs["first_tile"][int(np.argmax(runs["compute_cycles"]))]) if len(runs) else 0
 
     @cached_property
     def group_rows(self) -> Int64:

@@ -1,0 +1,242 @@
+"""Tables of reports beside each other: operations, steps, variables and memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from abele.report.compare.match import Int64, match
+from abele.report.compare.model import ComparedColumn, ComparedRow, ComparedTable
+from abele.report.cycles import PARTS
+from abele.report.insights.program_steps import ProgramSteps
+from abele.report.report import Report
+from abele.words import visible
+
+Float64 = npt.NDArray[np.float64]
+
+OP_COLUMNS = (
+    ComparedColumn("cycles", "cycles"),
+    *(ComparedColumn(f"{part}_cycles", "cycles") for part in PARTS),
+    ComparedColumn("tile_balance", "proportion", "more"),
+    ComparedColumn("exchanged_bytes", "bytes"),
+    ComparedColumn("executions", "count", ""),
+    ComparedColumn("supersteps", "count"),
+    ComparedColumn("active_tiles", "count", ""),
+    ComparedColumn("flops", "count", ""),
+    ComparedColumn("code_bytes", "bytes"),
+)
+STEP_COLUMNS = (
+    ComparedColumn("cycles", "cycles"),
+    *(ComparedColumn(f"{part}_cycles", "cycles") for part in PARTS),
+    ComparedColumn("tile_balance", "proportion", "more"),
+    ComparedColumn("exchanged_bytes", "bytes"),
+    ComparedColumn("executions", "count", ""),
+    ComparedColumn("num_vertices", "count", ""),
+    ComparedColumn("active_tiles", "count", ""),
+)
+VARIABLE_COLUMNS = (
+    ComparedColumn("bytes", "bytes"),
+    ComparedColumn("max_tile_bytes", "bytes"),
+    ComparedColumn("tiles", "count", ""),
+)
+MEMORY_COLUMNS = (
+    ComparedColumn("fullest_tile_bytes", "bytes"),
+    ComparedColumn("max_tile_bytes", "bytes"),
+    ComparedColumn("bytes", "bytes"),
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Side:
+    """One report of a comparison, seen as columns.
+
+    Attributes:
+        report: The report.
+        program: Index of the program.
+    """
+
+    report: Report
+    program: int
+
+    @cached_property
+    def steps(self) -> ProgramSteps:
+        """Steps of the program."""
+        return ProgramSteps(self.report, self.program)
+
+    @property
+    def steps_per_run(self) -> int:
+        """Steps (updates) of one run."""
+        return self.report.steps_per_run if self.program == 0 else 1
+
+    @cached_property
+    def op_rows(self) -> Int64:
+        """Rows of operations that have a step in the program, int64[n]."""
+        return np.unique(self.steps.op[self.steps.op >= 0])
+
+    @cached_property
+    def op_words(self) -> list[str]:
+        """Path, name and kind of each of them."""
+        ops = self.report.ops.select(self.op_rows)
+        return _joined(ops["path"].tolist(), ops["name"].tolist(), ops["kind"].tolist())
+
+    @cached_property
+    def step_words(self) -> list[str]:
+        """Name and kind of each step."""
+        return _joined(self.steps.column("name").tolist(), self.steps.column("kind").tolist())
+
+    @cached_property
+    def ops(self) -> dict[str, Float64]:
+        """Columns of ``OP_COLUMNS``, cycles and bytes of one step of the program, float64[n] each."""
+        steps, times = self.steps, self.steps.executions / self.steps_per_run
+
+        def by_op(values: npt.NDArray[Any], weight: Float64) -> Float64:
+            summed = np.bincount(op, weights=(values * weight)[known], minlength=len(self.report.ops))
+            return np.asarray(summed[self.op_rows])
+
+        known = steps.op >= 0
+        op = steps.op[known]
+        names = ("cycles", *(f"{part}_cycles" for part in PARTS), "exchanged_bytes")
+        found = {name: by_op(steps.column(name), times) for name in names}
+        compute = found["compute_cycles"]
+        even = by_op(steps.column("compute_cycles") * steps.balance, times)
+        found["tile_balance"] = np.divide(even, compute, out=np.ones_like(even), where=compute > 0)
+        found["supersteps"] = by_op(steps.column("sync_cycles") > 0, times)
+        # Of the step that computes most: of several values for one place, the last stays.
+        active = np.zeros(len(self.report.ops))
+        order = np.argsort((steps.column("compute_cycles") * times)[known], kind="stable")
+        active[op[order]] = steps.active_tiles[known][order]
+        found["active_tiles"] = active[self.op_rows]
+        for name in ("executions", "flops", "code_bytes"):
+            whole = self.report.ops[name][self.op_rows].astype(np.float64)
+            found[name] = whole if name == "code_bytes" else whole / self.steps_per_run
+        return found
+
+    @cached_property
+    def step_columns(self) -> dict[str, Float64]:
+        """Columns of ``STEP_COLUMNS``, cycles and bytes of all executions in one step of the program."""
+        steps, times = self.steps, self.steps.executions / self.steps_per_run
+        summed = ("cycles", *(f"{part}_cycles" for part in PARTS), "exchanged_bytes")
+        found = {name: np.asarray(steps.column(name) * times, dtype=np.float64) for name in summed}
+        found["tile_balance"] = steps.balance
+        found["executions"] = times
+        for name in ("num_vertices", "active_tiles"):
+            found[name] = steps.column(name).astype(np.float64)
+        return found
+
+    @cached_property
+    def variables(self) -> dict[str, Float64]:
+        """Columns of ``VARIABLE_COLUMNS``."""
+        table, held = self.report.variables, self.report.variable_tiles
+        most = np.zeros(len(table))
+        np.maximum.at(most, held["variable"], held["bytes"])
+        whole = {name: table[name].astype(np.float64) for name in ("bytes", "tiles")}
+        return {**whole, "max_tile_bytes": most}
+
+    @cached_property
+    def memory(self) -> dict[str, Float64]:
+        """Columns of ``MEMORY_COLUMNS``, for each category."""
+        memory = self.report.memory
+        if not memory.num_tiles:
+            return {column.name: np.zeros(len(memory.categories)) for column in MEMORY_COLUMNS}
+        return {
+            "bytes": np.array(list(memory.totals().values()), dtype=np.float64),
+            "max_tile_bytes": memory.run_bytes.max(axis=1).astype(np.float64),
+            "fullest_tile_bytes": np.array(list(memory.of_tile(memory.fullest_tile).values()), dtype=np.float64),
+        }
+
+
+def _joined(*columns: Sequence[str]) -> list[str]:
+    """Words of rows that columns of text make together; names may hold anything but this separator."""
+    return ["\x1f".join(row) for row in zip(*columns, strict=True)]
+
+
+@dataclass(frozen=True, eq=False)
+class Matched:
+    """Rows of one table of all reports, matched.
+
+    Attributes:
+        keys: What rows are known by.
+        columns: What is compared.
+        rows: The row of each thing in each report's columns, -1 for none, int64[things, reports].
+        words: What each row of each report is known by, joined.
+        values: The columns of each report.
+        numbers: Rows of the report's own table, for each report.
+    """
+
+    keys: tuple[str, ...]
+    columns: tuple[ComparedColumn, ...]
+    rows: Int64
+    words: Sequence[Sequence[str]]
+    values: Sequence[dict[str, Float64]]
+    numbers: Sequence[Int64]
+
+    def column(self, name: str) -> Float64:
+        """A column of all reports, NaN where there is no row, float64[things, reports]."""
+        found = np.full(self.rows.shape, np.nan)
+        for n, values in enumerate(self.values):
+            there = self.rows[:, n] >= 0
+            found[there, n] = values[name][self.rows[there, n]]
+        return found
+
+    @cached_property
+    def differs(self) -> npt.NDArray[np.bool_]:
+        """True for things in which something differs, bool[things]."""
+        found = np.zeros(len(self.rows), dtype=bool)
+        for column in self.columns:
+            values = self.column(column.name)
+            found |= ~np.isclose(values, values[:, :1], rtol=1e-9, atol=1e-9, equal_nan=True).all(axis=1)
+        return found
+
+    def table(self, most: int) -> ComparedTable:
+        """The rows that changed most, at most ``most`` of them."""
+        leading = np.nan_to_num(self.column(self.columns[0].name))
+        change = np.abs(leading - leading[:, :1]).max(axis=1, initial=0)
+        # Rows that changed come first, then those that are large.
+        order = np.lexsort((np.arange(len(change)), -leading.max(axis=1, initial=0), ~self.differs, -change))[:most]
+        columns = {column.name: self.column(column.name)[order] for column in self.columns}
+        rows = [self._row(int(thing), n, columns) for n, thing in enumerate(order)]
+        return ComparedTable(self.keys, self.columns, tuple(rows), max(len(self.rows) - most, 0))
+
+    def _row(self, thing: int, at: int, columns: dict[str, Float64]) -> ComparedRow:
+        of = [int(row) for row in self.rows[thing]]
+        first = next(n for n, row in enumerate(of) if row >= 0)
+        words = map(visible, self.words[first][of[first]].split("\x1f"))
+        status = "added" if of[0] < 0 else "removed" if min(of) < 0 else "changed" if self.differs[thing] else "same"
+        values = {name: tuple(None if np.isnan(v) else float(v) for v in each[at]) for name, each in columns.items()}
+        own = tuple(int(self.numbers[n][row]) if row >= 0 else -1 for n, row in enumerate(of))
+        return ComparedRow(dict(zip(self.keys, words, strict=False)), own, status, values)
+
+
+def matched_ops(sides: Sequence[Side]) -> Matched:
+    """Operations, by path, name and kind."""
+    words = [side.op_words for side in sides]
+    values, numbers = [side.ops for side in sides], [side.op_rows for side in sides]
+    return Matched(("path", "name", "kind"), OP_COLUMNS, match(words), words, values, numbers)
+
+
+def matched_steps(sides: Sequence[Side]) -> Matched:
+    """Steps, by name and kind."""
+    words = [side.step_words for side in sides]
+    values, numbers = [side.step_columns for side in sides], [side.steps.rows for side in sides]
+    return Matched(("name", "kind"), STEP_COLUMNS, match(words), words, values, numbers)
+
+
+def matched_variables(sides: Sequence[Side]) -> Matched:
+    """Variables, by name and type."""
+    words = [_joined(side.report.variables["name"].tolist(), side.report.variables["type"].tolist()) for side in sides]
+    numbers = [np.arange(len(each), dtype=np.int64) for each in words]
+    values = [side.variables for side in sides]
+    return Matched(("name", "type"), VARIABLE_COLUMNS, match(words), words, values, numbers)
+
+
+def matched_memory(sides: Sequence[Side]) -> Matched:
+    """Categories of memory."""
+    words = [list(side.report.memory.categories) for side in sides]
+    numbers = [np.arange(len(each), dtype=np.int64) for each in words]
+    values = [side.memory for side in sides]
+    return Matched(("category",), MEMORY_COLUMNS, match(words), words, values, numbers)
