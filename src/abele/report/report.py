@@ -19,17 +19,23 @@ from abele.report.loading import Loading, loading_of
 from abele.report.memory import Memory
 from abele.report.schema import (
     BUFFER_TILES,
+    CODELETS,
     CRITICAL,
+    FUNCTION_CALLS,
     GROUPS,
     HOST_FUNCTIONS,
     HOST_LEAVES,
     LIFETIMES,
     PHASE_TILES,
     PROGRAM_TILES,
+    PROGRAM_TREE,
     RUNS,
     SPANS,
     STEP_GROUPS,
+    SUPERSTEP_VARIABLES,
+    SUPERSTEPS,
     VARIABLE_TILES,
+    VERTICES,
 )
 from abele.report.table import Table
 from abele.report.text_column import read_only
@@ -67,6 +73,12 @@ class Report:
         buffer_tiles: Room for data in motion; columns as ``schema.BUFFER_TILES``.
         host_leaves: What measured runs took on the host; columns as ``schema.HOST_LEAVES``. :attr:`host` asks it.
         host_functions: What leaves of these call; columns as ``schema.HOST_FUNCTIONS``.
+        program_tree: The control programs and functions; columns as ``schema.PROGRAM_TREE``.
+        function_calls: Where functions are called; columns as ``schema.FUNCTION_CALLS``.
+        supersteps: What steps run, each once; columns as ``schema.SUPERSTEPS``.
+        codelets: What vertices are of; columns as ``schema.CODELETS``.
+        vertices: Vertices of supersteps by codelet; columns as ``schema.VERTICES``.
+        superstep_variables: Which supersteps touch which variables; columns as ``schema.SUPERSTEP_VARIABLES``.
         meta: ``abele_version``, ``created`` (ISO 8601), ``name``, ``options``, ``compile_seconds``, ``programs``
             (names), ``figures_of`` (for each program ``run 3`` or ``assumptions``); when known ``samples_per_run``,
             ``steps_per_run``, ``sample_name`` and ``step_name`` of program 0, and ``loading`` (:attr:`loading`).
@@ -91,6 +103,12 @@ class Report:
     buffer_tiles: Table = field(default_factory=BUFFER_TILES.empty)
     host_leaves: Table = field(default_factory=HOST_LEAVES.empty)
     host_functions: Table = field(default_factory=HOST_FUNCTIONS.empty)
+    program_tree: Table = field(default_factory=PROGRAM_TREE.empty)
+    function_calls: Table = field(default_factory=FUNCTION_CALLS.empty)
+    supersteps: Table = field(default_factory=SUPERSTEPS.empty)
+    codelets: Table = field(default_factory=CODELETS.empty)
+    vertices: Table = field(default_factory=VERTICES.empty)
+    superstep_variables: Table = field(default_factory=SUPERSTEP_VARIABLES.empty)
     meta: dict[str, Any] = field(default_factory=dict)
 
     @property
