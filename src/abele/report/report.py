@@ -239,6 +239,80 @@ class Report:
 
         return memory_at(self, step)
 
+    def variables_of(self, step: int) -> Table:
+        """The variables that a step touches: rows ``variable``, ``read_bytes`` and ``written_bytes``.
+
+        Args:
+            step: Row in the steps table.
+
+        Raises:
+            InvalidOptionError: There is no such step.
+        """
+        from abele.report.uses import variables_of
+
+        return variables_of(self, step)
+
+    def uses_of(self, variable: int | str) -> Table:
+        """The steps that touch a variable: rows ``step``, ``read_bytes`` and ``written_bytes``, in order of steps.
+
+        Args:
+            variable: Row in the variables table, or a name.
+
+        Raises:
+            InvalidOptionError: There is no such variable.
+        """
+        from abele.report.uses import uses_of
+
+        return uses_of(self, variable)
+
+    def live_at(self, step: int) -> Table:
+        """The variables that live while a step runs and not always: columns of variables after ``variable``, the row.
+
+        Args:
+            step: Row in the steps table.
+
+        Raises:
+            InvalidOptionError: There is no such step.
+        """
+        from abele.report.uses import live_at
+
+        return live_at(self, step)
+
+    def op_edges(self, program: int = 0) -> Table:
+        """Which operation hands data to which: ``writer``, ``reader``, ``variable``, ``type``, ``shape`` and ``bytes``.
+
+        A reader has a variable from the operations before it in program order that wrote it since it was last written
+        whole; what a loop carries into its next trip is left out.
+
+        Args:
+            program: Index of the program.
+        """
+        from abele.report.uses import op_edges
+
+        return op_edges(self, program)
+
+    def steps_of_node(self, node: int) -> npt.NDArray[np.int64]:
+        """Rows of the steps table that a node of the program tree became, with all that is inside, int64[n].
+
+        Those of a node in a function are there for each call of it.
+
+        Args:
+            node: Row in the program tree.
+
+        Raises:
+            InvalidOptionError: There is no such node.
+        """
+        from abele.report.nodes import steps_of_node
+
+        return steps_of_node(self, node)
+
+    @cached_property
+    def nodes_by_step(self) -> npt.NDArray[np.int32]:
+        """The innermost node of the program tree that each row of the steps table came from, int32[steps]."""
+        from abele.report.nodes import nodes_by_step
+
+        return read_only(nodes_by_step(self))
+
     @property
     def tile_balance(self) -> float:
         """Mean over tiles of the cycles they compute / those of the compute phases of their sync groups, program 0."""
