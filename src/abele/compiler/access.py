@@ -71,7 +71,7 @@ def node_access(node: Program, layout: Layout) -> Access:
     order = order_of(begin)
     begin, end = begin[order], (begin + length)[order]
     if len(written) > 1:
-        begin, end = _united(begin, end)
+        begin, end = united(begin, end)
     return _with_writes(reads, begin, end, layout)
 
 
@@ -96,18 +96,17 @@ def _with_writes(reads: Int64, begin: Int64, end: Int64, layout: Layout) -> Acce
     """An access from disjoint written intervals in order of address."""
     writes = layout.variables_in(begin, end)
     # Elements written below a variable's end, less those below its begin: those inside it.
-    covered = _covered(layout.base[writes] + layout.size[writes], begin, end)
-    covered -= _covered(layout.base[writes], begin, end)
-    full = covered == layout.size[writes]
+    inside = covered(layout.base[writes] + layout.size[writes], begin, end) - covered(layout.base[writes], begin, end)
+    full = inside == layout.size[writes]
     partial = {}
     for variable in writes[~full]:
         low, high = layout.base[variable], layout.base[variable] + layout.size[variable]
-        inside = slice(np.searchsorted(end, low, side="right"), np.searchsorted(begin, high, side="left"))
-        partial[int(variable)] = (np.maximum(begin[inside], low), np.minimum(end[inside], high))
+        own = slice(np.searchsorted(end, low, side="right"), np.searchsorted(begin, high, side="left"))
+        partial[int(variable)] = (np.maximum(begin[own], low), np.minimum(end[own], high))
     return Access(reads, writes, writes[full], partial)
 
 
-def _united(begin: Int64, end: Int64) -> tuple[Int64, Int64]:
+def united(begin: Int64, end: Int64) -> tuple[Int64, Int64]:
     """Intervals in order of address, overlapping ones joined."""
     if len(begin) == 0:
         return begin, end
@@ -116,7 +115,7 @@ def _united(begin: Int64, end: Int64) -> tuple[Int64, Int64]:
     return begin[first], reach[np.append(first[1:], len(begin)) - 1]
 
 
-def _covered(address: Int64, begin: Int64, end: Int64) -> Int64:
+def covered(address: Int64, begin: Int64, end: Int64) -> Int64:
     """Elements of the disjoint sorted intervals that lie below each address."""
     if len(begin) == 0:
         return np.zeros_like(address)

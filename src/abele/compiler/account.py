@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib.metadata import version
 from typing import Any
@@ -13,9 +13,13 @@ import numpy as np
 import numpy.typing as npt
 
 from abele.compiler.account_groups import GroupTables, compute_by_tile, group_tables, schedule_of
+from abele.compiler.account_supersteps import superstep_variables, vertex_tables
 from abele.compiler.account_tiles import buffer_tiles, lifetimes, memory_of, phase_tiles, program_tiles, variable_tiles
+from abele.compiler.account_tree import tree_tables
+from abele.compiler.account_variables import first_writers, variables_table
 from abele.compiler.critical import critical_cycles
 from abele.compiler.footprint import code_bytes_of
+from abele.compiler.layout import Layout
 from abele.compiler.lower import Lowered, Step
 from abele.compiler.memory import MemoryPlan
 from abele.compiler.run_account import RunAccount
@@ -32,19 +36,47 @@ from abele.graph.remote import RemoteBuffer
 from abele.graph.stream import Stream
 from abele.report import (
     BUFFER_TILES,
+    CODELETS,
     CRITICAL,
+    FUNCTION_CALLS,
     LIFETIMES,
     LIVENESS,
     OPS,
     PHASE_TILES,
     PROGRAM_TILES,
+    PROGRAM_TREE,
     STEPS,
+    SUPERSTEP_VARIABLES,
+    SUPERSTEPS,
     VARIABLE_TILES,
-    VARIABLES,
+    VERTICES,
     Report,
+    Schema,
     Table,
     sum_by_op,
 )
+
+HANDLE_ROLES = "handle_roles"
+"""Entry of an executable's ``meta`` that says what host handles are for."""
+
+
+@dataclass(frozen=True, eq=False)
+class Source:
+    """What tables are made of that look at programs as their user made them.
+
+    Attributes:
+        programs: The control programs.
+        names: Their names.
+        handle_roles: What host handles are for, by the part of their names before the first ``/``, digits left out.
+        layout: Gives where the elements of variables live.
+        is_unchanged: Tells whether graph and programs are what was compiled.
+    """
+
+    programs: Sequence[Program]
+    names: Sequence[str]
+    handle_roles: Mapping[str, str]
+    layout: Callable[[], Layout]
+    is_unchanged: Callable[[], bool]
 
 
 class Reporter:
@@ -55,10 +87,13 @@ class Reporter:
         lowered: Its steps.
         plan: What they run, with assumed costs where these depend on data.
         memory: What fills the tiles.
+        source: The programs as their user made them.
     """
 
-    def __init__(self, graph: Graph, lowered: Lowered, plan: Sequence[Superstep], memory: MemoryPlan) -> None:
-        self.graph, self.lowered, self.plan, self.memory = graph, lowered, plan, memory
+    def __init__(
+        self, graph: Graph, lowered: Lowered, plan: Sequence[Superstep], memory: MemoryPlan, source: Source
+    ) -> None:
+        self.graph, self.lowered, self.plan, self.memory, self.source = graph, lowered, plan, memory, source
         self._assumed = np.array([s.executions for s in lowered.steps], dtype=np.int64)
         self._program = np.array([s.program for s in lowered.steps], dtype=np.int64)
 
@@ -90,6 +125,7 @@ class Reporter:
             variables=variables,
             liveness=liveness,
             **self._tile_tables(rows, phases, phase_of, executions),
+            **self._program_tables,
             groups=groups.groups,
             spans=groups.spans,
             critical=CRITICAL.deferred(lambda: self._critical([p for _, p in rows], account)),
@@ -228,9 +264,43 @@ class Reporter:
         return _ops_of(self.lowered)
 
     @cached_property
+    def _program_tables(self) -> dict[str, Table]:
+        """The tables of what programs are made of; empty if somebody looks only after programs have changed."""
+        source, made = self.source, dict[str, Mapping[str, Table]]()
+
+        def table(schema: Schema, key: str, make: Callable[[], Mapping[str, Table]]) -> Table:
+            def found() -> Table:
+                if key not in made:
+                    made[key] = make() if source.is_unchanged() else {}
+                return made[key].get(schema.name) or schema.empty()
+
+            return schema.deferred(found)
+
+        def tree() -> Mapping[str, Table]:
+            ops = {id(node): row for row, node in enumerate(self._ops[0])}
+            return tree_tables(source.programs, source.names, self.lowered, self._first_row, ops)._asdict()
+
+        def vertices() -> Mapping[str, Table]:
+            system, num_tiles = self.graph.system, self.graph.num_tiles
+            return vertex_tables(self.plan, self.lowered.distinct, system.ipu, num_tiles)._asdict()
+
+        def touched() -> Mapping[str, Table]:
+            used = self.memory.liveness.used
+            return {"superstep_variables": superstep_variables(self.plan, source.layout(), used)}
+
+        parts = {
+            tree: (PROGRAM_TREE, FUNCTION_CALLS),
+            vertices: (SUPERSTEPS, CODELETS, VERTICES),
+            touched: (SUPERSTEP_VARIABLES,),
+        }
+        return {s.name: table(s, make.__name__, make) for make, schemas in parts.items() for s in schemas}
+
+    @cached_property
     def _memory_tables(self) -> tuple[Table, Table]:
         """The tables of variables and of what is live."""
-        variables = _variables_table(self.graph, self.memory, self._first_row)
+        first_op = first_writers(self.lowered, self.plan, self._ops[1], len(self.graph.variables))
+        roles = self.source.handle_roles
+        variables = variables_table(self.graph, self.memory, self._first_row, first_op, roles)
         return variables, _liveness_table(self.memory, self._first_row, int(self._first_row[-1]))
 
 
@@ -404,25 +474,6 @@ def _kind(node: Program) -> str:
     if isinstance(node, LibraryCall):
         return node.name
     return "compute set" if isinstance(node, Execute) else type(node).__name__.lower()
-
-
-def _variables_table(graph: Graph, memory: MemoryPlan, first_row: Int64) -> Table:
-    used = np.flatnonzero(memory.liveness.used)
-    first, last = np.full((2, len(graph.variables)), -1, dtype=np.int64)
-    first[memory.liveness.candidates], last[memory.liveness.candidates] = memory.liveness.span()
-    steps = len(first_row) - 1
-    variables = [graph.variables[int(v)] for v in used]
-    rows_of = np.append(first_row[:steps], -1)
-    ends_of = np.append(first_row[1:] - 1, -1)
-    return VARIABLES.table(
-        name=[v.name for v in variables],
-        type=[v.dtype.name for v in variables],
-        bytes=[v.bytes for v in variables],
-        tiles=np.diff(memory.shares.ptr)[used],
-        always_live=memory.liveness.always_live[used],
-        first_step=rows_of[first[used]],
-        last_step=ends_of[last[used]],
-    )
 
 
 def _liveness_table(memory: MemoryPlan, first_row: Int64, num_rows: int) -> Table:

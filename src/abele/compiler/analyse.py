@@ -205,8 +205,9 @@ class Analysis:
         assert isinstance(node.destination, Tensor)
         access = self._checked(node_access(node, self.layout), step, step.name)
         plan = plan_copy(node.source, node.destination, self.layout, self.tiles_per_ipu)
-        found = Superstep.of(step, access).moving(plan, self.groups)
-        return self._remembered(Analysed((), found, TileVector.zero(self.graph.num_tiles), self._exchange_code(plan)))
+        code = self._exchange_code(plan)
+        found = Superstep.of(step, access).moving(plan, self.groups).with_exchange_code(code)
+        return self._remembered(Analysed((), found, TileVector.zero(self.graph.num_tiles), code))
 
     def _first(self, step: Step, compute_set: ComputeSet, groups: Sequence[VertexGroup]) -> Analysed:
         """Analyse a compute set that no other is known to equal."""
@@ -231,12 +232,14 @@ class Analysis:
             codelets=tuple(dict.fromkeys(g.codelet for g in groups)),
         )
         state = vertex_state_bytes(groups, self.system.ipu, self.graph.num_tiles).packed()
-        return Analysed(tuple(groups), found, state, self._exchange_code(plan))
+        code = self._exchange_code(plan)
+        return Analysed(tuple(groups), found.with_exchange_code(code), state, code)
 
     def moving(self, superstep: Superstep, plan: ExchangePlan, linked: System | None = None) -> Superstep:
         """A superstep that moves data between tiles, besides; bytes between IPUs cross the links of ``linked``."""
-        self.code["exchange_code"].add(self._exchange_code(plan))
-        return superstep.moving(plan, self.groups, linked)
+        code = self._exchange_code(plan)
+        self.code["exchange_code"].add(code)
+        return superstep.moving(plan, self.groups, linked).with_exchange_code(code)
 
     def _exchange_code(self, plan: ExchangePlan) -> TileVector:
         return exchange_code_bytes(plan, self.system.ipu.exchange, self.graph.num_tiles).packed()

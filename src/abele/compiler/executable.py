@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from abele.compiler.account import Reporter
+from abele.compiler.account import HANDLE_ROLES, Reporter, Source
 from abele.compiler.cost import VertexCosts, vertex_costs
 from abele.compiler.cycles import ComputeCycles, compute_cycles
 from abele.compiler.fingerprint import Fingerprint
@@ -147,7 +147,22 @@ class Executable:
 
     @cached_property
     def _reporter(self) -> Reporter:
-        return Reporter(self.graph, self.lowered, self.plan, self.memory)
+        source = Source(
+            programs=self.programs,
+            names=self.program_names,
+            handle_roles=_words(self.meta.get(HANDLE_ROLES)),
+            layout=lambda: self.layout,
+            is_unchanged=self._is_unchanged,
+        )
+        return Reporter(self.graph, self.lowered, self.plan, self.memory, source)
+
+    def _is_unchanged(self) -> bool:
+        """True if the graph and the programs are still what was compiled."""
+        try:
+            self.check_unchanged()
+        except EngineError:
+            return False
+        return True
 
     @cached_property
     def assumptions(self) -> RunAccount:
@@ -286,3 +301,8 @@ class Executable:
         from abele.compiler.text.shown import executable_card
 
         return executable_card(self)
+
+
+def _words(entry: object) -> dict[str, str]:
+    """An entry of ``meta`` that may come from a file, as words by words."""
+    return {str(key): str(value) for key, value in entry.items()} if isinstance(entry, Mapping) else {}

@@ -97,6 +97,8 @@ class MemoryPlan:
         shares: How much of each variable each tile holds.
         liveness: Lifetimes of the variables.
         interleaved: Bytes of variables that must lie in interleaved memory; part of the categories.
+        alignment_bytes: Alignment that vertices want of each variable, 0 for the usual one, int64[variables].
+        are_interleaved: Variables that must lie in interleaved memory, int64[k].
     """
 
     categories: Mapping[str, TileVector]
@@ -107,6 +109,8 @@ class MemoryPlan:
     shares: Shares
     liveness: Liveness
     interleaved: TileVector
+    alignment_bytes: Int64
+    are_interleaved: Int64
 
     @cached_property
     def total(self) -> TileVector:
@@ -178,6 +182,10 @@ def plan_memory(
         "gaps": added(gaps, num_tiles).packed(),
         **code,
     }
+    if placement is not None:
+        alignment, in_interleaved = placement.of_variables()
+    else:
+        alignment, in_interleaved = np.zeros(len(shares.ptr) - 1, dtype=np.int64), np.empty(0, dtype=np.int64)
     return MemoryPlan(
         categories=MappingProxyType({c: categories[c] for c in CATEGORIES}),
         available_bytes=memory.usable_bytes,
@@ -187,6 +195,8 @@ def plan_memory(
         shares=shares,
         liveness=lifetimes,
         interleaved=placement.interleaved_bytes() if placement is not None else TileVector.zero(num_tiles),
+        alignment_bytes=alignment,
+        are_interleaved=in_interleaved,
     )
 
 

@@ -134,6 +134,22 @@ class ElementDemands:
     def _asks(self, field: FieldDef) -> bool:
         return field.alignment_bytes > self._base_alignment or field.interleaved
 
+    def of_variables(self) -> tuple[Int64, Int64]:
+        """What is asked of variables.
+
+        Returns:
+            The strictest alignment in bytes that is wanted of each, int64[variables], 0 where the usual one is enough;
+            and the variables that must lie in interleaved memory, int64[k].
+        """
+        alignment = np.zeros(len(self._layout.base), dtype=np.int64)
+        for align in sorted(self._aligned):
+            alignment[self._owners(self._aligned[align])] = align
+        return alignment, self._owners(self._interleaved)
+
+    def _owners(self, shares: Sequence[Int64]) -> Int64:
+        """The variables of shares; a variable's packed elements take up the addresses of the variable itself."""
+        return self._layout.variables_at(distinct(np.concatenate([np.empty(0, np.int64), *shares])))
+
     def gap_bytes(self) -> TileVector:
         """Bytes that alignment beyond the usual may leave unused on each tile.
 

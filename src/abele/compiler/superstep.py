@@ -128,6 +128,7 @@ class Superstep:
         codelets: Their codelets.
         data_dependent: Names of those whose cost depends on data; a run can count it.
         buffer_bytes: Memory for data in motion on each tile, or None when it needs none.
+        exchange_code_bytes: Exchange instructions over all tiles.
     """
 
     index: int
@@ -153,6 +154,7 @@ class Superstep:
     codelets: tuple[CodeletDef, ...] = ()
     data_dependent: tuple[str, ...] = ()
     buffer_bytes: TileVector | None = None
+    exchange_code_bytes: int = 0
 
     @staticmethod
     def of(step: Step, access: Access) -> Superstep:
@@ -170,6 +172,10 @@ class Superstep:
             scatter=Copied.of(plan.scatter, system, groups),
             buffer_bytes=plan.buffer_bytes.packed() if plan.buffer_bytes.any() else None,
         )
+
+    def with_exchange_code(self, code: TileVector) -> Superstep:
+        """The same with exchange instructions, in bytes on each tile."""
+        return replace(self, exchange_code_bytes=code.sum())
 
     @property
     def estimated(self) -> tuple[str, ...]:

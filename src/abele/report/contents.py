@@ -11,9 +11,9 @@ import numpy.typing as npt
 
 from abele.errors import InvalidOptionError, MachineError
 from abele.report.archive import part
+from abele.report.column_spec import ColumnSpec
 from abele.report.loading import loading_of
 from abele.report.memory import Memory
-from abele.report.schema import ColumnSpec
 from abele.report.table import Table
 from abele.report.text_column import Column, Text
 
@@ -142,6 +142,11 @@ def check_column(name: str, spec: ColumnSpec, column: Column, limits: Mapping[st
     if spec.refers and len(column) and column.max() >= limits[spec.refers]:
         outside = "machine" if spec.refers == TILES else f"{spec.refers} table"
         raise InvalidOptionError(f"{name} points outside the {outside}")
+    if spec.beyond and len(column):
+        own = np.arange(len(column))
+        astray = (column >= own) if spec.beyond < 0 else (column >= 0) & (column <= own)
+        if astray.any():
+            raise InvalidOptionError(f"{name} goes round")
     if spec.ascends and (column[1:] < column[:-1]).any():
         raise InvalidOptionError(f"{name} does not ascend")
     _check_sum(name, column)
@@ -160,6 +165,10 @@ def check_beside(table: str, key: str, column: Column, columns: Table, limits: M
     if key == "num_groups" and len(columns):
         if (columns["first_group"].astype(np.int64) + column).max() > limits["groups"]:
             raise InvalidOptionError(f"{table}/num_groups.npy points outside the groups table")
+    elif key == "num_steps" and len(columns):
+        rows = columns["first_step"].astype(np.int64)
+        if (np.where(column > 0, rows + column, 0) > limits["steps"]).any() or ((column > 0) & (rows < 0)).any():
+            raise InvalidOptionError(f"{table}/num_steps.npy points outside the steps table")
     elif key == "num_tiles":
         if len(columns) and (columns["first_tile"].astype(np.int64) + column).max() > limits[TILES]:
             raise InvalidOptionError(f"{table}/num_tiles.npy points outside the machine")

@@ -28,7 +28,7 @@ from abele.report.text_column import Column, Text, packed_words, unpacked_words
 
 KIND = container.Kind(
     noun="report",
-    version=6,
+    version=7,
     max_bytes=4 << 30,
     free_bytes=64 << 20,
     ratio=250,
@@ -38,9 +38,19 @@ KIND = container.Kind(
 )
 """Version 2: sync groups and spans; start, groups, block and basis of steps. Version 3: relations with tiles and sync
 groups, and arrays that can be mapped. Version 4: the profile of the host. Version 5: what the host
-does before and after runs. Version 6: the critical path, and partners of steps."""
+does before and after runs. Version 6: the critical path, and partners of steps. Version 7: the program tree, supersteps
+with their vertices and variables, and where variables come from."""
 
-_WITH_FILES = ("ops", "host_leaves", "host_functions")
+_WITH_FILES = (
+    "ops",
+    "host_leaves",
+    "host_functions",
+    "variables",
+    "program_tree",
+    "supersteps",
+    "codelets",
+    "vertices",
+)
 """Tables that name source files."""
 SMALL_BYTES = 16 << 20
 """A smaller file is read and checked whole when it is loaded; the columns of a larger one when they are asked for."""

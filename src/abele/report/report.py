@@ -19,17 +19,23 @@ from abele.report.loading import Loading, loading_of
 from abele.report.memory import Memory
 from abele.report.schema import (
     BUFFER_TILES,
+    CODELETS,
     CRITICAL,
+    FUNCTION_CALLS,
     GROUPS,
     HOST_FUNCTIONS,
     HOST_LEAVES,
     LIFETIMES,
     PHASE_TILES,
     PROGRAM_TILES,
+    PROGRAM_TREE,
     RUNS,
     SPANS,
     STEP_GROUPS,
+    SUPERSTEP_VARIABLES,
+    SUPERSTEPS,
     VARIABLE_TILES,
+    VERTICES,
 )
 from abele.report.table import Table
 from abele.report.text_column import read_only
@@ -68,6 +74,12 @@ class Report:
         buffer_tiles: Room for data in motion; columns as ``schema.BUFFER_TILES``.
         host_leaves: What measured runs took on the host; columns as ``schema.HOST_LEAVES``. :attr:`host` asks it.
         host_functions: What leaves of these call; columns as ``schema.HOST_FUNCTIONS``.
+        program_tree: The control programs and functions; columns as ``schema.PROGRAM_TREE``.
+        function_calls: Where functions are called; columns as ``schema.FUNCTION_CALLS``.
+        supersteps: What steps run, each once; columns as ``schema.SUPERSTEPS``.
+        codelets: What vertices are of; columns as ``schema.CODELETS``.
+        vertices: Vertices of supersteps by codelet; columns as ``schema.VERTICES``.
+        superstep_variables: Which supersteps touch which variables; columns as ``schema.SUPERSTEP_VARIABLES``.
         meta: ``abele_version``, ``created`` (ISO 8601), ``name``, ``options``, ``compile_seconds``, ``programs``
             (names), ``figures_of`` (for each program ``run 3`` or ``assumptions``); when known ``samples_per_run``,
             ``steps_per_run``, ``sample_name`` and ``step_name`` of program 0, and ``loading`` (:attr:`loading`).
@@ -92,6 +104,12 @@ class Report:
     buffer_tiles: Table = field(default_factory=BUFFER_TILES.empty)
     host_leaves: Table = field(default_factory=HOST_LEAVES.empty)
     host_functions: Table = field(default_factory=HOST_FUNCTIONS.empty)
+    program_tree: Table = field(default_factory=PROGRAM_TREE.empty)
+    function_calls: Table = field(default_factory=FUNCTION_CALLS.empty)
+    supersteps: Table = field(default_factory=SUPERSTEPS.empty)
+    codelets: Table = field(default_factory=CODELETS.empty)
+    vertices: Table = field(default_factory=VERTICES.empty)
+    superstep_variables: Table = field(default_factory=SUPERSTEP_VARIABLES.empty)
     meta: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -234,6 +252,80 @@ class Report:
         from abele.report.tiles import memory_at
 
         return memory_at(self, step)
+
+    def variables_of(self, step: int) -> Table:
+        """The variables that a step touches: rows ``variable``, ``read_bytes`` and ``written_bytes``.
+
+        Args:
+            step: Row in the steps table.
+
+        Raises:
+            InvalidOptionError: There is no such step.
+        """
+        from abele.report.uses import variables_of
+
+        return variables_of(self, step)
+
+    def uses_of(self, variable: int | str) -> Table:
+        """The steps that touch a variable: rows ``step``, ``read_bytes`` and ``written_bytes``, in order of steps.
+
+        Args:
+            variable: Row in the variables table, or a name.
+
+        Raises:
+            InvalidOptionError: There is no such variable.
+        """
+        from abele.report.uses import uses_of
+
+        return uses_of(self, variable)
+
+    def live_at(self, step: int) -> Table:
+        """The variables that live while a step runs and not always: columns of variables after ``variable``, the row.
+
+        Args:
+            step: Row in the steps table.
+
+        Raises:
+            InvalidOptionError: There is no such step.
+        """
+        from abele.report.uses import live_at
+
+        return live_at(self, step)
+
+    def op_edges(self, program: int = 0) -> Table:
+        """Which operation hands data to which: ``writer``, ``reader``, ``variable``, ``type``, ``shape`` and ``bytes``.
+
+        A reader has a variable from the operations before it in program order that wrote it since it was last written
+        whole; what a loop carries into its next trip is left out.
+
+        Args:
+            program: Index of the program.
+        """
+        from abele.report.uses import op_edges
+
+        return op_edges(self, program)
+
+    def steps_of_node(self, node: int) -> npt.NDArray[np.int64]:
+        """Rows of the steps table that a node of the program tree became, with all that is inside, int64[n].
+
+        Those of a node in a function are there for each call of it.
+
+        Args:
+            node: Row in the program tree.
+
+        Raises:
+            InvalidOptionError: There is no such node.
+        """
+        from abele.report.nodes import steps_of_node
+
+        return steps_of_node(self, node)
+
+    @cached_property
+    def nodes_by_step(self) -> npt.NDArray[np.int32]:
+        """The innermost node of the program tree that each row of the steps table came from, int32[steps]."""
+        from abele.report.nodes import nodes_by_step
+
+        return read_only(nodes_by_step(self))
 
     @property
     def tile_balance(self) -> float:

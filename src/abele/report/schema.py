@@ -2,127 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
-
-import numpy as np
-
-from abele.errors import InvalidOptionError, nearest
-from abele.report.columns import computed
-from abele.report.table import Table
-from abele.report.text_column import Column, Text
-
-
-@dataclass(frozen=True)
-class ColumnSpec:
-    """One column of a table.
-
-    Attributes:
-        dtype: NumPy type character string, or ``text``.
-        doc: Meaning and unit.
-        default: Value of rows for which none is given, and of all rows in files older than the column.
-        since: Version of the file format that has it first.
-        low: Smallest value that a file may hold.
-        refers: The table that it gives rows of, or ``tiles``, if it does.
-        ascends: True where no row may hold less than the one before.
-        choices: The words that it may hold, where they are few.
-    """
-
-    dtype: str
-    doc: str
-    default: Any = 0
-    since: int = 1
-    low: int = 0
-    refers: str = ""
-    ascends: bool = False
-    choices: tuple[str, ...] = ()
-
-    @property
-    def is_text(self) -> bool:
-        """True if the column holds strings."""
-        return self.dtype == "text"
-
-
-@dataclass(frozen=True)
-class Schema:
-    """The columns that a table of a report has.
-
-    Attributes:
-        name: Name of the table.
-        columns: Its columns in order.
-        since: Version of the file format that has it first.
-    """
-
-    name: str
-    columns: Mapping[str, ColumnSpec]
-    since: int = 1
-
-    def table(self, **columns: Any) -> Table:
-        """The table with these columns; those not given are filled with their defaults.
-
-        Args:
-            columns: Arrays, sequences, or one value for all rows.
-
-        Raises:
-            InvalidOptionError: A column is unknown, or lengths differ.
-        """
-        for name in columns:
-            if name not in self.columns:
-                close = nearest(name, self.columns)
-                raise InvalidOptionError(
-                    f"the {self.name} table has no column {name!r}",
-                    remedy=f"did you mean {close!r}?" if close else "one of " + ", ".join(self.columns),
-                )
-        num_rows = max((len(value) for value in columns.values() if not _is_scalar(value)), default=0)
-        return Table(
-            {name: _column(spec, columns.get(name, spec.default), num_rows) for name, spec in self.columns.items()}
-        )
-
-    def column(self, name: str, num_rows: int) -> Column:
-        """A column that holds its default in each row."""
-        return _column(self.columns[name], self.columns[name].default, num_rows)
-
-    def empty(self) -> Table:
-        """The table without rows."""
-        return self.table()
-
-    def deferred(self, make: Callable[[], Table]) -> Table:
-        """The table that ``make`` gives, made when somebody looks into it."""
-        return Table(computed(tuple(self.columns), lambda: make().columns))
-
-
-def _is_scalar(value: Any) -> bool:
-    if isinstance(value, Text | list | tuple):
-        return False
-    return isinstance(value, str) or np.ndim(value) == 0
-
-
-def _column(spec: ColumnSpec, value: Any, num_rows: int) -> Column:
-    if isinstance(value, Text):
-        return value
-    if spec.is_text:
-        return Text(np.zeros(num_rows, np.int32), (str(value),)) if _is_scalar(value) else Text.of(value)
-    dtype = np.dtype(spec.dtype)
-    return np.full(num_rows, value, dtype) if _is_scalar(value) else np.ascontiguousarray(value, dtype=dtype)
-
-
-def _text(doc: str, since: int = 1, choices: tuple[str, ...] = ()) -> ColumnSpec:
-    return ColumnSpec("text", doc, "", since, choices=choices)
-
-
-def _count(doc: str, default: int = 0, since: int = 1, low: int = 0) -> ColumnSpec:
-    return ColumnSpec("<i8", doc, default, since, low)
-
-
-def _row(of: str, doc: str, default: int = 0, since: int = 1, low: int = 0) -> ColumnSpec:
-    return ColumnSpec("<i4", doc, default, since, low, refers=of)
-
-
-def _owner(doc: str, of: str = "", since: int = 3) -> ColumnSpec:
-    """The first column of a relation, by which it is sorted."""
-    return ColumnSpec("<i4", doc, since=since, refers=of, ascends=True)
-
+from abele.report.column_spec import ColumnSpec, Schema, count_column, owner_column, row_column, text_column
+from abele.report.schema_program import (
+    CODELETS,
+    FUNCTION_CALLS,
+    PROGRAM_TREE,
+    SUPERSTEP_VARIABLES,
+    SUPERSTEPS,
+    VERTICES,
+)
 
 STEP_KINDS = ("compute", "exchange", "copy", "stream", "control")
 """What a step does: run a compute set, move data between tiles, move and rearrange it, talk to the host, or decide."""
@@ -134,37 +22,39 @@ PARTNERS = ("", "host", "streaming memory", "replicas")
 """What a step exchanges data with that is no tile of its replica; empty for none."""
 
 _PARTS = {
-    "compute_cycles": _count("cycles of the slowest tile's vertices"),
-    "exchange_cycles": _count("cycles of the exchange phases"),
-    "sync_cycles": _count("cycles of barriers and launches"),
-    "host_cycles": _count("cycles of streams between host and tiles"),
+    "compute_cycles": count_column("cycles of the slowest tile's vertices"),
+    "exchange_cycles": count_column("cycles of the exchange phases"),
+    "sync_cycles": count_column("cycles of barriers and launches"),
+    "host_cycles": count_column("cycles of streams between host and tiles"),
 }
 
 STEPS = Schema(
     "steps",
     {
-        "name": _text("name with scopes"),
-        "kind": _text("one of STEP_KINDS", choices=STEP_KINDS),
+        "name": text_column("name with scopes"),
+        "kind": text_column("one of STEP_KINDS", choices=STEP_KINDS),
         "program": ColumnSpec("<i4", "index of the program that the step belongs to"),
-        "op": _row("ops", "row in the ops table, -1 for none", -1, low=-1),
+        "op": row_column("ops", "row in the ops table, -1 for none", -1, low=-1),
         "superstep": ColumnSpec("<i4", "number of the superstep in the executable, -1 for none", -1, low=-1),
-        "executions": _count("times it is executed in one run of its program", 1),
-        "cycles": _count("cycles of one execution: the sum of the four parts"),
+        "executions": count_column("times it is executed in one run of its program", 1),
+        "cycles": count_column("cycles of one execution: the sum of the four parts"),
         **_PARTS,
         "tile_balance": ColumnSpec(
             "<f8", "mean compute cycles over the tiles of its groups / those of the slowest tile", 0.0
         ),
-        "exchanged_bytes": _count("bytes sent between tiles, or streamed"),
-        "max_receive_bytes": _count("bytes that the tile receiving most receives"),
-        "num_vertices": _count("vertices executed"),
+        "exchanged_bytes": count_column("bytes sent between tiles, or streamed"),
+        "max_receive_bytes": count_column("bytes that the tile receiving most receives"),
+        "num_vertices": count_column("vertices executed"),
         "active_tiles": ColumnSpec("<i4", "tiles with something to compute"),
-        "start_cycle": _count("cycle of a run at which it first starts, -1 when it does not run", -1, since=2, low=-1),
-        "block": _text("names of the Blocks around it, joined by /", since=2),
-        "basis": _text("one of BASES: what its cycles and executions rest on", since=2, choices=BASES),
+        "start_cycle": count_column(
+            "cycle of a run at which it first starts, -1 when it does not run", -1, since=2, low=-1
+        ),
+        "block": text_column("names of the Blocks around it, joined by /", since=2),
+        "basis": text_column("one of BASES: what its cycles and executions rest on", since=2, choices=BASES),
         "phase": ColumnSpec(
             "<i4", "number of what it does on which tiles, as in phase_tiles; -1 for none", -1, since=3, low=-1
         ),
-        "partner": _text(
+        "partner": text_column(
             "one of PARTNERS: what tiles exchange data with, beside each other", since=6, choices=PARTNERS
         ),
     },
@@ -173,16 +63,16 @@ STEPS = Schema(
 OPS = Schema(
     "ops",
     {
-        "name": _text("name of the operation"),
-        "kind": _text("library call, as in poplin.matmul; compute set or copy otherwise"),
-        "path": _text("scopes around it, joined by /"),
-        "file": _text("source file of the user's line"),
+        "name": text_column("name of the operation"),
+        "kind": text_column("library call, as in poplin.matmul; compute set or copy otherwise"),
+        "path": text_column("scopes around it, joined by /"),
+        "file": text_column("source file of the user's line"),
         "line": ColumnSpec("<i4", "the user's line, 0 when unknown"),
-        "executions": _count("times it is executed in one run", 1),
-        "cycles": _count("cycles in one run: the sum of the four parts"),
+        "executions": count_column("times it is executed in one run", 1),
+        "cycles": count_column("cycles in one run: the sum of the four parts"),
         **_PARTS,
-        "flops": _count("floating-point operations in one run"),
-        "code_bytes": _count("vertex code of its codelets"),
+        "flops": count_column("floating-point operations in one run"),
+        "code_bytes": count_column("vertex code of its codelets"),
         "share": ColumnSpec("<f8", "its part of the run's cycles", 0.0),
     },
 )
@@ -190,35 +80,51 @@ OPS = Schema(
 VARIABLES = Schema(
     "variables",
     {
-        "name": _text("name with scopes"),
-        "type": _text("element type"),
-        "bytes": _count("bytes over all tiles"),
+        "name": text_column("name with scopes"),
+        "type": text_column("element type"),
+        "bytes": count_column("bytes over all tiles"),
         "tiles": ColumnSpec("<i4", "tiles that hold part of it"),
         "always_live": ColumnSpec("|b1", "whether it lives through the whole program", False),
-        "first_step": _row("steps", "row in the steps table where it becomes live, -1 when always live", -1, low=-1),
-        "last_step": _row("steps", "row in the steps table after which it is dead, -1 when always live", -1, low=-1),
+        "first_step": row_column(
+            "steps", "row in the steps table where it becomes live, -1 when always live", -1, low=-1
+        ),
+        "last_step": row_column(
+            "steps", "row in the steps table after which it is dead, -1 when always live", -1, low=-1
+        ),
+        "shape": text_column("its dimensions, as in 32 x 128; empty for a scalar", since=7),
+        "role": text_column(
+            "temporary, or why it always lives: constant, replica index, host handle or what that is for (weight), "
+            "initial data, kept from run to run",
+            since=7,
+        ),
+        "handle": text_column("handle by which the host reads or writes it, or some of it", since=7),
+        "file": text_column("source file of the user's line that made it", since=7),
+        "line": ColumnSpec("<i4", "the user's line, 0 when unknown", since=7),
+        "op": row_column("ops", "row in the ops table of the first that writes it, -1 for none", -1, since=7, low=-1),
+        "alignment_bytes": count_column("alignment that vertices want of it, 0 where the usual one is enough", since=7),
+        "interleaved": ColumnSpec("|b1", "whether vertices want it in interleaved memory", False, since=7),
     },
 )
 
 LIVENESS = Schema(
     "liveness",
     {
-        "step": _row("steps", "row in the steps table"),
-        "live_bytes": _count("bytes of not always-live variables over all tiles"),
-        "max_tile_bytes": _count("the same on the tile that has most"),
+        "step": row_column("steps", "row in the steps table"),
+        "live_bytes": count_column("bytes of not always-live variables over all tiles"),
+        "max_tile_bytes": count_column("the same on the tile that has most"),
     },
 )
 
 GROUPS = Schema(
     "groups",
     {
-        "name": _text("the user's name of the sync group, or IPU i"),
+        "name": text_column("the user's name of the sync group, or IPU i"),
         "program": ColumnSpec("<i4", "index of the program that the row describes a run of"),
         "tiles": ColumnSpec("<i4", "its tiles"),
-        "busy_cycles": _count("cycles of the steps that it takes part in: the sum of the four parts"),
-        "idle_cycles": _count("cycles of the run in which it waits for other groups, or is done"),
+        "busy_cycles": count_column("cycles of the steps that it takes part in: the sum of the four parts"),
+        "idle_cycles": count_column("cycles of the run in which it waits for other groups, or is done"),
         **_PARTS,
-        "end_cycle": _count("cycle at which its last step ends"),
+        "end_cycle": count_column("cycle at which its last step ends"),
         "tile_balance": ColumnSpec("<f8", "mean compute cycles of its tiles / its compute cycles", 0.0),
     },
     since=2,
@@ -228,10 +134,10 @@ SPANS = Schema(
     "spans",
     {
         "program": ColumnSpec("<i4", "index of the program"),
-        "group": _row("groups", "row in the groups table"),
-        "step": _row("steps", "row in the steps table"),
-        "start_cycle": _count("cycle of the run at which it starts"),
-        "cycles": _count("how long it takes"),
+        "group": row_column("groups", "row in the groups table"),
+        "step": row_column("steps", "row in the steps table"),
+        "start_cycle": count_column("cycle of the run at which it starts"),
+        "cycles": count_column("how long it takes"),
     },
     since=2,
 )
@@ -241,8 +147,8 @@ CRITICAL = Schema(
     "critical",
     {
         "program": ColumnSpec("<i4", "index of the program"),
-        "step": _row("steps", "row in the steps table of a step on the critical path of a run of the program"),
-        "cycles": _count("its cycles on that path; those of all steps add up to the run"),
+        "step": row_column("steps", "row in the steps table of a step on the critical path of a run of the program"),
+        "cycles": count_column("its cycles on that path; those of all steps add up to the run"),
     },
     since=6,
 )
@@ -251,16 +157,16 @@ CRITICAL = Schema(
 RUNS = Schema(
     "runs",
     {
-        "name": _text("what was run"),
+        "name": text_column("what was run"),
         "program": ColumnSpec("<i4", "index of the program"),
-        "mode": _text("native or tiles"),
+        "mode": text_column("native or tiles"),
         "threads": ColumnSpec("<i4", "host threads", 1),
         "wall_seconds": ColumnSpec("<f8", "time on the host in which the program ran", 0.0),
         "waiting_seconds": ColumnSpec("<f8", "time before it in which the host waited for loaders", 0.0, since=5),
         "sending_seconds": ColumnSpec("<f8", "time in which the host handed over inputs before it", 0.0, since=5),
         "reading_seconds": ColumnSpec("<f8", "time in which the host took outputs after it", 0.0, since=5),
-        "samples": _count("samples that it consumed, 0 when unknown"),
-        "cycles": _count("modelled cycles of the run, with what data decides as counted; 0 if it did not end"),
+        "samples": count_column("samples that it consumed, 0 when unknown"),
+        "cycles": count_column("modelled cycles of the run, with what data decides as counted; 0 if it did not end"),
     },
 )
 
@@ -270,10 +176,10 @@ Python (streams that are not arrays, host functions, prints)."""
 
 _SECONDS = "<f8"
 _LANES = "vector lanes that its code fills (of a leaf: its heaviest function's), 1 for scalar code, 0 when unknown"
-_CARRIED_OUT = _text("what it carries out: names of steps with their scopes", since=4)
+_CARRIED_OUT = text_column("what it carries out: names of steps with their scopes", since=4)
 _ORIGIN = {
-    "network_op": _text("module and operation of the network that these come from, where there is one", since=4),
-    "file": _text("source file of the user's line", since=4),
+    "network_op": text_column("module and operation of the network that these come from, where there is one", since=4),
+    "file": text_column("source file of the user's line", since=4),
     "line": ColumnSpec("<i4", "the user's line, 0 when unknown", since=4),
 }
 
@@ -281,18 +187,18 @@ HOST_LEAVES = Schema(
     "host_leaves",
     {
         "name": _CARRIED_OUT,
-        "kind": _text("one of HOST_KINDS", since=4, choices=HOST_KINDS),
-        "calls": _text("library functions that it carries out, wholly or in part, joined by commas", since=4),
+        "kind": text_column("one of HOST_KINDS", since=4, choices=HOST_KINDS),
+        "calls": text_column("library functions that it carries out, wholly or in part, joined by commas", since=4),
         **_ORIGIN,
-        "executions": _count("how often it ran in the measured runs", since=4),
+        "executions": count_column("how often it ran in the measured runs", since=4),
         "seconds": ColumnSpec(_SECONDS, "time of all executions, from barrier to barrier", 0.0, since=4),
         "busy_seconds": ColumnSpec(_SECONDS, "time that threads worked on it, summed over threads", 0.0, since=4),
         "best_seconds": ColumnSpec(_SECONDS, "shortest execution, on the thread that took longest", 0.0, since=4),
         "balance": ColumnSpec("<f8", "mean time that a thread worked on it / the longest", 0.0, since=4),
-        "units": _count("parallel units that threads share", since=4),
-        "flops": _count("arithmetic operations of one execution, 0 when unknown", since=4),
-        "read_bytes": _count("distinct bytes that one execution reads", since=4),
-        "written_bytes": _count("distinct bytes that one execution writes", since=4),
+        "units": count_column("parallel units that threads share", since=4),
+        "flops": count_column("arithmetic operations of one execution, 0 when unknown", since=4),
+        "read_bytes": count_column("distinct bytes that one execution reads", since=4),
+        "written_bytes": count_column("distinct bytes that one execution writes", since=4),
         "lanes": ColumnSpec("<i4", _LANES, since=4),
     },
     since=4,
@@ -302,15 +208,15 @@ HOST_LEAVES = Schema(
 HOST_FUNCTIONS = Schema(
     "host_functions",
     {
-        "leaf": _owner("row in the host_leaves table of the leaf that calls it", "host_leaves", since=4),
+        "leaf": owner_column("row in the host_leaves table of the leaf that calls it", "host_leaves", since=4),
         "name": _CARRIED_OUT,
         **_ORIGIN,
-        "calls": _count("how often it was called in the measured runs", since=4),
+        "calls": count_column("how often it was called in the measured runs", since=4),
         "seconds": ColumnSpec(_SECONDS, "time of all calls, on the thread that took longest", 0.0, since=4),
         "busy_seconds": ColumnSpec(_SECONDS, "time of all calls, summed over threads", 0.0, since=4),
-        "flops": _count("arithmetic operations of its calls in one execution of the leaf", since=4),
-        "read_bytes": _count("distinct bytes that these read, scratch memory included", since=4),
-        "written_bytes": _count("distinct bytes that these write, scratch memory included", since=4),
+        "flops": count_column("arithmetic operations of its calls in one execution of the leaf", since=4),
+        "read_bytes": count_column("distinct bytes that these read, scratch memory included", since=4),
+        "written_bytes": count_column("distinct bytes that these write, scratch memory included", since=4),
         "lanes": ColumnSpec("<i4", _LANES, since=4),
     },
     since=4,
@@ -320,8 +226,10 @@ HOST_FUNCTIONS = Schema(
 STEP_GROUPS = Schema(
     "step_groups",
     {
-        "step": _owner("row in the steps table", "steps"),
-        "first_group": _row("groups", "row in the groups table of the first of some sync groups that it keeps busy"),
+        "step": owner_column("row in the steps table", "steps"),
+        "first_group": row_column(
+            "groups", "row in the groups table of the first of some sync groups that it keeps busy"
+        ),
         "num_groups": ColumnSpec("<i4", "how many rows from there", 1, low=1),
     },
     since=3,
@@ -334,21 +242,21 @@ _TILES = {
 }
 
 _TRAFFIC = {
-    "compute_cycles": _count("cycles that each of these tiles spends on vertices and copies"),
-    "sent_bytes": _count("bytes that each sends to other tiles"),
-    "received_bytes": _count("bytes that each receives from other tiles"),
+    "compute_cycles": count_column("cycles that each of these tiles spends on vertices and copies"),
+    "sent_bytes": count_column("bytes that each sends to other tiles"),
+    "received_bytes": count_column("bytes that each receives from other tiles"),
 }
 
 PHASE_TILES = Schema(
     "phase_tiles",
-    {"phase": _owner("number of the phase, as in the steps table"), **_TILES, **_TRAFFIC},
+    {"phase": owner_column("number of the phase, as in the steps table"), **_TILES, **_TRAFFIC},
     since=3,
 )
 """What each phase does on which tiles in one execution, in order of phases and tiles; equal steps share one."""
 
 PROGRAM_TILES = Schema(
     "program_tiles",
-    {"program": _owner("index of the program"), **_TILES, **_TRAFFIC},
+    {"program": owner_column("index of the program"), **_TILES, **_TRAFFIC},
     since=3,
 )
 """What a run of each program does on which tiles, in order of programs and tiles."""
@@ -356,10 +264,10 @@ PROGRAM_TILES = Schema(
 VARIABLE_TILES = Schema(
     "variable_tiles",
     {
-        "variable": _owner("row in the variables table", "variables"),
+        "variable": owner_column("row in the variables table", "variables"),
         **_TILES,
-        "bytes": _count("bytes of it that each of these tiles holds"),
-        "padded_bytes": _count("the same with the gap behind it"),
+        "bytes": count_column("bytes of it that each of these tiles holds"),
+        "padded_bytes": count_column("the same with the gap behind it"),
     },
     since=3,
 )
@@ -368,9 +276,9 @@ VARIABLE_TILES = Schema(
 LIFETIMES = Schema(
     "lifetimes",
     {
-        "variable": _owner("row in the variables table of one that is not always live", "variables"),
-        "first_step": _row("steps", "row in the steps table where it becomes live"),
-        "last_step": _row("steps", "row in the steps table after which it is dead"),
+        "variable": owner_column("row in the variables table of one that is not always live", "variables"),
+        "first_step": row_column("steps", "row in the steps table where it becomes live"),
+        "last_step": row_column("steps", "row in the steps table after which it is dead"),
     },
     since=3,
 )
@@ -379,9 +287,9 @@ LIFETIMES = Schema(
 BUFFER_TILES = Schema(
     "buffer_tiles",
     {
-        "superstep": _owner("number of the superstep, as in the steps table"),
+        "superstep": owner_column("number of the superstep, as in the steps table"),
         **_TILES,
-        "bytes": _count("bytes for data in motion that each of these tiles needs while it runs"),
+        "bytes": count_column("bytes for data in motion that each of these tiles needs while it runs"),
     },
     since=3,
 )
@@ -406,5 +314,11 @@ TABLES = {
         BUFFER_TILES,
         HOST_LEAVES,
         HOST_FUNCTIONS,
+        PROGRAM_TREE,
+        FUNCTION_CALLS,
+        SUPERSTEPS,
+        CODELETS,
+        VERTICES,
+        SUPERSTEP_VARIABLES,
     )
 }

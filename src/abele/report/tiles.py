@@ -44,7 +44,7 @@ def program_by_tile(report: Report, column: str, program: int) -> Int64:
 
 def step_by_tile(report: Report, column: str, step: int) -> Int64:
     """What one execution of a step does on each tile, int64[tiles]; a column of ``schema.PHASE_TILES``."""
-    phase = int(report.steps["phase"][_checked(report, step)])
+    phase = int(report.steps["phase"][checked_step(report, step)])
     table = report.phase_tiles
     return by_tile(report, table, rows_of(table, "phase", phase) if phase >= 0 else slice(0), column)
 
@@ -52,7 +52,7 @@ def step_by_tile(report: Report, column: str, step: int) -> Int64:
 def groups_of(report: Report, step: int) -> list[str]:
     """Names of the sync groups that a step keeps busy."""
     table = report.step_groups
-    rows = rows_of(table, "step", _checked(report, step))
+    rows = rows_of(table, "step", checked_step(report, step))
     pairs = zip(table["first_group"][rows].tolist(), table["num_groups"][rows].tolist(), strict=True)
     names = report.groups["name"]
     return [str(name) for first, count in pairs for name in names[first : first + count]]
@@ -68,12 +68,13 @@ def variable_by_tile(report: Report, variable: int | str) -> Int64:
     Raises:
         InvalidOptionError: There is no such variable.
     """
-    row = _variable_row(report, variable)
+    row = variable_row(report, variable)
     table = report.variable_tiles
     return by_tile(report, table, rows_of(table, "variable", row), "bytes")
 
 
-def _variable_row(report: Report, variable: int | str) -> int:
+def variable_row(report: Report, variable: int | str) -> int:
+    """Row of a variable that is given by its row or its name."""
     if isinstance(variable, str):
         named = np.flatnonzero(report.variables["name"] == variable)
         if not len(named):
@@ -88,7 +89,7 @@ def _variable_row(report: Report, variable: int | str) -> int:
 
 def live_variables(report: Report, step: int) -> Int64:
     """Rows of the variables that are live while a step runs and not always so, int64[n], in order."""
-    _checked(report, step)
+    checked_step(report, step)
     table = report.lifetimes
     now = (table["first_step"] <= step) & (step <= table["last_step"])
     return np.unique(table["variable"][now]).astype(np.int64)
@@ -111,7 +112,8 @@ def memory_at(report: Report, step: int) -> Int64:
     return total
 
 
-def _checked(report: Report, step: int) -> int:
+def checked_step(report: Report, step: int) -> int:
+    """A row of the steps table, of which it is known that it is there."""
     if not 0 <= step < len(report.steps):
         raise InvalidOptionError(f"no step {step}", remedy=f"the report has rows 0 to {len(report.steps) - 1}")
     return step

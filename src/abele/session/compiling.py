@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from abele.compiler import Executable, compile_program
+from abele.compiler.account import HANDLE_ROLES
 from abele.compiler.collector import collector_paused
 from abele.errors import OutOfMemoryError
 from abele.graph import Graph
@@ -28,7 +29,7 @@ from abele.parallel import (
 )
 from abele.session.advice import Advice, Words
 from abele.session.compiled import Compiled
-from abele.session.ends import Ends, expose
+from abele.session.ends import ROLES, Ends, expose
 from abele.session.input_checks import InputChecks
 from abele.session.progress import Progress, compilation_progress
 from abele.session.remedies import Build, Halved, NetworkCase, Smaller, fitted, found_advice, layers_shared
@@ -189,6 +190,7 @@ def _described(net: Network, schedule: Schedule, settings: Settings, *, training
     samples = {"samples_per_run": batched[0] * schedule.micro_batches, "sample_name": "sample"} if batched else {}
     return samples | {
         "name": settings.name,
+        HANDLE_ROLES: ROLES,
         "steps_per_run": schedule.device_iterations,
         "step_name": "weight update" if training else "batch",
         "options": {

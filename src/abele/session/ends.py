@@ -156,6 +156,15 @@ def _owned(end: End, schedule: Schedule, parts: dict[str, tuple[int, ...]]) -> E
     return replace(end, group=schedule.group_of(name), split=split if parts.get(owner) == end.shape else None)
 
 
+ROLES = {
+    "weight": "weight",
+    "state": "optimiser state",
+    "optimiser": "hyper-parameter",
+    "random": "random state",
+}
+"""What tensors are, by the kinds of their handles; numbers at the end of kinds left out."""
+
+
 def _tensor(graph: Graph, kind: str, name: str, tensor: Tensor) -> End:
     return End(name, graph.expose(tensor, f"{kind}/{name}").name, tensor.shape, tensor.dtype)
 
