@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from abele.errors import InvalidOptionError
+from abele.report.compare import Comparison
+from abele.report.compare import compare as compared
 from abele.viewer.answers.registry import Frozen, question
 from abele.viewer.opened import Opened
 from abele.viewer.params import Params
@@ -11,7 +13,7 @@ from abele.viewer.wire import Answer
 
 def _others(opened: Opened) -> Frozen:
     if opened.beside is not None and len(opened.beside) > 1:
-        yield {"with": ",".join(other.key for other in opened.beside if other is not opened)}
+        yield {"program": "0", "with": ",".join(other.key for other in opened.beside if other is not opened)}
 
 
 @question("compare", frozen=_others, rank=1)
@@ -21,11 +23,17 @@ def compare(opened: Opened, params: Params) -> Answer:
     Raises:
         InvalidOptionError: No others are named, or one is not open.
     """
-    from abele.report.compare import compare as compared
-
     keys = params.words("with")
     if opened.beside is None or not keys:
         raise InvalidOptionError("there is no other report to compare with", remedy="abele view A B")
     others = [opened.beside[key] for key in keys]
-    name = " ".join(["compare", *(f"{other.key}@{other.stamp}" for other in others)])
-    return Answer(opened.once(name, lambda: compared([opened.report, *(o.report for o in others)]).to_json()))
+    program = params.number("program")
+    shown = [opened, *others]
+    titles = [one.title for one in shown]
+    labels = titles if len(set(titles)) == len(titles) else [one.key for one in shown]
+    name = " ".join([f"compare {program}", *(f"{other.key}@{other.stamp}" for other in others)])
+    return Answer(opened.once(name, lambda: _compared(shown, program, labels).to_json()))
+
+
+def _compared(shown: list[Opened], program: int, labels: list[str]) -> Comparison:
+    return compared([one.report for one in shown], program=program, labels=labels)

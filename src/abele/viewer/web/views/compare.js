@@ -22,14 +22,15 @@ export async function mount(context, place) {
       return;
     }
     try {
-      const { head } = await context.ask("compare", { with: keys.slice(1).join(",") });
+      const { head } = await context.ask("compare", { program: context.program, with: keys.slice(1).join(",") });
       await curves.show(keys);
       fill(place,
         head.notes.length ? panel("Before comparing", head.notes.map((note) => h("p.warn", {}, note))) : null,
-        panel("Figures", figures(context, head)),
-        h("div.columns", {},
-          panel("What got worse and better", changes(context, head)),
-          panel("What changed first", first(context, head))),
+        h("div.compare-rows", {},
+          panel("Figures", figures(context, head)),
+          h("div.compare-words", {},
+            panel("What changed first", first(context, head)),
+            panel("What got worse and better", changes(context, head)))),
         panel("Overlaid", curves.element),
         h("section.panel.compare-tables", { "aria-label": "Tables" }, tabs("Tables", TABLES.filter(([name]) => head.tables[name]).map(([name, title]) => [name, `${title} (${count(head.tables[name].rows.length + head.tables[name].more)})`, () => {
           const table = compared(context, head, name);
@@ -99,7 +100,7 @@ function changes(context, head) {
 
 function first(context, head) {
   return head.reports.slice(1).map((report, i) => {
-    const change = head.first_change[i];
+    const change = head.first_change[i + 1];
     return h("p", {}, h("b", {}, `${report.label}: `), change
       ? [h("button.small", { onclick: () => context.go("program", { step: change.step[0] >= 0 ? change.step[0] : null }) }, change.title), ` ${change.what}`, change.where ? h("span.dim", {}, ` ${change.where.file}:${change.where.line}`) : null]
       : "every step is the same.");
