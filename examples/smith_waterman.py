@@ -91,10 +91,16 @@ def shared_out(sizes, tiles):
     return tile
 
 
-def alignment(pairs, open_gap=11, extend_gap=1, system="bow"):
-    """An engine that leaves the score of every pair in ``best``."""
+def alignment(pairs, open_gap=11, extend_gap=1, system="bow", longest_first=True):
+    """An engine that leaves the score of every pair in ``best``.
+
+    The workers of a tile take its vertices in the order in which they were added: with the longest first, none is left
+    with a long one when the others are done.
+    """
     graph = ab.Graph(system)
     sizes = np.array([[len(one), len(other)] for one, other in pairs])
+    order = np.argsort(-sizes.prod(axis=1), kind="stable") if longest_first else np.arange(len(pairs))
+    sizes = sizes[order]
     tile = shared_out(sizes.prod(axis=1), graph.num_tiles)
 
     def laid_out(dtype, name, length, values=None):
@@ -105,8 +111,10 @@ def alignment(pairs, open_gap=11, extend_gap=1, system="bow"):
         graph.map_regions(regions, tile)
         return regions
 
-    letters = [np.concatenate([pair[side] for pair in pairs]) for side in (0, 1)]
-    best = graph.variable(i32, (len(pairs),), name="best").map_rows(tile)
+    letters = [np.concatenate([pairs[pair][side] for pair in order]) for side in (0, 1)]
+    best = graph.variable(i32, (len(pairs),), name="best")
+    scored = ab.boxes(best, order[:, None], np.ones((len(pairs), 1), np.int64))
+    graph.map_regions(scored, tile)
     scores = graph.constant(i8, (LETTERS * LETTERS,), similarity().reshape(-1), name="scores")
     step = graph.compute_set("align")
     step.vertices(
@@ -117,7 +125,7 @@ def alignment(pairs, open_gap=11, extend_gap=1, system="bow"):
         scores=ab.shared(scores),
         row=laid_out(i32, "row", sizes[:, 1]),
         gaps=laid_out(i32, "gaps", sizes[:, 1]),
-        best=best,
+        best=scored,
         open_gap=open_gap,
         extend_gap=extend_gap,
     )
@@ -143,9 +151,12 @@ def reference(one, other, open_gap=11, extend_gap=1):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--pairs", type=int, default=8832, help="pairs of sequences")
-    pairs = proteins(parser.parse_args().pairs)
+    parser.add_argument("--as-they-come", action="store_true", help="add the vertices in the order of the pairs")
+    parser.add_argument("--report", help="write the report to this file, for abele view")
+    arguments = parser.parse_args()
+    pairs = proteins(arguments.pairs)
     cells = sum(len(one) * len(other) for one, other in pairs)
-    with alignment(pairs) as engine:
+    with alignment(pairs, longest_first=not arguments.as_they_come) as engine:
         engine.run()
         best = engine["best"]
         some = range(0, len(pairs), max(1, len(pairs) // 20))
@@ -155,6 +166,8 @@ def main():
         print(f"median score {np.median(best[1::2]):.0f} of related pairs, {np.median(best[::2]):.0f} of others")
         print(f"{cells / seconds / 1e6:,.0f} million cells a second on this host")
         print(engine.report.summary())
+        if arguments.report:
+            engine.report.save(arguments.report)
 
 
 if __name__ == "__main__":

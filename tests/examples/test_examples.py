@@ -86,6 +86,17 @@ def test_smith_waterman__pairs_of_all_lengths__score_as_the_whole_table_does() -
         assert engine["best"].tolist() == [module.reference(*pair) for pair in pairs]
 
 
+def test_smith_waterman__longest_first__takes_fewer_cycles_than_as_the_pairs_come() -> None:
+    module = load("smith_waterman")
+    pairs = module.proteins(1472 * 12, shortest=5, longest=60)
+    cycles = {}
+    for first in (False, True):
+        with module.alignment(pairs, longest_first=first) as engine:
+            engine.run()
+            cycles[first] = engine.report.total_cycles
+    assert cycles[True] < 0.85 * cycles[False]
+
+
 def test_shared_out__pairs_of_different_length__no_tile_has_much_more_than_another() -> None:
     module = load("smith_waterman")
     sizes = np.random.default_rng(0).integers(10, 100, 600)
