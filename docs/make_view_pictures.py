@@ -1,7 +1,7 @@
 """Take the pictures of the analyser's views: python docs/make_view_pictures.py FOLDER [--only NAME].
 
-The folder holds reports: digits, braggnn, bert-pod16 (BERT-Large in a pipeline), before and after (Smith-Waterman), each
-NAME.abele-report; pictures of those that are not there are left as they are. Needs Chromium and playwright.
+The folder holds reports, NAME.abele-report: digits, braggnn, bert-pod16 (BERT-Large in a pipeline), before and after
+(Smith-Waterman). Pictures of those that are not there are left as they are. Needs Chromium and playwright.
 """
 
 from __future__ import annotations
