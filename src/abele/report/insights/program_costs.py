@@ -7,7 +7,7 @@ import numpy as np
 from abele.report.insights.model import Cost, Lever
 from abele.report.insights.program_steps import Float64, ProgramSteps
 from abele.report.loading import epoch
-from abele.report.text import bytes_text, count_text, percent_text
+from abele.report.text import bytes_text, count_text, percent_text, seconds_text
 from abele.words import counted, visible
 
 _LARGE_GROUP = 0.5
@@ -145,7 +145,7 @@ def _io_tiles(steps: ProgramSteps, cycles: Float64) -> list[Lever]:
     return [
         Lever(
             "IO tiles: stream the next round while this one is computed",
-            gain_cycles=int(gain),
+            gain_cycles=steps.at_most(gain, -1),
             assumption="a sync group of its own takes the stream; the shorter of stream and the rest hides behind the "
             "longer one, handing over costs nothing",
             at_most=True,
@@ -191,8 +191,8 @@ def pipeline_cost(steps: ProgramSteps) -> Cost | None:
     groups = steps.report.groups.select(steps.group_rows)
     tiles = groups["tiles"].astype(np.int64)
     large = tiles >= _LARGE_GROUP * tiles.max(initial=0)
-    busy, names = groups["busy_cycles"][large].astype(np.int64), groups["name"][large]
-    run = steps.run_cycles
+    run, names = steps.run_cycles, groups["name"][large]
+    busy = np.minimum(groups["busy_cycles"][large].astype(np.int64), run)
     if len(busy) < 2 or not run:
         return None
     waiting = float(np.clip(run - busy, 0, None).mean())
@@ -294,11 +294,12 @@ def loader_cost(steps: ProgramSteps) -> Cost | None:
                     title, gain_cycles=int(saved), assumption="the epoch followed batch by batch, as report.limits does"
                 )
             )
+    makers = counted(loading.num_workers, "worker") if loading.num_workers else "the calling process makes batches"
     return Cost(
         kind="loader",
         title="making and handing over batches",
         reason=f"the device waits {percent_text(waits / (waits + steps.run_cycles))} of the time for the host: "
-        f"{counted(loading.num_workers, 'worker')}, {loading.sample_seconds * 1e6:.3g} µs for each sample",
+        f"{makers}, {seconds_text(loading.sample_seconds)} for each sample",
         cycles=int(waits),
         share=waits / max(steps.run_cycles, 1),
         levers=tuple(sorted(levers, key=lambda lever: -(lever.gain_cycles or 0))),

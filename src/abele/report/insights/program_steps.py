@@ -189,6 +189,7 @@ class ProgramSteps:
             step: Row in the steps table.
         """
         report, mine = self.report, self.group_rows
+        gain = max(min(gain, self.run_cycles), 0)
         if len(mine) < 2 or step < 0:
             return int(gain)
         relation = report.step_groups
@@ -198,7 +199,7 @@ class ProgramSteps:
         for row in np.flatnonzero(relation["step"] == step).tolist():
             first = int(relation["first_group"][row])
             other[first : first + int(relation["num_groups"][row])] = False
-        return int(min(gain, self.run_cycles - int(busy[other].max(initial=0))))
+        return int(max(min(gain, self.run_cycles - int(busy[other].max(initial=0))), 0))
 
     def on_path(self, side: str) -> Float64:
         """Cycles of each step on the critical path that go to a side, float64[steps]."""
