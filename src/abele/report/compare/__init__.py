@@ -3,26 +3,26 @@
 from abele.report.compare.compare import MOST, compare
 from abele.report.compare.model import (
     STATUSES,
-    Change,
     ComparedColumn,
     ComparedReport,
     ComparedRow,
     ComparedTable,
-    Comparison,
-    Figure,
+    CostChange,
     FirstChange,
+    HeadlineFigure,
+    ReportComparison,
 )
 
 __all__ = [
     "MOST",
     "STATUSES",
-    "Change",
     "ComparedColumn",
     "ComparedReport",
     "ComparedRow",
     "ComparedTable",
-    "Comparison",
-    "Figure",
+    "CostChange",
     "FirstChange",
+    "HeadlineFigure",
+    "ReportComparison",
     "compare",
 ]

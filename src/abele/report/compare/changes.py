@@ -10,7 +10,7 @@ import numpy as np
 
 from abele.report.compare.figures import step_cycles
 from abele.report.compare.match import without_numbers
-from abele.report.compare.model import Change, FirstChange
+from abele.report.compare.model import CostChange, FirstChange
 from abele.report.compare.tables import Matched, Side
 from abele.report.cycles import PARTS
 from abele.report.text import bytes_text, category_text, count_text, percent_text
@@ -36,7 +36,7 @@ def proportion_text(before: float, after: float) -> str:
     return f" ({'+' if share >= 0 else '−'}{percent_text(abs(share))})"
 
 
-def op_changes(matched: Matched, sides: list[Side], report: int, most: int) -> list[Change]:
+def op_changes(matched: Matched, sides: list[Side], report: int, most: int) -> list[CostChange]:
     """The operations whose cycles changed most from the first report to another one.
 
     Operations of one name that one line made, and that all changed alike, are one change.
@@ -45,7 +45,7 @@ def op_changes(matched: Matched, sides: list[Side], report: int, most: int) -> l
     change = after - before
     least = max(_WORTH * max(step_cycles(sides[0]), step_cycles(sides[report])), 0.5)
     order = np.argsort(-np.abs(change), kind="stable")[:_LOOKED_AT]
-    alike: dict[Any, list[Change]] = {}
+    alike: dict[Any, list[CostChange]] = {}
     for thing in order[np.abs(change[order]) > 0].tolist():
         found = _op_change(matched, sides, report, thing)
         alike.setdefault((found.kind, found.title, found.where, min(found.ops) < 0), []).append(found)
@@ -54,7 +54,7 @@ def op_changes(matched: Matched, sides: list[Side], report: int, most: int) -> l
     return [found for found in joined[:most] if abs(found.difference) >= least]
 
 
-def _joined(changes: list[Change]) -> Change:
+def _joined(changes: list[CostChange]) -> CostChange:
     """Changes of operations that one line made, as one: called after the largest."""
     first = changes[0]
     if len(changes) == 1:
@@ -71,7 +71,7 @@ def _joined(changes: list[Change]) -> Change:
     return replace(first, title=title, reason=reason, before=before, after=after)
 
 
-def _op_change(matched: Matched, sides: list[Side], report: int, thing: int) -> Change:
+def _op_change(matched: Matched, sides: list[Side], report: int, thing: int) -> CostChange:
     rows = [int(matched.rows[thing, n]) for n in (0, report)]
     own = [int(matched.numbers[n][row]) if row >= 0 else -1 for n, row in zip((0, report), rows, strict=True)]
     shown = 1 if own[1] >= 0 else 0
@@ -88,7 +88,7 @@ def _op_change(matched: Matched, sides: list[Side], report: int, thing: int) -> 
         reason = f"{figures}: it is gone"
     else:
         reason = ", ".join([figures, *_reasons(values[0], values[1])])
-    return Change(
+    return CostChange(
         kind="regression" if after > before else "gain",
         report=report,
         title=side.steps.title_of(own[shown], -1),
@@ -100,14 +100,14 @@ def _op_change(matched: Matched, sides: list[Side], report: int, thing: int) -> 
     )
 
 
-def overlap_change(sides: list[Side], report: int) -> Change | None:
+def overlap_change(sides: list[Side], report: int) -> CostChange | None:
     """How much more or less sync groups do at the same time; None where that does not matter."""
     cycles = [sides[n].report.cycles(sides[n].program) for n in (0, report)]
     hidden = [float(each.hidden) / sides[n].steps_per_run for each, n in zip(cycles, (0, report), strict=True)]
     less = hidden[0] - hidden[1]
     if abs(less) < max(_WORTH * step_cycles(sides[0]), 0.5):
         return None
-    return Change(
+    return CostChange(
         kind="regression" if less > 0 else "gain",
         report=report,
         title="overlap of sync groups",
@@ -141,7 +141,7 @@ def _reasons(before: dict[str, float], after: dict[str, float]) -> Iterator[str]
         yield f"{signed(after['supersteps'] - before['supersteps'])} barriers and launches"
 
 
-def memory_change(sides: list[Side], memory: Matched, variables: Matched, report: int) -> Change | None:
+def memory_change(sides: list[Side], memory: Matched, variables: Matched, report: int) -> CostChange | None:
     """How the fullest tile changed, and what on it; None where it did not."""
     found = [sides[n].report.memory for n in (0, report)]
     if not all(each.num_tiles for each in found):
@@ -163,7 +163,7 @@ def memory_change(sides: list[Side], memory: Matched, variables: Matched, report
         parts.append(grown)
     if found[0].fits != found[1].fits:
         parts.append("it does not fit any more" if found[0].fits else "it fits now")
-    return Change(
+    return CostChange(
         kind="regression" if after > before else "gain",
         report=report,
         title="the fullest tile",

@@ -10,7 +10,7 @@ from abele.errors import InvalidOptionError
 from abele.report.compare.changes import first_change, memory_change, op_changes, overlap_change
 from abele.report.compare.figures import figures_of, step_cycles
 from abele.report.compare.match import match
-from abele.report.compare.model import Change, ComparedReport, Comparison
+from abele.report.compare.model import ComparedReport, CostChange, ReportComparison
 from abele.report.compare.tables import (
     Side,
     matched_memory,
@@ -38,7 +38,7 @@ def compare(
     labels: Sequence[str] | None = None,
     rows: int = ROWS,
     changes: int = CHANGES,
-) -> Comparison:
+) -> ReportComparison:
     """Reports beside each other, all against the first.
 
     Args:
@@ -58,11 +58,11 @@ def compare(
     sides = [Side(report, program) for report in reports]
     ops, memory, variables = matched_ops(sides), matched_memory(sides), matched_variables(sides)
     tables = {"ops": ops, "steps": matched_steps(sides), "variables": variables, "memory": memory}
-    told: list[Change] = []
+    told: list[CostChange] = []
     for n in range(1, len(sides)):
         told += op_changes(ops, sides, n, changes)
         told += [c for c in (overlap_change(sides, n), memory_change(sides, memory, variables, n)) if c is not None]
-    return Comparison(
+    return ReportComparison(
         reports=tuple(_described(side, label) for side, label in zip(sides, _labels(reports, labels), strict=True)),
         figures=figures_of(sides),
         tables={name: table.table(rows) for name, table in tables.items()},
@@ -106,7 +106,7 @@ def _described(side: Side, label: str) -> ComparedReport:
     )
 
 
-def _order(change: Change, sides: Sequence[Side]) -> tuple[bool, float]:
+def _order(change: CostChange, sides: Sequence[Side]) -> tuple[bool, float]:
     """Regressions first, the worst first, as part of what there was."""
     whole = step_cycles(sides[0]) if change.unit == "cycles" else sides[0].report.memory.available_bytes
     return change.kind != "regression", -abs(change.difference) / max(whole, 1)

@@ -6,19 +6,19 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from abele.report.compare.model import Figure
+from abele.report.compare.model import HeadlineFigure
 from abele.report.compare.tables import Side
 from abele.report.cycles import PARTS
 from abele.report.text import category_text
 
 
-def figures_of(sides: Sequence[Side]) -> tuple[Figure, ...]:
+def figures_of(sides: Sequence[Side]) -> tuple[HeadlineFigure, ...]:
     """Headline figures; those that no report has are left out."""
     made = []
     for name, title, unit, better, of in _FIGURES:
         values = tuple(of(side) for side in sides)
         if any(value is not None for value in values):
-            made.append(Figure(name, title, unit, better, values))
+            made.append(HeadlineFigure(name, title, unit, better, values))
     return tuple(made)
 
 

@@ -1,6 +1,6 @@
 """What a comparison of reports is made of.
 
-``Comparison.to_json()`` gives plain mappings, lists, strings, numbers, booleans and null:
+``ReportComparison.to_json()`` gives plain mappings, lists, strings, numbers, booleans and null:
 
 ``format``, ``version``
     ``"abele-comparison"`` and 1.
@@ -33,7 +33,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from abele.report.insights.model import Place
+from abele.report.insights.model import SourceLine
 
 STATUSES = ("same", "changed", "added", "removed")
 
@@ -58,7 +58,7 @@ class ComparedReport:
 
 
 @dataclass(frozen=True)
-class Figure:
+class HeadlineFigure:
     """A headline figure of each report.
 
     Attributes:
@@ -179,11 +179,11 @@ class FirstChange:
     step: tuple[int, int]
     title: str
     what: str
-    where: Place | None = None
+    where: SourceLine | None = None
 
 
 @dataclass(frozen=True)
-class Change:
+class CostChange:
     """A regression or gain in words.
 
     Attributes:
@@ -205,7 +205,7 @@ class Change:
     before: float
     after: float
     unit: str = "cycles"
-    where: Place | None = None
+    where: SourceLine | None = None
     ops: tuple[int, int] = (-1, -1)
 
     @property
@@ -233,7 +233,7 @@ class Change:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class ReportComparison:
     """Two to eight reports beside each other.
 
     Attributes:
@@ -246,10 +246,10 @@ class Comparison:
     """
 
     reports: tuple[ComparedReport, ...]
-    figures: tuple[Figure, ...]
+    figures: tuple[HeadlineFigure, ...]
     tables: dict[str, ComparedTable] = field(default_factory=dict)
     first_change: tuple[FirstChange | None, ...] = ()
-    insights: tuple[Change, ...] = ()
+    insights: tuple[CostChange, ...] = ()
     notes: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table as Grid
 from rich.text import Text
 
-from abele.report.compare.model import ComparedColumn, ComparedTable, Comparison, Figure
+from abele.report.compare.model import ComparedColumn, ComparedTable, HeadlineFigure, ReportComparison
 from abele.report.compare.text import difference_text, headings, value_text
 from abele.report.text import source_text
 from abele.words import visible
@@ -15,7 +15,7 @@ _ROWS = 10
 _COLOURS = {"regression": "red", "gain": "green"}
 
 
-def render_comparison(found: Comparison, rows: int = _ROWS) -> RenderableType:
+def render_comparison(found: ReportComparison, rows: int = _ROWS) -> RenderableType:
     """Headline figures, what changed first, regressions and gains, and the operations that changed most.
 
     Args:
@@ -44,7 +44,7 @@ def _grid(title: str) -> Grid:
     return Grid(title=title, title_justify="left", title_style="bold", box=None, padding=(0, 2, 0, 0))
 
 
-def _figures(found: Comparison) -> RenderableType:
+def _figures(found: ReportComparison) -> RenderableType:
     grid = _grid("compared")
     for n, heading in enumerate(headings(found)):
         grid.add_column(Text(heading), justify="right" if n else "left")
@@ -57,7 +57,7 @@ def _figures(found: Comparison) -> RenderableType:
     return grid
 
 
-def _first(found: Comparison) -> RenderableType:
+def _first(found: ReportComparison) -> RenderableType:
     grid = _grid("what changed first")
     grid.add_column()
     grid.add_column(overflow="fold")
@@ -71,7 +71,7 @@ def _first(found: Comparison) -> RenderableType:
     return grid
 
 
-def _changes(found: Comparison) -> RenderableType:
+def _changes(found: ReportComparison) -> RenderableType:
     grid = _grid("regressions and gains")
     grid.add_column()
     if len(found.reports) > 2:
@@ -87,7 +87,7 @@ def _changes(found: Comparison) -> RenderableType:
     return grid
 
 
-def _table(name: str, found: Comparison, table: ComparedTable, rows: int) -> RenderableType:
+def _table(name: str, found: ReportComparison, table: ComparedTable, rows: int) -> RenderableType:
     column = table.columns[0]
     grid = _grid(f"{name}, {column.name.replace('_', ' ')}")
     for n, heading in enumerate(headings(found)[1:]):
@@ -107,5 +107,5 @@ def _table(name: str, found: Comparison, table: ComparedTable, rows: int) -> Ren
     return grid
 
 
-def _figure(column: ComparedColumn, values: tuple[float | None, ...]) -> Figure:
-    return Figure(column.name, column.name, column.unit, column.better, values)
+def _figure(column: ComparedColumn, values: tuple[float | None, ...]) -> HeadlineFigure:
+    return HeadlineFigure(column.name, column.name, column.unit, column.better, values)

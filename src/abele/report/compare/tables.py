@@ -96,7 +96,8 @@ class Side:
 
         def by_op(values: npt.NDArray[Any], weight: Float64) -> Float64:
             summed = np.bincount(op, weights=(values * weight)[known], minlength=len(self.report.ops))
-            return np.asarray(summed[self.op_rows])
+            # Of no entries, bincount counts in integers.
+            return np.asarray(summed[self.op_rows], dtype=np.float64)
 
         known = steps.op >= 0
         op = steps.op[known]

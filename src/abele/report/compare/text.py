@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from abele.report.compare.model import Comparison, Figure
+from abele.report.compare.model import HeadlineFigure, ReportComparison
 from abele.report.text import bytes_text, count_text, percent_text, seconds_text, source_text
 from abele.terminal import shown_text
 from abele.words import shortened, visible
@@ -12,7 +12,7 @@ from abele.words import shortened, visible
 _LONGEST_LABEL = 28
 
 
-def comparison_text(found: Comparison) -> str:
+def comparison_text(found: ReportComparison) -> str:
     """Headline figures, what changed first, regressions and gains, and notes."""
     parts = [list(_figures(found)), list(_first_changes(found)), list(change_lines(found)), list(found.notes)]
     return shown_text("\n\n".join("\n".join(map(visible, part)) for part in parts if part))
@@ -31,7 +31,7 @@ def value_text(value: float | None, unit: str) -> str:
     return f"{value:,.0f}" if float(value).is_integer() else count_text(value)
 
 
-def difference_text(figure: Figure, report: int) -> str:
+def difference_text(figure: HeadlineFigure, report: int) -> str:
     """A report's difference against the first, with its proportion; nothing where there is none."""
     difference, proportion = figure.differences[report], figure.proportions[report]
     if difference is None or not difference:
@@ -43,7 +43,7 @@ def difference_text(figure: Figure, report: int) -> str:
     return f"{sign}{value_text(abs(difference), figure.unit)}{share}"
 
 
-def figure_rows(found: Comparison) -> Iterator[tuple[str, ...]]:
+def figure_rows(found: ReportComparison) -> Iterator[tuple[str, ...]]:
     """A row for each headline figure: title, the first report's, and each other's with its difference."""
     for figure in found.figures:
         cells = [figure.title, value_text(figure.values[0], figure.unit)]
@@ -52,7 +52,7 @@ def figure_rows(found: Comparison) -> Iterator[tuple[str, ...]]:
         yield tuple(cells)
 
 
-def headings(found: Comparison) -> tuple[str, ...]:
+def headings(found: ReportComparison) -> tuple[str, ...]:
     """Headings of these rows."""
     labels = [shortened(report.label, _LONGEST_LABEL) for report in found.reports]
     cells = ["", labels[0]]
@@ -61,7 +61,7 @@ def headings(found: Comparison) -> tuple[str, ...]:
     return tuple(cells)
 
 
-def _figures(found: Comparison) -> Iterator[str]:
+def _figures(found: ReportComparison) -> Iterator[str]:
     rows = [headings(found), *figure_rows(found)]
     width = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
@@ -69,7 +69,7 @@ def _figures(found: Comparison) -> Iterator[str]:
         yield "  ".join([first[0].ljust(first[1]), *(cell.rjust(size) for cell, size in others)]).rstrip()
 
 
-def _first_changes(found: Comparison) -> Iterator[str]:
+def _first_changes(found: ReportComparison) -> Iterator[str]:
     for n, change in enumerate(found.first_change[1:], 1):
         label = found.reports[n].label
         if change is None:
@@ -79,7 +79,7 @@ def _first_changes(found: Comparison) -> Iterator[str]:
             yield f"{label}: first differs in {change.title}: {change.what}{source}"
 
 
-def change_lines(found: Comparison) -> Iterator[str]:
+def change_lines(found: ReportComparison) -> Iterator[str]:
     """A line for each regression and gain."""
     several = len(found.reports) > 2
     for change in found.insights:

@@ -4,6 +4,6 @@ Computed from a report's columns alone, whoever made the report and wherever it 
 """
 
 from abele.report.insights.find import insights
-from abele.report.insights.model import KINDS, VIEWS, Cost, FullestTile, Insights, Lever, Place, Roof, Roofline
+from abele.report.insights.model import KINDS, VIEWS, Cost, FullestTile, Insights, Lever, Roof, Roofline, SourceLine
 
-__all__ = ["KINDS", "VIEWS", "Cost", "FullestTile", "Insights", "Lever", "Place", "Roof", "Roofline", "insights"]
+__all__ = ["KINDS", "VIEWS", "Cost", "FullestTile", "Insights", "Lever", "Roof", "Roofline", "SourceLine", "insights"]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from abele.report.insights.element_types import ElementTypes, is_product
 from abele.report.insights.model import Cost, Lever
 from abele.report.insights.op_groups import OpGroup
-from abele.report.insights.types import ElementTypes, is_product
 from abele.report.text import count_text, percent_text
 from abele.words import counted
 

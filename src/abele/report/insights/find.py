@@ -9,6 +9,7 @@ import numpy as np
 
 from abele.errors import InvalidOptionError
 from abele.report.insights.compute import compute_cost
+from abele.report.insights.element_types import ElementTypes
 from abele.report.insights.memory import fullest_tile, headroom_cost, memory_costs, overfull_cost
 from abele.report.insights.model import Cost, FullestTile, Insights
 from abele.report.insights.moves import arrange_cost, exchange_cost, replicas_cost
@@ -23,7 +24,6 @@ from abele.report.insights.program_costs import (
 )
 from abele.report.insights.program_steps import ProgramSteps
 from abele.report.insights.roofline import roofline_of
-from abele.report.insights.types import ElementTypes
 from abele.report.text import percent_text
 from abele.words import visible
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -46,7 +48,7 @@ _CODE = {
 
 
 @dataclass(frozen=True, eq=False)
-class TileMemory:
+class TileContents:
     """What one tile holds.
 
     Attributes:
@@ -119,10 +121,10 @@ def fullest_tile(report: Report) -> FullestTile:
     """The fullest tile, and how full the others are."""
     memory = report.memory
     if not memory.num_tiles:
-        return FullestTile(True, memory.available_bytes, -1, 0, memory.available_bytes, 0, 0, 0, {}, ())
+        return _no_tile(memory.available_bytes)
     by_tile, tile = memory.by_tile, memory.fullest_tile
     held = int(by_tile[tile])
-    found = TileMemory(report, tile)
+    found = TileContents(report, tile)
     names = report.variables["name"]
     holds = [(visible(str(names[row])), size) for row, size in found.variables[:_LISTED]]
     if found.moving_bytes:
@@ -142,13 +144,29 @@ def fullest_tile(report: Report) -> FullestTile:
     )
 
 
+def _no_tile(available_bytes: int) -> FullestTile:
+    """The memory of a report without tiles."""
+    return FullestTile(
+        fits=True,
+        available_bytes=available_bytes,
+        tile=-1,
+        bytes=0,
+        headroom_bytes=available_bytes,
+        mean_bytes=0,
+        tiles_too_full=0,
+        largest_excess_bytes=0,
+        categories={},
+        holds=(),
+    )
+
+
 def memory_costs(report: Report, count: int) -> list[Cost]:
     """What fills the fullest tile, the largest first."""
     memory = report.memory
     if not memory.num_tiles or not memory.total_bytes:
         return []
     tile = memory.fullest_tile
-    found = TileMemory(report, tile)
+    found = TileContents(report, tile)
     costs = [_variable_cost(report, found, row, size) for row, size in found.variables[:count] if size]
     if found.moving_bytes:
         costs.append(_moving_cost(report, found))
@@ -156,7 +174,7 @@ def memory_costs(report: Report, count: int) -> list[Cost]:
         if name in _CODE and size:
             title, reason, lever = _CODE[name]
             levers = (Lever(lever, assumption="how much depends on the program"),) if lever else ()
-            costs.append(_cost(report, tile, title, reason, size, levers, {}))
+            costs.append(_cost(report, tile, title, reason, size, levers))
     return sorted(costs, key=lambda cost: -cost.bytes)[:count]
 
 
@@ -219,7 +237,8 @@ def _cost(
     reason: str,
     size: int,
     levers: tuple[Lever, ...],
-    select: dict[str, int],
+    *,
+    select: Mapping[str, int] = MappingProxyType({}),
     step: int = -1,
 ) -> Cost:
     steps = ProgramSteps(report, int(report.steps["program"][step]) if step >= 0 else 0)
@@ -239,7 +258,7 @@ def _cost(
     )
 
 
-def _variable_cost(report: Report, found: TileMemory, row: int, size: int) -> Cost:
+def _variable_cost(report: Report, found: TileContents, row: int, size: int) -> Cost:
     variables, tiles = report.variables, max(report.memory.num_tiles, 1)
     name, type_, total = str(variables["name"][row]), str(variables["type"][row]), int(variables["bytes"][row])
     always, on_tiles = bool(variables["always_live"][row]), int(variables["tiles"][row])
@@ -289,18 +308,12 @@ def _variable_cost(report: Report, found: TileMemory, row: int, size: int) -> Co
         reason,
         size,
         tuple(levers),
-        {"variable": row},
-        _step_of(report, row, found),
+        select={"variable": row},
+        step=max(first, -1),
     )
 
 
-def _step_of(report: Report, row: int, found: TileMemory) -> int:
-    """A step that has to do with a variable: where it becomes live, or the peak of its tile for always-live ones."""
-    first = int(report.variables["first_step"][row])
-    return first if first >= 0 else -1
-
-
-def _moving_cost(report: Report, found: TileMemory) -> Cost:
+def _moving_cost(report: Report, found: TileContents) -> Cost:
     step = found.peak_step
     op = int(report.steps["op"][step])
     kind = str(report.ops["kind"][op]) if op >= 0 else ""
@@ -313,4 +326,5 @@ def _moving_cost(report: Report, found: TileMemory) -> Cost:
     reason = f"what arrives or is put in order for {title}, when the tile is fullest"
     share = found.moving_bytes / max(report.memory.available_bytes, 1)
     reason += f" ({percent_text(share)} of the tile)"
-    return _cost(report, found.tile, "data in motion", reason, found.moving_bytes, levers, {"step": step}, step)
+    size = found.moving_bytes
+    return _cost(report, found.tile, "data in motion", reason, size, levers, select={"step": step}, step=step)

@@ -61,7 +61,7 @@ VIEWS = ("summary", "timeline", "memory", "liveness", "operations", "exchange", 
 
 
 @dataclass(frozen=True)
-class Place:
+class SourceLine:
     """A line of the user's source.
 
     Attributes:
@@ -117,7 +117,7 @@ class Cost:
     kind: str
     title: str
     reason: str
-    where: Place | None = None
+    where: SourceLine | None = None
     op: int = -1
     step: int = -1
     cycles: int = 0
@@ -169,7 +169,7 @@ class Roof:
 
     op: int
     title: str
-    where: Place | None
+    where: SourceLine | None
     type: str
     cycles: int
     flops: int

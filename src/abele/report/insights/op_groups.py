@@ -7,7 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from abele.report.insights.model import Place
+from abele.report.insights.model import SourceLine
 from abele.report.insights.program_steps import Bool, Float64, Int64, ProgramSteps
 from abele.report.text_column import Text
 
@@ -108,7 +108,7 @@ class OpGroup:
         return title if places == 1 else f"{title} and {places - 1:,} more"
 
     @property
-    def where(self) -> Place | None:
+    def where(self) -> SourceLine | None:
         """The user's line."""
         return self.steps.place_of(self.op)
 

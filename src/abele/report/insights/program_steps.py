@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from abele.report.insights.model import Place
+from abele.report.insights.model import SourceLine
 from abele.report.rearrangements import WRITTEN_ANEW
 from abele.report.table import Table
 from abele.report.text_column import Text
@@ -212,8 +212,8 @@ class ProgramSteps:
         path, name = str(self.report.ops["path"][op]), str(self.report.ops["name"][op])
         return visible(f"{path}/{name}" if path else name)
 
-    def place_of(self, op: int) -> Place | None:
+    def place_of(self, op: int) -> SourceLine | None:
         """The user's line of an operation."""
         if op < 0 or not str(self.report.ops["file"][op]):
             return None
-        return Place(visible(str(self.report.ops["file"][op])), int(self.report.ops["line"][op]))
+        return SourceLine(visible(str(self.report.ops["file"][op])), int(self.report.ops["line"][op]))

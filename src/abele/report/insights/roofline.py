@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from abele.report.insights.element_types import ElementTypes
 from abele.report.insights.model import Roof, Roofline
 from abele.report.insights.program_steps import ProgramSteps
-from abele.report.insights.types import ElementTypes
 
 _MOST = 100
 
