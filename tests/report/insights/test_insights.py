@@ -19,9 +19,9 @@ from abele.compiler import compile_program
 from abele.errors import InvalidOptionError
 from abele.graph import Copy, Execute, Graph, If, Sequence
 from abele.machine import systems
-from abele.numerics import bool_, f32, i32
+from abele.numerics import bool_, f16, f32, i32
 from abele.poplibs import poplin
-from abele.report import CRITICAL, GROUPS, OPS, STEP_GROUPS, STEPS, VARIABLES, Memory, Report
+from abele.report import CRITICAL, GROUPS, OPS, STEP_GROUPS, STEPS, SUPERSTEP_VARIABLES, VARIABLES, Memory, Report
 from abele.report.insights import KINDS, VIEWS, insights
 from abele.report.insights.program_steps import SIDES, ProgramSteps
 from abele.runtime import Engine
@@ -241,6 +241,34 @@ def test_insights__names_of_strangers__are_shown_as_text(report: Report) -> None
     assert "\x00" not in json.dumps(found.to_json())
     assert "\x1b" not in json.dumps(found.to_json())
     assert "<script>" not in strange._repr_html_()
+
+
+def test_insights__products_of_two_types__are_below_their_own_peaks() -> None:
+    graph = Graph(systems.get("bow-2000").evolve(ipu={"num_tiles": 8}, num_ipus=1, name="small", title="small"))
+    program = Sequence()
+    for name, dtype in (("one", f32), ("two", f16)):
+        a = graph.variable(dtype, (32, 32), f"{name}/a").map_linear()
+        poplin.matmul(graph, a, a, program, name, options={"partialsType": "float"})
+    report = compile_program(graph, program).report
+    roofs = {roof.title: roof for roof in report.insights().roofline.ops}
+    for roof in roofs.values():
+        assert 0 < roof.reached < 1
+    assert {title: roof.type for title, roof in roofs.items()} == {"one": "f32", "two": "f16"}
+    assert roofs["two"].peak_flops_per_second == 4 * roofs["one"].peak_flops_per_second
+    # Files of before told it by the names of variables.
+    older = replace(report, superstep_variables=SUPERSTEP_VARIABLES.empty())
+    assert [roof.type for roof in older.insights().roofline.ops] == [roof.type for roof in roofs.values()]
+
+
+def test_insights__code_on_the_fullest_tile__tells_what_most_of_it_is_for() -> None:
+    graph = Graph(systems.get("bow-2000").evolve(ipu={"num_tiles": 8}, num_ipus=1, name="small", title="small"))
+    x = graph.variable(f32, (64, 64), "x").map_linear()
+    y = graph.variable(f32, (64, 64), "y").map_linear()
+    report = compile_program(graph, Copy(x.transpose(), y, name="turn")).report
+    (code,) = [cost for cost in report.insights().memory_costs if cost.title == "exchange code"]
+    assert "most over all tiles is that of turn" in code.reason
+    assert code.where is not None
+    assert code.where.file.endswith("test_insights.py")
 
 
 def test_insights__same_line_many_times__is_one_cost(report: Report) -> None:

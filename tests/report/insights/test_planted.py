@@ -13,12 +13,12 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from abele.codelet import InOut, Vector, Vertex, codelet
+from abele.codelet import InOut, MultiVertex, Vector, Vertex, codelet
 from abele.compiler import compile_program
 from abele.graph import Copy, Execute, Graph, Program, Repeat, Tensor
 from abele.graph import Sequence as InOrder
 from abele.machine import System, hosts, systems
-from abele.numerics import ElementType, f16, f32
+from abele.numerics import ElementType, f16, f32, i32
 from abele.poplibs import poplin
 from abele.report import Loading, Report
 from abele.report.insights import Cost, Insights, Lever, insights
@@ -33,6 +33,20 @@ class Scale(Vertex):
     def compute(self):
         for i in range(len(self.x)):
             self.x[i] *= 2.0
+
+
+@codelet
+class Wait(MultiVertex):
+    x: InOut[Vector[f32]]
+    cycles_needed: i32
+
+    def compute(self, worker_id):
+        if worker_id == 0:
+            self.x[0] += 1.0
+
+    @staticmethod
+    def cycles(v, ipu):
+        return v.cycles_needed.astype(np.int64)
 
 
 def machine(num_tiles: int = TILES, num_ipus: int = 1) -> System:
@@ -249,6 +263,28 @@ def test_compute_set__one_vertex_on_each_tile__is_told_to_use_all_workers() -> N
     assert_gain(gained(one, six), lever(one.first, "1 of 6 workers"), within=0.01)
 
 
+def waiting(cycles: Sequence[int], name: str = "wait") -> Planted:
+    """A vertex of all workers on each tile that takes so many cycles."""
+    graph = Graph(machine())
+    x = graph.variable(f32, (len(cycles), 2), "x").map_rows(range(len(cycles)))
+    cs = graph.compute_set(name)
+    cs.vertices(Wait, tile=list(range(len(cycles))), x=x, cycles_needed=np.array(cycles, np.int32))
+    return Planted(compile_program(graph, Execute(cs)).report)
+
+
+def test_compute_set__one_large_vertex__is_named_and_taking_it_apart_saves_what_was_promised() -> None:
+    # To the cycle: 64,000 cycles over what all have in common, dealt out over 64 tiles.
+    before, after = waiting([1000] * 63 + [65_000]), waiting([2000] * 64)
+    assert_names(before.first, "balance", "tile 63 takes 65,000 cycles", line_of(waiting, "graph.compute_set"))
+    assert before.first.reason.endswith("; one vertex, of Wait, takes 65,000 of them")
+    assert gained(before, after) == lever(before.first, "spread its work evenly").gain_cycles
+
+
+def test_compute_set__vertices_of_all_workers__are_not_told_to_be_more() -> None:
+    (compute,) = [cost for cost in waiting([5000] * 64).insights.costs if cost.kind == "compute"]
+    assert not [each for each in compute.levers if "workers" in each.title]
+
+
 def test_exchange__all_to_one_tile__is_named_and_spreading_it_saves_what_was_promised() -> None:
     # 2 %: copies on the tile that stayed there are gone too, which another cost told.
     before, after = gathered([0] * TILES), gathered([*range(1, TILES), 0])
@@ -297,6 +333,8 @@ def test_program__that_does_not_fit__is_named_and_spreading_its_table_makes_it_f
     assert "391,452 B have to go, and 1 tile is too full" in first.reason
     assert "most on it is variable table with 1,024,000 B" in first.reason
     assert before.insights.limit.startswith("It does not fit")
+    assert first.where is not None
+    assert first.where.line == line_of(overfull, "table = graph.variable")
     assert before.insights.memory.largest_excess_bytes == 391_452
     promised = lever(first, "spread table over all 64 tiles")
     saved = int(before.report.memory.by_tile.max() - after.report.memory.by_tile.max())

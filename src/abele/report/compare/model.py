@@ -19,8 +19,8 @@
     all others); rows are sorted by the largest absolute difference of the first column. ``more`` is how many rows were
     left out.
 ``first_change``
-    ``[{report, step: [row, row], title, what, where}]``, one entry or null for each report, null for the first: the first
-    step in program order that differs from the first report's, and in what.
+    ``[{report, step: [row, row], title, what, where}]``, one entry or null for each report, null for the first: the
+    first step in program order that differs from the first report's, and in what.
 ``insights``
     ``[{kind, report, title, reason, where: {file, line}, ops: [row, row], cost: {before, after, difference,
     proportion, unit}}]``: regressions and gains in words, worst first; ``kind`` is ``regression`` or ``gain``.

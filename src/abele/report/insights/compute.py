@@ -8,12 +8,14 @@ from abele.report.insights.element_types import ElementTypes, is_product
 from abele.report.insights.model import Cost, Lever
 from abele.report.insights.op_groups import OpGroup
 from abele.report.text import count_text, percent_text
-from abele.words import counted
+from abele.words import counted, visible
 
 _UNBALANCED = 0.3
 """Part of the cycles in which tiles wait, from which on balance is what the cost is about."""
 _EVEN = 0.9
 """Mean of the tiles that compute, as part of the slowest one, from which on they have the same to do."""
+_ONE_VERTEX = 0.5
+"""Part of what the slowest tile does from which on one vertex is worth telling."""
 _WORTH = 0.02
 """Part of the cost below which a lever is not told."""
 
@@ -58,13 +60,21 @@ def _reason(group: OpGroup, on_active: float, on_all: float, *, unbalanced: bool
         return (
             f"tiles wait for the slowest: tile {steps.slowest_tile(group.worst_row):,} takes {count_text(slowest)} "
             f"cycles, the mean of {counted(active, 'tile')} that compute {count_text(mean)}, "
-            f"balance {percent_text(float(steps.balance[at]))}"
+            f"balance {percent_text(float(steps.balance[at]))}{_largest_vertex(group, slowest)}"
         )
     ops = np.unique(steps.op[group.at])
     flops = int(steps.report.ops["flops"][ops].sum()) if steps.program == 0 else 0
     rate = f", {count_text(flops / group.total)} operations a cycle on all tiles" if flops else ""
     balance = percent_text(on_all / group.total)
     return f"its vertices keep {active:,} of {counted(tiles, 'tile')} busy, balance {balance}{rate}"
+
+
+def _largest_vertex(group: OpGroup, slowest: int) -> str:
+    """That one vertex takes most of what the slowest tile does, where the report tells it and it is so."""
+    name, _, cycles = max(group.steps.vertices_of(group.worst_row), key=lambda found: found[2], default=("", "", 0))
+    if cycles < _ONE_VERTEX * slowest:
+        return ""
+    return f"; one vertex, of {visible(name)}, takes {count_text(cycles)} of them"
 
 
 def _spread(group: OpGroup, on_active: float, on_all: float) -> list[Lever]:
@@ -94,7 +104,10 @@ def _spread(group: OpGroup, on_active: float, on_all: float) -> list[Lever]:
 
 
 def _workers(group: OpGroup) -> list[Lever]:
-    """Vertices that leave workers idle; of the user's own compute sets, where a vertex may be one worker's."""
+    """Single-worker vertices that leave workers idle.
+
+    Files that do not hold which codelets a superstep runs may tell it of the user's own compute sets alone.
+    """
     steps, mine = group.steps, group.at
     workers = int(steps.report.target.get("num_workers", 0))
     active = np.maximum(steps.active_tiles[mine], 1)
@@ -103,14 +116,16 @@ def _workers(group: OpGroup) -> list[Lever]:
     alike = steps.mean_of_active[mine] >= _EVEN * steps.column("compute_cycles")[mine]
     idle = np.where(alike & (each > 0), 1 - each / max(workers, 1), 0.0).clip(0.0)
     gain = float((group.cycles[mine] * idle).sum())
-    if group.kind != "compute set" or gain < _WORTH * group.total:
+    codelets = {kind for _, kind, _ in steps.vertices_of(group.worst_row)}
+    single = codelets == {"vertex"} if codelets else group.kind == "compute set"
+    if not single or gain < _WORTH * group.total:
         return []
     has = int(each[int(np.argmax(group.cycles[mine] * idle))])
     return [
         Lever(
             f"more vertices on each tile: {has} of {workers} workers have one",
             gain_cycles=steps.at_most(gain, group.worst_row),
-            assumption=f"its vertices are single-worker ones (Vertex), and their work divides evenly over {workers}",
+            assumption=f"the work of its single-worker vertices (Vertex) divides evenly over {workers}",
             at_most=True,
         )
     ]
@@ -120,7 +135,11 @@ def _half(group: OpGroup, types: ElementTypes) -> list[Lever]:
     """Products of f32 are slower than those of f16 by the ratio of the peaks, and their data is twice as long."""
     steps, target = group.steps, group.steps.report.target
     single, half = (float(target.get(f"{name}_flops_per_second", 0)) for name in ("f32", "f16"))
-    if not is_product(group.kind) or types.of(steps.title_of(group.op, group.worst_row)) != "f32" or half <= single:
+    if (
+        not is_product(group.kind)
+        or types.of(group.op, steps.title_of(group.op, group.worst_row)) != "f32"
+        or half <= single
+    ):
         return []
     moved = sum(float(steps.on_path(side)[group.mask].sum()) for side in ("exchange", "arrange"))
     return [

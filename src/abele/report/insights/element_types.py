@@ -6,6 +6,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 
 from abele.report.text_column import Text
 
@@ -20,24 +21,46 @@ _PRODUCTS = ("poplin.",)
 class ElementTypes:
     """What operations compute with.
 
-    A report in which all floats are of one type tells it of all operations. Otherwise an operation's own variables do,
-    which are named after it: products of f16 whose partials are f32 are products of f16.
+    A report in which all floats are of one type tells it of all operations. Otherwise what an operation's supersteps
+    touch does, or, in files that do not hold that, the variables that are named after it. Products of f16 whose
+    partials are f32 are products of f16.
 
     Args:
         report: The report.
     """
 
     def __init__(self, report: Report) -> None:
+        self._report = report
         self._variables = report.variables
 
-    def of(self, title: str) -> str:
+    def of(self, op: int, title: str) -> str:
         """``f16`` or ``f32``, or empty where that is not known.
 
         Args:
+            op: Row in the ops table.
             title: The operation with its path.
         """
-        known = self._all if len(self._all) == 1 else self._by_operation.get(title, set())
-        return min(known, default="")
+        if len(self._all) == 1:
+            return min(self._all)
+        if len(self._report.superstep_variables):
+            return next((name for name, touched in self._by_op.items() if touched[op]), "")
+        return min(self._by_name.get(title, set()), default="")
+
+    @cached_property
+    def _by_op(self) -> dict[str, npt.NDArray[np.bool_]]:
+        """Which operations touch f16, and which f32, bool[ops] each."""
+        report, steps = self._report, self._report.steps
+        touched, superstep = report.superstep_variables, steps["superstep"]
+        known = (steps["op"] >= 0) & (superstep >= 0)
+        op_of = np.full(int(max(superstep.max(initial=-1), touched["superstep"].max(initial=-1))) + 1, -1)
+        op_of[superstep[known]] = steps["op"][known]
+        op = op_of[touched["superstep"]]
+        types = np.array(self._type_of_row, dtype=object)[touched["variable"]]
+        found = {}
+        for name in sorted(set(_TYPES.values())):
+            found[name] = np.zeros(max(len(report.ops), 1), dtype=bool)
+            found[name][op[(op >= 0) & np.asarray(types == name, dtype=bool)]] = True
+        return found
 
     @cached_property
     def _type_of_row(self) -> list[str]:
@@ -51,7 +74,7 @@ class ElementTypes:
         return set(self._type_of_row) - {""}
 
     @cached_property
-    def _by_operation(self) -> dict[str, set[str]]:
+    def _by_name(self) -> dict[str, set[str]]:
         found: dict[str, set[str]] = {}
         for name, type_ in zip(self._variables["name"].tolist(), self._type_of_row, strict=True):
             if type_:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from abele.report.insights.model import Cost, FullestTile, Lever
-from abele.report.insights.program_steps import Int64, ProgramSteps
+from abele.report.insights.model import Cost, FullestTile, Lever, SourceLine
+from abele.report.insights.program_steps import Int64, ProgramSteps, source_line
 from abele.report.text import bytes_text, percent_text
 from abele.words import counted, visible
 
@@ -172,10 +172,35 @@ def memory_costs(report: Report, count: int) -> list[Cost]:
         costs.append(_moving_cost(report, found))
     for name, size in memory.of_tile(tile).items():
         if name in _CODE and size:
-            title, reason, lever = _CODE[name]
-            levers = (Lever(lever, assumption="how much depends on the program"),) if lever else ()
-            costs.append(_cost(report, tile, title, reason, size, levers))
+            costs.append(_code_cost(report, tile, name, size))
     return sorted(costs, key=lambda cost: -cost.bytes)[:count]
+
+
+def _code_cost(report: Report, tile: int, category: str, size: int) -> Cost:
+    """What a category other than variables takes on a tile, and what of the program most of it is for."""
+    title, reason, lever = _CODE[category]
+    levers = (Lever(lever, assumption="how much depends on the program"),) if lever else ()
+    most = _most_of(report, category)
+    if most is None:
+        return _cost(report, tile, title, reason, size, levers)
+    name, held, where = most
+    reason += f"; most over all tiles is that of {visible(name)}, {bytes_text(held)}"
+    return replace(_cost(report, tile, title, reason, size, levers), where=where)
+
+
+def _most_of(report: Report, category: str) -> tuple[str, int, SourceLine | None] | None:
+    """The superstep or codelet with most bytes of a category, those bytes over all tiles, and its line."""
+    if category == "vertex_code":
+        table, held = report.codelets, report.codelets["code_bytes"] * report.codelets["tiles"].astype(np.int64)
+    elif category in ("exchange_code", "vertex_state"):
+        column = {"exchange_code": "exchange_code_bytes", "vertex_state": "vertex_state_bytes"}[category]
+        table, held = report.supersteps, report.supersteps[column]
+    else:
+        return None
+    if not len(table) or not held.any():
+        return None
+    at = int(np.argmax(held))
+    return str(table["name"][at]), int(held[at]), source_line(table, at)
 
 
 def overfull_cost(steps: ProgramSteps, fullest: FullestTile, contents: list[Cost]) -> Cost | None:
@@ -240,6 +265,7 @@ def _cost(
     *,
     select: Mapping[str, int] = MappingProxyType({}),
     step: int = -1,
+    where: SourceLine | None = None,
 ) -> Cost:
     steps = ProgramSteps(report, int(report.steps["program"][step]) if step >= 0 else 0)
     op = int(report.steps["op"][step]) if step >= 0 else -1
@@ -247,7 +273,7 @@ def _cost(
         kind="memory",
         title=title,
         reason=reason,
-        where=steps.place_of(op),
+        where=where or steps.place_of(op),
         op=op,
         step=step,
         bytes=size,
@@ -310,6 +336,7 @@ def _variable_cost(report: Report, found: TileContents, row: int, size: int) -> 
         tuple(levers),
         select={"variable": row},
         step=max(first, -1),
+        where=source_line(variables, row),
     )
 
 

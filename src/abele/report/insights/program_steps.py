@@ -36,6 +36,12 @@ def _writes_anew(step: str) -> bool:
     return any(word in step for word in WRITTEN_ANEW) and step.split(":", 1)[0].rsplit("/", 1)[-1] in WRITTEN_ANEW
 
 
+def source_line(table: Table, row: int) -> SourceLine | None:
+    """The line that a row of a table with ``file`` and ``line`` tells; None where it tells none."""
+    file = str(table["file"][row])
+    return SourceLine(visible(file), int(table["line"][row])) if file else None
+
+
 @dataclass(frozen=True, eq=False)
 class ProgramSteps:
     """Steps of one program of a report.
@@ -171,6 +177,18 @@ class ProgramSteps:
         table, phase = self.report.phase_tiles, int(self.report.steps["phase"][row])
         return table.select(rows_of(table, "phase", phase) if phase >= 0 else slice(0))
 
+    def vertices_of(self, row: int) -> list[tuple[str, str, int]]:
+        """Codelet, its kind and cycles of its slowest vertex, for each codelet that a step runs; none where unknown.
+
+        Args:
+            row: Row in the steps table.
+        """
+        report, superstep = self.report, int(self.report.steps["superstep"][row])
+        found = report.vertices.select(rows_of(report.vertices, "superstep", superstep))
+        codelets = report.codelets.select(found["codelet"])
+        names, kinds, cycles = codelets["name"].tolist(), codelets["kind"].tolist(), found["max_cycles"].tolist()
+        return list(zip(names, kinds, cycles, strict=True))
+
     def slowest_tile(self, row: int) -> int:
         """The tile that computes longest in one execution of a step; 0 where the report does not hold that."""
         runs = self.tile_runs(row)
@@ -214,6 +232,4 @@ class ProgramSteps:
 
     def place_of(self, op: int) -> SourceLine | None:
         """The user's line of an operation."""
-        if op < 0 or not str(self.report.ops["file"][op]):
-            return None
-        return SourceLine(visible(str(self.report.ops["file"][op])), int(self.report.ops["line"][op]))
+        return source_line(self.report.ops, op) if op >= 0 else None

@@ -38,7 +38,7 @@ def roofline_of(steps: ProgramSteps, types: ElementTypes) -> Roofline:
     found = []
     for op in listed:
         title = steps.title_of(op, -1)
-        type_ = types.of(title)
+        type_ = types.of(op, title)
         peak = f32 if type_ == "f32" else f16
         seconds = report.seconds(float(cycles[op]))
         computing = float(flops[op]) / peak if peak else 0.0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abele.errors import InvalidOptionError
-from abele.report.compare import Comparison
+from abele.report.compare import ReportComparison
 from abele.report.compare import compare as compared
 from abele.viewer.answers.registry import Frozen, question
 from abele.viewer.opened import Opened
@@ -18,7 +18,7 @@ def _others(opened: Opened) -> Frozen:
 
 @question("compare", frozen=_others, rank=1)
 def compare(opened: Opened, params: Params) -> Answer:
-    """``Comparison.to_json()`` of this report and those named in ``with``, in order.
+    """``ReportComparison.to_json()`` of this report and those named in ``with``, in order.
 
     Raises:
         InvalidOptionError: No others are named, or one is not open.
@@ -35,5 +35,5 @@ def compare(opened: Opened, params: Params) -> Answer:
     return Answer(opened.once(name, lambda: _compared(shown, program, labels).to_json()))
 
 
-def _compared(shown: list[Opened], program: int, labels: list[str]) -> Comparison:
+def _compared(shown: list[Opened], program: int, labels: list[str]) -> ReportComparison:
     return compared([one.report for one in shown], program=program, labels=labels)
