@@ -26,7 +26,7 @@ def saved(path: Path, *, count: int, tiles: int) -> Path:
     graph, program = Graph(system), Sequence()
     x = graph.variable(f32, (32, 6000), "x").map_rows([n % tiles for n in range(32)])
     for n in range(count):
-        popops.map_in_place(graph, "add", x, x, program, name=f"add {'abcdefgh'[n]}")
+        popops.add_in_place(graph, x, x, program, name=("first", "second")[n])
     compile_program(graph, program).report.save(path)
     return path
 
