@@ -349,3 +349,16 @@ def test_insights__any_columns__are_sound(data: st.DataObject) -> None:
         step_groups=STEP_GROUPS.table(step=np.arange(count), first_group=np.arange(count) % 2, num_groups=1),
     )
     assert_sound(report)
+
+
+def test_insights__report_with_too_many_runs_of_tiles__say_what_is_not_looked_up(
+    report: Report, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("abele.report.insights.program_steps.MOST_TILE_RUNS", 3)
+    data = assert_sound(report)
+    assert any("not looked up" in note for note in data["notes"])
+    (exchange,) = [cost for cost in data["costs"] if cost["kind"] == "exchange"]
+    assert "tile" not in exchange["links"]["select"]
+    (balance,) = [cost for cost in data["costs"] if cost["kind"] == "balance" and "conv" in cost["title"]]
+    assert "tile" not in balance["links"]["select"]
+    assert "it takes 180 cycles" in balance["reason"] or "computes on" in balance["reason"]

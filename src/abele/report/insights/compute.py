@@ -31,6 +31,7 @@ def compute_cost(group: OpGroup, types: ElementTypes) -> Cost:
     waiting = group.total - on_all
     levers = [*_spread(group, on_active, on_all), *_workers(group), *_half(group, types)]
     unbalanced = waiting >= _UNBALANCED * group.total
+    slowest = steps.slowest_tile(group.worst_row)
     return Cost(
         kind="balance" if unbalanced else "compute",
         title=f"compute of {group.title}",
@@ -45,7 +46,7 @@ def compute_cost(group: OpGroup, types: ElementTypes) -> Cost:
         select={
             "op": group.op,
             "step": group.worst_row,
-            **({"tile": group.steps.slowest_tile(group.worst_row)} if unbalanced else {}),
+            **({"tile": slowest} if unbalanced and slowest >= 0 else {}),
         },
     )
 
@@ -57,9 +58,11 @@ def _reason(group: OpGroup, on_active: float, on_all: float, *, unbalanced: bool
         return f"it computes on {active:,} of {counted(tiles, 'tile')}; the others wait"
     if unbalanced:
         slowest, mean = int(steps.column("compute_cycles")[at]), float(steps.mean_of_active[at])
+        tile = steps.slowest_tile(group.worst_row)
+        which = f"tile {tile:,} takes" if tile >= 0 else "it takes"
         return (
-            f"tiles wait for the slowest: tile {steps.slowest_tile(group.worst_row):,} takes {count_text(slowest)} "
-            f"cycles, the mean of {counted(active, 'tile')} that compute {count_text(mean)}, "
+            f"tiles wait for the slowest: {which} {count_text(slowest)} cycles, the mean "
+            f"of {counted(active, 'tile')} that compute {count_text(mean)}, "
             f"balance {percent_text(float(steps.balance[at]))}{_largest_vertex(group, slowest)}"
         )
     ops = np.unique(steps.op[group.at])

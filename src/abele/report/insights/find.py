@@ -171,5 +171,7 @@ def _notes(steps: ProgramSteps) -> Iterator[str]:
         yield "The report holds no critical path: gains count as if every step were on it."
     if len(steps.group_rows) > 1:
         yield "Several sync groups work side by side: gains are at most what the busiest other group leaves."
+    if len(report.phase_tiles) and not steps.has_tile_runs:
+        yield "The report is so large that which tile is the busiest of a step is not looked up."
     if steps.program == 0 and report.loading is None and report.meta.get("samples_per_run"):
         yield "Nobody said how data is loaded, so that the loader is not among the costs."

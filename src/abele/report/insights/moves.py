@@ -124,7 +124,8 @@ def _reason(group: OpGroup, found: Busiest | None) -> str:
     steps, at = group.steps, group.worst
     cycles = float(steps.column("exchange_cycles")[at])
     if found is None:
-        return f"exchanges take {count_text(group.total)} cycles of a run"
+        most = int(steps.column("max_receive_bytes")[at])
+        return f"its busiest tile receives {bytes_text(most)} in {count_text(cycles)} cycles"
     verb = "receives" if found.receives else "sends"
     if found.words_cycles < _WORDS * cycles:
         crosses = len(steps.report.groups_of(group.worst_row)) > 1

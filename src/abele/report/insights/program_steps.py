@@ -6,6 +6,7 @@ that path: a step that is executed eight times of which the path holds two count
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ import numpy.typing as npt
 
 from abele.report.insights.model import SourceLine
 from abele.report.rearrangements import WRITTEN_ANEW
+from abele.report.schema import PHASE_TILES
 from abele.report.table import Table
 from abele.report.text_column import Text
 from abele.report.tiles import rows_of
@@ -29,11 +31,15 @@ Bool = npt.NDArray[np.bool_]
 
 SIDES = ("compute", "arrange", "exchange", "replicas", "sync", "host", "streaming memory")
 """What cycles of a step go to."""
+MOST_TILE_RUNS = 4_000_000
+"""Rows of ``phase_tiles`` up to which it is looked up which tile is the slowest or busiest: a column that is read from a
+file is checked as a whole, which takes seconds where there are more."""
+_ANEW = re.compile("|".join(WRITTEN_ANEW))
 
 
 def _writes_anew(step: str) -> bool:
     """True for names of compute sets that write operands or results of products in another order."""
-    return any(word in step for word in WRITTEN_ANEW) and step.split(":", 1)[0].rsplit("/", 1)[-1] in WRITTEN_ANEW
+    return _ANEW.search(step) is not None and step.split(":", 1)[0].rsplit("/", 1)[-1] in WRITTEN_ANEW
 
 
 def source_line(table: Table, row: int) -> SourceLine | None:
@@ -175,7 +181,9 @@ class ProgramSteps:
             row: Row in the steps table.
         """
         table, phase = self.report.phase_tiles, int(self.report.steps["phase"][row])
-        return table.select(rows_of(table, "phase", phase) if phase >= 0 else slice(0))
+        if phase < 0 or not self.has_tile_runs:
+            return PHASE_TILES.empty()
+        return table.select(rows_of(table, "phase", phase))
 
     def vertices_of(self, row: int) -> list[tuple[str, str, int]]:
         """Codelet, its kind and cycles of its slowest vertex, for each codelet that a step runs; none where unknown.
@@ -189,10 +197,15 @@ class ProgramSteps:
         names, kinds, cycles = codelets["name"].tolist(), codelets["kind"].tolist(), found["max_cycles"].tolist()
         return list(zip(names, kinds, cycles, strict=True))
 
+    @property
+    def has_tile_runs(self) -> bool:
+        """True if it can be looked up what each tile does in a step."""
+        return 0 < len(self.report.phase_tiles) <= MOST_TILE_RUNS
+
     def slowest_tile(self, row: int) -> int:
-        """The tile that computes longest in one execution of a step; 0 where the report does not hold that."""
+        """The tile that computes longest in one execution of a step; -1 where that cannot be looked up."""
         runs = self.tile_runs(row)
-        return int(runs["first_tile"][int(np.argmax(runs["compute_cycles"]))]) if len(runs) else 0
+        return int(runs["first_tile"][int(np.argmax(runs["compute_cycles"]))]) if len(runs) else -1
 
     @cached_property
     def group_rows(self) -> Int64:
