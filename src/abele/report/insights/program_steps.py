@@ -32,8 +32,8 @@ Bool = npt.NDArray[np.bool_]
 SIDES = ("compute", "arrange", "exchange", "replicas", "sync", "host", "streaming memory")
 """What cycles of a step go to."""
 MOST_TILE_RUNS = 4_000_000
-"""Rows of ``phase_tiles`` up to which it is looked up which tile is the slowest or busiest: a column that is read from a
-file is checked as a whole, which takes seconds where there are more."""
+"""Rows of ``phase_tiles`` up to which it is looked up which tile is the slowest or busiest: a column that is read from
+a file is checked as a whole, which takes seconds where there are more."""
 _ANEW = re.compile("|".join(WRITTEN_ANEW))
 
 
