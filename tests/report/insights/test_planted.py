@@ -310,6 +310,24 @@ def test_stream__in_a_loop__larger_transfers_save_what_was_promised() -> None:
     assert gained(before, after) == pytest.approx(promised.gain_cycles * 0.9 / 0.99, rel=1e-3)
 
 
+def kept_outside(*, outside: bool) -> Planted:
+    """Weights that are fetched and put back in each round, or stay."""
+    graph = Graph(machine())
+    x = graph.variable(f32, (TILES, 2000), "weights").map_rows(range(TILES))
+    work = scaled(graph, x, range(TILES))
+    buffer = graph.remote_buffer("stash", f32, TILES * 2000)
+    fetch, keep = Copy(buffer, x.flatten()), Copy(x.flatten(), buffer)
+    return Planted(compile_program(graph, Repeat(10, InOrder(fetch, work, keep) if outside else work)).report)
+
+
+def test_streaming_memory__in_a_loop__is_named_and_keeping_it_on_chip_saves_to_the_cycle_what_was_promised() -> None:
+    before, after = kept_outside(outside=True), kept_outside(outside=False)
+    assert_names(
+        before.first, "streaming memory", "10,240,000 B go to and from it", line_of(kept_outside, "fetch, keep =")
+    )
+    assert gained(before, after) == lever(before.first, "keep it on chip").gain_cycles
+
+
 def test_supersteps__without_work__are_told_and_one_less_saves_its_sync() -> None:
     before, after = small_steps(8), small_steps(7)
     (sync,) = [cost for cost in before.insights.costs if cost.kind == "sync"]

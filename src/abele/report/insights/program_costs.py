@@ -162,6 +162,7 @@ def streaming_memory_cost(steps: ProgramSteps) -> Cost | None:
     at = int(np.argmax(cycles))
     row, op = int(steps.rows[at]), int(steps.op[at])
     moved = (steps.executions * steps.column("exchanged_bytes"))[cycles > 0].sum()
+    barriers = float(steps.on_path("sync")[cycles > 0].sum())
     return Cost(
         kind="streaming memory",
         title="streaming memory",
@@ -175,8 +176,8 @@ def streaming_memory_cost(steps: ProgramSteps) -> Cost | None:
         levers=(
             Lever(
                 "keep it on chip",
-                gain_cycles=steps.at_most(total, row),
-                assumption="tiles have room for what is kept outside now",
+                gain_cycles=steps.at_most(total + barriers, row),
+                assumption="tiles have room for what is kept outside now; with the barriers for it",
                 at_most=True,
             ),
             Lever("more micro-batches for each update", assumption="what is fetched once for each update"),
