@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from abele.report.insights.element_types import ElementTypes, is_product
@@ -16,89 +18,136 @@ _EVEN = 0.9
 """Mean of the tiles that compute, as part of the slowest one, from which on they have the same to do."""
 _ONE_VERTEX = 0.5
 """Part of what the slowest tile does from which on one vertex is worth telling."""
-_WORTH = 0.02
+_WORTH = 0.05
 """Part of the cost below which a lever is not told."""
+
+
+class _Waiting(NamedTuple):
+    """How tiles wait for each other in the compute sets of some operations.
+
+    Attributes:
+        group: The operations.
+        at: The step in which tiles wait longest, as a place among those of the program.
+        on_active: Cycles of a run if work were spread evenly over the tiles that compute.
+        on_all: The same over all tiles of the sync groups, none of which computes for less than starting it costs.
+    """
+
+    group: OpGroup
+    at: int
+    on_active: float
+    on_all: float
+
+    @staticmethod
+    def of(group: OpGroup) -> _Waiting:
+        """Of a group of operations."""
+        steps, mine = group.steps, group.at
+        cycles = group.cycles[mine]
+        started = np.minimum(steps.times * steps.sides["sync"], group.cycles)[mine]
+        even = np.maximum(cycles * steps.balance[mine], started)
+        on_active = float((steps.times * steps.mean_of_active)[mine].sum())
+        return _Waiting(group, int(mine[np.argmax(cycles - even)]), on_active, float(even.sum()))
+
+    @property
+    def row(self) -> int:
+        """That step as a row of the steps table."""
+        return int(self.group.steps.rows[self.at])
+
+    @property
+    def cycles(self) -> float:
+        """Cycles of a run in which tiles wait."""
+        return self.group.total - self.on_all
+
+    @property
+    def active(self) -> int:
+        """Tiles that compute in that step."""
+        return int(self.group.steps.active_tiles[self.at])
+
+    @property
+    def tiles(self) -> str:
+        """All tiles of its sync groups, in words."""
+        return counted(int(self.group.steps.tiles[self.at]), "tile")
 
 
 def compute_cost(group: OpGroup, types: ElementTypes) -> Cost:
     """What the vertices of some operations cost, and what would help."""
-    steps, mine = group.steps, group.at
-    cycles = group.cycles[mine]
-    on_active = float((steps.times * steps.mean_of_active)[mine].sum())
-    # No tile computes for less than starting it costs.
-    started = np.minimum(steps.times * steps.sides["sync"], group.cycles)[mine]
-    on_all = float(np.maximum(cycles * steps.balance[mine], started).sum())
-    waiting = group.total - on_all
-    levers = [*_spread(group, on_active, on_all), *_workers(group), *_half(group, types)]
-    unbalanced = waiting >= _UNBALANCED * group.total
-    slowest = steps.slowest_tile(group.worst_row)
+    waiting = _Waiting.of(group)
+    unbalanced = waiting.cycles >= _UNBALANCED * group.total
+    at, row = (waiting.at, waiting.row) if unbalanced else (group.worst, group.worst_row)
+    op, tile = int(group.steps.op[at]), group.steps.slowest_tile(row) if unbalanced else -1
     return Cost(
         kind="balance" if unbalanced else "compute",
         title=f"compute of {group.title}",
-        reason=_reason(group, on_active, on_all, unbalanced=unbalanced),
+        reason=_unbalanced(waiting, tile) if unbalanced else _balanced(waiting),
         where=group.where,
-        op=group.op,
-        step=group.worst_row,
+        op=op,
+        step=row,
         cycles=group.total,
         share=group.share,
-        levers=tuple(levers),
+        levers=(*_spread(waiting), *_workers(group), *_half(group, types)),
         view="tiles" if unbalanced else "operations",
-        select={
-            "op": group.op,
-            "step": group.worst_row,
-            **({"tile": slowest} if unbalanced and slowest >= 0 else {}),
-        },
+        select={"op": op, "step": row, **({"tile": tile} if tile >= 0 else {})},
     )
 
 
-def _reason(group: OpGroup, on_active: float, on_all: float, *, unbalanced: bool) -> str:
-    steps, at = group.steps, group.worst
-    active, tiles = int(steps.active_tiles[at]), int(steps.tiles[at])
-    if unbalanced and active < tiles and group.total - on_active <= on_active - on_all:
-        return f"it computes on {active:,} of {counted(tiles, 'tile')}; the others wait"
-    if unbalanced:
-        slowest, mean = int(steps.column("compute_cycles")[at]), float(steps.mean_of_active[at])
-        tile = steps.slowest_tile(group.worst_row)
-        which = f"tile {tile:,} takes" if tile >= 0 else "it takes"
-        return (
-            f"tiles wait for the slowest: {which} {count_text(slowest)} cycles, the mean "
-            f"of {counted(active, 'tile')} that compute {count_text(mean)}, "
-            f"balance {percent_text(float(steps.balance[at]))}{_largest_vertex(group, slowest)}"
-        )
+def _balanced(waiting: _Waiting) -> str:
+    """How busy the tiles are where they do not wait for each other."""
+    group, steps = waiting.group, waiting.group.steps
+    active, tiles = int(steps.active_tiles[group.worst]), counted(int(steps.tiles[group.worst]), "tile")
     ops = np.unique(steps.op[group.at])
     flops = int(steps.report.ops["flops"][ops].sum()) if steps.program == 0 else 0
     rate = f", {count_text(flops / group.total)} operations a cycle on all tiles" if flops else ""
-    balance = percent_text(on_all / group.total)
-    return f"its vertices keep {active:,} of {counted(tiles, 'tile')} busy, balance {balance}{rate}"
+    balance = percent_text(waiting.on_all / group.total)
+    return f"its vertices keep {active:,} of {tiles} busy, balance {balance}{rate}"
 
 
-def _largest_vertex(group: OpGroup, slowest: int) -> str:
+def _unbalanced(waiting: _Waiting, tile: int) -> str:
+    """Why tiles wait, in the step in which they wait longest."""
+    group, steps, at = waiting.group, waiting.group.steps, waiting.at
+    slowest, mean = int(steps.column("compute_cycles")[at]), float(steps.mean_of_active[at])
+    op = int(steps.op[at])
+    inside = f"in {steps.title_of(op, waiting.row)} " if op != group.op else ""
+    idle = int(steps.tiles[at]) - waiting.active
+    if idle and (slowest - mean) * waiting.active <= mean * idle:
+        return f"{inside}it computes on {waiting.active:,} of {waiting.tiles}; the others wait"
+    which = f"tile {tile:,} takes" if tile >= 0 else "it takes"
+    return (
+        f"{inside}tiles wait for the slowest: {which} {count_text(slowest)} cycles, the mean "
+        f"of {counted(waiting.active, 'tile')} that compute {count_text(mean)}, "
+        f"balance {percent_text(float(steps.balance[at]))}{_largest_vertex(waiting, slowest)}"
+    )
+
+
+def _largest_vertex(waiting: _Waiting, slowest: int) -> str:
     """That one vertex takes most of what the slowest tile does, where the report tells it and it is so."""
-    name, _, cycles = max(group.steps.vertices_of(group.worst_row), key=lambda found: found[2], default=("", "", 0))
+    vertices = waiting.group.steps.vertices_of(waiting.row)
+    name, _, cycles = max(vertices, key=lambda found: found[2], default=("", "", 0))
     if cycles < _ONE_VERTEX * slowest:
         return ""
     return f"; one vertex, of {visible(name)}, takes {count_text(cycles)} of them"
 
 
-def _spread(group: OpGroup, on_active: float, on_all: float) -> list[Lever]:
-    steps, at = group.steps, group.worst
-    active, tiles = int(steps.active_tiles[at]), int(steps.tiles[at])
+def _spread(waiting: _Waiting) -> list[Lever]:
+    """Wider and more even mappings."""
+    group, steps = waiting.group, waiting.group.steps
+    several = len(np.unique(steps.op[group.at])) > 1
     levers = []
-    if on_active - on_all > _WORTH * group.total:
+    if waiting.on_active - waiting.on_all > _WORTH * group.total:
+        instead = "" if several else f" instead of {waiting.active:,}"
         levers.append(
             Lever(
-                f"map it over all {counted(tiles, 'tile')} instead of {active:,}",
-                gain_cycles=steps.at_most(group.total - on_all, group.worst_row),
+                f"map {'them' if several else 'it'} over all {waiting.tiles}{instead}",
+                gain_cycles=steps.at_most(waiting.cycles, waiting.row),
                 assumption="its work divides evenly over all tiles, down to what starting it costs; what moves to them "
                 "comes on top",
                 at_most=True,
             )
         )
-    if group.total - on_active > _WORTH * group.total:
+    if group.total - waiting.on_active > _WORTH * group.total:
+        which = "tiles that compute" if several else f"{counted(waiting.active, 'tile')} that compute"
         levers.append(
             Lever(
-                f"spread its work evenly over the {counted(active, 'tile')} that compute",
-                gain_cycles=steps.at_most(group.total - on_active, group.worst_row),
+                f"spread its work evenly over the {which}",
+                gain_cycles=steps.at_most(group.total - waiting.on_active, waiting.row),
                 assumption="each of these tiles takes what the mean of them takes now (slowest less mean)",
                 at_most=len(steps.group_rows) > 1,
             )

@@ -200,7 +200,9 @@ def _most_of(report: Report, category: str) -> tuple[str, int, SourceLine | None
     if not len(table) or not held.any():
         return None
     at = int(np.argmax(held))
-    return str(table["name"][at]), int(held[at]), source_line(table, at)
+    # The line of a codelet is the library's as a rule, and no place of the user's program.
+    where = source_line(table, at) if category != "vertex_code" else None
+    return str(table["name"][at]), int(held[at]), where
 
 
 def overfull_cost(steps: ProgramSteps, fullest: FullestTile, contents: list[Cost]) -> Cost | None:

@@ -21,7 +21,8 @@
     Lists of ``{kind, title, reason, where: {file, line}, op, step, cost: {cycles, share, bytes}, levers: [{title,
     gain_cycles, gain_bytes, assumption, at_most, changes_numbers}], links: {view, select}}``. ``kind`` is one of
     :data:`KINDS`; ``where`` is null, or ``line`` 0, where unknown; ``op`` and ``step`` are rows of the ops and steps
-    tables or -1; ``share`` is of the run's cycles (of the tile's memory for memory); ``gain_*`` are null where nothing
+    tables or -1; ``share`` is of the run's cycles (the loader's: of these and its own; memory's: of what a tile has);
+    ``gain_*`` are null where nothing
     can be computed, otherwise ``assumption`` says under what; ``at_most`` marks a bound; ``changes_numbers`` marks
     levers after which results are rounded otherwise. ``links.view`` is one of :data:`VIEWS`; ``links.select`` is a
     mapping of ``op``, ``step``, ``tile``, ``variable``, ``group`` to a row or tile.
@@ -108,7 +109,7 @@ class Cost:
         step: Row in the steps table of its most expensive step, -1 for none.
         cycles: Cycles of a run on its critical path; 0 for memory.
         bytes: Bytes that it moves in a run; for memory, bytes on the fullest tile.
-        share: Part of the run's cycles; for memory, of what a tile has.
+        share: Part of the run's cycles; for the loader, of those and its own; for memory, of what a tile has.
         levers: What would help, largest gain first.
         view: The page that shows it.
         select: What to select there.

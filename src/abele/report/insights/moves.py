@@ -15,6 +15,8 @@ from abele.words import counted
 
 _FOLLOWED = 32
 """Steps of a group of operations whose tiles are looked at: the most expensive ones."""
+_WORTH = 0.02
+"""Part of the cost below which a lever is not told."""
 _WORDS = 0.5
 """Part of an exchange's cycles that words must take for it to be bound by its busiest tile."""
 
@@ -71,7 +73,7 @@ def exchange_cost(group: OpGroup) -> Cost:
     gain = sum(float(steps.times[at]) * (b.words_cycles - b.even_cycles) for at, b in looked_at if b is not None)
     found = looked_at[0][1]
     levers = []
-    if found is not None and gain >= 0.02 * group.total:
+    if found is not None and gain >= _WORTH * group.total:
         side = "what arrives" if found.receives else "what is sent"
         levers.append(
             Lever(

@@ -302,7 +302,7 @@ def loader_cost(steps: ProgramSteps) -> Cost | None:
         reason=f"the device waits {percent_text(waits / (waits + steps.run_cycles))} of the time for the host: "
         f"{makers}, {seconds_text(loading.sample_seconds)} for each sample",
         cycles=int(waits),
-        share=waits / max(steps.run_cycles, 1),
+        share=waits / (waits + steps.run_cycles),
         levers=tuple(sorted(levers, key=lambda lever: -(lever.gain_cycles or 0))),
         view="summary",
     )
