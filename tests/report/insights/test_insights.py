@@ -260,6 +260,21 @@ def test_insights__products_of_two_types__are_below_their_own_peaks() -> None:
     assert [roof.type for roof in older.insights().roofline.ops] == [roof.type for roof in roofs.values()]
 
 
+def test_insights__weights_that_replicas_hold_alike__may_be_sharded(report: Report) -> None:
+    weights = VARIABLES.table(
+        name=["w", "x", "c"], type="f32", bytes=[64, 32, 8], tiles=8, always_live=True, role=["weight", "constant", ""]
+    )
+    replicated = replace(report, variables=weights, target={**report.target, "num_replicas": 4})
+    held = {cost.title: cost for cost in insights(replicated, count=20).memory_costs}
+    titles = {lever.title: lever.gain_bytes for lever in held["variable w"].levers}
+    # Eight bytes of it lie on the tile, of which two are a replica's part.
+    assert titles["shard w over 4 replicas (replicated tensor sharding)"] == 6
+    assert "keep w in streaming memory" in titles
+    assert not [lever for lever in held["variable x"].levers if "streaming" in lever.title or "shard" in lever.title]
+    alone = {cost.title: cost for cost in insights(replace(report, variables=weights), count=20).memory_costs}
+    assert not [lever for lever in alone["variable w"].levers if "shard" in lever.title]
+
+
 def test_insights__code_on_the_fullest_tile__tells_what_most_of_it_is_for() -> None:
     graph = Graph(systems.get("bow-2000").evolve(ipu={"num_tiles": 8}, num_ipus=1, name="small", title="small"))
     x = graph.variable(f32, (64, 64), "x").map_linear()

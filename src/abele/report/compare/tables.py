@@ -134,7 +134,11 @@ class Side:
         """Columns of ``VARIABLE_COLUMNS``."""
         table, held = self.report.variables, self.report.variable_tiles
         most = np.zeros(len(table))
-        np.maximum.at(most, held["variable"], held["bytes"])
+        # Rows of one variable follow each other: their largest first, then the largest of such runs of rows.
+        owner, size = held["variable"], held["bytes"]
+        starts = np.flatnonzero(np.diff(owner, prepend=-1))
+        if len(starts):
+            np.maximum.at(most, owner[starts], np.maximum.reduceat(size, starts))
         whole = {name: table[name].astype(np.float64) for name in ("bytes", "tiles")}
         return {**whole, "max_tile_bytes": most}
 

@@ -23,6 +23,10 @@ _LISTED = 8
 _LONG = 0.25
 """Part of the steps from which on a lifetime is long: something kept for a later reader, as activations are."""
 _WORTH = 0.02
+_SHARDED = ("weight", "optimiser state")
+"""Roles of variables that replicas hold alike, and may share."""
+_DATA = ("host handle", "initial data", "kept from run to run", "kept")
+"""Other roles of variables that may be fetched when they are needed."""
 _CODE = {
     "exchange_code": (
         "exchange code",
@@ -311,7 +315,18 @@ def _variable_cost(report: Report, found: TileContents, row: int, size: int) -> 
                 at_most=True,
             )
         )
-    if always:
+    role = str(variables["role"][row])
+    replicas = int(report.target.get("num_replicas", 1))
+    if always and role in _SHARDED and replicas > 1:
+        levers.append(
+            Lever(
+                f"shard {visible(name)} over {counted(replicas, 'replica')} (replicated tensor sharding)",
+                gain_bytes=size - math.ceil(size / replicas),
+                assumption="each replica keeps its part, and what is gathered is gone at the peak; gathering costs cycles",
+                at_most=True,
+            )
+        )
+    if always and role in ("", *_SHARDED, *_DATA):
         levers.append(
             Lever(
                 f"keep {visible(name)} in streaming memory",

@@ -22,10 +22,10 @@
     gain_cycles, gain_bytes, assumption, at_most, changes_numbers}], links: {view, select}}``. ``kind`` is one of
     :data:`KINDS`; ``where`` is null, or ``line`` 0, where unknown; ``op`` and ``step`` are rows of the ops and steps
     tables or -1; ``share`` is of the run's cycles (the loader's: of these and its own; memory's: of what a tile has);
-    ``gain_*`` are null where nothing
-    can be computed, otherwise ``assumption`` says under what; ``at_most`` marks a bound; ``changes_numbers`` marks
-    levers after which results are rounded otherwise. ``links.view`` is one of :data:`VIEWS`; ``links.select`` is a
-    mapping of ``op``, ``step``, ``tile``, ``variable``, ``group`` to a row or tile.
+    ``gain_*`` are null where nothing can be computed, otherwise ``assumption`` says under what; ``at_most`` marks a
+    bound; ``changes_numbers`` marks levers after which results are rounded otherwise. ``links.view`` is one of
+    :data:`VIEWS`; ``links.select`` is a mapping of ``op``, ``step``, ``tile``, ``variable``, ``group`` to a row or
+    tile.
 ``roofline``
     ``{f16_flops_per_second, f32_flops_per_second, exchange_bytes_per_second, ops: [{op, title, where, type, cycles,
     flops, exchanged_bytes, intensity, flops_per_second, peak_flops_per_second, exchange_bytes_per_second, bound,
