@@ -10,20 +10,17 @@ import numpy as np
 from abele.errors import InvalidOptionError
 from abele.report.insights.compute import compute_cost
 from abele.report.insights.element_types import ElementTypes
-from abele.report.insights.memory import fullest_tile, headroom_cost, memory_costs, overfull_cost
+from abele.report.insights.loader import loader_cost, loader_cycles
+from abele.report.insights.memory import headroom_cost, memory_costs, overfull_cost
 from abele.report.insights.model import Cost, FullestTile, Insights
 from abele.report.insights.moves import arrange_cost, exchange_cost, replicas_cost
 from abele.report.insights.op_groups import OpGroups
-from abele.report.insights.program_costs import (
-    host_cost,
-    loader_cost,
-    loader_cycles,
-    pipeline_cost,
-    streaming_memory_cost,
-    sync_cost,
-)
+from abele.report.insights.pipeline import pipeline_cost
 from abele.report.insights.program_steps import ProgramSteps
 from abele.report.insights.roofline import roofline_of
+from abele.report.insights.streams import host_cost, streaming_memory_cost
+from abele.report.insights.sync import sync_cost
+from abele.report.insights.tile_contents import fullest_tile
 from abele.report.text import percent_text
 from abele.words import visible
 

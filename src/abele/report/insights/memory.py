@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from abele.report.insights.model import Cost, FullestTile, Lever, SourceLine
-from abele.report.insights.program_steps import Int64, ProgramSteps, source_line
+from abele.report.insights.program_steps import ProgramSteps, source_line
+from abele.report.insights.tile_contents import TileContents
 from abele.report.text import bytes_text, percent_text
 from abele.words import counted, visible
 
@@ -25,7 +25,7 @@ _LONG = 0.25
 _WORTH = 0.02
 _SHARDED = ("weight", "optimiser state")
 """Roles of variables that replicas hold alike, and may share."""
-_DATA = ("host handle", "initial data", "kept from run to run", "kept")
+_DATA = ("host handle", "initial data", "kept")
 """Other roles of variables that may be fetched when they are needed."""
 _CODE = {
     "exchange_code": (
@@ -49,119 +49,6 @@ _CODE = {
     "gaps": ("gaps", "alignment and memory regions leave bytes unused", ""),
 }
 """Categories that are no variables: what they are, why, and what would help."""
-
-
-@dataclass(frozen=True, eq=False)
-class TileContents:
-    """What one tile holds.
-
-    Attributes:
-        report: The report.
-        tile: The tile.
-    """
-
-    report: Report
-    tile: int
-
-    @cached_property
-    def _held(self) -> tuple[Int64, Int64]:
-        """Rows of variables that lie on the tile, and the bytes of each, int64[n]."""
-        table = self.report.variable_tiles
-        first = table["first_tile"]
-        here = np.flatnonzero((first <= self.tile) & (self.tile < first + table["num_tiles"]))
-        return table["variable"][here].astype(np.int64), table["padded_bytes"][here].astype(np.int64)
-
-    @cached_property
-    def peak_step(self) -> int:
-        """Row of the step at which what comes and goes takes most of the tile; -1 for none."""
-        report, steps = self.report, len(self.report.steps)
-        if not steps:
-            return -1
-        held = np.zeros(len(report.variables), dtype=np.int64)
-        np.add.at(held, *self._held)
-        life = report.lifetimes
-        first, last = life["first_step"].astype(np.int64), life["last_step"].astype(np.int64)
-        sizes = held[life["variable"]]
-        change = np.zeros(steps + 1, dtype=np.int64)
-        np.add.at(change, first, sizes)
-        np.subtract.at(change, np.maximum(last, first) + 1, sizes)
-        live = np.cumsum(change[:-1])
-        live = live + self._in_motion[np.clip(report.steps["superstep"], -1, len(self._in_motion) - 2)]
-        return int(np.argmax(live)) if live.any() else -1
-
-    @cached_property
-    def _in_motion(self) -> Int64:
-        """Bytes in motion on the tile by superstep, and 0 at the end for steps without one, int64[supersteps + 1]."""
-        table = self.report.buffer_tiles
-        size = int(max(self.report.steps["superstep"].max(initial=-1), table["superstep"].max(initial=-1))) + 1
-        found = np.zeros(size + 1, dtype=np.int64)
-        first = table["first_tile"]
-        here = (first <= self.tile) & (self.tile < first + table["num_tiles"])
-        np.add.at(found, table["superstep"][here], table["bytes"][here])
-        return found
-
-    @cached_property
-    def moving_bytes(self) -> int:
-        """Bytes in motion on the tile at its peak."""
-        if self.peak_step < 0:
-            return 0
-        superstep = int(self.report.steps["superstep"][self.peak_step])
-        return int(self._in_motion[superstep]) if superstep >= 0 else 0
-
-    @cached_property
-    def variables(self) -> list[tuple[int, int]]:
-        """Variables that lie there at the tile's peak, as (row, bytes), largest first."""
-        rows, size = self._held
-        life, peak = self.report.lifetimes, self.peak_step
-        there = np.asarray(self.report.variables["always_live"], dtype=bool).copy()
-        now = (life["first_step"] <= peak) & (peak <= life["last_step"])
-        there[life["variable"][now]] = True
-        rows, size = rows[there[rows]], size[there[rows]]
-        order = np.argsort(-size, kind="stable")
-        return list(zip(rows[order].tolist(), size[order].tolist(), strict=True))
-
-
-def fullest_tile(report: Report) -> FullestTile:
-    """The fullest tile, and how full the others are."""
-    memory = report.memory
-    if not memory.num_tiles:
-        return _no_tile(memory.available_bytes)
-    by_tile, tile = memory.by_tile, memory.fullest_tile
-    held = int(by_tile[tile])
-    found = TileContents(report, tile)
-    names = report.variables["name"]
-    holds = [(visible(str(names[row])), size) for row, size in found.variables[:_LISTED]]
-    if found.moving_bytes:
-        holds.append(("data in motion", found.moving_bytes))
-    categories = sorted(memory.of_tile(tile).items(), key=lambda item: -item[1])
-    return FullestTile(
-        fits=memory.fits,
-        available_bytes=memory.available_bytes,
-        tile=tile,
-        bytes=held,
-        headroom_bytes=memory.available_bytes - held,
-        mean_bytes=int(by_tile.mean()),
-        tiles_too_full=int((by_tile > memory.available_bytes).sum()),
-        largest_excess_bytes=max(held - memory.available_bytes, 0),
-        categories={name: size for name, size in categories if size},
-        holds=tuple(sorted(holds, key=lambda item: -item[1])[:_LISTED]),
-    )
-
-
-def _no_tile(available_bytes: int) -> FullestTile:
-    """The memory of a report without tiles."""
-    return FullestTile(
-        fits=True,
-        available_bytes=available_bytes,
-        tile=-1,
-        bytes=0,
-        headroom_bytes=available_bytes,
-        mean_bytes=0,
-        tiles_too_full=0,
-        largest_excess_bytes=0,
-        categories={},
-        holds=(),
-    )
 
 
 def memory_costs(report: Report, count: int) -> list[Cost]:
@@ -322,7 +209,7 @@ def _variable_cost(report: Report, found: TileContents, row: int, size: int) -> 
             Lever(
                 f"shard {visible(name)} over {counted(replicas, 'replica')} (replicated tensor sharding)",
                 gain_bytes=size - math.ceil(size / replicas),
-                assumption="each replica keeps its part, and what is gathered is gone at the peak; gathering costs cycles",
+                assumption="each replica keeps its part, and what is gathered is gone at the peak; it costs cycles",
                 at_most=True,
             )
         )
