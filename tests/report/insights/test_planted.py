@@ -49,6 +49,19 @@ class Wait(MultiVertex):
         return v.cycles_needed.astype(np.int64)
 
 
+@codelet
+class Work(Vertex):
+    x: InOut[Vector[f32]]
+    slots_needed: i32
+
+    def compute(self):
+        self.x[0] += 1.0
+
+    @staticmethod
+    def cycles(v, ipu):
+        return v.slots_needed.astype(np.int64)
+
+
 def machine(num_tiles: int = TILES, num_ipus: int = 1) -> System:
     return systems.get("bow-2000").evolve(
         ipu={"num_tiles": num_tiles, "sync": {"host_seconds": 2e-6}},
@@ -278,6 +291,23 @@ def test_compute_set__one_large_vertex__is_named_and_taking_it_apart_saves_what_
     assert_names(before.first, "balance", "tile 63 takes 65,000 cycles", line_of(waiting, "graph.compute_set"))
     assert before.first.reason.endswith("; one vertex, of Wait, takes 65,000 of them")
     assert gained(before, after) == lever(before.first, "spread its work evenly").gain_cycles
+
+
+def dealt(slots: Sequence[int]) -> Planted:
+    """Single-worker vertices on each tile that take so many issue slots, in this order."""
+    graph = Graph(machine())
+    tiles = [t for t in range(TILES) for _ in slots]
+    x = graph.variable(f32, (len(tiles), 2), "x").map_rows(tiles)
+    cs = graph.compute_set("deal")
+    cs.vertices(Work, tile=tiles, x=x, slots_needed=np.array([*slots] * TILES, np.int32))
+    return Planted(compile_program(graph, Repeat(10, Execute(cs))).report)
+
+
+def test_compute_set__longest_vertices_last__dealing_them_first_saves_to_the_cycle_what_was_promised() -> None:
+    before, after = dealt([100] * 12 + [400] * 3), dealt([400] * 3 + [100] * 12)
+    assert before.first.title == "compute of deal"
+    assert gained(before, after) == lever(before.first, "the longest ones first").gain_cycles == 10 * 6 * 200
+    assert not [each for each in after.first.levers if "workers" in each.title]
 
 
 def test_compute_set__vertices_of_all_workers__are_not_told_to_be_more() -> None:

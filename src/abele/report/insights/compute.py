@@ -9,6 +9,7 @@ import numpy as np
 from abele.report.insights.element_types import ElementTypes, is_product
 from abele.report.insights.model import Cost, Lever
 from abele.report.insights.op_groups import OpGroup
+from abele.report.insights.program_steps import Float64, Int64
 from abele.report.text import count_text, percent_text
 from abele.words import counted, visible
 
@@ -156,31 +157,40 @@ def _spread(waiting: _Waiting) -> list[Lever]:
 
 
 def _workers(group: OpGroup) -> list[Lever]:
-    """Single-worker vertices that leave workers idle.
-
-    Files that do not hold which codelets a superstep runs may tell it of the user's own compute sets alone.
-    """
+    """Workers that have nothing to do while others of their tile or of other tiles do."""
     steps, mine = group.steps, group.at
     workers = int(steps.report.target.get("num_workers", 0))
-    active = np.maximum(steps.active_tiles[mine], 1)
-    each = -(-steps.column("num_vertices")[mine] // active)
-    # Where tiles do not have the same to do, the slowest one may well have more vertices than the mean.
-    alike = steps.mean_of_active[mine] >= _EVEN * steps.column("compute_cycles")[mine]
-    idle = np.where(alike & (each > 0), 1 - each / max(workers, 1), 0.0).clip(0.0)
-    gain = float((group.cycles[mine] * idle).sum())
-    codelets = {kind for _, kind, _ in steps.vertices_of(group.worst_row)}
-    single = codelets == {"vertex"} if codelets else group.kind == "compute set"
-    if not single or gain < _WORTH * group.total:
+    each = -(-steps.column("num_vertices")[mine] // np.maximum(steps.active_tiles[mine], 1))
+    compute, even = steps.column("compute_cycles")[mine], steps.even_workers[mine]
+    saved = np.where(np.isnan(even), _idle_cycles(group, each, workers), compute - even).clip(0.0)
+    gains = steps.times[mine] * saved
+    gain, at = float(gains.sum()), int(np.argmax(gains))
+    if gain < _WORTH * group.total or (even[at] > 0 and compute[at] - even[at] <= _WORTH * compute[at]):
         return []
-    has = int(each[int(np.argmax(group.cycles[mine] * idle))])
+    has = int(each[at])
+    few = f"more vertices on each tile: {has} of {workers} workers have one"
     return [
         Lever(
-            f"more vertices on each tile: {has} of {workers} workers have one",
+            few if has < workers else "deal its vertices evenly over the workers, the longest ones first",
             gain_cycles=steps.at_most(gain, group.worst_row),
-            assumption=f"the work of its single-worker vertices (Vertex) divides evenly over {workers}",
+            assumption=f"its single-worker vertices (Vertex) can be dealt so that each of the {workers} workers of the "
+            "tiles that compute has the same to do",
             at_most=True,
         )
     ]
+
+
+def _idle_cycles(group: OpGroup, each: Int64, workers: int) -> Float64:
+    """Compute cycles that all workers would save, told by the number of vertices, float64[steps of the group].
+
+    Files that do not hold which codelets a superstep runs may tell it of the user's own compute sets alone; and where
+    tiles do not have the same to do, the slowest one may well have more vertices than the mean.
+    """
+    steps, mine = group.steps, group.at
+    compute = steps.column("compute_cycles")[mine].astype(np.float64)
+    alike = steps.mean_of_active[mine] >= _EVEN * compute
+    known = alike & (each > 0) & (group.kind == "compute set") & (len(steps.report.vertices) == 0)
+    return np.where(known, compute * (1 - each / max(workers, 1)), 0.0)
 
 
 def _half(group: OpGroup, types: ElementTypes) -> list[Lever]:

@@ -232,6 +232,26 @@ class ProgramSteps:
             other[first : first + int(relation["num_groups"][row])] = False
         return int(max(min(gain, self.run_cycles - int(busy[other].max(initial=0))), 0))
 
+    @cached_property
+    def even_workers(self) -> Float64:
+        """Compute cycles of one execution if each worker of each active tile had the same to do, float64[steps].
+
+        NaN where the report does not hold which vertices a step runs, or what they take is assumed.
+        """
+        report, superstep = self.report, self.column("superstep")
+        vertices, none = report.vertices, np.full(len(self.rows), np.nan)
+        workers = float(report.target.get("num_workers", 0))
+        if not len(vertices) or not workers:
+            return none
+        size = int(max(superstep.max(initial=-1), vertices["superstep"].max())) + 1
+        single = np.asarray(report.codelets["kind"] == "vertex", dtype=bool)[vertices["codelet"]]
+        # Six single-worker vertices of a tile take as long as one.
+        each = vertices["cycles"] / np.where(single, workers, 1.0)
+        total = np.bincount(vertices["superstep"], weights=each, minlength=size)
+        assumed = np.bincount(vertices["superstep"], weights=vertices["assumed"], minlength=size) > 0
+        found = np.where(assumed | (total <= 0), np.nan, total)[np.maximum(superstep, 0)]
+        return np.where(superstep >= 0, found / np.maximum(self.active_tiles, 1), none)
+
     def on_path(self, side: str) -> Float64:
         """Cycles of each step on the critical path that go to a side, float64[steps]."""
         return self.times * self.sides[side]
