@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from abele.report.insights.model import Cost, FullestTile, Lever, SourceLine
-from abele.report.insights.program_steps import ProgramSteps, source_line
+from abele.report.insights.program_steps import ProgramSteps, source_line, text_at
 from abele.report.insights.tile_contents import TileContents
 from abele.report.text import bytes_text, percent_text
 from abele.words import counted, visible
@@ -93,7 +93,7 @@ def _most_of(report: Report, category: str) -> tuple[str, int, SourceLine | None
     at = int(np.argmax(held))
     # The line of a codelet is the library's as a rule, and no place of the user's program.
     where = source_line(table, at) if category != "vertex_code" else None
-    return str(table["name"][at]), int(held[at]), where
+    return text_at(table, "name", at), int(held[at]), where
 
 
 def overfull_cost(steps: ProgramSteps, fullest: FullestTile, contents: list[Cost]) -> Cost | None:
@@ -179,7 +179,7 @@ def _cost(
 
 def _variable_cost(report: Report, found: TileContents, row: int, size: int) -> Cost:
     variables, tiles = report.variables, max(report.memory.num_tiles, 1)
-    name, type_, total = str(variables["name"][row]), str(variables["type"][row]), int(variables["bytes"][row])
+    name, type_, total = text_at(variables, "name", row), text_at(variables, "type", row), int(variables["bytes"][row])
     always, on_tiles = bool(variables["always_live"][row]), int(variables["tiles"][row])
     levers = []
     if size - total / tiles > _WORTH * size:
@@ -202,7 +202,7 @@ def _variable_cost(report: Report, found: TileContents, row: int, size: int) -> 
                 at_most=True,
             )
         )
-    role = str(variables["role"][row])
+    role = text_at(variables, "role", row)
     replicas = int(report.target.get("num_replicas", 1))
     if always and role in _SHARDED and replicas > 1:
         levers.append(
@@ -247,8 +247,8 @@ def _variable_cost(report: Report, found: TileContents, row: int, size: int) -> 
 def _moving_cost(report: Report, found: TileContents) -> Cost:
     step = found.peak_step
     op = int(report.steps["op"][step])
-    kind = str(report.ops["kind"][op]) if op >= 0 else ""
-    title = visible(str(report.steps["name"][step]))
+    kind = text_at(report.ops, "kind", op) if op >= 0 else ""
+    title = visible(text_at(report.steps, "name", step))
     levers = (
         (Lever("a lower availableMemoryProportion", assumption="the planner then splits its products further"),)
         if kind.startswith("poplin.")

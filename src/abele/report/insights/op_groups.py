@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from abele.report.insights.model import SourceLine
-from abele.report.insights.program_steps import Bool, Float64, Int64, ProgramSteps
+from abele.report.insights.program_steps import Bool, Float64, Int64, ProgramSteps, text_at
 from abele.report.text_column import Text
 
 
@@ -98,7 +98,7 @@ class OpGroup:
     @property
     def kind(self) -> str:
         """Kind of the operation."""
-        return str(self.steps.report.ops["kind"][self.op]) if self.op >= 0 else ""
+        return text_at(self.steps.report.ops, "kind", self.op) if self.op >= 0 else ""
 
     @property
     def title(self) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from abele.report.insights.model import Cost, Lever
-from abele.report.insights.program_steps import ProgramSteps
+from abele.report.insights.program_steps import ProgramSteps, text_at
 from abele.report.text import percent_text
 from abele.words import counted, visible
 
@@ -54,7 +54,7 @@ def pipeline_cost(steps: ProgramSteps) -> Cost | None:
         )
     row, op = _worst_of(steps, int(steps.group_rows[large][at]))
     what = f"{visible(str(names[at]))} is busy {percent_text(busy[at] / run)} of the run, the mean of {len(busy):,} "
-    stage = str(steps.report.steps["block"][row]) if row >= 0 else ""
+    stage = text_at(steps.report.steps, "block", row) if row >= 0 else ""
     reason = what + f"{percent_text(float(busy.mean()) / run)}: the others wait"
     if stage:
         reason += f" for {visible(stage)}"

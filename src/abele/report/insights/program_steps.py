@@ -37,14 +37,15 @@ a file is checked as a whole, which takes seconds where there are more."""
 _ANEW = re.compile("|".join(WRITTEN_ANEW))
 
 
-def _writes_anew(step: str) -> bool:
-    """True for names of compute sets that write operands or results of products in another order."""
-    return _ANEW.search(step) is not None and step.split(":", 1)[0].rsplit("/", 1)[-1] in WRITTEN_ANEW
+def text_at(table: Table, column: str, row: int) -> str:
+    """One string of a column of text, without making the strings of all rows."""
+    found = table.columns[column]
+    return found.words[int(found.codes[row])] if isinstance(found, Text) else str(found[row])
 
 
 def source_line(table: Table, row: int) -> SourceLine | None:
     """The line that a row of a table with ``file`` and ``line`` tells; None where it tells none."""
-    file = str(table["file"][row])
+    file = text_at(table, "file", row)
     return SourceLine(visible(file), int(table["line"][row])) if file else None
 
 
@@ -113,7 +114,11 @@ class ProgramSteps:
             return np.zeros(len(self.rows), dtype=bool)
         column = self.report.steps.columns["name"]
         assert isinstance(column, Text)
-        anew = np.array([_writes_anew(word) for word in column.words], dtype=bool)
+        # Few names hold one of these words at all.
+        maybe = [n for n, word in enumerate(column.words) if _ANEW.search(word)]
+        last = [column.words[n].split(":", 1)[0].rsplit("/", 1)[-1] for n in maybe]
+        anew = np.zeros(max(len(column.words), 1), dtype=bool)
+        anew[[n for n, name in zip(maybe, last, strict=True) if name in WRITTEN_ANEW]] = True
         is_call = np.asarray(self.report.ops["kind"] != "compute set", dtype=bool)
         found: Bool = anew[column.codes[self.rows]] & (self.op >= 0) & is_call[self.op]
         return found
@@ -259,8 +264,8 @@ class ProgramSteps:
     def title_of(self, op: int, step: int) -> str:
         """An operation with its path; the step's name where there is none."""
         if op < 0:
-            return visible(str(self.report.steps["name"][step])) if step >= 0 else "steps without an operation"
-        path, name = str(self.report.ops["path"][op]), str(self.report.ops["name"][op])
+            return visible(text_at(self.report.steps, "name", step)) if step >= 0 else "steps without an operation"
+        path, name = text_at(self.report.ops, "path", op), text_at(self.report.ops, "name", op)
         return visible(f"{path}/{name}" if path else name)
 
     def place_of(self, op: int) -> SourceLine | None:

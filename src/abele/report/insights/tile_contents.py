@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from abele.report.insights.model import FullestTile
-from abele.report.insights.program_steps import Int64
+from abele.report.insights.program_steps import Int64, text_at
 from abele.words import visible
 
 if TYPE_CHECKING:
@@ -96,8 +96,7 @@ def fullest_tile(report: Report) -> FullestTile:
     by_tile, tile = memory.by_tile, memory.fullest_tile
     held = int(by_tile[tile])
     found = TileContents(report, tile)
-    names = report.variables["name"]
-    holds = [(visible(str(names[row])), size) for row, size in found.variables[:_LISTED]]
+    holds = [(visible(text_at(report.variables, "name", row)), size) for row, size in found.variables[:_LISTED]]
     if found.moving_bytes:
         holds.append(("data in motion", found.moving_bytes))
     categories = sorted(memory.of_tile(tile).items(), key=lambda item: -item[1])
