@@ -14,7 +14,7 @@ from abele import __version__
 from abele.errors import AbeleError
 from abele.viewer import pages
 from abele.viewer.answers import answer
-from abele.viewer.guard import Guard, policy
+from abele.viewer.guard import LoopbackGuard, policy
 from abele.viewer.opened import Shelf, readable
 from abele.viewer.params import Params
 from abele.viewer.wire import pack
@@ -91,5 +91,5 @@ def viewer_app(shelf: Shelf, token: str, port: int) -> Starlette:
             Route("/reload/{key}", reload, methods=["POST"]),
             Route("/data/{key}/{question}", data),
         ],
-        middleware=[Middleware(Guard, token=token, port=port, content_policy=policy(pages.import_map()))],
+        middleware=[Middleware(LoopbackGuard, token=token, port=port, content_policy=policy(pages.import_map()))],
     )
