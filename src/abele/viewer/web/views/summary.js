@@ -30,7 +30,7 @@ export async function mount(context, place) {
       headlines(context, found),
       h("div.summary-rows", {},
         h("div", {}, panel("The costs that matter", costs(context, found.costs, "cycles"))),
-        h("div", {}, memory(context, found), panel("Operations below the roofs of the machine", roofs.element))),
+        h("div", {}, memory(context, found), found.roofline.ops.some((op) => op.flops_per_second > 0) ? panel("Operations below the roofs of the machine", roofs.element) : null)),
       found.notes.length ? panel("What these figures do not know", found.notes.map((note) => h("p", {}, note))) : null,
       ...facts(context));
   };
