@@ -1,8 +1,8 @@
 """Chrome traces, which PyTorch's profiler and many other tools export, as the columns of a trace.
 
-JSON knows no columns, so that every event becomes an object on the way; the size of a file is therefore bounded before it
-is decoded, and so is what a packed one may unpack to. What an event must not be (another type than it should, a time that
-is no number, an end without a beginning) is left out and counted.
+JSON knows no columns, so that every event becomes an object on the way; the size of a file is therefore bounded before
+it is decoded, and so is what a packed one may unpack to. What an event must not be (another type than it should, a time
+that is no number, an end without a beginning) is left out and counted.
 """
 
 from __future__ import annotations
@@ -213,7 +213,7 @@ class _Reader:
         self.notes += [f"{counted(number, 'event')} left out: {what}" for what, number in self.skipped.items()]
         return self._finished(file, document.baseTimeNanoseconds)
 
-    # --- events of each phase; each tells what is wrong with one, or None ----------------------------------------------
+    # --- events of each phase; each tells what is wrong with one, or None --------------------------------------------
 
     def _complete(self, event: _Event) -> str | None:
         begin, duration = _nanoseconds(event.ts), _nanoseconds(event.dur)

@@ -14,7 +14,7 @@ import numpy as np
 
 from abele.errors import FileFormatError
 from abele.trace import format as layout
-from abele.trace.columns import HeatmapData, Integers, SeriesData
+from abele.trace.columns import Codes, HeatmapData, Integers, Numbers, SeriesData
 from abele.trace.source import MOST_EVENTS, MOST_THREADS, Marks, Source, SourceProcess, SourceThread, Spans, joined
 from abele.words import counted
 
@@ -68,7 +68,7 @@ class RecordedFile:
         self._labels: dict[int, tuple[int, str]] = {}
         self._details: dict[int, str] = {}
         self._threads: dict[int, layout.ThreadHead] = {}
-        self._series: dict[int, tuple[layout.SeriesHead, _Columns, list[np.ndarray]]] = {}  # type: ignore[type-arg]
+        self._series: dict[int, tuple[layout.SeriesHead, _Columns, list[Numbers]]] = {}
         self._heatmaps: dict[int, tuple[layout.HeatmapHead, _Columns, list[Integers]]] = {}
         self._spans = _Columns(("thread", "label", "begin", "duration", "detail"), [])
         self._marks = _Columns(("thread", "label", "time", "detail"), [])
@@ -270,10 +270,10 @@ class RecordedFile:
         details = list(self._details.values())
         detail_rows = np.array(sorted(self._details), np.int64)
 
-        def label_codes(numbers: Integers) -> np.ndarray:  # type: ignore[type-arg]
+        def label_codes(numbers: Integers) -> Codes:
             return np.where((numbers < 0) | (numbers >= len(labels)), len(labels) - 1, numbers).astype(np.int32)
 
-        def details_of(numbers: Integers) -> np.ndarray:  # type: ignore[type-arg]
+        def details_of(numbers: Integers) -> Codes:
             if not len(detail_rows):
                 return np.full(len(numbers), -1, np.int32)
             at = np.minimum(np.searchsorted(detail_rows, numbers), len(detail_rows) - 1)
@@ -290,7 +290,10 @@ class RecordedFile:
         heatmaps = [self._heatmap_data(number, begin, last) for number in self._heatmaps]
         if not (codes == len(labels) - 1).any() and not (mark_codes == len(labels) - 1).any():
             labels.pop()
-            if not (channel_of[:-1] == last).any() and all(data.channel != last for data in (*series, *heatmaps)):
+            if not (channel_of[:-1] == last).any() and last not in [
+                *(s.channel for s in series),
+                *(h.channel for h in heatmaps),
+            ]:
                 channels.pop()
         return Source(
             file=self.path.name,
@@ -321,7 +324,7 @@ class RecordedFile:
             notes=self._all_notes(),
         )
 
-    def _thread_rows(self) -> tuple[list[SourceThread], Callable[[Integers], np.ndarray]]:  # type: ignore[type-arg]
+    def _thread_rows(self) -> tuple[list[SourceThread], Callable[[Integers], Codes]]:
         """The threads in order, and what gives their rows by their numbers; those not declared share one."""
         numbers = np.array(sorted(self._threads), np.int64)
         threads = [SourceThread(0, t.id, t.name) for t in (self._threads[k] for k in numbers.tolist())]
@@ -330,7 +333,7 @@ class RecordedFile:
         if not np.isin(np.unique(np.concatenate(used)), numbers).all():
             threads.append(SourceThread(0, -1, LOST))
 
-        def rows(wanted: Integers) -> np.ndarray:  # type: ignore[type-arg]
+        def rows(wanted: Integers) -> Codes:
             at = np.searchsorted(numbers, wanted)
             known = np.isin(wanted, numbers)
             return np.where(known, at, spare).astype(np.int32)

@@ -1,8 +1,8 @@
 """Recording: what threads note down goes to a file from a thread of its own.
 
 A tracepoint appends three integers to a list that only its thread appends to, which needs no lock, makes no objects
-for the garbage collector to visit, and takes a fraction of a microsecond. A background thread empties the lists into chunks
-several times a second. A thread that is faster than that empties its list itself, so that memory stays bounded.
+for the garbage collector to visit, and takes a fraction of a microsecond. A background thread empties the lists into
+chunks several times a second. A thread that is faster than that empties its list itself, so that memory stays bounded.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ class Recorder:
         """Bytes written so far."""
         return 0 if self._writer is None else self._writer.num_bytes
 
-    # --- numbers for names ---------------------------------------------------------------------------------------------
+    # --- numbers for names -------------------------------------------------------------------------------------------
 
     def channel(self, name: str) -> int:
         """The number of a channel in this file."""
@@ -241,8 +241,8 @@ class Recorder:
         if size := len(buffer.detailed):
             detailed = buffer.detailed[:size]
             del buffer.detailed[:size]
-            columns = [np.array([row[k] for row in detailed], np.int64) for k in range(3)]
-            self._add_events(buffer, *columns, self._details([row[3] for row in detailed]))
+            label, begin, end = (np.array([row[k] for row in detailed], np.int64) for k in range(3))
+            self._add_events(buffer, label, begin, end, self._details([row[3] for row in detailed]))
         if size := len(buffer.instants):
             instants = buffer.instants[:size]
             del buffer.instants[:size]
@@ -379,7 +379,7 @@ def detail_text(metadata: Any) -> str:
             f"metadata of an event is a {type(metadata).__name__}", remedy="a dict from names to values"
         )
     text = msgspec.json.encode({str(key): value for key, value in metadata.items()}, enc_hook=str).decode()
-    return text if len(text) <= _LONGEST_DETAIL else '{"left out":"more than %d characters"}' % _LONGEST_DETAIL
+    return text if len(text) <= _LONGEST_DETAIL else f'{{"left out":"{len(text)} characters"}}'
 
 
 def _shown(text: str) -> str:

@@ -99,7 +99,8 @@ class Trace:
         """From time zero to the last event, instant or value."""
         ends = [int(self.events.end_ns.max())] if len(self.events) else []
         ends += [int(self.instants.time_ns[-1])] if len(self.instants) else []
-        ends += [int(data.time_ns[-1]) for data in (*self.series, *self.heatmaps) if len(data)]
+        times = [*(data.time_ns for data in self.series), *(data.time_ns for data in self.heatmaps)]
+        ends += [int(time[-1]) for time in times if len(time)]
         return max(ends, default=0)
 
     def detail(self, code: int) -> dict[str, Any]:
