@@ -1,8 +1,8 @@
 """libpvti's names, for programs that record traces for PopVision System Analyser.
 
 Events are recorded when ``PVTI_OPTIONS='{"enable":"true","directory":"traces"}'`` is in the environment, or
-:func:`abele.trace.start` was called; files end in ``.abele-trace``. After :func:`install`, ``import libpvti`` finds this
-module.
+:func:`abele.trace.start` was called; files end in ``.abele-trace``. After :func:`install`, ``import libpvti`` finds
+this module.
 """
 
 from __future__ import annotations

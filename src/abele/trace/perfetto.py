@@ -140,7 +140,7 @@ class PerfettoWriter:
         numbers: Mapping[str, Integers] | None = None,
         texts: Mapping[str, Integers] | None = None,
     ) -> None:
-        """Add slices. On a track each lies in what began before it, or begins after it; one without length is an instant.
+        """Add slices; one without length becomes an instant. On a track each lies in the one before it, or follows it.
 
         Args:
             track: int64[n], their tracks.

@@ -169,7 +169,7 @@ def _files_of(paths: Sequence[Path]) -> list[Path]:
     """
     found: list[Path] = []
     for path in paths:
-        inside = sorted(path.glob(f"*{ENDING}")) if path.is_dir() else [path]
+        inside = sorted(path.glob(f"*{ENDING}"), key=lambda found: found.stem) if path.is_dir() else [path]
         if not inside:
             raise FileFormatError(f"{path}: the folder holds no {ENDING} file")
         found += inside

@@ -1,8 +1,8 @@
 """The wire format of protocol buffers, for columns: one record per row, all of one kind as long as each other.
 
-An object of the protobuf package per event takes some 10 µs and a kilobyte. Here a column becomes a block of bytes
-at once: integers as varints of the width that the largest needs, shorter ones filled up with continuation bytes, which the
-format allows (Perfetto's own writer fills its lengths up so).
+An object of the protobuf package per event takes some 10 µs and a kilobyte. Here a column becomes a block of bytes at
+once: integers as varints of the width that the largest needs, shorter ones filled up with continuation bytes, which
+the format allows (Perfetto's own writer fills its lengths up so).
 
 Source: protobuf.dev/programming-guides/encoding.
 """

@@ -269,7 +269,7 @@ class Engine:
 
     def _told_of(self, index: int, name: str) -> dict[str, str]:
         """What a trace tells of a run."""
-        told = {"program": self.executable.program_names[index], "graph": self.graph.name}
+        told = {"program": self.executable.program_names[index], "mode": self.mode}
         return told | ({"name": name} if name else {})
 
     def compare_orders(self, program: int | str = 0, seeds: Iterable[int] = range(4)) -> None:

@@ -83,7 +83,7 @@ class Inspection(Latencies):
         return report.with_meta(tracepoints=spans) if spans else report
 
     def _begin_trace(self) -> None:
-        """Record a trace if the environment or ``Options.enableProfiling`` said so; the latter until :meth:`destroy`."""
+        """Record a trace if the environment says so, or if ``Options.enableProfiling`` did, until :meth:`destroy`."""
         begin_from_environment()
         if self._options.profile_dir is not None:
             hold_recording(self, Path(self._options.profile_dir))
