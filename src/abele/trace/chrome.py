@@ -122,10 +122,10 @@ class ChromeFile:
 
     def _mended(self, content: bytes, whole: Any, error: Exception, notes: list[str]) -> Any:
         """What can be read of a document that is no strict JSON: with NaN in it, or without its end."""
-        if isinstance(error, msgspec.ValidationError):
+        if isinstance(error, msgspec.ValidationError) and "out of range" not in str(error):
             raise self._foreign(str(error)) from error
         try:
-            # Python's own reader takes NaN and Infinity, which its writer writes.
+            # Python's own reader takes NaN and Infinity, which its writer writes, and numbers of any size.
             return msgspec.convert(_raw_args(json.loads(content)), type=whole, strict=False)
         except (ValueError, RecursionError, msgspec.MsgspecError):
             pass
