@@ -41,7 +41,12 @@ def short(loaded: Trace) -> list[tuple[str, int, int, int]]:
 def test_complete_events__nested__are_columns(load: Load) -> None:
     events = [x(10, 5, "inner", cat="op", args={"k": [1]}), x(8, 10, "outer"), x(8.25, 1.5, "first"), x(100, 0, "dot")]
     loaded = load({"traceEvents": events, "displayTimeUnit": "ms", "other": {"deep": [[[]]]}})
-    assert short(loaded) == [("outer", 0, 10000, 0), ("first", 250, 1500, 1), ("inner", 2000, 5000, 1), ("dot", 92000, 0, 0)]
+    assert short(loaded) == [
+        ("outer", 0, 10000, 0),
+        ("first", 250, 1500, 1),
+        ("inner", 2000, 5000, 1),
+        ("dot", 92000, 0, 0),
+    ]
     row = next(r for r in loaded.rows() if r["label"] == "inner")
     assert (row["channel"], row["detail"], row["thread"], row["process"]) == ("op", {"k": [1]}, "2", "1")
     assert (loaded.note, loaded.origin_unix_ns) == ("", None)
@@ -52,7 +57,15 @@ def test_begins_and_ends__on_several_threads__are_matched(load: Load) -> None:
         return {"ph": ph, "ts": ts, "pid": 1, "tid": tid, "name": name}
 
     loaded = load(
-        [be("B", 0, 1, "a"), be("B", 1, 2, "x"), be("B", 2, 1, "b"), be("E", 4, 1), be("E", 5, 2), be("E", 9, 1), be("E", 9, 1)]
+        [
+            be("B", 0, 1, "a"),
+            be("B", 1, 2, "x"),
+            be("B", 2, 1, "b"),
+            be("E", 4, 1),
+            be("E", 5, 2),
+            be("E", 9, 1),
+            be("E", 9, 1),
+        ]
         + [be("B", 6, 2, "never ends"), be("B", 7, 2, "nor this")]
     )
     assert short(loaded) == [
@@ -102,7 +115,10 @@ def test_times__with_a_base__are_absolute_and_beside_ours(tmp_path: Path) -> Non
     ours = Trace.load(path)
     assert ours.origin_unix_ns is not None
     other = tmp_path / "theirs.json.gz"
-    document = {"traceEvents": [x(5_000_000, 1000, "theirs")], "baseTimeNanoseconds": ours.origin_unix_ns - 5_000_000_000 + 700}
+    document = {
+        "traceEvents": [x(5_000_000, 1000, "theirs")],
+        "baseTimeNanoseconds": ours.origin_unix_ns - 5_000_000_000 + 700,
+    }
     other.write_bytes(gzip.compress(json.dumps(document).encode()))
     both = Trace.load(path, other)
     assert both.origin_unix_ns == ours.origin_unix_ns
@@ -190,7 +206,9 @@ def test_numbers_as_text__as_some_tools_write_them__are_read(load: Load) -> None
     assert short(load([x("7.5", "2", "a")])) == [("a", 0, 2000, 0)]
 
 
-@pytest.mark.parametrize("document", ["[%s", "[%s,", "[%s,\n", '[%s,{"ph":"X","ts":4', '{"traceEvents":[%s', '{"traceEvents":[%s, {"ph'])
+@pytest.mark.parametrize(
+    "document", ["[%s", "[%s,", "[%s,\n", '[%s,{"ph":"X","ts":4', '{"traceEvents":[%s', '{"traceEvents":[%s, {"ph']
+)
 def test_file__that_is_cut_short__is_shown_up_to_there(load: Load, document: str) -> None:
     loaded = load(document % json.dumps(x(1, 2, "whole", args={"k": {}})))
     assert short(loaded) == [("whole", 0, 2000, 0)]

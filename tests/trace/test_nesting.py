@@ -33,7 +33,9 @@ def trees(draw: st.DrawFn) -> list[tuple[int, int, int]]:
 @given(st.lists(trees(), max_size=3), st.randoms())
 def test_nested__trees_on_several_threads__have_their_depths(parts: list[list[tuple[int, int, int]]], drawn) -> None:
     rows = [(thread, *event) for thread, events in enumerate(parts) for event in events]
-    order = sorted(range(len(rows)), key=lambda k: (rows[k][3], -rows[k][1])) if drawn.random() < 0.5 else range(len(rows))
+    order = (
+        sorted(range(len(rows)), key=lambda k: (rows[k][3], -rows[k][1])) if drawn.random() < 0.5 else range(len(rows))
+    )
     rows = [rows[k] for k in order]
     thread, depth, begin, end = (np.array([row[k] for row in rows], np.int64) for k in range(4))
     found = nested(thread.astype(np.int32), begin, end - begin, len(parts))

@@ -42,14 +42,27 @@ def test_slices__nested_touching_and_short__are_balanced_on_each_track() -> None
     process = writer.process(1, "p")
     tracks = [writer.track(name, process, rank) for rank, name in enumerate("ab")]
     #            track begin duration: parents before children, also where they begin or end together
-    rows = [(0, 0, 10), (0, 0, 5), (0, 0, 2), (0, 2, 3), (0, 5, 5), (0, 10, 0), (0, 10, 4), (1, 3, 7), (1, 10, 1), (1, 11, 0)]
+    rows = [
+        (0, 0, 10),
+        (0, 0, 5),
+        (0, 0, 2),
+        (0, 2, 3),
+        (0, 5, 5),
+        (0, 10, 0),
+        (0, 10, 4),
+        (1, 3, 7),
+        (1, 10, 1),
+        (1, 11, 0),
+    ]
     track = np.array([tracks[t] for t, _, _ in rows])
     begin, duration = (np.array([row[k] for row in rows]) for k in (1, 2))
     names = writer.names(f"n{k}" for k in range(len(rows)))
     told = {"row": np.arange(len(rows)), "cycles": duration}
     said = {"detail": writer.texts(["", "x"]) * 0 + 0}
     said = {"detail": np.where(np.arange(len(rows)) % 3 == 0, writer.texts(["hello"])[0], 0)}
-    writer.slices(track, names, writer.categories(["c"])[np.zeros(len(rows), int)], begin, duration, numbers=told, texts=said)
+    writer.slices(
+        track, names, writer.categories(["c"])[np.zeros(len(rows), int)], begin, duration, numbers=told, texts=said
+    )
     parsed = Parsed(stream.getvalue())
     lasting = [k for k, row in enumerate(rows) if row[2]]
     assert sorted(parsed.slices) == sorted((f"n{k}", "ab"[rows[k][0]], rows[k][1], rows[k][2]) for k in lasting)
@@ -71,7 +84,9 @@ def test_counters__values__are_parsed_back_but_for_nan() -> None:
     writer.counters(tracks[[0, 0, 1, 1, 0]], np.array([5, 6, 1, 2, 3]), values)
     parsed = Parsed(stream.getvalue())
     assert parsed.counters == {"live": [(3, 1e300), (5, 1.5)], "loss": [(1, -3.0)]}
-    units = {p.track_descriptor.name: p.track_descriptor.counter for p in parsed.trace.packet if p.track_descriptor.name}
+    units = {
+        p.track_descriptor.name: p.track_descriptor.counter for p in parsed.trace.packet if p.track_descriptor.name
+    }
     assert units["live"].unit == pb.CounterDescriptor.UNIT_SIZE_BYTES
     assert units["loss"].unit_name == "nats"
 

@@ -356,9 +356,7 @@ def test_coroutines__events_that_cross__have_lanes(tmp_path: Path) -> None:
     assert "3 events lie in stretches where events of one thread overlap" in loaded.note
 
 
-def test_labels__long_odd_and_many__are_kept_within_bounds(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_labels__long_odd_and_many__are_kept_within_bounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("abele.trace.recorder._MOST_LABELS", 50)
     with trace.recording(tmp_path) as path:
         with CHANNEL.tracepoint("x" * 5000), CHANNEL.tracepoint("\ud800 \x1b[31m <b>"):
