@@ -146,6 +146,7 @@ class PoplarExecutor(Exporting):
         except Exception:
             # The model can be wrapped again, with other options.
             disown(self._model, self)
+            release_recording(self)
             raise
 
     @PROGRESS.during("compile")
