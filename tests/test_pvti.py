@@ -82,7 +82,7 @@ def test_libpvti__installed_with_the_variable__records(tmp_path: Path) -> None:
         "channel = pvti.createTraceChannel('c')\n"
         "with pvti.Tracepoint(channel, 'work'): pass\n"
     )
-    options = '{"enable":"true","directory":"%s","channels":["c"]}' % tmp_path
+    options = f'{{"enable":"true","directory":"{tmp_path}","channels":["c"]}}'
     environment = {**os.environ, "PVTI_OPTIONS": options}
     subprocess.run([sys.executable, "-W", "error", "-c", program], env=environment, check=True)
     assert [row["label"] for row in trace.Trace.load(tmp_path).rows()] == ["work"]

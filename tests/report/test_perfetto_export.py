@@ -75,7 +75,7 @@ def test_report__live_bytes__are_those_of_the_steps(report: Report, tmp_path: Pa
             zip(spans["step"].tolist(), spans["start_cycle"].tolist(), strict=True), key=lambda s: s[1]
         ):
             at[start] = live[step]
-        changes = [(start, value) for start, value in at.items()]
+        changes = list(at.items())
         want += [one for k, one in enumerate(changes) if k == 0 or one[1] != changes[k - 1][1]]
     assert len(want) > 2
     assert parsed.counters["not always-live bytes of all tiles"] == want

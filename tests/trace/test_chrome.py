@@ -65,8 +65,9 @@ def test_begins_and_ends__on_several_threads__are_matched(load: Load) -> None:
             be("E", 5, 2),
             be("E", 9, 1),
             be("E", 9, 1),
+            be("B", 6, 2, "never ends"),
+            be("B", 7, 2, "nor this"),
         ]
-        + [be("B", 6, 2, "never ends"), be("B", 7, 2, "nor this")]
     )
     assert short(loaded) == [
         ("a", 0, 9000, 0),
@@ -243,7 +244,7 @@ def test_file__that_is_no_trace__is_refused(tmp_path: Path, content: bytes, beca
 
 def test_args__nested_deeply__harm_nothing(load: Load) -> None:
     deep = "[" * 900 + "]" * 900
-    loaded = load('[{"ph":"X","ts":1,"dur":1,"name":"a","args":{"x":%s}}]' % deep)
+    loaded = load(f'[{{"ph":"X","ts":1,"dur":1,"name":"a","args":{{"x":{deep}}}}}]')
     assert len(loaded.events) == 1
     big = json.dumps(x(1, 1, "b", args={"k": "v" * 200_000}))
     assert "left out" in json.dumps(load(f"[{big}]").detail(0))

@@ -295,6 +295,57 @@ def test_recording__disk_is_full__the_program_goes_on_and_the_end_says_so(tmp_pa
     assert not trace.is_recording()
 
 
+def test_fork__while_others_record__does_not_hang(tmp_path: Path) -> None:
+    program = (
+        "import os, sys, threading\n"
+        "from abele import trace\n"
+        "c = trace.Channel('c')\n"
+        "trace.start(sys.argv[1], flush_seconds=0.0001)\n"
+        "done = threading.Event()\n"
+        "def work():\n"
+        "    while not done.is_set():\n"
+        "        with c.tracepoint('busy'): pass\n"
+        "thread = threading.Thread(target=work)\n"
+        "thread.start()\n"
+        "for k in range(40):\n"
+        "    with c.tracepoint('forks'):\n"
+        "        child = os.fork()\n"
+        "        if not child:\n"
+        "            with c.tracepoint('child'): pass\n"
+        "            trace.flush()\n"
+        "            break\n"
+        "    assert os.waitpid(child, 0)[1] == 0\n"
+        "if not child:\n"
+        "    trace.stop()\n"
+        "    os._exit(0)\n"
+        "done.set()\n"
+        "thread.join()\n"
+    )
+    ignored = ("-W", "error", "-W", "ignore::DeprecationWarning")
+    subprocess.run([sys.executable, *ignored, "-c", program, str(tmp_path)], check=True, timeout=120)
+    loaded = Trace.load(tmp_path)
+    found = texts(loaded)
+    assert (len(loaded.processes), found.count("forks"), found.count("child"), loaded.note) == (41, 40, 40, "")
+
+
+def test_series__of_one_name_from_many_threads__is_one(tmp_path: Path) -> None:
+    def work() -> None:
+        for k in range(100):
+            CHANNEL.graph("g").series("s").add(k)
+            CHANNEL.heatmap("h", [0, 1]).add([0.5])
+
+    with trace.recording(tmp_path) as path:
+        threads = [threading.Thread(target=work) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    loaded = Trace.load(path)
+    assert [len(series) for series in loaded.series] == [400]
+    assert [heat.counts.sum() for heat in loaded.heatmaps] == [400]
+    assert (np.diff(loaded.series[0].time_ns) >= 0).all()
+
+
 def test_fork__child__has_a_file_of_its_own(tmp_path: Path) -> None:
     program = (
         "import os, sys\n"
@@ -311,7 +362,9 @@ def test_fork__child__has_a_file_of_its_own(tmp_path: Path) -> None:
         "            os._exit(0)\n"
         "        assert os.waitpid(child, 0)[1] == 0\n"
     )
-    subprocess.run([sys.executable, "-W", "error", "-c", program, str(tmp_path)], check=True)
+    # Newer Pythons warn of any fork of a process with threads.
+    ignored = ("-W", "error", "-W", "ignore::DeprecationWarning")
+    subprocess.run([sys.executable, *ignored, "-c", program, str(tmp_path)], check=True)
     loaded = Trace.load(tmp_path)
     assert (len(loaded.processes), sorted(texts(loaded)), loaded.note) == (2, ["child", "parent"], "")
     child = texts(loaded).index("child")

@@ -113,6 +113,8 @@ class Recorder:
         self._numbers = {"threads": 0, "labels": 0, "details": 0, "series": 0, "heatmaps": 0}
         self._channels: dict[str, int] = {}
         self._labels: dict[tuple[int, str], int] = {}
+        self._series: dict[tuple[str, str, str, int], int] = {}
+        self._heatmaps: dict[tuple[str, tuple[float, ...], str, int], int] = {}
         self._samples: list[tuple[int, int, float]] = []
         self._counts: list[tuple[int, int, Any]] = []
         self._had_open = False
@@ -133,8 +135,7 @@ class Recorder:
                     remedy="a folder that exists and may be written",
                 ) from error
         self._wake = threading.Event()
-        self._thread = threading.Thread(target=self._work, name="abele trace writer", daemon=True)
-        self._thread.start()
+        self._thread: threading.Thread | None = None
 
     @property
     def path(self) -> Path | None:
@@ -176,6 +177,7 @@ class Recorder:
     def buffer(self) -> Buffer:
         """The buffer of this thread."""
         with self._lock:
+            self._begin_writing()
             thread, number = threading.current_thread(), self._next("threads")
             self._declared.threads.append(ThreadHead(number, thread.native_id or 0, _shown(thread.name)))
             found = self.local.buffer = Buffer(self, number)
@@ -183,18 +185,24 @@ class Recorder:
             return found
 
     def series(self, graph: str, name: str, unit: str, channel: int) -> int:
-        """The number of a new series in this file."""
+        """The number of a series in this file."""
         with self._lock:
-            number = self._next("series")
-            self._declared.series.append(SeriesHead(number, _shown(graph), _shown(name), _shown(unit), channel))
-            return number
+            self._begin_writing()
+            key = (graph, name, unit, channel)
+            if key not in self._series:
+                number = self._series[key] = self._next("series")
+                self._declared.series.append(SeriesHead(number, _shown(graph), _shown(name), _shown(unit), channel))
+            return self._series[key]
 
     def heatmap(self, name: str, edges: list[float], unit: str, channel: int) -> int:
-        """The number of a new heat map in this file."""
+        """The number of a heat map in this file."""
         with self._lock:
-            number = self._next("heatmaps")
-            self._declared.heatmaps.append(HeatmapHead(number, _shown(name), edges, _shown(unit), channel))
-            return number
+            self._begin_writing()
+            key = (name, tuple(edges), unit, channel)
+            if key not in self._heatmaps:
+                number = self._heatmaps[key] = self._next("heatmaps")
+                self._declared.heatmaps.append(HeatmapHead(number, _shown(name), edges, _shown(unit), channel))
+            return self._heatmaps[key]
 
     def _next(self, kind: str) -> int:
         self._numbers[kind] += 1
@@ -327,6 +335,12 @@ class Recorder:
         self.failure = error
         LOG.warning("%s: the trace cannot be written any more: %s", self.target, error.strerror or error)
 
+    def _begin_writing(self) -> None:
+        """Start the thread that writes, with the first thing to write: most forked processes have none."""
+        if self._thread is None and not self._closed:
+            self._thread = threading.Thread(target=self._work, name="abele trace writer", daemon=True)
+            self._thread.start()
+
     def _work(self) -> None:
         while not self._wake.wait(self.flush_seconds):
             self.flush()
@@ -338,7 +352,7 @@ class Recorder:
             FileFormatError: Something could not be written.
         """
         self._wake.set()
-        if threading.current_thread() is not self._thread:
+        if self._thread is not None and threading.current_thread() is not self._thread:
             self._thread.join(timeout=10)
         with self._lock:
             if self._closed:
@@ -361,6 +375,8 @@ class Recorder:
     def abandon(self) -> None:
         """Let go of the file without writing: it belongs to the process that this one was forked from."""
         self._closed = True
+        # A thread of the parent may have held the lock when the process was forked; nobody here would give it back.
+        self._lock = threading.RLock()
         if self._writer is not None:
             with contextlib.suppress(OSError):
                 self._writer.close()
