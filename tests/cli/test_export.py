@@ -117,6 +117,14 @@ def test_export__of_a_chrome_trace__works_as_of_ours(abele: Run, tmp_path: Path)
     assert rows(tmp_path / "all" / "heatmaps.csv") == []
 
 
+def test_export__of_a_trace_that_is_cut_short__says_so(abele: Run, traced: Path, tmp_path: Path) -> None:
+    path = tmp_path / "cut.abele-trace"
+    path.write_bytes(traced.read_bytes()[:-10])
+    found = abele("export", str(path), "-f", "perfetto", "-o", str(tmp_path / "t.pftrace"))
+    assert found.status == 0
+    assert "cut.abele-trace: the recording has no end" in found.err
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -50,7 +50,10 @@ def export(
 
         if cycles:
             raise InvalidOptionError("--cycles needs a report: a trace of the host is in nanoseconds")
-        export_trace(Trace.load(file), format, output, table)
+        loaded = Trace.load(file)
+        export_trace(loaded, format, output, table)
+        if loaded.note:
+            typer.echo(loaded.note, err=True)
     else:
         from abele.report import Report
 

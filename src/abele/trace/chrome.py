@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import zlib
+from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -180,8 +181,8 @@ class _Reader:
     threads: dict[tuple[Any, Any], int] = field(default_factory=dict)
     rows: list[_Row] = field(default_factory=list)
     process_names: dict[Any, str] = field(default_factory=dict)
-    spans: list[tuple[int, int, int, int, int, int, bool]] = field(default_factory=list)
-    marks: list[tuple[int, int, int, int, int]] = field(default_factory=list)
+    spans: array[int] = field(default_factory=lambda: array("q"))
+    marks: array[int] = field(default_factory=lambda: array("q"))
     samples: dict[tuple[Any, str, str], list[tuple[int, float]]] = field(default_factory=dict)
     skipped: Counter[str] = field(default_factory=Counter)
     last_ns: int = -_LATEST_NS
@@ -203,7 +204,10 @@ class _Reader:
         }
         if len(document.traceEvents) > MOST_EVENTS:
             self.notes.append(f"more than {MOST_EVENTS:,} events; the later ones are left out")
-        for event in document.traceEvents[:MOST_EVENTS]:
+        events: list[Any] = document.traceEvents
+        for place in range(min(len(events), MOST_EVENTS)):
+            event = events[place]
+            events[place] = None  # So that it goes while the columns come.
             reader: Callable[[_Event], str | None] | None = take.get(event.ph) if isinstance(event.ph, str) else None
             # Flows and snapshots of objects have no place in the columns.
             problem = f"of phase {str(event.ph)[:10]!r}" if reader is None else reader(event)
@@ -224,7 +228,7 @@ class _Reader:
 
     def _span(self, thread: int, event: _Event, begin: int, duration: int) -> None:
         channel, label = self._names(event)
-        self.spans.append((thread, channel, label, begin, duration, self._detail(event), False))
+        self.spans.extend((thread, channel, label, begin, duration, self._detail(event), False))
         self.last_ns = max(self.last_ns, begin + duration)
 
     def _begin(self, event: _Event) -> str | None:
@@ -253,7 +257,7 @@ class _Reader:
         channel, label, begin, detail = stack.pop()
         if end < begin:
             return "ends before their beginnings"
-        self.spans.append((thread, channel, label, begin, end - begin, detail, False))
+        self.spans.extend((thread, channel, label, begin, end - begin, detail, False))
         self.last_ns = max(self.last_ns, end)
         return None
 
@@ -273,7 +277,7 @@ class _Reader:
         if time is None:
             return "without a time that can be"
         channel, label = self._names(event)
-        self.marks.append((self._thread(event.pid, event.tid), channel, label, time, self._detail(event)))
+        self.marks.extend((self._thread(event.pid, event.tid), channel, label, time, self._detail(event)))
         self.last_ns = max(self.last_ns, time)
         return None
 
@@ -335,16 +339,13 @@ class _Reader:
         """Events without an end last until the file ends."""
         for thread, row in enumerate(self.rows):
             for channel, label, begin, detail in reversed(row.opened):
-                self.spans.append((thread, channel, label, begin, max(self.last_ns - begin, 0), detail, True))
+                self.spans.extend((thread, channel, label, begin, max(self.last_ns - begin, 0), detail, True))
 
     # --- columns ------------------------------------------------------------------------------------------------------
 
     def _finished(self, file: str, base: Any) -> Source:
-        spans, marks = (
-            np.array(self.spans or np.zeros((0, 7)), np.int64),
-            np.array(self.marks or np.zeros((0, 5)), np.int64),
-        )
-        self.spans, self.marks = [], []
+        spans = np.frombuffer(self.spans, np.int64).reshape(-1, 7)
+        marks = np.frombuffer(self.marks, np.int64).reshape(-1, 5)
         processes, order = self._order()
         rank = np.argsort(order)
         firsts = [part.min() for part in (spans[:, 3], marks[:, 3]) if len(part)]
