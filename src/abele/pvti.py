@@ -16,10 +16,10 @@ from typing import Any, ParamSpec, Self, TypeVar
 
 from abele.errors import InvalidOptionError, MissingPackageError
 from abele.trace.channel import Channel, is_recording
-from abele.trace.channel import Graph as _Graph
 from abele.trace.channel import Heatmap as _Heatmap
+from abele.trace.channel import RecordedSpan as _RecordedSpan
 from abele.trace.channel import Series as _Series
-from abele.trace.channel import Tracepoint as _Tracepoint
+from abele.trace.channel import SeriesGraph as _Graph
 from abele.trace.environment import begin_from_environment
 
 __all__ = [
@@ -71,7 +71,7 @@ class _Opened(threading.local):
     """What :meth:`Tracepoint.begin` began in a thread, by channel and label."""
 
     def __init__(self) -> None:
-        self.stacks: dict[tuple[str, str], list[_Tracepoint]] = {}
+        self.stacks: dict[tuple[str, str], list[_RecordedSpan]] = {}
 
 
 class Tracepoint:
@@ -87,7 +87,7 @@ class Tracepoint:
 
     def __init__(self, channel: Channel, label: str, metadata: Mapping[str, Any] | None = None) -> None:
         self._channel, self._label, self._metadata = channel, label, metadata
-        self._point: _Tracepoint | None = None
+        self._point: _RecordedSpan | None = None
 
     def __enter__(self) -> Self:
         self._point = self._channel.tracepoint(self._label, self._metadata)

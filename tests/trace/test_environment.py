@@ -98,3 +98,33 @@ def test_program__with_a_bad_variable__is_told(tmp_path: Path) -> None:
     )
     assert done.returncode == 1
     assert "InvalidOptionError: environment variable PVTI_OPTIONS holds no JSON" in done.stderr
+
+
+WORKERS = """
+import multiprocessing
+from abele import pvti
+
+def work(number):
+    with pvti.Tracepoint(pvti.createTraceChannel("work"), f"work {number}"):
+        return number
+
+if __name__ == "__main__":
+    with pvti.Tracepoint(pvti.createTraceChannel("main"), "all"):
+        for way in ("spawn", "fork"):
+            with multiprocessing.get_context(way).Pool(2) as pool:
+                assert pool.map(work, range(4)) == [0, 1, 2, 3]
+                pool.close()
+                pool.join()
+"""
+
+
+def test_workers__of_multiprocessing__record_to_their_ends(tmp_path: Path) -> None:
+    program = tmp_path / "workers.py"
+    program.write_text(WORKERS)
+    environment = {**os.environ, VARIABLE: json.dumps({"enable": "true", "directory": str(tmp_path)})}
+    ignored = ("-W", "error", "-W", "ignore::DeprecationWarning")
+    subprocess.run([sys.executable, *ignored, str(program)], env=environment, check=True, timeout=120)
+    loaded = trace.Trace.load(tmp_path)
+    found = sorted(row["label"] for row in loaded.rows())
+    assert found == sorted(["all", *[f"work {k}" for k in range(4)] * 2])
+    assert loaded.note == ""

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from abele.trace.columns import Events, HeatmapData, Instants, Processes, SeriesData, Threads
 from abele.trace.nesting import nested
-from abele.trace.source import Source
+from abele.trace.source import TraceSource
 from abele.words import counted
 
 T = TypeVar("T", SeriesData, HeatmapData)
@@ -20,7 +20,7 @@ _APART_NS = 1 << 58
 
 
 @dataclass(frozen=True, eq=False)
-class Parts:
+class TraceParts:
     """The columns of a trace; :class:`abele.trace.Trace` has what each is."""
 
     events: Events
@@ -36,7 +36,7 @@ class Parts:
     notes: tuple[str, ...]
 
 
-def assembled(sources: Sequence[Source]) -> Parts:
+def assembled(sources: Sequence[TraceSource]) -> TraceParts:
     """The columns of some files together.
 
     Args:
@@ -52,14 +52,14 @@ def assembled(sources: Sequence[Source]) -> Parts:
     threads = [(first_process[k] + t.process, t) for k, s in enumerate(sources) for t in s.threads]
     thread_process = np.array([row for row, _ in threads], np.int32)
 
-    def codes(pick: Callable[[Source], npt.NDArray[np.int32]], tables: Sequence[npt.NDArray[np.int32]]) -> Any:
+    def codes(pick: Callable[[TraceSource], npt.NDArray[np.int32]], tables: Sequence[npt.NDArray[np.int32]]) -> Any:
         return _joined([table[pick(s)] for s, table in zip(sources, tables, strict=True)], np.int32)
 
-    def rows(pick: Callable[[Source], npt.NDArray[np.int32]], firsts: Sequence[int]) -> Any:
+    def rows(pick: Callable[[TraceSource], npt.NDArray[np.int32]], firsts: Sequence[int]) -> Any:
         found = [np.where(pick(s) < 0, -1, pick(s) + first) for s, first in zip(sources, firsts, strict=True)]
         return _joined(found, np.int32)
 
-    def times(pick: Callable[[Source], npt.NDArray[np.int64]]) -> Any:
+    def times(pick: Callable[[TraceSource], npt.NDArray[np.int64]]) -> Any:
         return _joined([pick(s) + shift for s, shift in zip(sources, shifts, strict=True)], np.int64)
 
     span_thread = rows(lambda s: s.spans.thread, first_thread)
@@ -104,7 +104,7 @@ def assembled(sources: Sequence[Source]) -> Parts:
             time_ns=data.time_ns + shifts[k],
         )
 
-    return Parts(
+    return TraceParts(
         events=events,
         instants=instants,
         series=tuple(moved(k, data) for k, s in enumerate(sources) for data in s.series),
@@ -131,7 +131,7 @@ def assembled(sources: Sequence[Source]) -> Parts:
     )
 
 
-def _shifts(sources: Sequence[Source], origin: int | None) -> tuple[list[int], list[str]]:
+def _shifts(sources: Sequence[TraceSource], origin: int | None) -> tuple[list[int], list[str]]:
     """What each source's times are moved by, and what there is to say of it."""
     shifts, notes = [], []
     for source in sources:

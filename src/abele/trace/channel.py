@@ -9,6 +9,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from multiprocessing.util import register_after_fork
 from pathlib import Path
 from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar
@@ -17,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from abele.errors import InvalidOptionError
-from abele.trace.recorder import FLUSH_SECONDS, Buffer, Recorder, at_end, detail_text, of_child
+from abele.trace.recorder import FLUSH_SECONDS, Recorder, ThreadBuffer, at_end, at_end_of_worker, detail_text, of_child
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -47,16 +48,16 @@ class Sink:
                 self._labels[text] = found
         return found
 
-    def buffer(self) -> Buffer:
+    def buffer(self) -> ThreadBuffer:
         """The buffer of this thread."""
         try:
-            buffer: Buffer = self.local.buffer
+            buffer: ThreadBuffer = self.local.buffer
         except AttributeError:
             buffer = self.recorder.buffer()
         return buffer
 
 
-class Tracepoint:
+class RecordedSpan:
     """A span of time that is being recorded: from entering to leaving the ``with`` block."""
 
     __slots__ = ("_buffer", "_detail", "_sink", "begin", "label")
@@ -80,7 +81,7 @@ class Tracepoint:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         end = _now()
-        buffer: Buffer = self._buffer
+        buffer: ThreadBuffer = self._buffer
         opened = buffer.opened
         # Those of coroutines need not end in the order in which they began.
         if opened[-1] is self:
@@ -137,7 +138,7 @@ class Channel:
         """True while it is recorded."""
         return self._sink is not None
 
-    def tracepoint(self, label: str, metadata: Mapping[str, Any] | None = None) -> Tracepoint:
+    def tracepoint(self, label: str, metadata: Mapping[str, Any] | None = None) -> RecordedSpan:
         """What runs inside ``with channel.tracepoint(label):`` is one event.
 
         Args:
@@ -146,7 +147,7 @@ class Channel:
         """
         if self._sink is None:
             return NOTHING  # type: ignore[no-any-return]
-        return Tracepoint(self._sink, label, metadata)
+        return RecordedSpan(self._sink, label, metadata)
 
     def traced(self, label: str = "") -> Callable[[Callable[P, R]], Callable[P, R]]:
         """A decorator: each call of the function is an event.
@@ -162,7 +163,7 @@ class Channel:
             def call(*args: P.args, **kwargs: P.kwargs) -> R:
                 if self._sink is None:
                     return function(*args, **kwargs)
-                with Tracepoint(self._sink, name):
+                with RecordedSpan(self._sink, name):
                     return function(*args, **kwargs)
 
             return call
@@ -202,14 +203,14 @@ class Channel:
         if sink is not None:
             sink.buffer().instant(sink.label(label), _now(), detail_text(metadata))
 
-    def graph(self, name: str, unit: str = "") -> Graph:
+    def graph(self, name: str, unit: str = "") -> SeriesGraph:
         """A graph that series of numbers are drawn in.
 
         Args:
             name: Its name.
             unit: What the numbers count.
         """
-        return Graph(name, unit, self)
+        return SeriesGraph(name, unit, self)
 
     def heatmap(self, name: str, edges: Sequence[float] | npt.NDArray[Any], unit: str = "") -> Heatmap:
         """A histogram over time.
@@ -228,7 +229,7 @@ class Channel:
         return f"Channel({self.name!r}, {'on' if self.is_on else 'off'})"
 
 
-class Graph:
+class SeriesGraph:
     """A graph of numeric series over time.
 
     Args:
@@ -253,7 +254,7 @@ class Series:
         name: Its name.
     """
 
-    def __init__(self, graph: Graph, name: str) -> None:
+    def __init__(self, graph: SeriesGraph, name: str) -> None:
         self.graph, self.name = graph, name
         self._known: tuple[Sink, int] | None = None
 
@@ -328,7 +329,7 @@ class Heatmap:
 # --- turning recording on and off ------------------------------------------------------------------------------------
 
 
-class _State:
+class _Recording:
     """The recording of this process, and its channels."""
 
     def __init__(self) -> None:
@@ -344,7 +345,7 @@ class _State:
             channel._connect(recorder)
 
 
-_STATE = _State()
+_STATE = _Recording()
 
 
 def is_recording() -> bool:
@@ -388,6 +389,8 @@ def start(path: str | Path, channels: Iterable[str] | None = None, *, flush_seco
         if not _STATE.ends_with_process:
             _STATE.ends_with_process = True
             at_end(stop)
+            register_after_fork(_STATE, lambda _: at_end_of_worker(stop))
+            at_end_of_worker(stop)
         assert recorder.path is not None
         return recorder.path
 

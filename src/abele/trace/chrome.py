@@ -22,7 +22,7 @@ import numpy as np
 
 from abele.errors import FileFormatError
 from abele.trace.columns import SeriesData
-from abele.trace.source import MOST_EVENTS, MOST_THREADS, Marks, Source, SourceProcess, SourceThread, Spans
+from abele.trace.source import MOST_EVENTS, MOST_THREADS, Marks, SourceProcess, SourceThread, Spans, TraceSource
 from abele.words import counted
 
 _MOST_BYTES = 1 << 30
@@ -51,7 +51,7 @@ class _Event(msgspec.Struct, gc=False):
     args: msgspec.Raw = msgspec.Raw(b"")
 
 
-class _Document(msgspec.Struct):
+class _ChromeDocument(msgspec.Struct):
     traceEvents: list[_Event]  # noqa: N815
     baseTimeNanoseconds: Any = None  # noqa: N815
 
@@ -75,7 +75,7 @@ class ChromeFile:
             return False
         return (now.st_size, now.st_mtime_ns) != self._seen
 
-    def read(self) -> Source:
+    def read(self) -> TraceSource:
         """What the file holds.
 
         Raises:
@@ -94,7 +94,7 @@ class ChromeFile:
             raise FileFormatError(f"{self.path}: a Chrome trace of more than {_MOST_BYTES:,} B is not read")
         document, notes = self._decoded(content)
         del content
-        return _Reader(notes).source(self.path.name, document)
+        return _EventReader(notes).source(self.path.name, document)
 
     def _unpacked(self, content: bytes) -> bytes:
         most = min(_MOST_BYTES, max(_FREE_BYTES, _MOST_RATIO * len(content)))
@@ -109,17 +109,17 @@ class ChromeFile:
             raise FileFormatError(f"{self.path}: unpacks to more than {most:,} B, which is not read")
         return result
 
-    def _decoded(self, content: bytes) -> tuple[_Document, list[str]]:
+    def _decoded(self, content: bytes) -> tuple[_ChromeDocument, list[str]]:
         start = content[:64].lstrip()[:1]
         if start not in (b"{", b"["):
             raise self._foreign("it begins neither as a JSON object nor as an array")
-        whole = list[_Event] if start == b"[" else _Document
+        whole = list[_Event] if start == b"[" else _ChromeDocument
         notes: list[str] = []
         try:
             found: Any = msgspec.json.decode(content, type=whole)
         except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
             found = self._mended(content, whole, error, notes)
-        return (_Document(found) if isinstance(found, list) else found), notes
+        return (_ChromeDocument(found) if isinstance(found, list) else found), notes
 
     def _mended(self, content: bytes, whole: Any, error: Exception, notes: list[str]) -> Any:
         """What can be read of a document that is no strict JSON: with NaN in it, or without its end."""
@@ -171,7 +171,7 @@ class _Row:
 
 
 @dataclass
-class _Reader:
+class _EventReader:
     """Turns events into columns."""
 
     notes: list[str]
@@ -187,7 +187,7 @@ class _Reader:
     skipped: Counter[str] = field(default_factory=Counter)
     last_ns: int = -_LATEST_NS
 
-    def source(self, file: str, document: _Document) -> Source:
+    def source(self, file: str, document: _ChromeDocument) -> TraceSource:
         """The columns of a document."""
         take = {
             "X": self._complete,
@@ -343,7 +343,7 @@ class _Reader:
 
     # --- columns ------------------------------------------------------------------------------------------------------
 
-    def _finished(self, file: str, base: Any) -> Source:
+    def _finished(self, file: str, base: Any) -> TraceSource:
         spans = np.frombuffer(self.spans, np.int64).reshape(-1, 7)
         marks = np.frombuffer(self.marks, np.int64).reshape(-1, 5)
         processes, order = self._order()
@@ -358,7 +358,7 @@ class _Reader:
         rows = {row: k for k, row in enumerate(processes)}
         names = [self.process_names.get(row, "") or str(row) for row in processes]
         channel = self.channels.setdefault("", len(self.channels))
-        return Source(
+        return TraceSource(
             file=file,
             unix_ns=unix,
             processes=[SourceProcess(_number(row), name) for row, name in zip(processes, names, strict=True)],
@@ -402,12 +402,13 @@ class _Reader:
 
 
 def _series(
-    graph: str, name: str, channel: int, process: int, zero: int, values: Iterable[tuple[int, float]]
+    graph: str, name: str, channel: int, process: int, zero: int, pairs: Iterable[tuple[int, float]]
 ) -> SeriesData:
-    times, numbers = zip(*values, strict=True)
+    times, numbers = zip(*pairs, strict=True)
     time = np.array(times, np.int64) - zero
     order = np.argsort(time, kind="stable")
-    return SeriesData(graph, name, "", channel, process, time[order], np.array(numbers, np.float64)[order])
+    values = np.array(numbers, np.float64)[order]
+    return SeriesData(graph, name, "", channel, process, time_ns=time[order], values=values)
 
 
 def _nanoseconds(microseconds: Any) -> int | None:

@@ -15,7 +15,7 @@ import numpy as np
 from abele.errors import FileFormatError
 from abele.trace import format as layout
 from abele.trace.columns import Codes, HeatmapData, Integers, Numbers, SeriesData
-from abele.trace.source import MOST_EVENTS, MOST_THREADS, Marks, Source, SourceProcess, SourceThread, Spans, joined
+from abele.trace.source import MOST_EVENTS, MOST_THREADS, Marks, SourceProcess, SourceThread, Spans, TraceSource, joined
 from abele.words import counted
 
 _MOST_WORDS = 1 << 22
@@ -27,7 +27,7 @@ LOST = "(lost)"
 
 
 @dataclass
-class _Columns:
+class _ChunkColumns:
     """Columns of one kind of records, chunk by chunk."""
 
     names: tuple[str, ...]
@@ -68,10 +68,10 @@ class RecordedFile:
         self._labels: dict[int, tuple[int, str]] = {}
         self._details: dict[int, str] = {}
         self._threads: dict[int, layout.ThreadHead] = {}
-        self._series: dict[int, tuple[layout.SeriesHead, _Columns, list[Numbers]]] = {}
-        self._heatmaps: dict[int, tuple[layout.HeatmapHead, _Columns, list[Integers]]] = {}
-        self._spans = _Columns(("thread", "label", "begin", "duration", "detail"), [])
-        self._marks = _Columns(("thread", "label", "time", "detail"), [])
+        self._series: dict[int, tuple[layout.SeriesHead, _ChunkColumns, list[Numbers]]] = {}
+        self._heatmaps: dict[int, tuple[layout.HeatmapHead, _ChunkColumns, list[Integers]]] = {}
+        self._spans = _ChunkColumns(("thread", "label", "begin", "duration", "detail"), [])
+        self._marks = _ChunkColumns(("thread", "label", "time", "detail"), [])
         self._open: dict[str, Integers] = {}
         self._size_when_open = 0
         self._has_ended = False
@@ -86,7 +86,7 @@ class RecordedFile:
             return False
         return now.st_size != self._size or (now.st_dev, now.st_ino) != self._identity
 
-    def read(self) -> Source:
+    def read(self) -> TraceSource:
         """What the file holds by now; of a file that was read before, only what is new is read.
 
         Raises:
@@ -184,13 +184,13 @@ class RecordedFile:
             self._threads.setdefault(thread.number, thread)
         for series in found.series:
             _bounded(len(self._series), "series")
-            self._series.setdefault(series.number, (series, _Columns(("time",), []), []))
+            self._series.setdefault(series.number, (series, _ChunkColumns(("time",), []), []))
         for heatmap in found.heatmaps:
             _bounded(len(self._heatmaps), "heat map")
             edges = np.array(heatmap.edges, np.float64)
             if not 2 <= len(edges) <= _MOST_BINS + 1 or not (np.diff(edges) > 0).all():
                 raise ValueError(f"a heat map has {len(edges):,} edges, or edges that do not ascend")
-            self._heatmaps.setdefault(heatmap.number, (heatmap, _Columns(("time",), []), []))
+            self._heatmaps.setdefault(heatmap.number, (heatmap, _ChunkColumns(("time",), []), []))
 
     def _columns(self, chunk: layout.Chunk, count: int, start: int = 0) -> tuple[list[Integers], int]:
         found = []
@@ -259,7 +259,7 @@ class RecordedFile:
 
     # --- what they make together -------------------------------------------------------------------------------------
 
-    def _source(self) -> Source:
+    def _source(self) -> TraceSource:
         head = self._process or layout.ProcessHead(0, "unknown process")
         begin = head.begin_ns
         threads, rows = self._thread_rows()
@@ -295,7 +295,7 @@ class RecordedFile:
                 *(h.channel for h in heatmaps),
             ]:
                 channels.pop()
-        return Source(
+        return TraceSource(
             file=self.path.name,
             unix_ns=head.begin_unix_ns if 0 < head.begin_unix_ns < _LATEST_UNIX_NS else None,
             processes=[SourceProcess(head.pid, head.name, head.parent, head.host)],
@@ -357,7 +357,7 @@ class RecordedFile:
         values[:] = [whole]
         order = np.argsort(time, kind="stable")
         channel = head.channel if 0 <= head.channel < last else last
-        return SeriesData(head.graph, head.name, head.unit, channel, 0, time[order], whole[order])
+        return SeriesData(head.graph, head.name, head.unit, channel, 0, time_ns=time[order], values=whole[order])
 
     def _heatmap_data(self, number: int, begin: int, last: int) -> HeatmapData:
         head, times, counts = self._heatmaps[number]
@@ -367,7 +367,7 @@ class RecordedFile:
         counts[:] = [whole]
         order = np.argsort(time, kind="stable")
         channel = head.channel if 0 <= head.channel < last else last
-        return HeatmapData(head.name, head.unit, channel, 0, edges, time[order], whole[order])
+        return HeatmapData(head.name, head.unit, channel, 0, edges, time_ns=time[order], counts=whole[order])
 
     def _all_notes(self) -> list[str]:
         notes = [text if n == 1 else f"{text} ({n:,} times)" for text, n in self._notes.items()]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import logging
+import multiprocessing
 import os
 import re
 import socket
@@ -18,6 +19,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterable
+from multiprocessing.util import Finalize
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +44,7 @@ MORE_LABELS = "(one of many more names)"
 FLUSH_SECONDS = 0.25
 
 
-class Buffer:
+class ThreadBuffer:
     """What one thread notes down.
 
     Attributes:
@@ -107,7 +109,7 @@ class Recorder:
         self.flush_seconds = flush_seconds
         self.local = threading.local()
         self.failure: OSError | None = None
-        self._buffers: list[Buffer] = []
+        self._buffers: list[ThreadBuffer] = []
         self._lock = threading.RLock()
         self._declared = Declarations()
         self._numbers = {"threads": 0, "labels": 0, "details": 0, "series": 0, "heatmaps": 0}
@@ -128,7 +130,7 @@ class Recorder:
         if not of_child:
             # Children write only if they record something: many never do.
             try:
-                self._write_to_file()
+                self._write_to_file().flush()
             except OSError as error:
                 raise FileFormatError(
                     f"{path}: cannot be written: {error.strerror or error}",
@@ -174,13 +176,13 @@ class Recorder:
                 self._declared.labels.append((channel, _shown(key[1])))
             return self._labels[key]
 
-    def buffer(self) -> Buffer:
+    def buffer(self) -> ThreadBuffer:
         """The buffer of this thread."""
         with self._lock:
             self._begin_writing()
             thread, number = threading.current_thread(), self._next("threads")
             self._declared.threads.append(ThreadHead(number, thread.native_id or 0, _shown(thread.name)))
-            found = self.local.buffer = Buffer(self, number)
+            found = self.local.buffer = ThreadBuffer(self, number)
             self._buffers.append(found)
             return found
 
@@ -233,13 +235,13 @@ class Recorder:
             self._note_open()
             self._write()
 
-    def drain(self, buffer: Buffer) -> None:
+    def drain(self, buffer: ThreadBuffer) -> None:
         """Write what one thread noted down."""
         with self._lock:
             self._drain(buffer)
             self._write()
 
-    def _drain(self, buffer: Buffer) -> None:
+    def _drain(self, buffer: ThreadBuffer) -> None:
         # Each line is one step of the interpreter: what is appended meanwhile stands behind what is taken.
         events = buffer.events
         while size := min(len(events) // 3 * 3, _PART):
@@ -258,7 +260,7 @@ class Recorder:
             details = self._details([row[2] for row in instants])
             self._columns(ChunkKind.INSTANTS, np.full(size, buffer.number), label, moment, details)
 
-    def _add_events(self, buffer: Buffer, label: Any, begin: Any, end: Any, detail: Any) -> None:
+    def _add_events(self, buffer: ThreadBuffer, label: Any, begin: Any, end: Any, detail: Any) -> None:
         thread = np.full(len(label), buffer.number)
         self._columns(ChunkKind.EVENTS, thread, label, begin, np.maximum(end - begin, 0), detail)
 
@@ -309,19 +311,19 @@ class Recorder:
         if self._closed or self.failure is not None:
             return None
         try:
-            self._write_to_file()
+            return self._write_to_file()
         except OSError as error:
             self._fail(error)
             return None
-        return self._writer
 
-    def _write_to_file(self) -> None:
+    def _write_to_file(self) -> TraceWriter:
         """Open the file if it is not, and add what is declared."""
         if self._writer is None:
             self._writer = _writer(self.target)
         if self._declared != Declarations():
             self._writer.declare(self._declared)
             self._declared = Declarations()
+        return self._writer
 
     def _write(self) -> None:
         if self._writer is None or self._closed or self.failure is not None:
@@ -431,11 +433,17 @@ def of_child(path: Path) -> Path:
 
 def at_end(close: Callable[[], None]) -> None:
     """Close a recording when the process ends; what goes wrong then is logged."""
+    atexit.register(_closing, close)
 
-    def end() -> None:
-        try:
-            close()
-        except FileFormatError as error:
-            LOG.warning("%s", error)
 
-    atexit.register(end)
+def at_end_of_worker(close: Callable[[], None]) -> None:
+    """Close a recording when a process of ``multiprocessing`` ends, which takes a way out of its own."""
+    if multiprocessing.parent_process() is not None:
+        Finalize(None, _closing, (close,), exitpriority=0)
+
+
+def _closing(close: Callable[[], None]) -> None:
+    try:
+        close()
+    except FileFormatError as error:
+        LOG.warning("%s", error)

@@ -69,7 +69,7 @@ class Marks:
 
 
 @dataclass(frozen=True, eq=False)
-class Source:
+class TraceSource:
     """The contents of one file.
 
     Attributes:
