@@ -31,13 +31,21 @@ _MOST_BINS = 1 << 12
 class Sink:
     """Where a channel's events go while it is recorded: the recorder, its number there, and numbers of labels."""
 
-    __slots__ = ("_labels", "local", "number", "recorder")
+    __slots__ = ("_labels", "_name", "_number", "local", "recorder")
 
     def __init__(self, recorder: Recorder, name: str) -> None:
         self.recorder = recorder
         self.local = recorder.local
-        self.number = recorder.channel(name)
+        self._name = name
+        self._number = -1
         self._labels: dict[str, int] = {}
+
+    @property
+    def number(self) -> int:
+        """The channel's number in the file, which names it with its first event."""
+        if self._number < 0:
+            self._number = self.recorder.channel(self._name)
+        return self._number
 
     def label(self, text: str) -> int:
         """The number of a label."""

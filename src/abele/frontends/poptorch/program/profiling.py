@@ -63,13 +63,13 @@ class Channel:
     @contextlib.contextmanager
     def tracepoint(self, name: str) -> Iterator[None]:
         """Record what runs inside as one span."""
-        begin = time.perf_counter()
-        try:
-            with self._channel.tracepoint(name):
+        with self._channel.tracepoint(name):
+            begin = time.perf_counter()
+            try:
                 yield
-        finally:
-            seconds = time.perf_counter() - begin
-            _SPANS.append(Tracepoint(self.name, name, begin, seconds, threading.current_thread().name))
+            finally:
+                seconds = time.perf_counter() - begin
+                _SPANS.append(Tracepoint(self.name, name, begin, seconds, threading.current_thread().name))
 
     def instrument(self, obj: Any, *methods: str) -> None:
         """Record each call of these methods of an object, or of a class, as a span.
