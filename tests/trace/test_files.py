@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import struct
 import time
@@ -186,6 +187,32 @@ def test_file__that_is_missing__is_refused(tmp_path: Path) -> None:
     for name in ("a.abele-trace", "a.json"):
         with pytest.raises(FileFormatError, match="cannot be read: No such file"):
             Trace.load(tmp_path / name)
+
+
+def test_path__that_is_no_plain_file__is_refused_without_waiting(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.abele-trace")
+    for path in (tmp_path / "pipe.abele-trace", Path("/dev/zero")):
+        with pytest.raises(FileFormatError, match="no plain file"):
+            Trace.load(path)
+    (tmp_path / "folder.abele-trace").mkdir()
+    with pytest.raises(FileFormatError, match="the folder holds no"):
+        Trace.load(tmp_path)
+
+
+def test_folder__one_file_of_it_is_none__the_others_are_shown(recorded: Path) -> None:
+    bad = recorded.parent / "bad.abele-trace"
+    bad.write_bytes(b"something else altogether")
+    loaded = Trace.load(recorded.parent)
+    assert len(loaded.events) == 16
+    assert loaded.note == f"{bad}: not an Abele trace"
+    assert not loaded.grown()
+    for paths in ([bad], [recorded, bad], [recorded.parent, bad]):
+        with pytest.raises(FileFormatError, match="not an Abele trace"):
+            Trace.load(*paths)
+    recorded.unlink()
+    (recorded.parent / "worse.abele-trace").write_bytes(b"something else altogether")
+    with pytest.raises(FileFormatError, match="not an Abele trace"):
+        Trace.load(recorded.parent)
 
 
 def _columns(*columns: list[int]) -> bytes:

@@ -62,6 +62,7 @@ class RecordedFile:
 
     def _begin(self) -> None:
         self._end = 0
+        self._size = -1
         self._identity: tuple[int, int] | None = None
         self._process: layout.ProcessHead | None = None
         self._channels: dict[int, str] = {}

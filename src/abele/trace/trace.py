@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import stat
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -14,6 +16,7 @@ from abele.trace.chrome import ChromeFile
 from abele.trace.columns import Events, HeatmapData, Instants, Processes, SeriesData, Threads
 from abele.trace.format import ENDING, MAGIC
 from abele.trace.recorded import RecordedFile
+from abele.trace.source import TraceSource
 from abele.words import counted, visible
 
 _TABLES = ("events", "instants")
@@ -52,13 +55,14 @@ class Trace:
     def __init__(self, paths: Sequence[Path], files: Sequence[File]) -> None:
         self.paths = tuple(paths)
         self._files = tuple(files)
-        parts = assembled([file.read() for file in files])
+        sources, problems = _read(self.paths, files)
+        parts = assembled(sources)
         self.events, self.instants = parts.events, parts.instants
         self.series, self.heatmaps = parts.series, parts.heatmaps
         self.threads, self.processes = parts.threads, parts.processes
         self.channels, self.labels, self.details = parts.channels, parts.labels, parts.details
         self.origin_unix_ns = parts.origin_unix_ns
-        self.note = "\n".join(visible(note) for note in parts.notes)
+        self.note = "\n".join(visible(note) for note in (*problems, *parts.notes))
 
     @classmethod
     def load(cls, path: str | Path, *more: str | Path) -> Self:
@@ -66,7 +70,8 @@ class Trace:
 
         Args:
             path: A file that a recording wrote or is writing; one that PyTorch's profiler exported, or another Chrome
-                trace, as JSON or packed JSON; or a folder, of which all recordings are read.
+                trace, as JSON or packed JSON; or a folder, of which all recordings are read. ``note`` names those of a
+                folder that cannot be.
             *more: Others to put beside it.
 
         Raises:
@@ -154,11 +159,35 @@ def opened(path: Path) -> File:
         FileFormatError: It cannot be read.
     """
     try:
-        with path.open("rb") as stream:
-            start = stream.read(len(MAGIC))
+        # Of a pipe or a device nobody knows when it ends.
+        is_plain = stat.S_ISREG(path.stat().st_mode)
+        with contextlib.ExitStack() as stack:
+            start = stack.enter_context(path.open("rb")).read(len(MAGIC)) if is_plain else b""
     except OSError as error:
         raise FileFormatError(f"{path}: cannot be read: {error.strerror or error}") from error
+    if not is_plain:
+        raise FileFormatError(f"{path}: no plain file", remedy="copy what it gives into a file")
     return RecordedFile(path) if path.suffix == ENDING or start == MAGIC else ChromeFile(path)
+
+
+def _read(paths: Sequence[Path], files: Sequence[File]) -> tuple[list[TraceSource], list[str]]:
+    """What files hold, and what is wrong with those of folders that cannot be read.
+
+    Raises:
+        FileFormatError: A file that was named cannot be read, or none can.
+    """
+    sources: list[TraceSource] = []
+    problems: list[str] = []
+    for file in files:
+        try:
+            sources.append(file.read())
+        except FileFormatError as error:
+            if file.path in paths or len(files) == 1:
+                raise
+            problems.append(error.message)
+    if not sources:
+        raise FileFormatError(problems[0], because=f"as {counted(len(problems) - 1, 'other file')} of the folder")
+    return sources, problems
 
 
 def _files_of(paths: Sequence[Path]) -> list[Path]:
@@ -169,7 +198,9 @@ def _files_of(paths: Sequence[Path]) -> list[Path]:
     """
     found: list[Path] = []
     for path in paths:
-        inside = sorted(path.glob(f"*{ENDING}"), key=lambda found: found.stem) if path.is_dir() else [path]
+        inside = [path]
+        if path.is_dir():
+            inside = sorted((p for p in path.glob(f"*{ENDING}") if p.is_file()), key=lambda found: found.stem)
         if not inside:
             raise FileFormatError(f"{path}: the folder holds no {ENDING} file")
         found += inside
