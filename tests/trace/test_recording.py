@@ -393,13 +393,19 @@ def test_process__that_is_killed_or_just_ends__leaves_a_file(tmp_path: Path, end
 
 
 def test_coroutines__events_that_cross__have_lanes(tmp_path: Path) -> None:
-    async def one(name: str, first: float, seconds: float) -> None:
-        await asyncio.sleep(first)
+    async def one(name: str, go: asyncio.Event, leave: asyncio.Event) -> None:
+        await go.wait()
         with CHANNEL.tracepoint(name):
-            await asyncio.sleep(seconds)
+            await leave.wait()
 
     async def several() -> None:
-        await asyncio.gather(one("a", 0, 0.03), one("b", 0.01, 0.05), one("c", 0.045, 0.03))
+        moments = {name: (asyncio.Event(), asyncio.Event()) for name in "abc"}
+        tasks = [asyncio.create_task(one(name, *both)) for name, both in moments.items()]
+        for name, which in (("a", 0), ("b", 0), ("a", 1), ("c", 0), ("b", 1), ("c", 1)):
+            moments[name][which].set()
+            for _ in range(3):
+                await asyncio.sleep(0)
+        await asyncio.gather(*tasks)
 
     with trace.recording(tmp_path) as path:
         asyncio.run(several())
