@@ -13,7 +13,7 @@ import abele
 _ROOT = Path(abele.__file__).parent
 _MOST_POSITIONAL = 6
 
-_FRONT_ENDS = ("poplar/",)
+_FRONT_ENDS = ("poplar/", "pvti.py")
 """Rooms whose classes bear the names that users of another product know, over a class of ours with the same name."""
 
 _SAME_NAME = {
@@ -26,6 +26,7 @@ _SAME_NAME = {
         "PopTorch's part of a model; ours is Poplar's",
     ),
     "Cast": ({"poplibs/popops/expr.py", "expr/nodes.py"}, "PopLibs' name, over a node of the expression language"),
+    "Channel": ({"frontends/poptorch/program/profiling.py", "trace/channel.py"}, "PopTorch's channel, over ours"),
     "CommGroupType": ({"frontends/poptorch/enums.py", "poplibs/gcl/groups.py"}, "PopTorch's and GCL's own enumeration"),
     "Const": ({"poplibs/popops/expr.py", "expr/nodes.py"}, "PopLibs' name, over a node of the expression language"),
     "Expr": ({"poplibs/popops/expr.py", "expr/nodes.py"}, "PopLibs' name, over a node of the expression language"),

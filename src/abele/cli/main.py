@@ -11,6 +11,7 @@ import abele
 from abele.cli.cache import cache_app
 from abele.cli.debug import debug
 from abele.cli.demo import demo_app
+from abele.cli.export import export
 from abele.cli.fit import fit
 from abele.cli.hosts import hosts
 from abele.cli.output import print_error
@@ -37,6 +38,7 @@ app.command()(systems)
 app.command()(hosts)
 app.add_typer(demo_app, name="demo")
 app.command()(report)
+app.command()(export)
 app.add_typer(plan_app, name="plan")
 app.command()(fit)
 app.add_typer(cache_app, name="cache")

@@ -26,9 +26,12 @@ from abele.compiler.validate import check_programs
 from abele.errors import ControlProgramError
 from abele.graph.graph import Graph
 from abele.graph.program import Program
+from abele.trace.channel import Channel
+from abele.trace.environment import begin_from_environment
 
 Progress = Callable[[str, float], None]
 Programs = Program | Sequence[Program] | Mapping[str, Program]
+_CHANNEL = Channel("abele.compile")
 
 
 @collector_paused()
@@ -61,7 +64,14 @@ def compile_program(
         DataRaceError: Vertices of one compute set touch the same element and one writes it.
         OutOfMemoryError: A tile needs more memory than it has.
     """
-    report = progress or _silent
+    begin_from_environment()
+    with _CHANNEL.tracepoint("compile_program"):
+        return _compiled(graph, program, allow_out_of_memory, progress or _silent, meta or {})
+
+
+def _compiled(
+    graph: Graph, program: Programs, allow_out_of_memory: bool, report: Progress, meta: Mapping[str, Any]
+) -> Executable:
     seconds: dict[str, float] = {}
     names, programs = _named(program)
     check_programs(len(programs))
@@ -88,7 +98,7 @@ def compile_program(
         plan=supersteps,
         memory=memory,
         compile_seconds=seconds,
-        meta=meta or {},
+        meta=meta,
         _fingerprint=fingerprint,
     )
 
@@ -119,7 +129,8 @@ def _named(program: Programs) -> tuple[list[str], list[Program]]:
 def _timed(stage: str, seconds: dict[str, float], progress: Progress) -> Iterator[None]:
     progress(stage, 0.0)
     start = time.perf_counter()
-    yield
+    with _CHANNEL.tracepoint(stage):
+        yield
     seconds[stage] = time.perf_counter() - start
     progress(stage, 1.0)
 

@@ -32,11 +32,14 @@ from abele.runtime.image import ImageOptions, RunCounts, silent
 from abele.runtime.ranks.group import Ranks
 from abele.runtime.supersteps.float_behaviour import CHECKS, STOCHASTIC
 from abele.terminal import shown_text
+from abele.trace.channel import Channel
+from abele.trace.environment import begin_from_environment
 
 if TYPE_CHECKING:
     from abele.runtime.debugger.debugger import Debugger
 
 __all__ = ["MODES", "Engine", "Programs"]
+_CHANNEL = Channel("abele.run")
 
 
 class Engine:
@@ -90,6 +93,7 @@ class Engine:
         ranks: Ranks | None = None,
     ) -> None:
         set_log_level()
+        begin_from_environment()
         check_options(mode, threads)
         self.options = read_options(options)
         fits_or_not = allow_out_of_memory or self.options.flag("debug.allowOutOfMemory")
@@ -103,9 +107,10 @@ class Engine:
         image_options = self._image_options(debug, self._kept(keep))
         self._log = RunLog(self.options, self.executable)
         self._auto_report = AutoReport(self.options)
-        self.deployment = Deployment(
-            self.executable, self.options, image_options, self._print, progress or silent, ranks
-        )
+        with _CHANNEL.tracepoint("Engine.prepare"):
+            self.deployment = Deployment(
+                self.executable, self.options, image_options, self._print, progress or silent, ranks
+            )
         self._log.account.begin(self.deployment.image.tallies.places)
         self._profiler = Profiler(self.deployment.image.machine)
         if self.options.flag("profiler.host"):
@@ -229,7 +234,7 @@ class Engine:
         Raises:
             EngineError: A run is under way.
         """
-        with self.deployment.alone("be loaded"):
+        with self.deployment.alone("be loaded"), _CHANNEL.tracepoint("Engine.load"):
             self.deployment.load()
 
     # --- running -----------------------------------------------------------------------------------------------------
@@ -255,11 +260,17 @@ class Engine:
         self.deployment.check_connected(index)
         with self.deployment.alone("run"):
             start = time.perf_counter()
-            verdict, counts = self.deployment.execute(index)
+            with _CHANNEL.tracepoint("Engine.run", self._told_of(index, name) if _CHANNEL.is_on else None):
+                verdict, counts = self.deployment.execute(index)
             seconds = time.perf_counter() - start
             self._profiler.note_run(seconds)
             self._note_run(index, counts, name, seconds, times)
         return verdict is Verdict.DONE
+
+    def _told_of(self, index: int, name: str) -> dict[str, str]:
+        """What a trace tells of a run."""
+        told = {"program": self.executable.program_names[index], "mode": self.mode}
+        return told | ({"name": name} if name else {})
 
     def compare_orders(self, program: int | str = 0, seeds: Iterable[int] = range(4)) -> None:
         """Run a program in the usual order of vertices and in drawn ones, each time from the present state.

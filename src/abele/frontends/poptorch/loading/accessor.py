@@ -18,6 +18,7 @@ import torch.utils.data
 from abele.frontends.poptorch.enums import SharingStrategy
 from abele.frontends.poptorch.errors import Error
 from abele.frontends.poptorch.loading.accessor_worker import mapped, with_tensors, work
+from abele.frontends.poptorch.program.tracing import TRACED
 from abele.report import waiting_for_data
 
 _SHARED_FOLDER = "/dev/shm"
@@ -124,7 +125,7 @@ class AsynchronousDataAccessor:
         self._state = "begun"
 
     def __next__(self) -> Any:
-        with waiting_for_data():
+        with waiting_for_data(), TRACED.tracepoint("wait for a batch"):
             return self._next()
 
     def _next(self) -> Any:

@@ -16,6 +16,7 @@ from abele.frontends.poptorch.loading.accessor import AsynchronousDataAccessor
 from abele.frontends.poptorch.loading.measure import measure_loading
 from abele.frontends.poptorch.loading.micro_batches import JoinedSampler, MicroBatchCollate, PartSampler
 from abele.frontends.poptorch.options import Options
+from abele.frontends.poptorch.program.tracing import TRACED
 from abele.machine import HostComputer, hosts
 from abele.report import Loading, waiting_for_data
 
@@ -153,7 +154,7 @@ class _WaitedFor:
         return self
 
     def __next__(self) -> Any:
-        with waiting_for_data():
+        with waiting_for_data(), TRACED.tracepoint("wait for a batch"):
             return next(self._batches)
 
     def __len__(self) -> int:

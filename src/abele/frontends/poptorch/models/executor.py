@@ -28,6 +28,7 @@ from abele.frontends.poptorch.options import Options
 from abele.frontends.poptorch.options.environment import tell_of_waiting
 from abele.frontends.poptorch.options.popart import validate_options
 from abele.frontends.poptorch.program.recording import COMPILING, isRunningOnIpu, recording
+from abele.frontends.poptorch.program.tracing import TRACED
 from abele.frontends.poptorch.training.optim import Optimizer
 from abele.frontends.poptorch.training.optimizer_checks import warn_of_optimizer
 from abele.frontends.poptorch.training.optimizer_state import SessionState
@@ -37,6 +38,7 @@ from abele.frontends.poptorch.values.signature import ForwardSignature
 from abele.job.progress import PROGRESS
 from abele.session import Session
 from abele.session.locks import ForkLock
+from abele.trace.shared import release_recording
 
 __all__ = ["PoplarExecutor", "isRunningOnIpu"]
 
@@ -103,6 +105,7 @@ class PoplarExecutor(Exporting):
         with as_poptorch_errors(), self._lock.held():
             return self._call(*self._signature.bind(args, kwargs))
 
+    @TRACED.traced("call")
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         compiled = self._compiled or self._compile(args, kwargs)
         self._check_unchanged()
@@ -137,14 +140,17 @@ class PoplarExecutor(Exporting):
             )
 
     def _compile(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> CompiledModel:
+        self._begin_trace()
         try:
             return self._compile_now(args, kwargs)
         except Exception:
             # The model can be wrapped again, with other options.
             disown(self._model, self)
+            release_recording(self)
             raise
 
     @PROGRESS.during("compile")
+    @TRACED.traced("compile")
     def _compile_now(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> CompiledModel:
         validate_options(self._options.toDict(), self._options.known_names)
         self._batching.schedule()
@@ -202,7 +208,9 @@ class PoplarExecutor(Exporting):
         if self._options.connection_type == ConnectionType.Never:
             raise Error("Trying to attach to an offline device (ConnectionType.Never)")
         tell_of_waiting()
-        if session.attach():
+        with TRACED.tracepoint("attach to device"):
+            is_first = session.attach()
+        if is_first:
             session.random_state = self._rng_state or [self._first_seed(), 0]
 
     def detachFromDevice(self) -> None:
@@ -233,6 +241,7 @@ class PoplarExecutor(Exporting):
             self._compiled = self._watch = None
         if self._training:
             disown(self._model, self)
+        release_recording(self)
 
     def _first_seed(self) -> int:
         chosen = self._options.random_seed if self._options.exists("random_seed") else torch.initial_seed()
@@ -242,7 +251,9 @@ class PoplarExecutor(Exporting):
 
     def copyWeightsToHost(self) -> None:
         """Copy weights from the device to the host's tensors, but for those that another wrapper trained since."""
-        self._require().session.download()
+        session = self._require().session
+        with TRACED.tracepoint("copy weights to host"):
+            session.download()
 
     def copyWeightsToHostIfNeeded(self) -> bool:
         """Copy weights to the host if the device changed them since the last copy; returns whether it did."""
@@ -250,7 +261,9 @@ class PoplarExecutor(Exporting):
 
     def copyWeightsToDevice(self) -> None:
         """Copy what the host's tensors hold to the device; what the device has learnt and nobody looked at is lost."""
-        self._require().session.upload()
+        session = self._require().session
+        with TRACED.tracepoint("copy weights to device"):
+            session.upload()
 
     def copyNamedBuffersToDevice(self) -> None:
         """Copy the buffers that ``Options.updatableNamedBuffers`` names to the device, and nothing else.

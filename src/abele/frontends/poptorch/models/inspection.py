@@ -13,6 +13,7 @@ from typing import Any
 import torch
 import torch.utils.data
 
+from abele import trace
 from abele.compiler import Executable
 from abele.frontends.poptorch.errors import CheckError, Error
 from abele.frontends.poptorch.loading.accessor import AsynchronousDataAccessor
@@ -27,6 +28,8 @@ from abele.frontends.poptorch.values.tensors import from_array
 from abele.machine import HostComputer, hosts
 from abele.parallel.network import network_text
 from abele.report import HostProfile, Report
+from abele.trace.environment import begin_from_environment
+from abele.trace.shared import hold_recording
 from abele.writing import writing
 
 NOT_COMPILED = "Model has not been compiled or has been destroyed."
@@ -79,6 +82,12 @@ class Inspection(Latencies):
         spans = [vars(span) for span in tracepoints()]
         return report.with_meta(tracepoints=spans) if spans else report
 
+    def _begin_trace(self) -> None:
+        """Record a trace if the environment says so, or if ``Options.enableProfiling`` did, until :meth:`destroy`."""
+        begin_from_environment()
+        if self._options.profile_dir is not None:
+            hold_recording(self, Path(self._options.profile_dir))
+
     def _write_profile(self, compiled: CompiledModel) -> None:
         """Write the report where ``Options.enableProfiling`` said."""
         if self._options.profile_dir is None:
@@ -89,6 +98,7 @@ class Inspection(Latencies):
         with writing(path):
             path.parent.mkdir(parents=True, exist_ok=True)
         compiled.session.executable.report.save(path)
+        trace.flush()
 
     def _export_proto(self, compiled: CompiledModel) -> None:
         """Write the recorded network as text to the file that the environment names; folders above it are made."""

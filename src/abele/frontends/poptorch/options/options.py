@@ -271,7 +271,10 @@ class Options(CheckedOptions):
         return self.set(log_cycle_count=log_cycle_count)
 
     def enableProfiling(self, profile_dir: str | Path | None = None) -> Self:
-        """Write the report of each compiled model below this folder, by default the folder of logs."""
+        """Write the report of each compiled model below this folder, by default the folder of logs.
+
+        What its calls do on the host goes into a trace beside it, until the last such model is destroyed.
+        """
         return self.set(profile_dir=str(self.log_dir if profile_dir is None else profile_dir))
 
     def enableExecutableCaching(self, path: str | Path | None) -> Self:

@@ -1,4 +1,7 @@
-"""``poptorch.profiling``: spans of the host's time that a program names; reports of its models list them."""
+"""``poptorch.profiling``: spans of the host's time that a program names; reports of its models list them.
+
+While a trace is recorded, they are events of it too, on a channel of the same name.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,9 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
+
+from abele import trace
+from abele.trace.environment import begin_from_environment
 
 _MOST = 100_000
 """Spans that are kept; older ones are forgotten."""
@@ -51,16 +57,19 @@ class Channel:
 
     def __init__(self, name: str) -> None:
         self.name = name
+        begin_from_environment()
+        self._channel = trace.Channel(name)
 
     @contextlib.contextmanager
     def tracepoint(self, name: str) -> Iterator[None]:
         """Record what runs inside as one span."""
-        begin = time.perf_counter()
-        try:
-            yield
-        finally:
-            seconds = time.perf_counter() - begin
-            _SPANS.append(Tracepoint(self.name, name, begin, seconds, threading.current_thread().name))
+        with self._channel.tracepoint(name):
+            begin = time.perf_counter()
+            try:
+                yield
+            finally:
+                seconds = time.perf_counter() - begin
+                _SPANS.append(Tracepoint(self.name, name, begin, seconds, threading.current_thread().name))
 
     def instrument(self, obj: Any, *methods: str) -> None:
         """Record each call of these methods of an object, or of a class, as a span.

@@ -1,0 +1,370 @@
+"""Perfetto traces, in the protocol buffers that https://ui.perfetto.dev opens, of columns of any size.
+
+:class:`PerfettoWriter` takes tracks, and slices, instants and counters as columns; :func:`write_perfetto` writes a
+:class:`~abele.trace.trace.Trace`. Nothing but NumPy is needed for it.
+
+Source: protos/perfetto/trace/perfetto_trace.proto, whose numbers of fields stand below.
+"""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from abele.trace import wire
+from abele.writing import writing_whole
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from abele.trace.trace import Trace
+
+Integers = npt.NDArray[np.int64]
+
+_PACKET = 1
+_CLOCK_SNAPSHOT, _TIMESTAMP, _SEQUENCE, _EVENT, _INTERNED, _FLAGS, _TRACK = 6, 8, 10, 11, 12, 13, 60
+_CATEGORY, _ANNOTATION, _TYPE, _NAME, _EVENT_TRACK, _COUNTER, _DOUBLE_COUNTER = 3, 4, 9, 10, 11, 30, 44
+_BEGIN, _END, _INSTANT, _COUNT = 1, 2, 3, 4
+_CATEGORIES, _NAMES, _ANNOTATION_NAMES, _ANNOTATION_TEXTS = 1, 2, 3, 29
+_REALTIME, _BOOTTIME = 1, 6
+_CLEARED, _NEEDED = 1, 2
+_EXPLICIT_ORDER = 3
+_UNITS = {"ns": 1, "B": 3, "bytes": 3}
+_WORDS_PER_PACKET = 4096
+_LARGEST_ID = (1 << 31) - 1
+
+
+@dataclass
+class _Words:
+    """Texts that events give by number."""
+
+    field: int
+    numbers: dict[str, int]
+    written: int = 0
+
+
+class PerfettoWriter:
+    """Writes a Perfetto trace.
+
+    Args:
+        stream: Where it goes.
+        unix_ns: What time the time 0 is, in nanoseconds since 1970 began; None when nobody knows.
+    """
+
+    def __init__(self, stream: IO[bytes], unix_ns: int | None = None) -> None:
+        self._stream = stream
+        self._last_track = 0
+        self._words = {
+            field: _Words(field, {}) for field in (_CATEGORIES, _NAMES, _ANNOTATION_NAMES, _ANNOTATION_TEXTS)
+        }
+        self._packet(wire.number(_FLAGS, _CLEARED))
+        if unix_ns is not None:
+            clocks = [
+                wire.message(1, wire.number(1, clock), wire.number(2, moment))
+                for clock, moment in ((_BOOTTIME, 0), (_REALTIME, unix_ns))
+            ]
+            self._packet(wire.message(_CLOCK_SNAPSHOT, *clocks, wire.number(2, _BOOTTIME)))
+
+    def _packet(self, *fields: bytes) -> None:
+        self._stream.write(wire.message(_PACKET, wire.number(_SEQUENCE, 1), *fields))
+
+    # --- tracks -------------------------------------------------------------------------------------------------------
+
+    def _track(self, *fields: bytes, parent: int = 0, rank: int | None = None) -> int:
+        self._last_track += 1
+        above = wire.number(5, parent) if parent else b""
+        order = b"" if rank is None else wire.number(12, rank)
+        self._packet(wire.message(_TRACK, wire.number(1, self._last_track), above, order, *fields))
+        return self._last_track
+
+    def process(self, pid: int, name: str) -> int:
+        """A process, for tracks below it; its number, 1 to 2³¹ − 1, is no other's. Gives the track."""
+        return self._track(wire.message(3, wire.number(1, pid), wire.text(6, name)), wire.number(11, _EXPLICIT_ORDER))
+
+    def thread(self, pid: int, tid: int, name: str, parent: int) -> int:
+        """A thread of a process. Gives the track."""
+        fields = wire.number(1, pid), wire.number(2, tid), wire.text(5, name)
+        return self._track(wire.message(4, *fields), parent=parent)
+
+    def track(self, name: str, parent: int = 0, rank: int | None = None) -> int:
+        """A track of a name below another; those of lower ``rank`` come first. Gives the track."""
+        return self._track(wire.text(2, name), wire.number(11, _EXPLICIT_ORDER), parent=parent, rank=rank)
+
+    def counter(self, name: str, unit: str = "", parent: int = 0, rank: int | None = None) -> int:
+        """A number over time. Gives the track."""
+        known = wire.number(3, _UNITS[unit]) if unit in _UNITS else wire.text(6, unit) if unit else b""
+        return self._track(wire.text(2, name), wire.message(8, known), parent=parent, rank=rank)
+
+    # --- texts --------------------------------------------------------------------------------------------------------
+
+    def names(self, words: Iterable[str]) -> Integers:
+        """Numbers of names of slices and instants, int64[n]."""
+        return self._numbers(_NAMES, words)
+
+    def categories(self, words: Iterable[str]) -> Integers:
+        """Numbers of categories, int64[n]."""
+        return self._numbers(_CATEGORIES, words)
+
+    def texts(self, words: Iterable[str]) -> Integers:
+        """Numbers of texts that annotations may have, int64[n]."""
+        return self._numbers(_ANNOTATION_TEXTS, words)
+
+    def _numbers(self, field: int, words: Iterable[str]) -> Integers:
+        known = self._words[field].numbers
+        found = np.array([known.setdefault(word, len(known) + 1) for word in words], np.int64)
+        fresh = list(known.items())[self._words[field].written :]
+        for first in range(0, len(fresh), _WORDS_PER_PACKET):
+            part = fresh[first : first + _WORDS_PER_PACKET]
+            entries = [wire.message(field, wire.number(1, k), wire.text(2, word)) for word, k in part]
+            self._packet(wire.message(_INTERNED, *entries), wire.number(_FLAGS, _NEEDED))
+        self._words[field].written = len(known)
+        return found
+
+    # --- events -------------------------------------------------------------------------------------------------------
+
+    def slices(
+        self,
+        track: Integers,
+        name: Integers,
+        category: Integers,
+        begin_ns: Integers,
+        duration_ns: Integers,
+        *,
+        numbers: Mapping[str, Integers] | None = None,
+        texts: Mapping[str, Integers] | None = None,
+    ) -> None:
+        """Add slices; one without length becomes an instant. On a track each lies in the one before it, or follows it.
+
+        Args:
+            track: int64[n], their tracks.
+            name: int64[n], numbers of their names.
+            category: int64[n], numbers of their categories.
+            begin_ns: int64[n], 0 or more. Of equal ones on a track the outer comes first.
+            duration_ns: int64[n], 0 or more.
+            numbers: Numbers, 0 or more, to tell of each, int64[n] by name.
+            texts: Numbers of texts to tell of each, int64[n] by name; 0 for none.
+        """
+        lasting = duration_ns > 0
+        size = int(lasting.sum())
+        begins = begin_ns[lasting]
+        ends = begins + duration_ns[lasting]
+        # At one moment what ends comes before what begins, the inner before the outer, and then the outer first.
+        order = np.argsort(np.concatenate([ends[::-1], begins]), kind="stable")
+        place = np.empty(2 * size, np.int64)
+        place[order] = np.arange(2 * size)
+        told = _picked(numbers, lasting), _picked(texts, lasting)
+        end_order = np.argsort(place[:size], kind="stable")
+        end_track = track[lasting][::-1]
+        end_rows = self._rows(ends[::-1][end_order], _END, end_track[end_order])
+        blocks = [(place[:size][end_order], end_rows)]
+        order = np.argsort(place[size:], kind="stable")
+        columns = (begins, track[lasting], name[lasting], category[lasting])
+        blocks += self._named(place[size:], order, _BEGIN, columns, *told)
+        for piece in wire.merged(blocks):
+            self._stream.write(piece.data)
+        if size < len(lasting):
+            short = ~lasting
+            self.instants(
+                track[short],
+                name[short],
+                category[short],
+                begin_ns[short],
+                numbers=_picked(numbers, short),
+                texts=_picked(texts, short),
+            )
+
+    def instants(
+        self,
+        track: Integers,
+        name: Integers,
+        category: Integers,
+        time_ns: Integers,
+        *,
+        numbers: Mapping[str, Integers] | None = None,
+        texts: Mapping[str, Integers] | None = None,
+    ) -> None:
+        """Add instants; columns as of :meth:`slices`."""
+        order = np.argsort(time_ns, kind="stable")
+        place = np.empty(len(order), np.int64)
+        place[order] = np.arange(len(order))
+        blocks = self._named(place, order, _INSTANT, (time_ns, track, name, category), numbers or {}, texts or {})
+        for piece in wire.merged(blocks):
+            self._stream.write(piece.data)
+
+    def _named(
+        self,
+        place: Integers,
+        order: Integers,
+        kind: int,
+        columns: tuple[Integers, Integers, Integers, Integers],
+        numbers: Mapping[str, Integers],
+        texts: Mapping[str, Integers],
+    ) -> list[tuple[Integers, wire.Bytes]]:
+        """Blocks of events with names: those with texts, and those without."""
+        told = np.zeros(len(order), np.bool_)
+        for column in texts.values():
+            told |= column > 0
+        blocks = []
+        for rows, some in ((order[~told[order]], {}), (order[told[order]], texts)):
+            if not len(rows):
+                continue
+            time, track, name, category = (column[rows] for column in columns)
+            fields = [wire.number_column(_CATEGORY, category), wire.number_column(_NAME, name)]
+            for field, values in ((3, numbers), (17, some)):
+                for word, column in values.items():
+                    said = wire.constant_column(wire.number(1, self._annotation(word)), len(rows))
+                    value = wire.number_column(field, np.maximum(column[rows], 0))
+                    fields.append(wire.message_column(_ANNOTATION, [said, value]))
+            blocks.append((place[rows], self._rows(time, kind, track, fields)))
+        return blocks
+
+    def _annotation(self, word: str) -> int:
+        return int(self._numbers(_ANNOTATION_NAMES, [word])[0])
+
+    def _rows(self, time: Integers, kind: int, track: Integers, fields: Sequence[wire.Bytes] = ()) -> wire.Bytes:
+        head = wire.number(_SEQUENCE, 1) + wire.number(_FLAGS, _NEEDED)
+        event = [
+            wire.constant_column(wire.number(_TYPE, kind), len(time)),
+            wire.number_column(_EVENT_TRACK, track),
+            *fields,
+        ]
+        stamp = wire.number_column(_TIMESTAMP, time)
+        packet = [wire.constant_column(head, len(time)), stamp, wire.message_column(_EVENT, event)]
+        return wire.message_column(_PACKET, packet)
+
+    def counters(self, track: Integers, time_ns: Integers, values: npt.NDArray[Any]) -> None:
+        """Add values of counters; NaN and infinities, which a line cannot show, are left out.
+
+        Args:
+            track: int64[n], their tracks.
+            time_ns: int64[n], 0 or more.
+            values: float64[n].
+        """
+        kept = np.flatnonzero(np.isfinite(values))
+        kept = kept[np.argsort(time_ns[kept], kind="stable")]
+        if len(kept):
+            value = wire.double_column(_DOUBLE_COUNTER, values[kept])
+            self._stream.write(np.ascontiguousarray(self._rows(time_ns[kept], _COUNT, track[kept], [value])).data)
+
+
+def _picked(columns: Mapping[str, Integers] | None, rows: npt.NDArray[np.bool_]) -> dict[str, Integers]:
+    return {name: column[rows] for name, column in (columns or {}).items()}
+
+
+@contextmanager
+def perfetto_file(path: str | Path, unix_ns: int | None = None) -> Iterator[PerfettoWriter]:
+    """A Perfetto trace that is written inside, and takes its place when it is whole; packed if it ends in ``.gz``.
+
+    Raises:
+        FileFormatError: It cannot be written.
+    """
+    with writing_whole(path) as part, part.open("wb") as plain:
+        if Path(path).suffix != ".gz":
+            yield PerfettoWriter(plain, unix_ns)
+            return
+        with gzip.GzipFile("", "wb", compresslevel=3, fileobj=plain, mtime=0) as packed:
+            yield PerfettoWriter(packed, unix_ns)  # type: ignore[arg-type]
+
+
+def write_perfetto(trace: Trace, path: str | Path) -> None:
+    """Write a trace as a Perfetto trace: threads, slices with what is told of them, instants and counters.
+
+    Of heat maps Perfetto has none; the mean of each becomes a counter. Threads whose events cross have a track for
+    each lane. Events without length are instants.
+
+    Args:
+        trace: The trace.
+        path: The file; packed if it ends in ``.gz``.
+
+    Raises:
+        FileFormatError: It cannot be written.
+    """
+    events, instants = trace.events, trace.instants
+    first = min([0, *(int(t.min()) for t in (events.begin_ns, instants.time_ns) if len(t))])
+    origin = trace.origin_unix_ns
+    with perfetto_file(path, None if origin is None or origin + first < 0 else origin + first) as writer:
+        pids = _own_ids(trace.processes.id)
+        processes = [writer.process(pid, name) for pid, name in zip(pids, trace.processes.name, strict=True)]
+        tids = _own_ids(trace.threads.id)
+        threads = np.array(
+            [
+                writer.thread(pids[p], tid, name, processes[p])
+                for p, tid, name in zip(trace.threads.process.tolist(), tids, trace.threads.name, strict=True)
+            ],
+            np.int64,
+        )
+        names = writer.names(trace.labels)
+        categories = writer.categories(trace.channels)
+        details = np.append(writer.texts(trace.details), 0)
+        writer.slices(
+            _tracks(writer, trace, threads),
+            names[events.label],
+            categories[events.channel],
+            events.begin_ns - first,
+            events.duration_ns,
+            texts={"detail": details[events.detail]},
+        )
+        writer.instants(
+            threads[instants.thread],
+            names[instants.label],
+            categories[instants.channel],
+            instants.time_ns - first,
+            texts={"detail": details[instants.detail]},
+        )
+        for data in trace.series:
+            name = data.graph if data.name in ("", data.graph) else f"{data.graph} {data.name}"
+            _counter(writer, name, data.unit, processes[data.process], data.time_ns - first, data.values)
+        for heat in trace.heatmaps:
+            middle = (heat.edges[:-1] + heat.edges[1:]) / 2
+            with np.errstate(all="ignore"):
+                mean = heat.counts @ middle / heat.counts.sum(axis=1)
+            _counter(writer, f"mean of {heat.name}", heat.unit, processes[heat.process], heat.time_ns - first, mean)
+
+
+def _counter(
+    writer: PerfettoWriter, name: str, unit: str, parent: int, time_ns: Integers, values: npt.NDArray[Any]
+) -> None:
+    track = writer.counter(name, unit, parent)
+    kept = time_ns >= 0
+    writer.counters(np.full(int(kept.sum()), track, np.int64), time_ns[kept], values[kept])
+
+
+def _tracks(writer: PerfettoWriter, trace: Trace, threads: Integers) -> Integers:
+    """The track of each event: its thread's, or one for each lane where events of a thread cross."""
+    events = trace.events
+    tracks = threads[events.thread]
+    loose = np.unique(events.thread[(events.depth > 0) & (events.parent < 0)])
+    if not len(loose):
+        return tracks
+    rows = np.flatnonzero(np.isin(events.thread, loose) & (events.depth > 0))
+    keys = np.stack([events.thread[rows], events.depth[rows]], axis=1)
+    lanes, which = np.unique(keys, axis=0, return_inverse=True)
+    made = [
+        writer.track(f"{trace.threads.name[thread]} (lane {lane})", int(threads[thread]), lane)
+        for thread, lane in lanes.tolist()
+    ]
+    tracks[rows] = np.array(made, np.int64)[which.reshape(-1)]
+    return tracks
+
+
+def _own_ids(ids: Integers) -> list[int]:
+    """Numbers that Perfetto takes, each once: the given ones where they can be."""
+    found: list[int] = []
+    used = set(ids.tolist())
+    spare = 1_000_000_000
+    seen: set[int] = set()
+    for one in ids.tolist():
+        if not 0 < one <= _LARGEST_ID or one in seen:
+            while spare in used:
+                spare += 1
+            one, spare = spare, spare + 1
+        seen.add(one)
+        found.append(one)
+    return found
