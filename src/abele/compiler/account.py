@@ -10,24 +10,22 @@ from importlib.metadata import version
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from abele.compiler.account_exchange import PhaseOf, exchange_blocks, ipu_tables, planned_blocks
-from abele.compiler.account_groups import GroupTables, compute_by_tile, group_tables, schedule_of
+from abele.compiler.account_groups import compute_by_tile, group_tables, schedule_of
+from abele.compiler.account_ops import ops_of, ops_table
 from abele.compiler.account_runs import RunTables, run_tables
-from abele.compiler.account_supersteps import superstep_variables, vertex_tables
+from abele.compiler.account_steps import basis_of, is_estimated, steps_table
+from abele.compiler.account_supersteps import superstep_tables, superstep_variables
 from abele.compiler.account_tiles import buffer_tiles, lifetimes, memory_of, phase_tiles, program_tiles, variable_tiles
 from abele.compiler.account_tree import tree_tables
 from abele.compiler.account_variables import first_writers, variables_table
 from abele.compiler.critical import critical_cycles
 from abele.compiler.exchange_blocks import TileBlocks
-from abele.compiler.footprint import code_bytes_of
-from abele.compiler.layout import Layout
 from abele.compiler.lower import Lowered, Step
 from abele.compiler.memory import MemoryPlan
 from abele.compiler.run_account import RunAccount
 from abele.compiler.schedule import ProgramSchedule
-from abele.compiler.step_kinds import partner_of
 from abele.compiler.superstep import Superstep
 from abele.compiler.sync_groups import SyncGroups
 from abele.compiler.timeline import Part, parts_of
@@ -35,9 +33,7 @@ from abele.compiler.unroll import unroll
 from abele.compiler.whole_run import whole_run
 from abele.graph.graph import Graph
 from abele.graph.intervals import Int64
-from abele.graph.program import Copy, Execute, LibraryCall, Program
-from abele.graph.remote import RemoteBuffer
-from abele.graph.stream import Stream
+from abele.graph.program import Program
 from abele.report import (
     BUFFER_TILES,
     CODELETS,
@@ -46,7 +42,6 @@ from abele.report import (
     FUNCTION_CALLS,
     LIFETIMES,
     LIVENESS,
-    OPS,
     PHASE_IPUS,
     PHASE_LINKS,
     PHASE_TILES,
@@ -54,7 +49,6 @@ from abele.report import (
     PROGRAM_TREE,
     RUN_LOOPS,
     RUN_SPANS,
-    STEPS,
     SUPERSTEP_VARIABLES,
     SUPERSTEPS,
     VARIABLE_TILES,
@@ -62,7 +56,6 @@ from abele.report import (
     Report,
     Schema,
     Table,
-    sum_by_op,
 )
 
 HANDLE_ROLES = "handle_roles"
@@ -70,21 +63,19 @@ HANDLE_ROLES = "handle_roles"
 
 
 @dataclass(frozen=True, eq=False)
-class Source:
+class ReportSource:
     """What tables are made of that look at programs as their user made them.
 
     Attributes:
         programs: The control programs.
         names: Their names.
         handle_roles: What host handles are for, by the part of their names before the first ``/``, digits left out.
-        layout: Gives where the elements of variables live.
         is_unchanged: Tells whether graph and programs are what was compiled.
     """
 
     programs: Sequence[Program]
     names: Sequence[str]
     handle_roles: Mapping[str, str]
-    layout: Callable[[], Layout]
     is_unchanged: Callable[[], bool]
 
 
@@ -100,7 +91,7 @@ class Reporter:
     """
 
     def __init__(
-        self, graph: Graph, lowered: Lowered, plan: Sequence[Superstep], memory: MemoryPlan, source: Source
+        self, graph: Graph, lowered: Lowered, plan: Sequence[Superstep], memory: MemoryPlan, source: ReportSource
     ) -> None:
         self.graph, self.lowered, self.plan, self.memory, self.source = graph, lowered, plan, memory, source
         self._assumed = np.array([s.executions for s in lowered.steps], dtype=np.int64)
@@ -121,15 +112,15 @@ class Reporter:
         ]
         groups = group_tables(rows, executions, self._groups, schedules, compute)
         ops, op_of = self._ops
-        basis = [_basis(r, self.plan, account) for r in rows]
+        basis = [basis_of(r, self.plan, account) for r in rows]
         phases, phase_of = _phases(rows)
-        steps = _steps_table(rows, op_of, executions, groups=groups, basis=basis, phases=phases, phase_of=phase_of)
+        steps = steps_table(rows, op_of, executions, groups=groups, basis=basis, phases=phases, phase_of=phase_of)
         variables, liveness = self._memory_tables
         return Report(
             target=_target(graph),
             graph=_counts(graph, lowered, self.plan, account),
             steps=steps,
-            ops=_ops_table(ops, lowered, self.plan, op_of, executions, steps),
+            ops=ops_table(ops, lowered, self.plan, op_of, executions, steps),
             memory=memory_of(self.memory, graph.num_tiles),
             variables=variables,
             liveness=liveness,
@@ -188,7 +179,7 @@ class Reporter:
             times = executions[np.array([s.index for s, _ in rows], dtype=np.int64)]
             each = np.array([p.exchange for p in phases], dtype=np.int64)
             cycles = each * np.bincount(phase_of, weights=times, minlength=len(phases)).astype(np.int64)
-            return exchange_blocks(places(), cycles, plan, source.layout(), graph.system)
+            return exchange_blocks(places(), cycles, plan, graph)
 
         return {
             "phase_ipus": PHASE_IPUS.deferred(lambda: between_ipus()[0]),
@@ -199,15 +190,11 @@ class Reporter:
     def exchange_pairs(self, row: int, block_tiles: int) -> Table:
         """Who sends to whom in the exchange that a row of the steps table is; see ``Executable.exchange_pairs``."""
         step, part = self._assumed_rows[row]
-        phase, system = PhaseOf(step.superstep, part), self.graph.system
-        blocks = TileBlocks.of(self.graph.num_tiles, system.ipu.num_tiles, block_tiles)
-        exchanged = phase.exchanged(self.plan)
-        found = (
-            (None, None)
-            if exchanged is None
-            else planned_blocks(self.plan[step.superstep], self.source.layout(), system.ipu.num_tiles, blocks)
-        )
-        pairs = found[1 if phase.is_outward else 0]
+        phase, graph = PhaseOf(step.superstep, part), self.graph
+        if phase.exchanged(self.plan) is None:
+            return EXCHANGE_BLOCKS.empty()
+        blocks = TileBlocks.of(graph.num_tiles, graph.system.ipu.num_tiles, block_tiles)
+        pairs = planned_blocks(self.plan[step.superstep], graph, blocks)[1 if phase.is_outward else 0]
         if pairs is None:
             return EXCHANGE_BLOCKS.empty()
         return EXCHANGE_BLOCKS.table(
@@ -340,7 +327,7 @@ class Reporter:
 
     @cached_property
     def _ops(self) -> tuple[list[Program], Int64]:
-        return _ops_of(self.lowered)
+        return ops_of(self.lowered)
 
     @cached_property
     def _program_tables(self) -> dict[str, Table]:
@@ -361,11 +348,11 @@ class Reporter:
 
         def vertices() -> Mapping[str, Table]:
             system, num_tiles = self.graph.system, self.graph.num_tiles
-            return vertex_tables(self.plan, self.lowered.distinct, system.ipu, num_tiles)._asdict()
+            return superstep_tables(self.plan, self.lowered.distinct, system.ipu, num_tiles)._asdict()
 
         def touched() -> Mapping[str, Table]:
             used = self.memory.liveness.used
-            return {"superstep_variables": superstep_variables(self.plan, source.layout(), used)}
+            return {"superstep_variables": superstep_variables(self.plan, self.graph.variables, used)}
 
         parts = {
             tree: (PROGRAM_TREE, FUNCTION_CALLS),
@@ -407,24 +394,9 @@ def _counts(graph: Graph, lowered: Lowered, supersteps: Sequence[Superstep], acc
         "num_edges": sum(s.num_edges for s in supersteps),
         "num_steps": len(lowered.steps),
         "num_supersteps": len(supersteps),
-        "num_estimated_steps": len({n for program, n in used if _is_estimated(program, supersteps[n], account)}),
+        "num_estimated_steps": len({n for program, n in used if is_estimated(program, supersteps[n], account)}),
         "num_assumed_steps": int(account.assumed.sum()),
     }
-
-
-def _is_estimated(program: int, superstep: Superstep, account: RunAccount) -> bool:
-    """True if some vertices of a superstep cost what depends on data, and no run of a program has counted them."""
-    compute = account.compute.get((program, superstep.index), superstep.compute)
-    return compute is not None and bool(compute.estimated)
-
-
-def _basis(row: tuple[Step, Part], supersteps: Sequence[Superstep], account: RunAccount) -> str:
-    """What the figures of a row rest on: one of ``BASES``."""
-    step, part = row
-    superstep = supersteps[step.superstep]
-    if account.assumed[step.index] or (part.kind == "compute" and _is_estimated(step.program, superstep, account)):
-        return "assumed"
-    return "counted" if step.is_assumed or (part.kind == "compute" and superstep.data_dependent) else "static"
 
 
 def _phases(rows: Sequence[tuple[Step, Part]]) -> tuple[list[Part], Int64]:
@@ -432,127 +404,6 @@ def _phases(rows: Sequence[tuple[Step, Part]]) -> tuple[list[Part], Int64]:
     number: dict[int, int] = {}
     phase_of = np.array([number.setdefault(id(part), len(number)) for _, part in rows], dtype=np.int64)
     return list({id(part): part for _, part in rows}.values()), phase_of
-
-
-def _steps_table(
-    rows: Sequence[tuple[Step, Part]],
-    op_of: Int64,
-    executions: Int64,
-    groups: GroupTables,
-    basis: Sequence[str],
-    phases: Sequence[Part],
-    phase_of: Int64,
-) -> Table:
-    index = np.array([s.index for s, _ in rows], dtype=np.int64)
-
-    def column(value: Callable[[Part], Any]) -> npt.NDArray[Any]:
-        """A column that is the same in all rows of a phase."""
-        return np.array([value(p) for p in phases])[phase_of] if phases else np.empty(0)
-
-    return STEPS.table(
-        name=[f"{s.name}: {p.name}" if p.name else s.name for s, p in rows],
-        kind=[p.kind for _, p in rows],
-        program=[s.program for s, _ in rows],
-        op=op_of[index],
-        superstep=[s.superstep for s, _ in rows],
-        executions=executions[index],
-        cycles=column(lambda p: p.cycles),
-        compute_cycles=column(lambda p: p.compute),
-        exchange_cycles=column(lambda p: p.exchange),
-        sync_cycles=column(lambda p: p.sync),
-        host_cycles=column(lambda p: p.host),
-        tile_balance=column(lambda p: p.balance),
-        exchanged_bytes=column(lambda p: p.bytes),
-        max_receive_bytes=column(lambda p: p.max_receive_bytes),
-        num_vertices=column(lambda p: p.num_vertices),
-        active_tiles=column(lambda p: p.active_tiles),
-        start_cycle=groups.starts,
-        block=[s.block for s, _ in rows],
-        basis=basis,
-        phase=phase_of,
-        partner=[partner_of(s.kind) for s, _ in rows],
-    )
-
-
-def _ops_of(lowered: Lowered) -> tuple[list[Program], Int64]:
-    """The distinct operations (library calls, or steps outside of any), and that of each step."""
-    ops: dict[int, int] = {}
-    nodes: list[Program] = []
-    op_of = np.empty(len(lowered.steps), dtype=np.int64)
-    for step in lowered.steps:
-        node = lowered.calls[step.call] if step.call >= 0 else step.node
-        if id(node) not in ops:
-            ops[id(node)] = len(nodes)
-            nodes.append(node)
-        op_of[step.index] = ops[id(node)]
-    return nodes, op_of
-
-
-def _ops_table(
-    ops: Sequence[Program],
-    lowered: Lowered,
-    supersteps: Sequence[Superstep],
-    op_of: Int64,
-    executions: Int64,
-    steps: Table,
-) -> Table:
-    runs = _op_executions(lowered, op_of, executions, len(ops))
-    codelets: list[set[Any]] = [set() for _ in ops]
-    for step in lowered.steps:
-        codelets[op_of[step.index]].update(supersteps[step.superstep].codelets)
-    debug = [_debug(node) for node in ops]
-    of_node = {id(step.node): supersteps[step.superstep] for step in lowered.steps}
-    return OPS.table(
-        name=[_name(node) for node in ops],
-        kind=[_kind(node) for node in ops],
-        path=[d.text or d.path for d in debug],
-        file=[d.file for d in debug],
-        line=[d.line for d in debug],
-        executions=runs,
-        flops=runs * np.array([_flops(node, of_node) for node in ops], dtype=np.int64),
-        code_bytes=[sum(code_bytes_of(c) for c in used) for used in codelets],
-        **sum_by_op(steps, len(ops)),
-    )
-
-
-def _op_executions(lowered: Lowered, op_of: Int64, executions: Int64, num_ops: int) -> Int64:
-    """Times that each operation runs: what the first step of each of its call sites does."""
-    runs = np.zeros(num_ops, dtype=np.int64)
-    seen: set[tuple[int, int]] = set()
-    for step in lowered.steps:
-        # The steps of one call site run equally often; the first stands for all.
-        site = (int(op_of[step.index]), step.call if step.call >= 0 else -1 - step.index)
-        if site not in seen:
-            seen.add(site)
-            runs[site[0]] += executions[step.index]
-    return runs
-
-
-def _flops(node: Program, superstep_of: Mapping[int, Superstep]) -> int:
-    """Operations of a library call, or those that estimators tell of a compute set."""
-    if isinstance(node, LibraryCall):
-        return node.flops
-    compute = superstep_of[id(node)].compute
-    return compute.flops if compute is not None else 0
-
-
-def _debug(node: Program) -> Any:
-    return node.compute_set.debug if isinstance(node, Execute) else node.debug
-
-
-def _name(node: Program) -> str:
-    """Name of an operation; a copy from or to the host is called after its stream."""
-    ends = (node.source, node.destination) if isinstance(node, Copy) else ()
-    for end in ends:
-        if isinstance(end, Stream | RemoteBuffer):
-            return f"{'stream' if isinstance(end, Stream) else 'remote buffer'} {end.name}"
-    return str(_debug(node).name)
-
-
-def _kind(node: Program) -> str:
-    if isinstance(node, LibraryCall):
-        return node.name
-    return "compute set" if isinstance(node, Execute) else type(node).__name__.lower()
 
 
 def _liveness_table(memory: MemoryPlan, first_row: Int64, num_rows: int) -> Table:

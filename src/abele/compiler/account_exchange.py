@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from abele.compiler.account_supersteps import Likeness
+from abele.compiler.account_supersteps import EqualVertices
 from abele.compiler.exchange import plan_copy, plan_exchange
 from abele.compiler.exchange_blocks import BlockBytes, TileBlocks
 from abele.compiler.layout import Layout
@@ -15,6 +15,7 @@ from abele.compiler.superstep import Exchanged, Superstep
 from abele.compiler.timeline import Part
 from abele.compiler.traffic import ExchangePhase
 from abele.compiler.uses import field_uses
+from abele.graph.graph import Graph
 from abele.graph.intervals import Int64
 from abele.graph.program import Copy, Execute
 from abele.graph.tensor import Tensor
@@ -85,21 +86,18 @@ def ipu_tables(
     )
 
 
-def exchange_blocks(
-    phases: Sequence[PhaseOf], cycles: Int64, plan: Sequence[Superstep], layout: Layout, system: System
-) -> Table:
+def exchange_blocks(phases: Sequence[PhaseOf], cycles: Int64, plan: Sequence[Superstep], graph: Graph) -> Table:
     """The table of who sends to whom, in the phases on which runs spend most cycles, as far as there is room.
 
     Args:
         phases: The phases by their numbers.
         cycles: Cycles of all executions of each, int64[phases].
         plan: The supersteps.
-        layout: Where the elements of variables live.
-        system: The machine of one replica.
+        graph: Their graph.
     """
-    like = Likeness.of(plan)
-    tiles_per_ipu = system.ipu.num_tiles
-    blocks = TileBlocks.of(layout.num_tiles, tiles_per_ipu, -(-tiles_per_ipu // BLOCKS_PER_IPU))
+    like = EqualVertices.of(plan)
+    tiles_per_ipu = graph.system.ipu.num_tiles
+    blocks = TileBlocks.of(graph.num_tiles, tiles_per_ipu, -(-tiles_per_ipu // BLOCKS_PER_IPU))
     found: dict[int, tuple[BlockBytes | None, BlockBytes | None]] = {}
     told: dict[int, tuple[BlockBytes, int]] = {}
     rows = 0
@@ -111,7 +109,7 @@ def exchange_blocks(
         if first not in found:
             if len(found) == MOST_PLANNED:
                 continue
-            found[first] = planned_blocks(plan[first], layout, tiles_per_ipu, blocks)
+            found[first] = planned_blocks(plan[first], graph, blocks)
         pairs = found[first][1 if phase.is_outward else 0]
         if pairs is not None:
             told[number] = pairs, int(like.shift[phase.superstep])
@@ -128,13 +126,16 @@ def exchange_blocks(
 
 
 def planned_blocks(
-    superstep: Superstep, layout: Layout, tiles_per_ipu: int, blocks: TileBlocks
+    superstep: Superstep, graph: Graph, blocks: TileBlocks
 ) -> tuple[BlockBytes | None, BlockBytes | None]:
     """Who sends to whom before and after the vertices of a superstep, which is planned again; None where nothing is.
 
     Steps of control, and what goes between replicas, have no such plan.
     """
-    node = superstep.node
+    node, tiles_per_ipu = superstep.node, graph.system.ipu.num_tiles
+    # A layout of what the superstep touches will do, and takes a fraction of the time.
+    variables = [graph.variables[v] for v in superstep.access.touched.tolist()]
+    layout = Layout.of(graph.interval_map(variables), variables, graph.num_tiles)
     if isinstance(node, Execute):
         plan = plan_exchange(field_uses(node.compute_set.groups), layout, tiles_per_ipu, blocks)
     elif isinstance(node, Copy) and isinstance(node.source, Tensor) and isinstance(node.destination, Tensor):

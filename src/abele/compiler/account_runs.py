@@ -75,11 +75,11 @@ def _groups(run: WholeRun, parts: Sequence[Part], rows: Mapping[int, int]) -> tu
     numbers: dict[tuple[int, ...], int] = {}
     of_part: dict[tuple[int, int], int] = {}
     which = np.empty(len(run.row), dtype=np.int64)
-    for at, (row, meet) in enumerate(zip(run.row.tolist(), run.meet.tolist(), strict=True)):
+    for span, (row, meet) in enumerate(zip(run.row.tolist(), run.meet.tolist(), strict=True)):
         key = (id(parts[row]), meet)
         if key not in of_part:
             of_part[key] = numbers.setdefault(parts[row].meets[meet], len(numbers))
-        which[at] = of_part[key]
+        which[span] = of_part[key]
     none = np.empty(0, dtype=np.int64)
     runs = [(none, none)]
     for meet in numbers:

@@ -15,13 +15,13 @@ import numpy as np
 from abele.compiler.access import Access, covered, united
 from abele.compiler.cost import vertex_costs
 from abele.compiler.footprint import code_bytes_of, stack_bytes_of, vertex_state_bytes
-from abele.compiler.layout import Layout
 from abele.compiler.lower import Step
 from abele.compiler.superstep import Superstep
 from abele.compiler.tile_vector import TileSet
 from abele.compiler.uses import field_uses
 from abele.graph.intervals import Int64, order_of
 from abele.graph.program import Execute
+from abele.graph.variable import Variable
 from abele.graph.vertices import VertexGroup
 from abele.machine import Ipu
 from abele.report import CODELETS, SUPERSTEP_VARIABLES, SUPERSTEPS, VERTICES, Table
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from abele.codelet import CodeletDef
 
 
-class Likeness(NamedTuple):
+class EqualVertices(NamedTuple):
     """For each superstep the first that has equal vertices, perhaps itself, and by how many tiles it is further on.
 
     Attributes:
@@ -42,7 +42,7 @@ class Likeness(NamedTuple):
     shift: Int64
 
     @staticmethod
-    def of(plan: Sequence[Superstep]) -> Likeness:
+    def of(plan: Sequence[Superstep]) -> EqualVertices:
         """The likeness of the supersteps of a program."""
         first, shift = np.arange(len(plan)), np.zeros(len(plan), dtype=np.int64)
         known: dict[tuple[Any, ...], int] = {}
@@ -57,10 +57,10 @@ class Likeness(NamedTuple):
                 first[number] = like
                 if len(by_tile.tile_set):
                     shift[number] = int(by_tile.tile_set.tiles[0]) - int(other.by_tile.tile_set.tiles[0])
-        return Likeness(first, shift)
+        return EqualVertices(first, shift)
 
 
-class VertexTables(NamedTuple):
+class SuperstepTables(NamedTuple):
     """What the report says of supersteps and their vertices.
 
     Attributes:
@@ -74,7 +74,7 @@ class VertexTables(NamedTuple):
     vertices: Table
 
 
-def vertex_tables(plan: Sequence[Superstep], distinct: Sequence[Step], ipu: Ipu, num_tiles: int) -> VertexTables:
+def superstep_tables(plan: Sequence[Superstep], distinct: Sequence[Step], ipu: Ipu, num_tiles: int) -> SuperstepTables:
     """The tables of supersteps, codelets and vertices.
 
     Args:
@@ -83,7 +83,7 @@ def vertex_tables(plan: Sequence[Superstep], distinct: Sequence[Step], ipu: Ipu,
         ipu: The chip.
         num_tiles: Tiles of the machine.
     """
-    like = Likeness.of(plan)
+    like = EqualVertices.of(plan)
     lines: dict[int, list[dict[str, Any]]] = {}
     codelets: dict[CodeletDef, int] = {}
     state = np.zeros(len(plan), dtype=np.int64)
@@ -105,7 +105,7 @@ def vertex_tables(plan: Sequence[Superstep], distinct: Sequence[Step], ipu: Ipu,
             state[number] += line["state_bytes"]
         for codelet, tiles in tiles_of[first]:
             on_tiles[codelet][tiles + shift] = True
-    return VertexTables(
+    return SuperstepTables(
         _supersteps_table(plan, distinct, state),
         CODELETS.table(
             name=[c.name for c in codelets],
@@ -171,30 +171,46 @@ def _line(
     return line, used.astype(np.int64)
 
 
-def superstep_variables(plan: Sequence[Superstep], layout: Layout, used: np.ndarray) -> Table:
+class _Extents(NamedTuple):
+    """Where variables lie in the element space of their graph.
+
+    Attributes:
+        base: First address of each, int64[variables].
+        size: Elements of each, int64[variables].
+        width: Bytes of an element of each, int64[variables].
+    """
+
+    base: Int64
+    size: Int64
+    width: Int64
+
+
+def superstep_variables(plan: Sequence[Superstep], variables: Sequence[Variable], used: np.ndarray) -> Table:
     """The relation of supersteps and the variables that they touch.
 
     Args:
         plan: The supersteps.
-        layout: Where the elements of variables live.
-        used: Variables that the report tells of, bool[variables].
+        variables: The variables of the graph.
+        used: Those that the report tells of, bool[variables].
     """
-    like = Likeness.of(plan)
+    columns_of = ([v.base for v in variables], [v.size for v in variables], [v.dtype.bytes for v in variables])
+    extents = _Extents(*(np.array(column, dtype=np.int64) for column in columns_of))
+    like = EqualVertices.of(plan)
     row_of = np.cumsum(used) - 1
     read_elements: dict[int, Int64] = {}
     superstep, variable, read, written = ([np.empty(0, np.int64)] for _ in range(4))
     for number, each in enumerate(plan):
         access, first = each.access, int(like.first[number])
         if first not in read_elements:
-            read_elements[first] = _read_elements(plan[first], layout)
+            read_elements[first] = _read_elements(plan[first], extents)
         touched = access.touched
         for column, numbers, amount in (
             (read, access.reads, read_elements[first]),
-            (written, access.writes, _written_elements(access, layout)),
+            (written, access.writes, _written_elements(access, extents)),
         ):
             elements = np.zeros(len(touched), dtype=np.int64)
             elements[np.searchsorted(touched, numbers)] = amount
-            column.append(elements * layout.width[touched])
+            column.append(elements * extents.width[touched])
         superstep.append(np.full(len(touched), number))
         variable.append(row_of[touched])
     names = ("superstep", "variable", "read_bytes", "written_bytes")
@@ -202,7 +218,7 @@ def superstep_variables(plan: Sequence[Superstep], layout: Layout, used: np.ndar
     return SUPERSTEP_VARIABLES.table(**dict(zip(names, columns, strict=True)))
 
 
-def _read_elements(superstep: Superstep, layout: Layout) -> Int64:
+def _read_elements(superstep: Superstep, extents: _Extents) -> Int64:
     """Distinct elements that a superstep may read of each variable that it reads, in their order, int64[n]."""
     node, reads = superstep.node, superstep.access.reads
     if isinstance(node, Execute):
@@ -216,18 +232,18 @@ def _read_elements(superstep: Superstep, layout: Layout) -> Int64:
     if bool((begin[1:] < begin[:-1]).any()):
         order = order_of(begin)
         begin, length = begin[order], length[order]
-    return _inside(reads, *united(begin, begin + length), layout)
+    return _inside(reads, *united(begin, begin + length), extents)
 
 
-def _written_elements(access: Access, layout: Layout) -> Int64:
+def _written_elements(access: Access, extents: _Extents) -> Int64:
     """Elements that a superstep writes of each variable that it writes, in their order, int64[n]."""
-    elements = layout.size[access.writes].copy()
+    elements = extents.size[access.writes].copy()
     for variable, (begin, end) in access.partial.items():
         elements[np.searchsorted(access.writes, variable)] = int((end - begin).sum())
     return elements
 
 
-def _inside(variables: Int64, begin: Int64, end: Int64, layout: Layout) -> Int64:
+def _inside(variables: Int64, begin: Int64, end: Int64, extents: _Extents) -> Int64:
     """Elements of disjoint intervals in order that lie in each of some variables, int64[n]."""
-    base = layout.base[variables]
-    return covered(base + layout.size[variables], begin, end) - covered(base, begin, end)
+    base = extents.base[variables]
+    return covered(base + extents.size[variables], begin, end) - covered(base, begin, end)

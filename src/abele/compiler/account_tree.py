@@ -50,7 +50,7 @@ def tree_tables(
         first_row: First row of each step in the steps table, and the number of rows, int64[steps + 1].
         ops: Row in the ops table of the nodes that have one, by their id.
     """
-    walk = _Walk(lowered)
+    walk = _TreeWalk(lowered)
     roots = [walk.root(name, None, body) for name, body in zip(names, programs, strict=True)]
     # Functions finish after those that they call; the other way round, callers come first.
     roots += reversed(walk.finished)
@@ -165,7 +165,7 @@ class _Root:
     calls: list[tuple[int, _Root, int]] = field(default_factory=list)
 
 
-class _Walk:
+class _TreeWalk:
     """The walk through the programs, in the order of lowering.
 
     Attributes:

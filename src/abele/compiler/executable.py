@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from abele.compiler.account import HANDLE_ROLES, Reporter, Source
+from abele.compiler.account import HANDLE_ROLES, Reporter, ReportSource
 from abele.compiler.cost import VertexCosts, vertex_costs
 from abele.compiler.cycles import ComputeCycles, compute_cycles
 from abele.compiler.fingerprint import Fingerprint
@@ -148,11 +148,10 @@ class Executable:
 
     @cached_property
     def _reporter(self) -> Reporter:
-        source = Source(
+        source = ReportSource(
             programs=self.programs,
             names=self.program_names,
             handle_roles=_words(self.meta.get(HANDLE_ROLES)),
-            layout=lambda: self.layout,
             is_unchanged=self._is_unchanged,
         )
         return Reporter(self.graph, self.lowered, self.plan, self.memory, source)

@@ -68,14 +68,19 @@ class Layout:
 
     @staticmethod
     def of(interval_map: IntervalMap, variables: Sequence[Variable], num_tiles: int) -> Layout:
-        """The layout of ``variables``, which are in order of their base."""
+        """The layout of ``variables``, all of a graph or some, which are in order of their base.
+
+        Where it is of some, they are numbered through, and addresses of others must not be asked for.
+        """
         base = np.array([v.base for v in variables], dtype=np.int64)
         size = np.array([v.size for v in variables], dtype=np.int64)
         width = np.array([v.dtype.bytes for v in variables], dtype=np.int64)
         begin = interval_map.begin
-        # Pieces of the map fill the address space, so each ends where the next begins.
+        # Pieces fill a variable, so each ends where the next begins, or with the variable.
         end = np.append(begin[1:], interval_map.size)[: len(begin)]
         ptr = np.append(np.searchsorted(begin, base), len(begin))
+        some = np.flatnonzero(ptr[1:] > ptr[:-1])
+        end[ptr[1:][some] - 1] = (base + size)[some]
         packing = pack(begin, end, interval_map.tile, ptr, num_tiles)
         return Layout(
             begin=begin,

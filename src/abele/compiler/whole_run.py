@@ -66,7 +66,7 @@ def whole_run(items: Sequence[Item], parts: Sequence[Part], num_groups: int, *, 
     """
     rows, classes = needs_of(items, parts)
     size = max(classes.values(), default=-1) + 1
-    walk = _Walk(rows, size, np.full(len(parts), -1, dtype=np.int64), most)
+    walk = _RunWalk(rows, size, np.full(len(parts), -1, dtype=np.int64), most)
     walk.through(items, np.zeros((size, 1)), 1.0)
     known = [
         -1.0 if walk.known is None else walk.known[classes[g], 0] if g in classes else -1.0 for g in range(num_groups)
@@ -75,7 +75,17 @@ def whole_run(items: Sequence[Item], parts: Sequence[Part], num_groups: int, *, 
     loops = np.array(walk.loops, dtype=np.int64).reshape(-1, 3).T
     row, meet, start, end, loop = spans
     parent, trips, period = loops
-    return WholeRun(row, meet, start, end, loop, parent, trips, period, np.rint(known).astype(np.int64))
+    return WholeRun(
+        row=row,
+        meet=meet,
+        start=start,
+        end=end,
+        loop=loop,
+        parent=parent,
+        trips=trips,
+        period=period,
+        known=np.rint(known).astype(np.int64),
+    )
 
 
 class _Trip(NamedTuple):
@@ -87,7 +97,7 @@ class _Trip(NamedTuple):
 
 
 @dataclass
-class _Walk(Run):
+class _RunWalk(Run):
     """A walk through the program that tells trips that are alike once.
 
     Attributes:
