@@ -155,6 +155,19 @@ def _report(path: str, tell) -> str:
     Console(file=io.StringIO(), force_terminal=True, width=120).print(render(report))
     with contextlib.suppress(InvalidOptionError):
         report.timeline_text()
+    tell("questions")
+    with contextlib.suppress(InvalidOptionError):
+        report.op_edges()
+    with contextlib.suppress(InvalidOptionError):
+        report.spans_between(0, report.total_cycles + 1, most=1 << 16)
+    assert len(report.nodes_by_step) == len(report.steps)
+    for node in range(min(len(report.program_tree), 20)):
+        assert len(report.steps_of_node(node)) <= len(report.steps)
+    for step in range(min(len(report.steps), 20)):
+        for ask in (report.variables_of, report.live_at, report.exchange_of, report.groups_of):
+            len(ask(step))
+    for variable in range(min(len(report.variables), 20)):
+        assert len(report.uses_of(variable)) <= len(report.steps)
     return "ok"
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from abele.errors import InvalidOptionError
 from abele.report.table import Table
 from abele.report.tiles import checked_step, live_variables, rows_of, variable_row
 
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 
 Int64 = npt.NDArray[np.int64]
 
+_MOST_USES = 1 << 26
+"""Variables that all steps of a program touch, which are put side by side: 2 GB."""
 _MOST_WRITERS = 64
 """Operations that write parts of a variable for one reader, of which the last are told."""
 
@@ -84,6 +87,9 @@ def op_edges(report: Report, program: int = 0) -> Table:
 
     A reader has a variable from the operations before it in program order that wrote it since it was last written
     whole. What a loop carries into its next trip, and a run into the next, is left out.
+
+    Raises:
+        InvalidOptionError: Steps touch more than can be followed.
     """
     events = _events(report, program)
     variable, position, op, written = events[:4]
@@ -138,6 +144,10 @@ def _events(report: Report, program: int) -> _UseEvents:
     rows = np.flatnonzero(first & (steps["program"] == program) & (op >= 0) & (superstep >= 0))
     low, high = (np.searchsorted(table["superstep"], superstep[rows], side=side) for side in ("left", "right"))
     count = high - low
+    if count.sum() > _MOST_USES:
+        raise InvalidOptionError(
+            f"steps touch {int(count.sum()):,} variables in all, and at most {_MOST_USES:,} are followed"
+        )
     at = np.repeat(low - (np.cumsum(count) - count), count) + np.arange(count.sum())
     position = np.repeat(rows, count)
     order = np.lexsort((position, table["variable"][at]))
