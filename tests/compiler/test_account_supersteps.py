@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import abele as ab
+from abele.compiler import account
 from abele.report import Report
 from compiler.support import SLOTS, Reader, Update, Writer, small_system
 
@@ -199,3 +201,34 @@ def test_tables__saved_and_loaded__are_the_same(report: Report, tmp_path: Path) 
     for name in ("supersteps", "codelets", "vertices", "superstep_variables", "variables", "program_tree"):
         assert getattr(loaded, name).to_lists() == getattr(report, name).to_lists(), name
     assert loaded.op_edges().to_lists() == report.op_edges().to_lists()
+
+
+def test_report__nobody_looks_into_the_tables_of_the_program__they_are_not_made(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made: list[str] = []
+    for name in (
+        "tree_tables",
+        "superstep_tables",
+        "superstep_variables",
+        "ipu_tables",
+        "exchange_blocks",
+        "whole_run",
+    ):
+        original = getattr(account, name)
+
+        def noted(*args: object, name: str = name, original: Callable[..., object] = original) -> object:
+            made.append(name)
+            return original(*args)
+
+        monkeypatch.setattr(account, name, noted)
+    report = two_ipus()
+    assert report.total_cycles > 0
+    assert report.summary()
+    assert made == []
+    assert len(report.vertices)
+    assert len(report.codelets)
+    assert made == ["superstep_tables"]
+    assert len(report.run_spans)
+    assert len(report.run_loops) == 0
+    assert made == ["superstep_tables", "whole_run"]

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from abele.errors import FileFormatError, InvalidOptionError
 from abele.report import (
@@ -24,6 +26,7 @@ from abele.report import (
     VARIABLES,
     VERTICES,
     Report,
+    Table,
     file,
 )
 from abele.report.schema import TABLES
@@ -116,6 +119,56 @@ def test_op_edges__written_whole_again__hides_earlier_writers(told: Report) -> N
     )
     edges = replace(told, steps=steps, superstep_variables=table).op_edges()
     assert list(zip(edges["writer"].tolist(), edges["reader"].tolist(), strict=True)) == [(0, 1), (1, 3), (2, 3)]
+
+
+@st.composite
+def touching(draw: st.DrawFn) -> tuple[Table, Table]:
+    """Steps of two programs, and what their supersteps do to two variables of 64 and 32 B."""
+    count = draw(st.integers(1, 6))
+    amount = st.sampled_from([0, 8, 32, 64])
+    lines = [
+        (superstep, variable, min(draw(amount), size), min(draw(amount), size))
+        for superstep in range(count)
+        for variable, size in enumerate((64, 32))
+    ]
+    lines = [line for line in lines if line[2] or line[3]]
+    names = ("superstep", "variable", "read_bytes", "written_bytes")
+    table = SUPERSTEP_VARIABLES.table(**{n: [line[i] for line in lines] for i, n in enumerate(names)})
+    order = draw(st.lists(st.tuples(st.integers(0, count - 1), st.integers(0, 3)), min_size=1, max_size=10))
+    program = sorted(draw(st.integers(0, 1)) for _ in order)
+    return STEPS.table(
+        name="s", kind="compute", program=program, superstep=[s for s, _ in order], op=[o for _, o in order]
+    ), table
+
+
+def edges_by_hand(steps: Table, table: Table, sizes: tuple[int, ...]) -> set[tuple[int, int, int]]:
+    """Writer, reader and variable of each edge of program 0, by going through its steps."""
+    found: set[tuple[int, int, int]] = set()
+    writers: dict[int, list[int]] = {0: [], 1: []}
+    before: object = None
+    for step in steps.where("program", 0).rows():
+        same, before = before == (step["superstep"], step["op"]), (step["superstep"], step["op"])
+        if same:
+            continue
+        own = [line for line in table.rows() if line["superstep"] == step["superstep"]]
+        for line in own:
+            if line["read_bytes"]:
+                found |= {(w, step["op"], line["variable"]) for w in writers[line["variable"]] if w != step["op"]}
+        for line in own:
+            if line["written_bytes"] >= sizes[line["variable"]]:
+                writers[line["variable"]] = []
+            if line["written_bytes"]:
+                writers[line["variable"]].append(step["op"])
+    return found
+
+
+@given(touching())
+def test_op_edges__any_steps__are_those_found_by_going_through_them(told: Report, made: tuple[Table, Table]) -> None:
+    steps, table = made
+    edges = replace(told, steps=steps, superstep_variables=table).op_edges()
+    found = list(zip(*(edges[n].tolist() for n in ("writer", "reader", "variable")), strict=True))
+    assert len(found) == len(set(found))
+    assert set(found) == edges_by_hand(steps, table, (64, 32))
 
 
 def test_op_edges__thousands_of_writers_and_readers__stay_few(told: Report) -> None:

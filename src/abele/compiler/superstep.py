@@ -10,6 +10,7 @@ from abele.compiler.cycles import ComputeCycles
 from abele.compiler.durations import copy_cycles_by_tile, exchange_cycles
 from abele.compiler.exchange import ExchangePlan
 from abele.compiler.moves import Moves
+from abele.compiler.read_only import make_read_only
 from abele.compiler.sync_groups import Link, Meets, SyncGroups
 from abele.compiler.tile_vector import TileVector, added
 from abele.compiler.traffic import ExchangePhase, LinkBytes
@@ -48,6 +49,9 @@ class Exchanged:
     sync_cycles: int
     leaves: bool = False
     link_bytes: LinkBytes = field(default_factory=LinkBytes.none)
+
+    def __post_init__(self) -> None:
+        make_read_only(self.link_bytes)
 
     @staticmethod
     def of(phase: ExchangePhase | None, system: System, groups: SyncGroups) -> Exchanged | None:
