@@ -711,7 +711,8 @@ EXAMPLES: dict[str, Example] = {
             report.sql("select nmae, bytes from variables")
             """
         ),
-        "The error lists the tables, or the columns of the tables that the query names; [pva](pva.md#sql) has examples.",
+        "The error lists the tables, or the columns of the tables that the query names; [queries](pva.md#sql) "
+        "has examples.",
     ),
     "ProgramRuntimeError": Example(
         None,

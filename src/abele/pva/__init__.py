@@ -1,7 +1,7 @@
 """Reports under the names that PopVision's analysis library (libpva) has for what is in them.
 
 ``from abele import pva`` in place of ``import pva``. Sequences make objects when they are indexed or iterated, and
-have the same as NumPy arrays: ``compilation.alwaysLiveVariables[3].size`` and ``compilation.alwaysLiveVariables.bytes``.
+have the same as NumPy arrays: ``compilation.alwaysLiveVariables[3].size``, ``compilation.alwaysLiveVariables.bytes``.
 """
 
 from abele.pva.blocks import Block, Blocks

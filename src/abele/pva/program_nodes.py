@@ -163,7 +163,7 @@ def _step_types(report: Report) -> npt.NDArray[np.int8]:
     kind, partner = report.steps.columns["kind"], report.steps.columns["partner"]
     assert isinstance(kind, Text)
     assert isinstance(partner, Text)
-    by_word = np.array([_OF_KIND.get(word, NodeType.CONTROL) for word in kind.words] or [0], np.int8)
+    by_word = np.array([_OF_KIND.get(word, NodeType.CONTROL) for word in kind.words] or [NodeType.CONTROL], np.int8)
     found = by_word[kind.codes]
     replicas = partner.words.index("replicas") if "replicas" in partner.words else -1
     found[(found == NodeType.DO_EXCHANGE) & (partner.codes == replicas)] = NodeType.GLOBAL_EXCHANGE
