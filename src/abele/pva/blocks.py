@@ -70,8 +70,8 @@ def blocks_of(context: RunContext, group: int, origin: int) -> Columns:
     """Block, begin and end of each run of a block on a sync group, int64[n] each.
 
     What follows each other in one block is one run of it; where the step comes again that the run began with, the next
-    run begins. A group that does no more in a block than wait while others exchange something with the host does not
-    run it.
+    run begins. A group that does no more in a block than meet others at exchanges with the host does not run it: it may
+    only wait there.
 
     Args:
         context: The program's.
@@ -84,7 +84,7 @@ def blocks_of(context: RunContext, group: int, origin: int) -> Columns:
     step = table["step"][rows].astype(np.int64)
     begin = table["start_cycle"][rows]
     end = begin + table["cycles"][rows]
-    works = ~nodes.is_wait[step]
+    works = ~context.is_wait[step]
     found: list[Columns] = [_at_depth(level[step], step, begin, end, works) for level in nodes.blocks]
     node, first, last = (
         np.concatenate([np.zeros(0, np.int64), *parts]) for parts in (zip(*found, strict=True) if found else ([],) * 3)

@@ -8,7 +8,6 @@ block. Reports with a finer tree (loops, branches, calls) plug in here: whatever
 from __future__ import annotations
 
 from enum import IntEnum
-from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -149,13 +148,6 @@ class ProgramNodes:
     def codes_with(self, part: str) -> Int64:
         """Places in ``words`` of the names that contain a text, int64[n]."""
         return np.flatnonzero([part in word for word in self.words])
-
-    @cached_property
-    def is_wait(self) -> npt.NDArray[np.bool_]:
-        """For each step whether it only exchanges something with the host, where others wait, bool[steps]."""
-        from abele.report.block_runs import meets_host
-
-        return meets_host(self.report)
 
 
 def _step_types(report: Report) -> npt.NDArray[np.int8]:

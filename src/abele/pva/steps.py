@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
+import numpy.typing as npt
 
 from abele.pva.executions import UNKNOWN_IPU, Executions, ipu_of_groups
 from abele.pva.missing import missing
 from abele.pva.program_nodes import ProgramNodes
 from abele.pva.programs import Program
 from abele.pva.sequences import Int64, LazySequence
+from abele.report import Text
+from abele.report.block_runs import meets_host
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +96,34 @@ class RunContext:
         self.executions = Executions(nodes, program)
         self.ipu_of_group = ipu_of_groups(nodes)
         self.num_ipus = max(int(nodes.report.target["num_ipus"]), 1)
+
+    @cached_property
+    def last_run(self) -> int:
+        """Number of the last run of the program that ended, from 1 on; 0 for none."""
+        runs = self.nodes.report.runs
+        mine = np.flatnonzero((runs["program"] == self.program) & (runs["cycles"] > 0))
+        return int(mine[-1]) + 1 if len(mine) else 0
+
+    @cached_property
+    def data_decides(self) -> bool:
+        """True if what the program does in a run depends on data."""
+        steps = self.nodes.report.steps
+        basis = steps.columns["basis"]
+        assert isinstance(basis, Text)
+        words = np.array([word in ("assumed", "counted") for word in basis.words] or [False], bool)
+        return bool((words[basis.codes] & (steps["program"] == self.program)).any())
+
+    @cached_property
+    def is_wait(self) -> npt.NDArray[np.bool_]:
+        """True for steps at which several sync groups meet of which some may only wait for the host, bool[steps]."""
+        found, table = self.executions, self.nodes.report.spans
+        waits = meets_host(self.nodes.report)
+        several = np.zeros(len(waits), bool)
+        step, group = table["step"][found.spans], table["group"][found.spans]
+        pairs = np.unique(step.astype(np.int64) * (len(self.ipu_of_group) + 1) + group)
+        met, count = np.unique(pairs // (len(self.ipu_of_group) + 1), return_counts=True)
+        several[met[count > 1]] = True
+        return waits & several
 
 
 class Step:
