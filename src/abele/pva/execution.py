@@ -137,7 +137,6 @@ class Run:
         return blocks_of(self._contexts.of(self._program), group, self.cyclesFrom)
 
     def _check(self) -> None:
-        report = self._contexts.nodes.report
         if self._number and not self.cycles:
             raise missing(f"the steps of run {self._number:,}, which did not end")
         if self._number and not self._is_told():

@@ -36,6 +36,8 @@ _ASKS_CATALOG = re.compile(r"\bshow\b|information_schema|\bduckdb_|\bpg_|\bsqlit
 _SETTINGS = re.compile(r"^(\s*(?:describe|desc|summarize)\s+)variables\b", re.IGNORECASE)
 """What the database would take for a question about its own variables."""
 _ANSWER = "abele answer"
+_INTERRUPTED = "Query interrupted"
+"""What the database makes of an interrupt by the user."""
 _LIMITS = {
     "enable_external_access": "false",
     "autoinstall_known_extensions": "false",
@@ -76,6 +78,7 @@ def query(
         QueryError: It is no such statement, names what there is not, takes too long or too much memory, or its answer
             has more than ``MOST_ROWS`` rows.
         MissingPackageError: DuckDB is not installed.
+        KeyboardInterrupt: The user stopped it.
     """
     duckdb = _duckdb()
     names = table_columns(report)
@@ -99,6 +102,10 @@ def query(
             ) from error
         except duckdb.Error as error:
             raise query_error(str(error), text, names) from error
+        except RuntimeError as error:
+            if str(error) == _INTERRUPTED:
+                raise KeyboardInterrupt from error
+            raise
 
 
 def _duckdb() -> Any:

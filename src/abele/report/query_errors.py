@@ -26,6 +26,12 @@ def missing_table(text: str) -> str | None:
     return found[1] if found else None
 
 
+def _missing_column(text: str) -> str | None:
+    """The column that an error of the database says it does not have."""
+    found = next(filter(None, (pattern.search(text) for pattern in _NO_COLUMN)), None)
+    return found[1] if found else None
+
+
 def query_error(text: str, query: str, columns: Mapping[str, tuple[str, ...]]) -> QueryError:
     """The error that says what an error of the database means for a query.
 
@@ -46,9 +52,14 @@ def _place(text: str, query: str) -> str | None:
     """The line of the query that is wrong, and below it where."""
     found = _LINE.search(text)
     # The database may speak of what was put around the query, or of a part of a long line.
-    if found is None or found[2].strip(" .") not in query:
-        return None
-    return f"{found[2]}\n{found[3][len(found[1]) :]}"
+    if found is not None and found[2].strip(" .") in query:
+        return f"{found[2]}\n{found[3][len(found[1]) :]}"
+    name = missing_table(text) or _missing_column(text)
+    for line in query.splitlines() if name else ():
+        if at := re.search(rf"\b{re.escape(name or '')}\b", line, re.IGNORECASE):
+            first = max(at.start() - _LONGEST // 4, 0)
+            return f"{line[first : first + _LONGEST // 2]}\n{' ' * (at.start() - first)}{'^' * len(at[0])}"
+    return None
 
 
 def _remedy(text: str, query: str, columns: Mapping[str, tuple[str, ...]]) -> str | None:
@@ -56,9 +67,8 @@ def _remedy(text: str, query: str, columns: Mapping[str, tuple[str, ...]]) -> st
     if table is not None:
         close = nearest(table, columns)
         return f"did you mean {close}?" if close else "the tables are " + ", ".join(columns)
-    for pattern in _NO_COLUMN:
-        if found := pattern.search(text):
-            return _column_remedy(found[1], query, columns)
+    if (column := _missing_column(text)) is not None:
+        return _column_remedy(column, query, columns)
     if text.startswith("Permission Error"):
         return "a query reads the tables of the report alone"
     if text.startswith("Parser Error"):
