@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from itertools import groupby
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from abele import pva
 from abele.errors import InvalidOptionError, MissingDatumError
-from abele.pva.program_nodes import MOST_DEEP, ProgramNodes
+from abele.pva.nodes_of_steps import MOST_DEEP
+from abele.pva.program_nodes import ProgramNodes
 from abele.report import STEPS
+from pva.conftest import ROUNDS
 from pva.kit import bare_report
 
 Tree = tuple[str, str, list["Tree"]]
@@ -91,7 +92,7 @@ def test_tree__program_of_a_huge_number__is_one_program() -> None:
 def test_tree__blocks_without_end__are_cut_at_a_depth() -> None:
     steps = STEPS.table(name=["a", "b"], kind="compute", block=["/".join("x" * 30_000), ""])
     nodes = ProgramNodes(bare_report(steps=steps))
-    assert nodes.depth.max() == MOST_DEEP + 1
+    assert nodes.columns.depth.max() == MOST_DEEP + 1
     assert len(nodes.name(int(nodes.blocks[-1][0]))) == 2 * (30_000 - MOST_DEEP + 1) - 1
 
 
@@ -110,7 +111,7 @@ def test_types__of_kinds_of_steps__are_libpvas() -> None:
     assert programs.of_type(pva.Program.Type.Control)[0].kind == "control"
     assert programs[5].partner == "streaming memory"
     assert programs[1].computeset.numVertices == 7
-    assert [p.executions for p in programs] == [1, 5, 1, 1, 1, 1, 1]
+    assert [p.executions for p in programs] == [0, 5, 1, 1, 1, 1, 1]
     assert [p.name for p in programs.named("d")] == ["d"]
     assert programs.steps.tolist() == [-1, 0, 1, 2, 3, 4, 5]
     with pytest.raises(InvalidOptionError, match="DoExchnge") as error:
@@ -137,17 +138,52 @@ def test_visitor__each_type__has_a_method_that_is_called_alone() -> None:
     for program in programs:
         program.accept(Visitor())
     assert called == [f"visit{p.type.name}" for p in programs]
-    assert {name.removeprefix("visit") for name in called} == {each.name for each in pva.ProgramType}
+    assert all(hasattr(pva.ProgramVisitor, f"visit{each.name}") for each in pva.ProgramType)
 
 
-def test_program__what_the_report_lacks__is_said_and_hasattr_is_false(dense: pva.Report) -> None:
+def test_program__what_it_has_not__is_said_and_hasattr_is_false(dense: pva.Report) -> None:
     train = dense.compilation.controlPrograms[0]
     step = next(p for p in train.walk() if p.type == pva.ProgramType.OnTileExecute)
-    for owner, name in [(train, "computeset"), (step, "vars"), (step.computeset, "vertices")]:
+    for owner, name in [(train, "computeset"), (train, "vars"), (step, "function")]:
         assert not hasattr(owner, name)
         with pytest.raises(MissingDatumError, match="reports do not hold"):
             getattr(owner, name)
-    assert not hasattr(dense.compilation, "functionPrograms")
+
+
+def test_program__of_a_report_of_an_earlier_version__lacks_vertices_and_variables() -> None:
+    steps = STEPS.table(name=["a"], kind="compute", num_vertices=3, superstep=0)
+    step = pva.openReport(bare_report(steps=steps)).compilation.programs[1]
+    with pytest.raises(MissingDatumError, match="vertices of compute sets here"):
+        step.computeset.vertices  # noqa: B018
+    with pytest.raises(MissingDatumError, match="which variables a step uses here"):
+        step.vars  # noqa: B018
+
+
+def test_vertices_and_variables__of_a_product__are_those_of_its_superstep(dense: pva.Report) -> None:
+    columns = dense.columns
+    for program in dense.compilation.programs.of_type("OnTileExecute"):
+        superstep = columns.steps["superstep"][program.row]
+        groups = [
+            (columns.codelets["name"][row["codelet"]], row["num_vertices"], row["tiles"], row["max_cycles"])
+            for row in columns.vertices.rows()
+            if row["superstep"] == superstep
+        ]
+        vertices = program.computeset.vertices
+        expected = groups if program.computeset.numVertices else []
+        assert [(v.name, v.count, v.numTiles, v.maxCycles) for v in vertices] == expected
+        assert vertices.counts.sum() == program.computeset.numVertices
+        used = [
+            (columns.variables["name"][row["variable"]], row["read_bytes"], row["written_bytes"])
+            for row in columns.superstep_variables.rows()
+            if row["superstep"] == superstep
+        ]
+        assert [(v.name, v.readBytes, v.writtenBytes) for v in program.vars] == used
+        assert program.vars.variables.bytes.tolist() == [v.size for v in program.vars]
+    (halves,) = dense.compilation.programs.of_type("OnTileExecute").named("halves")
+    assert [v.name for v in halves.vars] == ["x"]
+    assert halves.vars[0].shape == (64, 32)
+    assert halves.vars[0].location.fileName.endswith("conftest.py")
+    assert halves.computeset.numActiveTiles == 64
 
 
 def test_program__of_a_step__leads_to_its_operation(dense: pva.Report) -> None:
@@ -159,9 +195,15 @@ def test_program__of_a_step__leads_to_its_operation(dense: pva.Report) -> None:
             assert program in list(program.operation.programs)
 
 
-def test_blocks__of_a_real_program__nest(dense: pva.Report) -> None:
+def test_tree__of_a_real_program__has_loops_blocks_and_calls(dense: pva.Report) -> None:
     train = dense.compilation.controlPrograms[0]
-    (whole,) = train.children()
+    (loop,) = train.children()
+    assert (loop.type.name, loop.count) == ("Repeat", ROUNDS)
+    (whole,) = loop.children()
     assert (whole.type, whole.name) == (pva.ProgramType.Block, "round")
-    assert whole.children()[0].name == "product"
-    assert np.array_equal(whole.children()[0].children().steps, np.arange(len(whole.children()[0].children())))
+    assert whole.location.fileName.endswith("conftest.py")
+    product = next(p for p in train.walk() if p.name == "product")
+    calls = [p for p in product.walk() if p.type == pva.ProgramType.LibraryCall]
+    assert [c.name for c in calls] == ["layer/dense"]
+    inside = [p.row for p in product.walk() if p.row >= 0]
+    assert inside == list(range(len(inside)))

@@ -6,10 +6,12 @@ have the same as NumPy arrays: ``compilation.alwaysLiveVariables[3].size``, ``co
 
 from abele.pva.blocks import Block, Blocks
 from abele.pva.compilation import Compilation, Graph, Target
+from abele.pva.compute_sets import ComputeSet, UsedVariable, UsedVariables, VertexGroup, VertexGroups
 from abele.pva.execution import Execution, Run, TotalCycles
 from abele.pva.liveness import LivenessProgramStep, LivenessProgramSteps, NotAlwaysLiveMemory
-from abele.pva.operations import DebugContext, Location, Operation, OperationAnalysis, Operations
-from abele.pva.programs import ComputeSet, Program, Programs, ProgramType, ProgramVisitor
+from abele.pva.locations import Location
+from abele.pva.operations import DebugContext, Operation, OperationAnalysis, Operations
+from abele.pva.programs import Program, Programs, ProgramType, ProgramVisitor
 from abele.pva.reports import InstrumentationSettings, PoplarVersion, Report, Version, openReport
 from abele.pva.sequences import LazySequence
 from abele.pva.steps import ActiveCycles, CycleRange, RunSteps, Step, StepGroup, StepIpu
@@ -59,9 +61,13 @@ __all__ = [
     "TotalCycles",
     "Trace",
     "TraceColumns",
+    "UsedVariable",
+    "UsedVariables",
     "Variable",
     "Variables",
     "Version",
+    "VertexGroup",
+    "VertexGroups",
     "openReport",
     "openTrace",
 ]

@@ -147,14 +147,10 @@ class Compilation:
         """The control programs: the roots of the program tree."""
         return Programs(self._nodes, self._nodes.roots)
 
-    @property
-    def functionPrograms(self) -> Any:
-        """Not in a report of this version: the steps of a function are among those of its callers.
-
-        Raises:
-            MissingDatumError: Always.
-        """
-        raise missing("functions by themselves", remedy="their steps are told where they are called")
+    @cached_property
+    def functionPrograms(self) -> Programs:
+        """The functions, each once; none in a report of a version that tells their steps where they are called."""
+        return Programs(self._nodes, self._nodes.columns.functions)
 
     @cached_property
     def variables(self) -> Variables:

@@ -193,7 +193,7 @@ class Execution:
 
         def make(row: int) -> Run:
             root = Program(nodes, int(nodes.roots[row]))
-            program = int(nodes.program[root._id])
+            program = int(nodes.columns.programs[row])
             return Run(self._contexts, program, root.name, int(self._report.cycles(program).total), 0, 0)
 
         return LazySequence(len(nodes.roots), make, "control program")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from abele.pva.locations import Location
 from abele.pva.names import text_at
 from abele.pva.program_nodes import ProgramNodes
 from abele.pva.programs import Programs
@@ -14,24 +15,6 @@ from abele.pva.sequences import LazySequence
 
 if TYPE_CHECKING:
     from abele.pva.reports import Report
-
-
-class Location:
-    """A line of source code.
-
-    Attributes:
-        fileName: The file; empty when it is not known.
-        lineNumber: The line; 0 when it is not known.
-    """
-
-    __slots__ = ("fileName", "lineNumber")
-
-    def __init__(self, file_name: str, line_number: int) -> None:
-        self.fileName = file_name
-        self.lineNumber = line_number
-
-    def __repr__(self) -> str:
-        return f"Location({self.fileName}:{self.lineNumber})"
 
 
 class DebugContext:
@@ -101,7 +84,7 @@ class Operation:
     def programs(self) -> Programs:
         """Its steps."""
         nodes = self._nodes
-        return Programs(nodes, nodes.of_step[np.flatnonzero(nodes.report.steps["op"] == self.row)])
+        return Programs(nodes, np.unique(nodes.of_step[nodes.report.steps["op"] == self.row]))
 
     def _text(self, column: str) -> str:
         return text_at(self._nodes.report.ops.columns, column, self.row)

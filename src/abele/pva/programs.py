@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from enum import Enum
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from abele.errors import InvalidOptionError, nearest
+from abele.pva.compute_sets import ComputeSet, UsedVariables, used_variables
+from abele.pva.locations import Location
 from abele.pva.missing import missing
 from abele.pva.names import text_at
 from abele.pva.program_nodes import NodeType, ProgramNodes
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class ProgramType(Enum):
-    """What a program does. The names are libpva's but for ``Block`` and ``Control``."""
+    """What a program does. The names are libpva's but for ``Block``, ``LibraryCall``, ``RepeatWhile``, ``Control``."""
 
     Sequence = NodeType.SEQUENCE
     Block = NodeType.BLOCK
@@ -28,6 +30,14 @@ class ProgramType(Enum):
     GlobalExchange = NodeType.GLOBAL_EXCHANGE
     StreamCopyMid = NodeType.STREAM_COPY_MID
     Control = NodeType.CONTROL
+    Repeat = NodeType.REPEAT
+    RepeatWhile = NodeType.REPEAT_WHILE
+    If = NodeType.IF
+    Switch = NodeType.SWITCH
+    Call = NodeType.CALL
+    LibraryCall = NodeType.LIBRARY_CALL
+    Sync = NodeType.SYNC
+    WriteUndef = NodeType.WRITE_UNDEF
 
 
 class ProgramVisitor:
@@ -38,7 +48,7 @@ class ProgramVisitor:
     """
 
     def visitSequence(self, program: Program) -> None:
-        """A control program: what one index of ``engine.run`` runs."""
+        """Programs one after the other; control programs and functions are sequences, too."""
 
     def visitBlock(self, program: Program) -> None:
         """A named part of a program."""
@@ -56,31 +66,31 @@ class ProgramVisitor:
         """Tiles exchange data with the host or with streaming memory."""
 
     def visitControl(self, program: Program) -> None:
-        """A decision, a barrier, or another step that steers the program."""
+        """A decision, or another step that steers the program."""
 
+    def visitSync(self, program: Program) -> None:
+        """A barrier."""
 
-class ComputeSet:
-    """What a step runs on the tiles.
+    def visitRepeat(self, program: Program) -> None:
+        """A loop with a number of trips."""
 
-    Attributes:
-        name: Its name with scopes.
-        numVertices: Vertices that one execution runs.
-        numActiveTiles: Tiles that have something to compute.
-    """
+    def visitRepeatWhile(self, program: Program) -> None:
+        """A loop that data ends."""
 
-    def __init__(self, name: str, num_vertices: int, num_active_tiles: int) -> None:
-        self.name = name
-        self.numVertices = num_vertices
-        self.numActiveTiles = num_active_tiles
+    def visitIf(self, program: Program) -> None:
+        """A branch of two ways."""
 
-    @property
-    def vertices(self) -> Any:
-        """Not in a report of this version.
+    def visitSwitch(self, program: Program) -> None:
+        """A branch of several ways."""
 
-        Raises:
-            MissingDatumError: Always.
-        """
-        raise missing("the vertices of compute sets", remedy="computeset.numVertices")
+    def visitCall(self, program: Program) -> None:
+        """A call of a function."""
+
+    def visitLibraryCall(self, program: Program) -> None:
+        """What a library function made."""
+
+    def visitWriteUndef(self, program: Program) -> None:
+        """The end of a value's life."""
 
 
 class Program:
@@ -124,10 +134,37 @@ class Program:
 
     @property
     def executions(self) -> int:
-        """How often a step is executed in one run of its control program; 1 for sequences, 0 for blocks."""
+        """How often a step is executed in one run of its control program, whoever calls its function; 0 for others."""
         if self.row < 0:
-            return int(self.type is ProgramType.Sequence)
-        return int(self._nodes.report.steps["executions"][self.row])
+            return 0
+        here = self._nodes.of_step == self._id
+        return int(self._nodes.report.steps["executions"][here].sum())
+
+    @property
+    def count(self) -> int:
+        """Trips of a ``Repeat`` for each time that it is entered; 1 for others."""
+        return int(self._nodes.report.program_tree["count"][self._source]) if self._source >= 0 else 1
+
+    @property
+    def location(self) -> Location:
+        """The user's line: that of the node, or of the operation that a step belongs to."""
+        if self._source >= 0:
+            tree = self._nodes.report.program_tree
+            return Location(text_at(tree.columns, "file", self._source), int(tree["line"][self._source]))
+        operation = self.operation
+        return Location("", 0) if operation is None else operation.debugContext.location
+
+    @property
+    def function(self) -> Program:
+        """The function that a ``Call`` runs.
+
+        Raises:
+            MissingDatumError: The program is of another type, or the report does not say.
+        """
+        called = self._nodes.functions_of(np.array([self._id]))
+        if not len(called):
+            raise missing(f"a function of a {self.type.name}")
+        return Program(self._nodes, int(called[0]))
 
     @property
     def computeset(self) -> ComputeSet:
@@ -138,17 +175,18 @@ class Program:
         """
         if self.type is not ProgramType.OnTileExecute:
             raise missing(f"a compute set of a {self.type.name}")
-        steps = self._nodes.report.steps
-        return ComputeSet(self.name, int(steps["num_vertices"][self.row]), int(steps["active_tiles"][self.row]))
+        return ComputeSet(self._nodes.report, self.row)
 
     @property
-    def vars(self) -> Any:
-        """Not in a report of this version.
+    def vars(self) -> UsedVariables:
+        """The variables that a step reads or writes.
 
         Raises:
-            MissingDatumError: Always.
+            MissingDatumError: The program is no step, or the report is of a version that does not say.
         """
-        raise missing("which variables a program uses", remedy="livenessProgramSteps tells which are live")
+        if self.row < 0:
+            raise missing(f"the variables of a {self.type.name}", remedy="those of the steps in it: program.walk()")
+        return used_variables(self._nodes.report, self.row)
 
     @property
     def operation(self) -> Operation | None:
@@ -158,13 +196,25 @@ class Program:
         row = -1 if self.row < 0 else int(self._nodes.report.steps["op"][self.row])
         return None if row < 0 else Operation(self._nodes, row)
 
+    @property
+    def _source(self) -> int:
+        return int(self._nodes.columns.source[self._id])
+
     def children(self) -> Programs:
-        """The programs that it is made of, in order; none of a step."""
-        return Programs(self._nodes, self._nodes.children(self._id))
+        """The programs that it is made of, in order: of a ``Call`` the function, of a step none."""
+        called = self._nodes.functions_of(np.array([self._id]))
+        return Programs(self._nodes, called if len(called) else self._nodes.children(self._id))
 
     def walk(self) -> Iterator[Program]:
-        """It and all programs below, each before its children."""
-        return iter(Programs(self._nodes, self._nodes.subtree(self._id)))
+        """It and all programs below, each before its children; then each function that is called there, once."""
+        begun, waiting = {self._id}, [self._id]
+        while waiting:
+            inside = self._nodes.subtree(waiting.pop(0))
+            yield from Programs(self._nodes, inside)
+            for called in self._nodes.functions_of(inside).tolist():
+                if called not in begun:
+                    begun.add(called)
+                    waiting.append(called)
 
     def accept(self, visitor: ProgramVisitor) -> None:
         """Call the visitor's method for this type of program."""
@@ -223,4 +273,4 @@ class Programs(LazySequence[Program]):
     def named(self, part: str) -> Programs:
         """Those whose name contains a text."""
         rows = self.rows
-        return self._picked(rows[np.isin(self._nodes.name_codes[rows], self._nodes.codes_with(part))])
+        return self._picked(rows[np.isin(self._nodes.columns.name_codes[rows], self._nodes.codes_with(part))])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from abele.pva.locations import Location
 from abele.pva.names import text_at
 from abele.pva.sequences import Int64, LazySequence
 from abele.report import Report, Text
@@ -47,6 +48,23 @@ class Variable:
     def alwaysLive(self) -> bool:
         """True if it lives through the whole program."""
         return bool(self._report.variables["always_live"][self.row])
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Its dimensions; empty for a scalar, and where the report does not say."""
+        parts = text_at(self._report.variables.columns, "shape", self.row).split(" x ")
+        return tuple(int(part) for part in parts) if all(part.isdecimal() for part in parts) else ()
+
+    @property
+    def role(self) -> str:
+        """Why it lives: ``temporary``, ``constant``, what a handle is for, …; empty where the report does not say."""
+        return text_at(self._report.variables.columns, "role", self.row)
+
+    @property
+    def location(self) -> Location:
+        """The user's line that made it."""
+        columns = self._report.variables
+        return Location(text_at(columns.columns, "file", self.row), int(columns["line"][self.row]))
 
     @property
     def bytesByTile(self) -> Int64:
