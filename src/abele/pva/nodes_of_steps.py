@@ -60,12 +60,12 @@ def nodes_of_steps(report: Report) -> NodeColumns:
     of_step[order] = leaf
     kind[leaf] = step_types(report)[order]
     blocks: list[Int64] = []
-    for level, (begins, (here, broken)) in enumerate(zip(new, levels, strict=True)):
+    for deep, (begins, (here, broken)) in enumerate(zip(new, levels, strict=True)):
         at = np.flatnonzero(begins)
-        node = leaf[at] - (before[-1][at] - before[level][at])
+        node = leaf[at] - (before[-1][at] - before[deep][at])
         edges = np.append(np.flatnonzero(broken), count)
         stop = edges[np.searchsorted(edges, at, side="right")]
-        kind[node], depth[node] = NodeType.BLOCK, level + 1
+        kind[node], depth[node] = NodeType.BLOCK, deep + 1
         end[node] = leaf[stop - 1] + 1
         name_codes[node] = here[at]
         inside = np.full(count, -1, np.int64)

@@ -8,9 +8,8 @@ bounded.
 from __future__ import annotations
 
 import re
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -36,8 +35,7 @@ _ASKS_CATALOG = re.compile(r"\bshow\b|information_schema|\bduckdb_|\bpg_|\bsqlit
 _SETTINGS = re.compile(r"^(\s*(?:describe|desc|summarize)\s+)variables\b", re.IGNORECASE)
 """What the database would take for a question about its own variables."""
 _ANSWER = "abele answer"
-_INTERRUPTED = "Query interrupted"
-"""What the database makes of an interrupt by the user."""
+_INTERRUPT_SECONDS = 0.05
 _LIMITS = {
     "enable_external_access": "false",
     "autoinstall_known_extensions": "false",
@@ -90,9 +88,8 @@ def query(
         try:
             statement = _statement(duckdb, connection, text)
             _add_tables(database, text)
-            with _time_limit(connection, seconds):
-                return database.answer(statement)
-        except duckdb.InterruptException as error:
+            return _within(connection, seconds, lambda: database.answer(statement))
+        except TimeoutError as error:
             raise QueryError(
                 f"the query took more than {seconds:g} s", remedy="ask less at once, or give it more seconds"
             ) from error
@@ -102,10 +99,6 @@ def query(
             ) from error
         except duckdb.Error as error:
             raise query_error(str(error), text, names) from error
-        except RuntimeError as error:
-            if str(error) == _INTERRUPTED:
-                raise KeyboardInterrupt from error
-            raise
 
 
 def _duckdb() -> Any:
@@ -198,17 +191,22 @@ def _add_tables(database: _Database, text: str) -> None:
             database.add(table, with_rows=False)
 
 
-@contextmanager
-def _time_limit(connection: Any, seconds: float) -> Iterator[None]:
-    """Interrupt what a connection does after some time."""
-    timer = threading.Timer(seconds, connection.interrupt)
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
-        timer.join()
+def _within(connection: Any, seconds: float, answer: Callable[[], Table]) -> Table:
+    """An answer, from a thread of its own: while it works the database hears neither of the clock nor of the user.
+
+    Raises:
+        TimeoutError: It took longer.
+        KeyboardInterrupt: The user stopped it.
+    """
+    with ThreadPoolExecutor(1, "query") as pool:
+        found = pool.submit(answer)
+        try:
+            return found.result(seconds)
+        finally:
+            # Again and again: an interrupt between two statements is lost.
+            while not found.done():
+                connection.interrupt()
+                wait([found], _INTERRUPT_SECONDS)
 
 
 def _cast(place: int, kind: str) -> str:
