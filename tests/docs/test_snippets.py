@@ -88,7 +88,7 @@ def commands() -> list[tuple[str, str]]:
         for block in blocks(page):
             if block.language == "console":
                 lines = [line[2:].split("  #")[0].strip() for line in block.code.splitlines() if line.startswith("$ ")]
-                found += [(ids(page), line) for line in lines if _is_quick(shlex.split(line))]
+                found += [(ids(page), line) for line in lines if _is_quick(shlex.split(line, comments=True))]
     return found
 
 

@@ -139,7 +139,7 @@ class Compilation:
 
     @cached_property
     def programs(self) -> Programs:
-        """All programs, each before those below it."""
+        """All programs, each before those below it; functions behind the control programs."""
         return Programs(self._nodes, np.arange(len(self._nodes)))
 
     @cached_property
