@@ -7,6 +7,7 @@ are one block.
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
 from abele.pva.program_nodes import NodeColumns, NodeType, step_types
 from abele.pva.sequences import Int64
@@ -23,63 +24,47 @@ def nodes_of_steps(report: Report) -> NodeColumns:
         report: The report.
     """
     steps = report.steps
-    names = [str(name) for name in report.meta.get("programs", [])]
+    titles = [str(name) for name in report.meta.get("programs", [])]
     program = steps["program"].astype(np.int64)
-    order = np.argsort(program, kind="stable")
-    known = np.union1d(np.unique(program), np.arange(len(names)))
+    known = np.union1d(np.unique(program), np.arange(len(titles)))
     paths = _block_paths(steps.columns["block"])
-    # What is new at each row in order: the outermost block that changes, and all blocks inside of it.
+    order = np.argsort(program, kind="stable")
     mine, count = program[order], len(order)
-    first_row = np.ones(count, bool)
-    first_row[1:] = mine[1:] != mine[:-1]
-    breaks, new, levels = first_row, [], []
-    for level in paths.levels:
-        here = level[order]
-        changed = np.ones(count, bool)
-        changed[1:] = here[1:] != here[:-1]
-        breaks = breaks | changed
-        new.append(breaks & (here >= 0))
-        levels.append((here, breaks))
-    before = np.cumsum([np.zeros(count, np.int64), *new], axis=0)  # Blocks opened at a row, outer ones first.
+    levels = [level[order] for level in paths.levels]
+    broken = _broken(mine, levels)
+    new = [breaks & (here >= 0) for breaks, here in zip(broken, levels, strict=True)]
+    # Blocks that begin at a row, outer ones first: how many of them lie further out than each depth.
+    before = np.cumsum([np.zeros(count, np.int64), *new], axis=0)
+    # A node for each row, for the blocks that begin at it, and for each program up to its own.
     position = np.searchsorted(known, mine)
-    # A node for the row, for the blocks that begin at it, and for each program up to its own.
-    leaf = np.cumsum(before[-1] + 1) - 1 + position + 1
-    num_nodes = count + int(before[-1].sum()) + len(known)
-    ends_of = np.searchsorted(position, np.arange(len(known)), side="right")
-    starts_of = np.searchsorted(position, np.arange(len(known)), side="left")
+    leaf = np.cumsum(before[-1] + 1) + position
     leaves_before = np.concatenate([[0], np.cumsum(before[-1] + 1)])
-    roots = leaves_before[starts_of] + np.arange(len(known))
-    kind = np.zeros(num_nodes, np.int8)
-    row = np.full(num_nodes, -1, np.int64)
-    depth = np.zeros(num_nodes, np.int64)
-    end = np.zeros(num_nodes, np.int64)
-    name_codes = np.zeros(num_nodes, np.int64)
-    end[roots] = leaves_before[ends_of] + np.arange(len(known)) + 1
-    row[leaf], depth[leaf], end[leaf] = order, paths.depths[order] + 1, leaf + 1
-    of_step = np.empty(count, np.int64)
-    of_step[order] = leaf
-    kind[leaf] = step_types(report)[order]
+    first, last = (np.searchsorted(position, np.arange(len(known)), side=side) for side in ("left", "right"))
+    roots = leaves_before[first] + np.arange(len(known))
+    num_nodes = int(leaves_before[-1]) + len(known)
+    kind, row = np.full(num_nodes, NodeType.SEQUENCE, np.int8), np.full(num_nodes, -1, np.int64)
+    depth, end, name_codes = (np.zeros(num_nodes, np.int64) for _ in range(3))
+    end[roots] = leaves_before[last] + np.arange(len(known)) + 1
+    kind[leaf], row[leaf] = step_types(report)[order], order
+    depth[leaf], end[leaf] = paths.depths[order] + 1, leaf + 1
     blocks: list[Int64] = []
-    for deep, (begins, (here, broken)) in enumerate(zip(new, levels, strict=True)):
+    for deep, begins in enumerate(new):
         at = np.flatnonzero(begins)
         node = leaf[at] - (before[-1][at] - before[deep][at])
-        edges = np.append(np.flatnonzero(broken), count)
+        edges = np.append(np.flatnonzero(broken[deep]), count)
         stop = edges[np.searchsorted(edges, at, side="right")]
-        kind[node], depth[node] = NodeType.BLOCK, deep + 1
-        end[node] = leaf[stop - 1] + 1
-        name_codes[node] = here[at]
-        inside = np.full(count, -1, np.int64)
-        lies = here >= 0
-        inside[lies] = node[np.cumsum(begins)[lies] - 1]
-        of_row = np.empty(count, np.int64)
-        of_row[order] = inside
-        blocks.append(of_row)
-    step_names = steps.columns["name"]
-    assert isinstance(step_names, Text)
-    titles = {index: names[index] if index < len(names) else f"program {index}" for index in known.tolist()}
-    words = (*paths.words, *step_names.words, *titles.values())
-    name_codes[leaf] = step_names.codes[order] + len(paths.words)
-    name_codes[roots] = np.arange(len(known)) + len(paths.words) + len(step_names.words)
+        kind[node], depth[node], end[node] = NodeType.BLOCK, deep + 1, leaf[stop - 1] + 1
+        name_codes[node] = levels[deep][at]
+        lies = levels[deep] >= 0
+        blocks.append(np.full(count, -1, np.int64))
+        blocks[-1][order[lies]] = node[np.cumsum(begins)[lies] - 1]
+    names = steps.columns["name"]
+    assert isinstance(names, Text)
+    name_codes[leaf] = names.codes[order] + len(paths.words)
+    name_codes[roots] = np.arange(len(known)) + len(paths.words) + len(names.words)
+    called = (titles[index] if index < len(titles) else f"program {index}" for index in known.tolist())
+    of_step = np.empty(count, np.int64)
+    of_step[order] = leaf
     return NodeColumns(
         type=kind,
         row=row,
@@ -87,13 +72,30 @@ def nodes_of_steps(report: Report) -> NodeColumns:
         depth=depth,
         end=end,
         name_codes=name_codes,
-        words=words,
+        words=(*paths.words, *names.words, *called),
         roots=roots,
         programs=known,
         functions=np.zeros(0, np.int64),
         of_step=of_step,
         blocks=blocks,
     )
+
+
+def _broken(program: Int64, levels: list[Int64]) -> list[npt.NDArray[np.bool_]]:
+    """Where another block begins at each nesting depth, or at one further out, or another program: bool[rows] each."""
+    found: list[npt.NDArray[np.bool_]] = []
+    breaks = _differs(program)
+    for level in levels:
+        breaks = breaks | _differs(level)
+        found.append(breaks)
+    return found
+
+
+def _differs(values: Int64) -> npt.NDArray[np.bool_]:
+    """True where a row differs from the one before, and at row 0, bool[rows]."""
+    found = np.ones(len(values), bool)
+    found[1:] = values[1:] != values[:-1]
+    return found
 
 
 class _Paths:

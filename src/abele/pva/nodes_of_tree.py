@@ -42,66 +42,46 @@ def nodes_of_tree(report: Report) -> NodeColumns | None:
     """
     tree = report.program_tree
     owner = report.nodes_by_step.astype(np.int64)
-    if not len(tree) or (owner < 0).any():
-        return None
     parent = tree["parent"].astype(np.int64)
     depth = _depths(parent)
-    if depth is None:
+    if not len(tree) or (owner < 0).any() or depth is None:
         return None
-    root = _roots(parent)
-    place = _first_places(report, root[owner])
-    rows = np.arange(len(owner))
-    first = place == rows
-    step_names = report.steps.columns["name"]
-    assert isinstance(step_names, Text)
-    # Each row of a function's other calls has its node where the first call has one.
-    if (place < 0).any() or (place >= len(owner)).any() or not first[place].all():
-        return None
-    if (owner[place] != owner).any() or (step_names.codes[place] != step_names.codes).any():
-        return None
-    kind = tree.columns["kind"]
+    kind, names, step_names = tree.columns["kind"], tree.columns["name"], report.steps.columns["name"]
     assert isinstance(kind, Text)
-    has_children = np.zeros(len(tree), bool)
-    has_children[parent[parent >= 0]] = True
-    told = has_children | np.array([word in _ALWAYS_TOLD for word in kind.words], bool)[kind.codes]
-    leaves = rows[first]
+    assert isinstance(names, Text)
+    assert isinstance(step_names, Text)
+    root = _roots(parent)
+    programs = _with_kind(kind, "Program")
+    place = _first_places(report, root[owner])
+    if not _are_places(place, owner, step_names.codes) or not _are_programs(report, programs, root[owner]):
+        return None
+    told = np.array([word in _ALWAYS_TOLD for word in kind.words], bool)[kind.codes]
+    told[parent[parent >= 0]] = True
+    leaves = np.flatnonzero(place == np.arange(len(place)))
     anchor = _anchors(tree["first_step"].astype(np.int64), root, root[owner[leaves]], leaves)
+    # What each node lies in; where the owner of a step is told as its steps, they lie in what that lies in.
+    holder = np.append(parent, np.where(told[owner[leaves]], owner[leaves], parent[owner[leaves]]))
     # Nodes of the tree, and behind each the steps that follow it.
     order = np.lexsort((np.append(np.full(len(tree), -1), leaves), np.append(np.arange(len(tree)), anchor)))
-    kept = np.append(told, np.ones(len(leaves), bool))[order]
-    order = order[kept]
+    order = order[np.append(told, np.ones(len(leaves), bool))[order]]
     is_step = order >= len(tree)
-    source = np.where(is_step, -1, order)
-    row = np.where(is_step, leaves[np.where(is_step, order - len(tree), 0)] if len(leaves) else -1, -1)
-    # A step lies in its owner, or in what that lies in where the owner is told as its steps.
-    above = depth + told
-    level = np.where(is_step, above[owner[np.maximum(row, 0)]] if len(owner) else 0, depth[np.maximum(source, 0)])
-    end = _ends(level)
+    nodes, steps = order[~is_step], leaves[order[is_step] - len(tree)]
+    source, row, types, codes = (np.full(len(order), -1, np.int64) for _ in range(4))
+    source[~is_step], row[is_step] = nodes, steps
+    types[~is_step] = np.array([_OF_KIND.get(word, NodeType.SEQUENCE) for word in kind.words])[kind.codes[nodes]]
+    types[is_step] = step_types(report)[steps]
+    codes[~is_step], codes[is_step] = names.codes[nodes], step_names.codes[steps] + len(names.words)
     node_of_source = np.full(len(tree), -1, np.int64)
-    node_of_source[source[~is_step]] = np.flatnonzero(~is_step)
-    at = np.flatnonzero(is_step)
-    holder = np.where(told[owner[row[at]]], owner[row[at]], parent[owner[row[at]]])
-    inner = np.flatnonzero(~is_step & (level > 0))
-    if (holder < 0).any() or not _lie_in(at, node_of_source[holder], level, end):
-        return None
-    if not _lie_in(inner, node_of_source[parent[source[inner]]], level, end):
+    node_of_source[nodes] = np.flatnonzero(~is_step)
+    level = np.where(is_step, depth[holder[order]] + 1, depth[np.maximum(source, 0)])
+    end = _ends(level)
+    inner = np.flatnonzero(holder[order] >= 0)
+    if (holder[order[is_step]] < 0).any() or not _lie_in(inner, node_of_source[holder[order[inner]]], level, end):
         return None
     of_row = np.full(len(owner), -1, np.int64)
-    of_row[row[at]] = at
-    types = np.empty(len(order), np.int8)
-    by_word = np.array([_OF_KIND.get(word, NodeType.SEQUENCE) for word in kind.words], np.int8)
-    types[~is_step] = by_word[kind.codes][source[~is_step]]
-    types[is_step] = step_types(report)[row[is_step]]
-    programs = _with_kind(kind, "Program")
-    if not _are_programs(report, programs, root[owner]):
-        return None
-    names = tree.columns["name"]
-    assert isinstance(names, Text)
-    codes = np.empty(len(order), np.int64)
-    codes[~is_step] = names.codes[source[~is_step]]
-    codes[is_step] = step_names.codes[row[is_step]] + len(names.words)
+    of_row[steps] = np.flatnonzero(is_step)
     return NodeColumns(
-        type=types,
+        type=types.astype(np.int8),
         row=row,
         source=source,
         depth=level,
@@ -114,6 +94,13 @@ def nodes_of_tree(report: Report) -> NodeColumns | None:
         of_step=of_row[place],
         blocks=_blocks(report, _with_kind(kind, "Block"), root, node_of_source),
     )
+
+
+def _are_places(place: Int64, owner: Int64, names: npt.NDArray[np.int32]) -> bool:
+    """True if each row of a function's other calls has a row of the same node and name where the first call has one."""
+    if (place < 0).any() or (place >= len(owner)).any():
+        return False
+    return bool((place[place] == place).all() and (owner[place] == owner).all() and (names[place] == names).all())
 
 
 def _with_kind(kind: Text, word: str) -> Int64:
