@@ -1,14 +1,19 @@
-"""Traces of the host under libpva's names, from columns such as a reader gives."""
+"""Traces of the host under libpva's names."""
 
 from __future__ import annotations
 
+import os
+import threading
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from abele import pva
-from abele.errors import ReportIndexError
+from abele.errors import FileFormatError, ReportIndexError
+from abele.trace import Channel, recording
+from abele.trace import Trace as Recorded
 
 
 @dataclass
@@ -55,7 +60,7 @@ def nested(event: pva.Event) -> Nested:
 
 
 def test_trace__processes_threads_and_events__nest() -> None:
-    trace = pva.openTrace(Columns())
+    trace = pva.Trace(Columns())
     assert [(p.pid, [t.tid for t in p.threads]) for p in trace.processes] == [(1, [11, 12]), (2, [21])]
     outer = trace.processes[0].threads[0].events
     assert [nested(event) for event in outer] == [
@@ -67,7 +72,7 @@ def test_trace__processes_threads_and_events__nest() -> None:
 
 
 def test_trace__times__are_microseconds() -> None:
-    outer = pva.openTrace(Columns()).processes[0].threads[0].events
+    outer = pva.Trace(Columns()).processes[0].threads[0].events
     assert (outer[0].timestamp, outer[0].duration) == (0.0, 8.0)
     assert (outer[1].timestamp, outer[1].duration) == (9.0, 0.01)
     assert outer.timestamps.tolist() == [0.0, 9.0]
@@ -76,4 +81,40 @@ def test_trace__times__are_microseconds() -> None:
 
 def test_trace__place_that_there_is_not__is_an_index_error() -> None:
     with pytest.raises(ReportIndexError, match="no process 2 among 2 processes"):
-        pva.openTrace(Columns()).processes[2]
+        pva.Trace(Columns()).processes[2]
+
+
+def test_open__recording__has_its_threads_and_events(tmp_path: Path) -> None:
+    outer, inner = Channel("poptorch"), Channel("poplar")
+
+    def work() -> None:
+        with outer.tracepoint("call"):
+            for part in ("compile", "load"):
+                with inner.tracepoint(part):
+                    pass
+
+    path = tmp_path / "a.abele-trace"
+    with recording(path):
+        work()
+        other = threading.Thread(target=work)
+        other.start()
+        other.join()
+    for trace in (pva.openTrace(path), pva.openTrace(str(tmp_path)), pva.openTrace(Recorded.load(path))):
+        (process,) = trace.processes
+        assert process.pid == os.getpid()
+        assert len(process.threads) == 2
+        for thread in process.threads:
+            (call,) = thread.events
+            assert (call.label, call.channel, call.details) == ("call", "poptorch", {})
+            assert [(e.label, e.channel) for e in call.children()] == [("compile", "poplar"), ("load", "poplar")]
+            first, second = call.children()
+            assert call.timestamp <= first.timestamp <= first.timestamp + first.duration <= second.timestamp + 1e-3
+            assert call.duration >= first.duration + second.duration - 1e-3
+
+
+def test_open__no_trace__is_refused(tmp_path: Path) -> None:
+    (tmp_path / "x.pvti").write_bytes(b"SQLite format 3\x00" + bytes(100))
+    with pytest.raises(FileFormatError):
+        pva.openTrace(tmp_path / "x.pvti")
+    with pytest.raises(FileFormatError):
+        pva.openTrace(tmp_path / "none.abele-trace")

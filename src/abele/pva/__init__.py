@@ -16,7 +16,7 @@ from abele.pva.reports import InstrumentationSettings, PoplarVersion, Report, Ve
 from abele.pva.sequences import LazySequence
 from abele.pva.steps import ActiveCycles, CycleRange, RunSteps, Step, StepGroup, StepIpu
 from abele.pva.tiles import Ipu, Tile, TileMemory, Tiles
-from abele.pva.traces import Event, Events, Process, Thread, Trace, TraceColumns, openTrace
+from abele.pva.traces import Event, Events, Process, Thread, Trace, openTrace
 from abele.pva.variables import Variable, Variables
 
 __all__ = [
@@ -60,7 +60,6 @@ __all__ = [
     "Tiles",
     "TotalCycles",
     "Trace",
-    "TraceColumns",
     "UsedVariable",
     "UsedVariables",
     "Variable",

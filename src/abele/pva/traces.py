@@ -2,89 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from abele import trace
 from abele.pva.sequences import Int64, LazySequence
-
-
-class EventColumns(Protocol):
-    """Events, by thread and then by when they begin; what encloses an event comes before it. One array per property."""
-
-    @property
-    def channel(self) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
-        """Index into the trace's channels, int32[n]."""
-
-    @property
-    def label(self) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
-        """Index into the trace's labels, int32[n]."""
-
-    @property
-    def begin_ns(self) -> Int64:
-        """When each began, int64[n]."""
-
-    @property
-    def duration_ns(self) -> Int64:
-        """How long each took, int64[n]."""
-
-    @property
-    def parent(self) -> Int64:
-        """Row of the innermost event that each lies in, -1 for none, int64[n]."""
-
-    def __len__(self) -> int: ...
-
-
-class ThreadColumns(Protocol):
-    """Threads."""
-
-    @property
-    def process(self) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
-        """Row of the process of each, int32[n]."""
-
-    @property
-    def id(self) -> Int64:
-        """What the system calls each, int64[n]."""
-
-    @property
-    def first_event(self) -> Int64:
-        """Row of the first event of each, int64[n]."""
-
-    @property
-    def num_events(self) -> Int64:
-        """How many rows from there, int64[n]."""
-
-
-class ProcessColumns(Protocol):
-    """Processes."""
-
-    @property
-    def id(self) -> Int64:
-        """What the system calls each, int64[n]."""
-
-
-class TraceColumns(Protocol):
-    """What a reader of traces gives."""
-
-    @property
-    def events(self) -> EventColumns:
-        """The events."""
-
-    @property
-    def threads(self) -> ThreadColumns:
-        """The threads."""
-
-    @property
-    def processes(self) -> ProcessColumns:
-        """The processes."""
-
-    @property
-    def channels(self) -> tuple[str, ...]:
-        """Names of channels."""
-
-    @property
-    def labels(self) -> tuple[str, ...]:
-        """Labels of events."""
 
 
 class Event:
@@ -115,6 +39,16 @@ class Event:
     def duration(self) -> float:
         """How long it took, in microseconds."""
         return int(self._trace.columns.events.duration_ns[self._row]) / 1000
+
+    @property
+    def details(self) -> dict[str, Any]:
+        """What else the program told of it; empty for nothing.
+
+        Raises:
+            FileFormatError: It is no JSON object.
+        """
+        columns = self._trace.columns
+        return columns.detail(int(columns.events.detail[self._row]))
 
     def children(self) -> Events:
         """The events directly inside it, in order."""
@@ -190,13 +124,13 @@ class Trace:
     """A trace under libpva's names.
 
     Args:
-        columns: What a reader gave.
+        columns: The trace.
 
     Attributes:
-        columns: The same, with all that libpva has no name for.
+        columns: The same, with all that libpva has no name for: instants, series, heat maps.
     """
 
-    def __init__(self, columns: TraceColumns) -> None:
+    def __init__(self, columns: trace.Trace) -> None:
         self.columns = columns
         parent = np.asarray(columns.events.parent)
         # Events by what encloses them; those of one parent stay in order.
@@ -214,10 +148,13 @@ class Trace:
         return self._by_parent[first:last]
 
 
-def openTrace(columns: TraceColumns) -> Trace:
+def openTrace(file: str | Path | trace.Trace) -> Trace:
     """A trace under libpva's names.
 
     Args:
-        columns: A trace that a reader gave: anything with the columns of :class:`TraceColumns`.
+        file: A file or folder as :meth:`abele.trace.Trace.load` takes it, or a trace that is in memory.
+
+    Raises:
+        FileFormatError: The file is missing, damaged so that nothing can be read of it, or no trace.
     """
-    return Trace(columns)
+    return Trace(file if isinstance(file, trace.Trace) else trace.Trace.load(file))
