@@ -671,6 +671,49 @@ EXAMPLES: dict[str, Example] = {
         ),
         "The message has the names that there are. It is a `KeyError` too.",
     ),
+    "MissingDatumError": Example(
+        _code(
+            """
+            import abele as ab
+            from abele import pva
+
+            graph = ab.Graph("bow")
+            x = graph.variable(ab.f32, (4,), name="x").map(0)
+            report = pva.openReport(ab.compile_program(graph, ab.WriteUndef(x)).report)
+            report.compilation.tiles[0].memory.category.vertexFieldData
+            """
+        ),
+        "The message says what tells something similar; [pva](pva.md) lists what reports hold of what libpva knows. It "
+        "is an `AttributeError` too.",
+    ),
+    "ReportIndexError": Example(
+        _code(
+            """
+            import abele as ab
+            from abele import pva
+
+            graph = ab.Graph("bow")
+            x = graph.variable(ab.f32, (4,), name="x").map(0)
+            report = pva.openReport(ab.compile_program(graph, ab.WriteUndef(x)).report)
+            report.compilation.tiles[1472]
+            """
+        ),
+        "Iterate, or ask `len`. It is an `IndexError` too.",
+    ),
+    "QueryError": Example(
+        _code(
+            """
+            import abele as ab
+
+            graph = ab.Graph("bow")
+            x = graph.variable(ab.f32, (4,), name="x").map(0)
+            report = ab.compile_program(graph, ab.WriteUndef(x)).report
+            report.sql("select nmae, bytes from variables")
+            """
+        ),
+        "The error lists the tables, or the columns of the tables that the query names; [queries](pva.md#sql) "
+        "has examples.",
+    ),
     "ProgramRuntimeError": Example(
         None,
         "Raised as one of the kinds below. State is as of the last finished step, and the engine stays usable.",

@@ -232,6 +232,18 @@ class UnknownArrayError(AbeleError, KeyError):
     """A parameter, buffer or piece of optimiser state that nobody holds under this name."""
 
 
+class MissingDatumError(AbeleError, AttributeError):
+    """Something that a report does not hold, so that ``hasattr`` is False of it."""
+
+
+class ReportIndexError(AbeleError, IndexError):
+    """A place in a sequence of a report's variables, steps or tiles that it does not have."""
+
+
+class QueryError(AbeleError, ValueError):
+    """A query of a report that cannot be answered: not SQL, a table or column that there is not, or too much of it."""
+
+
 class ProgramRuntimeError(AbeleError):
     """A program that went wrong while it ran."""
 

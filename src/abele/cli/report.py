@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from abele.cli.output import console, print_json
+from abele.cli.sql import print_answer
 from abele.errors import InvalidOptionError, MachineError, ProfilingDisabledError
 from abele.words import counted
 from abele.writing import writing
@@ -46,12 +47,22 @@ def report(
     program: Annotated[
         int, typer.Option("--program", min=0, help="With --insights or --compare: index of the program.")
     ] = 0,
-    top: Annotated[int, typer.Option("--top", min=1, help="With --host or --rearrangements: how many rows.")] = 25,
+    sql: Annotated[
+        str | None, typer.Option("--sql", help="Print the answer to this query over the report's tables.")
+    ] = None,
+    csv: Annotated[bool, typer.Option("--csv", help="With --sql: print comma-separated values.")] = False,
+    top: Annotated[
+        int, typer.Option("--top", min=1, help="With --host, --rearrangements or --sql: how many rows.")
+    ] = 25,
     kind: Annotated[str, typer.Option("--kind", help="What to draw: overview, memory, timeline, …")] = "overview",
 ) -> None:
     """Print the report in FILE, or draw it; with --compare print how several differ."""
     from abele.report import Report
 
+    if csv and sql is None:
+        raise InvalidOptionError("--csv is for the answer to a query", remedy='--sql "select * from ops" --csv')
+    if csv and json:
+        raise InvalidOptionError("--csv and --json are two forms of one answer", remedy="one of them")
     if compare:
         print_comparison(files, program, as_json=json)
         return
@@ -66,7 +77,9 @@ def report(
     if plot_timeline is not None:
         draw(loaded, "update", plot_timeline)
         typer.echo(f"written: {plot_timeline}", err=True)
-    if insights:
+    if sql is not None:
+        print_answer(loaded, sql, top=top, as_json=json, as_csv=csv)
+    elif insights:
         print_insights(loaded, program, as_json=json)
     elif timeline:
         print_timeline(loaded, as_json=json)

@@ -475,6 +475,28 @@ class Report:
         found = self.with_meta(host=dict(profile.facts))
         return replace(found, host_leaves=profile.leaves, host_functions=profile.functions)
 
+    def sql(self, query: str, *, seconds: float = 60.0, memory_bytes: int = 1 << 30, threads: int = 2) -> Table:
+        """The answer to a query in SQL over the report's tables, whose columns are read where they are.
+
+        Args:
+            query: One ``SELECT`` statement of DuckDB's SQL. It may name all tables of the report; each has a column
+                ``id``, its row, beside those of its schema. ``memory`` has bytes by category for each tile.
+            seconds: Time that it may take.
+            memory_bytes: Memory that it and its answer may take, the columns of the report aside.
+            threads: Threads that carry it out.
+
+        Returns:
+            A table with the columns of the answer. Where a row has no value, a column of floating-point numbers has
+            NaN, and any other is one of objects with None.
+
+        Raises:
+            QueryError: The query is wrong, takes too long or too much memory, or does other than read the report.
+            MissingPackageError: DuckDB is not installed.
+        """
+        from abele.report.query import query as answer
+
+        return answer(self, query, seconds=seconds, memory_bytes=memory_bytes, threads=threads)
+
     def summary(self) -> str:
         """The figures that matter, as text of a few lines."""
         from abele.report.summary import summary_text

@@ -1,0 +1,185 @@
+"""What compiling found: target, graph, tiles, programs, variables, liveness."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from abele.pva.liveness import LivenessProgramSteps
+from abele.pva.missing import missing
+from abele.pva.program_nodes import ProgramNodes
+from abele.pva.programs import Programs
+from abele.pva.sequences import LazySequence
+from abele.pva.tiles import Ipu, Tiles, ipus_of
+from abele.pva.variables import Variables
+
+
+class Target:
+    """The machine that a report is of. Numbers are those of one replica, as all of a report's."""
+
+    def __init__(self, figures: dict[str, Any], num_tiles: int) -> None:
+        self._figures = figures
+        self.numTiles = num_tiles
+        self.numIPUs = int(figures["num_ipus"])
+        self.clockFrequency = float(figures["clock_hz"])
+        self.architecture = str(figures["ipu"])
+
+    @property
+    def type(self) -> str:
+        """``Abele``: cycles are modelled, and the program runs on the host."""
+        return "Abele"
+
+    @property
+    def name(self) -> str:
+        """The system, as in ``bow-2000:1``."""
+        return str(self._figures["name"])
+
+    @property
+    def numReplicas(self) -> int:
+        """How many of these replicas run side by side."""
+        return int(self._figures.get("num_replicas", 1))
+
+    @property
+    def numTilesPerIPU(self) -> int:
+        """Tiles of one IPU."""
+        return self.numTiles // max(self.numIPUs, 1)
+
+    @property
+    def bytesPerTile(self) -> int:
+        """Memory of a tile.
+
+        Raises:
+            MissingDatumError: The report does not say.
+        """
+        return int(self._figure("tile_bytes"))
+
+    @property
+    def bytesPerIPU(self) -> int:
+        """Memory of an IPU."""
+        return self.bytesPerTile * self.numTilesPerIPU
+
+    @property
+    def totalMemory(self) -> int:
+        """Memory of all tiles of a replica."""
+        return self.bytesPerTile * self.numTiles
+
+    def _figure(self, name: str) -> Any:
+        if name not in self._figures:
+            raise missing(f"{name} of the target here")
+        return self._figures[name]
+
+    def __repr__(self) -> str:
+        return f"Target({self.name!r}, {self.numTiles:,} tiles)"
+
+
+class Graph:
+    """Counts of what the graph has."""
+
+    def __init__(self, counts: dict[str, int]) -> None:
+        self._counts = counts
+
+    @property
+    def numComputeSets(self) -> int:
+        """Compute sets."""
+        return self._count("num_compute_sets")
+
+    @property
+    def numEdges(self) -> int:
+        """Connections of fields with intervals of variables."""
+        return self._count("num_edges")
+
+    @property
+    def numVars(self) -> int:
+        """Variables."""
+        return self._count("num_variables")
+
+    @property
+    def numVertices(self) -> int:
+        """Vertices."""
+        return self._count("num_vertices")
+
+    def _count(self, name: str) -> int:
+        if name not in self._counts:
+            raise missing(f"{name.removeprefix('num_').replace('_', ' ')} of this graph")
+        return self._counts[name]
+
+
+class Compilation:
+    """What compiling a program found.
+
+    Args:
+        nodes: The program tree of the report.
+    """
+
+    def __init__(self, nodes: ProgramNodes) -> None:
+        self._nodes = nodes
+        self._report = nodes.report
+
+    @property
+    def target(self) -> Target:
+        """The machine."""
+        return Target(self._report.target, self._report.memory.num_tiles)
+
+    @property
+    def graph(self) -> Graph:
+        """Counts of variables, vertices, edges and compute sets."""
+        return Graph(self._report.graph)
+
+    @cached_property
+    def tiles(self) -> Tiles:
+        """The tiles and what they hold."""
+        return Tiles(self._report.memory, self._report.memory.num_tiles)
+
+    @cached_property
+    def ipus(self) -> LazySequence[Ipu]:
+        """The IPUs with their tiles."""
+        return ipus_of(self._report, self.tiles)
+
+    @cached_property
+    def programs(self) -> Programs:
+        """All programs, each before those below it; functions behind the control programs."""
+        return Programs(self._nodes, np.arange(len(self._nodes)))
+
+    @cached_property
+    def controlPrograms(self) -> Programs:
+        """The control programs: the roots of the program tree."""
+        return Programs(self._nodes, self._nodes.roots)
+
+    @cached_property
+    def functionPrograms(self) -> Programs:
+        """The functions, each once; none in a report of a version that tells their steps where they are called."""
+        return Programs(self._nodes, self._nodes.columns.functions)
+
+    @cached_property
+    def variables(self) -> Variables:
+        """All variables."""
+        return Variables(self._report, len(self._report.variables))
+
+    @cached_property
+    def alwaysLiveVariables(self) -> Variables:
+        """The variables that live through the whole program."""
+        return Variables(self._report, np.flatnonzero(self._report.variables["always_live"]))
+
+    @cached_property
+    def livenessProgramSteps(self) -> LivenessProgramSteps:
+        """Where what is live changes, and what is live there."""
+        return LivenessProgramSteps(self._nodes)
+
+    @property
+    def engineOptions(self) -> dict[str, Any]:
+        """Options that the program was compiled with.
+
+        Raises:
+            MissingDatumError: The report does not say.
+        """
+        options = self._report.meta.get("options")
+        if not isinstance(options, dict):
+            raise missing("the options of this program")
+        return dict(options)
+
+    @property
+    def timestamp(self) -> str:
+        """When the report was made, ISO 8601; empty when it does not say."""
+        return str(self._report.meta.get("created", ""))

@@ -1,0 +1,242 @@
+"""SQL over a report: DuckDB reads the columns where they are.
+
+The report may come from a stranger, and the query be anything. The database has no access to files, to the network, to
+extensions, to the program's variables or to its own settings; memory, threads, time and the size of an answer are
+bounded.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, wait
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from abele.errors import MissingPackageError, QueryError
+from abele.report.query_errors import missing_table, query_error
+from abele.report.query_tables import columns_of, empty_table_sql, quoted, table_columns
+from abele.report.table import Table
+from abele.words import counted
+
+if TYPE_CHECKING:
+    from abele.report.report import Report
+
+MEMORY_BYTES = 1 << 30
+"""Memory that a query and its answer may take, the columns of the report aside."""
+THREADS = 2
+SECONDS = 60.0
+"""Time that a query may take."""
+MOST_ROWS = 5_000_000
+"""Rows of an answer."""
+_ASKS_CATALOG = re.compile(r"\bshow\b|information_schema|\bduckdb_|\bpg_|\bsqlite_|\bpragma_", re.IGNORECASE)
+_SETTINGS = re.compile(r"^(\s*(?:describe|desc|summarize)\s+)variables\b", re.IGNORECASE)
+"""What the database would take for a question about its own variables."""
+_ANSWER = "abele answer"
+_INTERRUPT_SECONDS = 0.05
+_LIMITS = {
+    "enable_external_access": "false",
+    "autoinstall_known_extensions": "false",
+    "autoload_known_extensions": "false",
+    "allow_community_extensions": "false",
+    "python_enable_replacements": "false",
+    "temp_directory": "",
+}
+_NUMBERS = {"BOOLEAN", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT"}
+_NUMBERS |= {"FLOAT", "DOUBLE"}
+_AS_INTEGER = {"HUGEINT", "UHUGEINT", "BIGNUM"}
+
+
+def query(
+    report: Report,
+    text: str,
+    *,
+    seconds: float = SECONDS,
+    memory_bytes: int = MEMORY_BYTES,
+    threads: int = THREADS,
+) -> Table:
+    """The answer to a query.
+
+    Args:
+        report: The report.
+        text: One ``SELECT`` statement of DuckDB's SQL (or ``FROM``, ``WITH``, ``SHOW``, ``DESCRIBE``, ``SUMMARIZE``,
+            ``EXPLAIN``); its tables are those of :func:`~abele.report.query_tables.table_columns`.
+        seconds: Time that it may take.
+        memory_bytes: Memory that it and its answer may take.
+        threads: Threads that carry it out.
+
+    Returns:
+        A table. Integers, numbers and truth values are arrays of their type; sums of integers are int64. Anything else
+        is text. Where a row has no value, a column of numbers with a point has NaN, and any other is one of objects
+        with None.
+
+    Raises:
+        QueryError: It is no such statement, names what there is not, takes too long or too much memory, or its answer
+            has more than ``MOST_ROWS`` rows.
+        MissingPackageError: DuckDB is not installed.
+        KeyboardInterrupt: The user stopped it.
+    """
+    duckdb = _duckdb()
+    names = table_columns(report)
+    limits = _LIMITS | {"memory_limit": f"{memory_bytes // 1000}KB", "threads": str(max(threads, 1))}
+    with duckdb.connect(":memory:", config=limits) as connection:
+        # Not among the settings before: the database would refuse these then.
+        connection.execute("SET lock_configuration = true")
+        database = _Database(duckdb, connection, report)
+        try:
+            statement = _statement(duckdb, connection, text)
+            _add_tables(database, text)
+            return _within(connection, seconds, lambda: database.answer(statement))
+        except TimeoutError as error:
+            raise QueryError(
+                f"the query took more than {seconds:g} s", remedy="ask less at once, or give it more seconds"
+            ) from error
+        except duckdb.OutOfMemoryException as error:
+            raise QueryError(
+                f"the query needs more than {memory_bytes:,} B of memory", remedy="ask less at once: where, limit"
+            ) from error
+        except duckdb.Error as error:
+            raise query_error(str(error), text, names) from error
+
+
+def _duckdb() -> Any:
+    try:
+        import duckdb
+    except ImportError as error:
+        raise MissingPackageError("queries in SQL need DuckDB", remedy="pip install 'abele[sql]'") from error
+    return duckdb
+
+
+class _Database:
+    """A database with the tables of a report that were asked for so far."""
+
+    def __init__(self, duckdb: Any, connection: Any, report: Report) -> None:
+        self._duckdb = duckdb
+        self._connection = connection
+        self.report = report
+        self.there: set[str] = set()
+
+    def add(self, table: str, *, with_rows: bool = True) -> None:
+        """Let queries name a table."""
+        if table in self.there:
+            return
+        self.there.add(table)
+        columns = columns_of(self.report, table) if with_rows else {}
+        if columns and len(next(iter(columns.values()))):
+            self._connection.register(table, columns)
+        else:
+            self._connection.execute(empty_table_sql(self.report, table))
+
+    def answer(self, statement: Any) -> Table:
+        """The answer to a statement; tables that it names in ways that only the database sees are added on the way."""
+        while True:
+            try:
+                return self._answer(statement)
+            except self._duckdb.CatalogException as error:
+                table = (missing_table(str(error)) or "").casefold()
+                if table not in table_columns(self.report) or table in self.there:
+                    raise
+                self.add(table)
+
+    def _answer(self, statement: Any) -> Table:
+        relation = self._connection.sql(statement.query)
+        if relation is None:
+            return Table({})
+        names = _distinct(relation.columns)
+        kept = ", ".join(f"{_cast(k, str(t))} AS c{k}" for k, t in enumerate(relation.types))
+        if _ASKS_CATALOG.search(statement.query):
+            # Small, and the table of the answer is none of those that there are.
+            return _table(names, relation.project(kept).fetchnumpy())
+        # The answer lies in the database first, whose memory is bounded.
+        relation.project(kept).create(_ANSWER)
+        (rows,) = self._connection.execute(f"SELECT count(*) FROM {quoted(_ANSWER)}").fetchone()
+        if rows > MOST_ROWS:
+            raise QueryError(
+                f"the answer has {counted(rows, 'row')}, more than {MOST_ROWS:,}", remedy="sums and counts, or a limit"
+            )
+        return _table(names, self._connection.execute(f"SELECT * FROM {quoted(_ANSWER)}").fetchnumpy())
+
+
+def _table(names: list[str], found: dict[str, Any]) -> Table:
+    return Table(dict(zip(names, map(_plain, found.values()), strict=True)))
+
+
+def _statement(duckdb: Any, connection: Any, text: str) -> Any:
+    """The one statement that a text is."""
+    found = connection.extract_statements(_SETTINGS.sub(r"\1main.variables", text))
+    if len(found) != 1:
+        raise QueryError(
+            "the query is empty" if not found else f"{len(found)} statements in one query",
+            remedy='one statement, as in "select name, bytes from variables order by bytes desc limit 10"',
+        )
+    kinds = duckdb.StatementType
+    if found[0].type not in (kinds.SELECT, kinds.EXPLAIN):
+        raise QueryError(
+            f"a report is only read, and this is a statement of another kind: {str(found[0].type).rpartition('.')[2]}",
+            remedy="select, from, with, show tables, describe, summarize or explain",
+        )
+    return found[0]
+
+
+def _add_tables(database: _Database, text: str) -> None:
+    """Add the tables that a query may name: reading the columns of others would take time for nothing."""
+    plain = text.casefold()
+    for table in table_columns(database.report):
+        if table in plain:
+            database.add(table)
+    if _ASKS_CATALOG.search(text):
+        for table in table_columns(database.report):
+            database.add(table, with_rows=False)
+
+
+def _within(connection: Any, seconds: float, answer: Callable[[], Table]) -> Table:
+    """An answer, from a thread of its own: while it works the database hears neither of the clock nor of the user.
+
+    Raises:
+        TimeoutError: It took longer.
+        KeyboardInterrupt: The user stopped it.
+    """
+    with ThreadPoolExecutor(1, "query") as pool:
+        found = pool.submit(answer)
+        try:
+            return found.result(seconds)
+        finally:
+            # Again and again: an interrupt between two statements is lost.
+            while not found.done():
+                connection.interrupt()
+                wait([found], _INTERRUPT_SECONDS)
+
+
+def _cast(place: int, kind: str) -> str:
+    """A column of an answer as a type that NumPy has."""
+    if kind in _NUMBERS or kind == "VARCHAR":
+        return f"#{place + 1}"
+    if kind in _AS_INTEGER:
+        return f"CAST(#{place + 1} AS BIGINT)"
+    return f"CAST(#{place + 1} AS {'DOUBLE' if kind.startswith('DECIMAL') else 'VARCHAR'})"
+
+
+def _distinct(names: list[str]) -> list[str]:
+    """Names of columns, a number behind those that are there already."""
+    taken: dict[str, None] = {}
+    for name in names:
+        count, each = 1, name
+        while each in taken:
+            count += 1
+            each = f"{name}_{count}"
+        taken[each] = None
+    return list(taken)
+
+
+def _plain(column: Any) -> npt.NDArray[Any]:
+    """A column of an answer without a mask."""
+    if not isinstance(column, np.ma.MaskedArray):
+        return np.asarray(column)
+    values, absent = np.asarray(column.data), np.ma.getmaskarray(column)
+    if values.dtype.kind == "f":
+        return np.where(absent, np.nan, values)
+    found = values.astype(object)
+    found[absent] = None
+    return found
