@@ -1,3 +1,361 @@
-"""What is live at which step."""
+"""What is live at which step: the curve, lifetimes, and what lives at chosen steps."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from abele.errors import InvalidOptionError
+from abele.report import Report
+from abele.report.tiles import memory_at
+from abele.viewer.answers.buckets import chunk, frozen_chunks, place_of, small, top_level
+from abele.viewer.answers.floor import ipu_tiles
+from abele.viewer.answers.holdings import chosen, rows_page
+from abele.viewer.answers.live import moving_bytes, variable_bytes, weights
+from abele.viewer.answers.recent import recent
+from abele.viewer.answers.registry import question
+from abele.viewer.opened import Opened
+from abele.viewer.params import Params
+from abele.viewer.wire import Answer, Array
+
+Int64 = npt.NDArray[np.int64]
+
+MOST_STEPS = 4
+"""Steps that are told beside each other."""
+_MOST_GROUPS = 7
+_MOST_PEAKS = 8
+_MOST_LIFETIMES = 400
+_GROUPINGS = ("none", "type", "scope")
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Bytes live over the rows of the liveness table.
+
+    Attributes:
+        names: What is stacked.
+        bytes: int64[parts, rows].
+        base: Bytes that are always live, beneath all of these.
+    """
+
+    names: tuple[str, ...]
+    bytes: Int64
+    base: int
+
+
+def tiles_of_source(opened: Opened, source: str, tiles: str) -> Int64 | None:
+    """Tiles that a curve is of; None for all.
+
+    Args:
+        opened: The report.
+        source: ``chip``, ``fullest``, ``ipu:N`` or ``tiles``.
+        tiles: The selection, for the last of these.
+
+    Raises:
+        InvalidOptionError: It is none of them.
+    """
+    report = opened.report
+    kind, _, number = source.partition(":")
+    if kind == "chip":
+        return None
+    if kind == "fullest":
+        return np.array([report.memory.fullest_tile] if report.memory.num_tiles else [], np.int64)
+    if kind == "tiles":
+        return chosen(opened, tiles)
+    size = ipu_tiles(report)
+    if kind == "ipu" and number.isdigit() and int(number[:9]) * size < report.memory.num_tiles:
+        first = int(number[:9]) * size
+        return np.arange(first, min(first + size, report.memory.num_tiles), dtype=np.int64)
+    raise InvalidOptionError(f"{source[:60]!r} has no curve", remedy="one of chip, fullest, most, tiles, ipu:0, ipu:1, …")
+
+
+def curve_of(opened: Opened, source: str, tiles: str, by: str) -> Curve:
+    """The curve of live bytes of a source, divided by element type, by scope, or not."""
+    key = (source, tiles if source == "tiles" else "", by)
+    return recent(opened, "curves of liveness", key, lambda: _curve(opened, source, tiles, by))
+
+
+def held_on(opened: Opened, source: str, tiles: str) -> Int64:
+    """Bytes of each variable on the tiles of a source, int64[variables]; on all tiles for ``most``."""
+    of = "chip" if source == "most" else source
+    key = (of, tiles if of == "tiles" else "")
+    return recent(
+        opened, "weights of variables", key, lambda: weights(opened.report, tiles_of_source(opened, of, tiles))
+    )
+
+
+def _curve(opened: Opened, source: str, tiles: str, by: str) -> Curve:
+    report = opened.report
+    rows = report.liveness["step"]
+    if source == "most":
+        return Curve(("not always live",), report.liveness["max_tile_bytes"][None, :].astype(np.int64), 0)
+    where = tiles_of_source(opened, source, tiles)
+    held = held_on(opened, source, tiles)
+    passing = report.memory.categories.index("temporaries") if "temporaries" in report.memory.categories else None
+    always = report.memory.by_tile - (report.memory.bytes[passing] if passing is not None else 0)
+    base = int(always.sum() if where is None else always[where].sum())
+    if not len(report.variable_tiles) and where is None:
+        # A report of an old version tells sums alone.
+        return Curve(("not always live",), report.liveness["live_bytes"][None, :].astype(np.int64), base)
+    moving = moving_bytes(report, where)[rows]
+    names, parts = _divided(report, held, by)
+    stacked = np.stack([*(variable_bytes(report, each)[rows] for each in parts), moving])
+    names = [*names, "data in motion"]
+    kept = [at for at in range(len(names)) if at == 0 or stacked[at].any()]
+    return Curve(tuple(names[at] for at in kept), stacked[kept], base)
+
+
+def _divided(report: Report, held: Int64, by: str) -> tuple[list[str], list[Int64]]:
+    """Bytes of variables, int64[variables] for each of some groups: the largest ones, and the rest."""
+    if by == "none":
+        return ["variables"], [held]
+    names, code = groups_of_variables(report, by)
+    passing = ~np.asarray(report.variables["always_live"], dtype=bool)
+    weight = np.bincount(code, np.where(passing, held, 0), minlength=len(names))
+    order = [int(at) for at in np.argsort(-weight, kind="stable")[:_MOST_GROUPS] if weight[at] > 0]
+    parts = [np.where(code == at, held, 0) for at in order]
+    titles = [names[at] for at in order]
+    rest = np.where(np.isin(code, order), 0, held)
+    return [*titles, "others"], [*parts, rest]
+
+
+def groups_of_variables(report: Report, by: str) -> tuple[list[str], Int64]:
+    """Names of groups, and the group of each variable, int64[variables].
+
+    Args:
+        report: The report.
+        by: ``type``; ``scope``, the outermost part of the name; ``line``, the source line of the operation that
+            writes it first; ``op``, that operation.
+    """
+    variables = report.variables
+    if by == "type":
+        words = variables["type"].astype(str)
+    elif by == "scope":
+        words = np.array([str(name).partition("/")[0] for name in variables["name"]], dtype=object).astype(str)
+    else:
+        op = _writer(report)
+        known = op >= 0
+        if by == "op":
+            words = _named(report.ops["name"], op, known, "always live, or unknown")
+        else:
+            files = report.ops["file"]
+            texts = np.array(
+                [f"{file}:{line}" if file else "" for file, line in zip(files, report.ops["line"], strict=True)],
+                dtype=object,
+            )
+            words = _named(texts, op, known, "")
+            words = np.where(words == "", "always live, or of no known line", words)
+    found, code = np.unique(words, return_inverse=True)
+    return [str(each) or "(no name)" for each in found], code.astype(np.int64)
+
+
+def _named(names: Array, op: Int64, known: npt.NDArray[np.bool_], otherwise: str) -> Array:
+    if not len(names):
+        return np.full(len(op), otherwise)
+    return np.where(known, names[np.maximum(op, 0)].astype(str), otherwise)
+
+
+def _writer(report: Report) -> Int64:
+    """The operation in whose step each variable becomes live, int64[variables]; -1 where that is unknown."""
+    first = report.variables["first_step"]
+    if not len(report.steps):
+        return np.full(len(first), -1, np.int64)
+    found: Int64 = np.where(first >= 0, report.steps["op"][np.maximum(first, 0)], -1).astype(np.int64)
+    return np.where(found < len(report.ops), found, -1)
+
+
+def _frozen(opened: Opened) -> Iterator[Mapping[str, str]]:
+    for source in ("chip", "fullest", "most"):
+        for place in frozen_chunks(len(opened.report.liveness)):
+            yield {"source": source, "by": "none", "base": "1", **place}
+
+
+@question("liveness.curve", frozen=_frozen, rank=2)
+def curve(opened: Opened, params: Params) -> Answer:
+    """A chunk of the curve of live bytes over the rows of the liveness table.
+
+    Parameters: ``source`` (``chip``; ``fullest``, the tile that is fullest of all; ``most``, at each step the tile with
+    most; ``ipu:N``; ``tiles``), ``tiles``, ``by`` (``none``, ``type``, ``scope``), ``base`` 1 to have what is always live
+    below, ``level``, ``index``.
+
+    Answer: head ``parts``, ``length``, ``greatest``, ``base`` bytes, ``top`` level, ``peaks`` (places, highest first),
+    ``available`` bytes of the tiles together (0 where that says nothing); arrays as ``chunk``, and ``step``.
+    """
+    source, tiles = params.text("source", "chip"), params.text("tiles")
+    by = params.choice("by", _GROUPINGS)
+    found = curve_of(opened, source, tiles, by)
+    with_base = params.choice("base", ("1", "0")) == "1" and source != "most"
+    parts, names = found.bytes, found.names
+    if with_base:
+        parts = np.concatenate([np.full((1, parts.shape[1]), found.base, np.int64), parts])
+        names = ("always live", *names)
+    total = parts.sum(axis=0)
+    level, index = place_of(params)
+    arrays = chunk(parts, level, index, total)
+    arrays["step"] = small(opened.report.liveness["step"][arrays["at"].astype(np.int64)].astype(np.int64))
+    room = opened.report.memory.available_bytes
+    if source != "most":
+        where = tiles_of_source(opened, source, tiles)
+        room *= opened.report.memory.num_tiles if where is None else len(where)
+    head = {
+        "parts": names,
+        "length": parts.shape[1],
+        "greatest": int(total.max(initial=0)),
+        "base": found.base if with_base else 0,
+        "top": top_level(parts.shape[1]),
+        "peaks": peaks(total),
+        "available": room if with_base or source == "most" else 0,
+    }
+    return Answer(head, arrays)
+
+
+def peaks(total: Int64) -> list[int]:
+    """Places of the highest local maxima, highest first; of a flat top its first place, and no two that are close."""
+    if not len(total):
+        return []
+    rises = np.append(True, total[1:] > total[:-1])
+    # What follows a flat top decides whether it is one: the next different value.
+    change = np.flatnonzero(np.append(total[1:] != total[:-1], True))
+    following = change[np.searchsorted(change, np.arange(len(total)))]
+    falls = (following + 1 >= len(total)) | (total[np.minimum(following + 1, len(total) - 1)] < total)
+    tops = np.flatnonzero(rises & falls)
+    apart = max(1, len(total) // 60)
+    found: list[int] = []
+    for place in tops[np.argsort(-total[tops], kind="stable")][:512].tolist():
+        if all(abs(place - other) >= apart for other in found):
+            found.append(place)
+        if len(found) == _MOST_PEAKS:
+            break
+    return found
+
+
+def _frozen_lifetimes(opened: Opened) -> Iterator[Mapping[str, str]]:
+    for source in ("chip", "fullest"):
+        yield {"source": source, "first": "0", "last": str(len(opened.report.liveness))}
+
+
+@question("liveness.lifetimes", frozen=_frozen_lifetimes, rank=4)
+def lifetimes(opened: Opened, params: Params) -> Answer:
+    """Variables that live in a window and not always, largest first.
+
+    Parameters: ``source`` and ``tiles``; ``first`` and ``last`` of the places on the curve, the last one left out;
+    ``count``.
+
+    Answer: head ``found`` variables in the window, ``name`` of those told; arrays ``row``, ``bytes`` (on these tiles), and
+    for each time that they live ``of`` (which of those told), ``first`` and ``last`` place.
+    """
+    report = opened.report
+    held = held_on(opened, params.text("source", "chip"), params.text("tiles"))
+    steps, table = report.liveness["step"], report.lifetimes
+    begin, end = params.number("first"), params.number("last", len(steps))
+    # Places of the curve that a lifetime covers; a step without a row counts to the next one that has one.
+    first = np.searchsorted(steps, table["first_step"], side="left")
+    last = np.maximum(np.searchsorted(steps, table["last_step"], side="right") - 1, first)
+    inside = (first < end) & (last >= begin) & (held[table["variable"]] > 0)
+    rows = np.unique(table["variable"][inside]).astype(np.int64)
+    told = rows[np.argsort(-held[rows], kind="stable")[: params.number("count", _MOST_LIFETIMES, high=_MOST_LIFETIMES)]]
+    rank = np.full(len(report.variables), -1, np.int64)
+    rank[told] = np.arange(len(told))
+    shown = np.flatnonzero(inside & (rank[table["variable"]] >= 0))
+    arrays: dict[str, Array] = {
+        "row": small(told),
+        "bytes": held[told],
+        "of": small(rank[table["variable"][shown]]),
+        "first": small(first[shown].astype(np.int64)),
+        "last": small(last[shown].astype(np.int64)),
+    }
+    return Answer({"found": len(rows), "name": [str(name) for name in report.variables["name"][told]]}, arrays)
+
+
+def chosen_steps(report: Report, text: str) -> list[int]:
+    """Steps between commas, at most :data:`MOST_STEPS`; those that there are not are left out."""
+    words = [int(word) for word in text.split(",") if word.strip().isdigit() and len(word) < 10]
+    return [step for step in dict.fromkeys(words) if step < len(report.steps)][:MOST_STEPS]
+
+
+def live_at(report: Report, step: int) -> npt.NDArray[np.bool_]:
+    """True for variables that live at a step and not always, bool[variables]."""
+    table = report.lifetimes
+    mask = np.zeros(len(report.variables), dtype=bool)
+    mask[table["variable"][(table["first_step"] <= step) & (step <= table["last_step"])]] = True
+    return mask
+
+
+@question("liveness.at", rank=5)
+def at(opened: Opened, params: Params) -> Answer:
+    """Variables that live at chosen steps, with bytes at each of these.
+
+    Parameters: ``steps`` (rows, at most 4), ``source``, ``tiles``, ``filter``, ``sort``, ``first``, ``count``; ``always`` 1
+    for those that always live instead.
+
+    Answer: as ``memory.variables`` has it, with ``here`` bytes on these tiles and ``live0``, ``live1``, … at each step.
+    """
+    report = opened.report
+    held = held_on(opened, params.text("source", "chip"), params.text("tiles"))
+    steps = chosen_steps(report, params.text("steps"))
+    always = np.asarray(report.variables["always_live"], dtype=bool)
+    extra: dict[str, Array] = {"here": held}
+    if params.choice("always", ("0", "1")) == "1":
+        return rows_page(opened, "variables", params, extra, always & (held > 0))
+    kept = np.zeros(len(held), dtype=bool)
+    for place, step in enumerate(steps):
+        mask = live_at(report, step)
+        extra[f"live{place}"] = np.where(mask, held, 0)
+        kept |= mask
+    return rows_page(opened, "variables", params, extra, kept & (held > 0))
+
+
+@question("liveness.groups", rank=5)
+def groups(opened: Opened, params: Params) -> Answer:
+    """What lives at chosen steps by group, largest first.
+
+    Parameters: ``steps``, ``source``, ``tiles``; ``by`` one of ``line``, ``op``, ``scope``, ``type``.
+
+    Answer: head ``name`` of each group; arrays ``bytes`` [steps, groups], ``moving`` [steps], ``variables`` (how many
+    live at any of the steps).
+    """
+    report = opened.report
+    source, tiles = params.text("source", "chip"), params.text("tiles")
+    by = params.choice("by", ("line", "op", "scope", "type"))
+    held = held_on(opened, source, tiles)
+    steps = chosen_steps(report, params.text("steps"))
+    where = tiles_of_source(opened, "chip" if source == "most" else source, tiles)
+    names, code = recent(opened, "groups of variables", by, lambda: groups_of_variables(report, by))
+    live = [live_at(report, step) for step in steps]
+    bytes = np.zeros((len(steps), len(names)), np.int64)
+    for place, mask in enumerate(live):
+        np.add.at(bytes[place], code[mask], held[mask])
+    moving = moving_bytes(report, where)[np.array(steps, np.int64)]
+    order = np.argsort(-bytes.max(axis=0, initial=0), kind="stable")
+    order = order[bytes[:, order].any(axis=0)][:_MOST_LIFETIMES]
+    anyhow = np.logical_or.reduce(live) if live else np.zeros(len(held), dtype=bool)
+    number = np.bincount(code[anyhow], minlength=len(names))[order]
+    return Answer(
+        {"name": [names[each] for each in order.tolist()], "steps": steps},
+        {"bytes": bytes[:, order], "moving": moving, "variables": number.astype(np.uint32)},
+    )
+
+
+def _frozen_floor(opened: Opened) -> Iterator[Mapping[str, str]]:
+    for place in peaks(opened.report.liveness["live_bytes"])[:3]:
+        yield {"step": str(int(opened.report.liveness["step"][place]))}
+
+
+@question("liveness.floor", frozen=_frozen_floor, rank=6)
+def floor(opened: Opened, params: Params) -> Answer:
+    """Bytes on each tile while a step runs.
+
+    Parameters: ``step``, a row of the steps table.
+
+    Answer: head ``unit`` (bytes that one stands for), ``greatest`` bytes, ``fullest`` tile; array ``values`` uint16[tiles],
+    rounded up: what is not empty is never told as empty.
+    """
+    values = memory_at(opened.report, params.number("step"))
+    unit = max(1, -(-int(values.max(initial=0)) // 65_535))
+    fullest = int(np.argmax(values)) if len(values) else -1
+    head = {"unit": unit, "greatest": int(values.max(initial=0)), "fullest": fullest}
+    return Answer(head, {"values": (-(-values // unit)).astype(np.uint16)})

@@ -1,0 +1,35 @@
+"""What answers worked out lately and may want again: a few things of a kind, the oldest forgotten."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from typing import Any, TypeVar
+
+from abele.viewer.opened import Opened
+
+Found = TypeVar("Found")
+
+
+def recent(opened: Opened, kind: str, key: Hashable, make: Callable[[], Found], most: int = 8) -> Found:
+    """What ``make()`` returned for this key, if that was lately.
+
+    Args:
+        opened: The report that it is of.
+        kind: Things of one kind are kept and forgotten together.
+        key: Tells one from another.
+        make: Works it out.
+        most: How many of the kind are kept.
+    """
+    kept: OrderedDict[Hashable, Any] = opened.once(f"recent {kind}", OrderedDict)
+    with opened.lock:
+        if key in kept:
+            kept.move_to_end(key)
+            found: Found = kept[key]
+            return found
+    made = make()
+    with opened.lock:
+        kept[key] = made
+        while len(kept) > most:
+            kept.popitem(last=False)
+    return made
