@@ -137,7 +137,7 @@ def _by_type(report: Report, tiles: Int64, *, always: bool) -> list[tuple[str, I
         mine = kept & (code[table["variable"]] == at)
         if mine.any():
             steps = np.zeros(report.memory.num_tiles + 1, np.int64)
-            first, count, size = (table[name][mine] for name in ("first_tile", "num_tiles", "padded_bytes"))
+            first, count, size = (table[name][mine] for name in ("first_tile", "num_tiles", "bytes"))
             np.add.at(steps, first, size)
             np.subtract.at(steps, np.minimum(first + count, report.memory.num_tiles), size)
             held = np.cumsum(steps[:-1])[tiles]
@@ -294,3 +294,35 @@ def _phases(report: Report, tiles: Int64) -> dict[str, Int64]:
         "sent_here": summed_by(owner, table["sent_bytes"] * covered, most),
         "received_here": summed_by(owner, table["received_bytes"] * covered, most),
     }
+
+
+@question("memory.codelets", rank=6)
+def codelets(opened: Opened, params: Params) -> Answer:
+    """Codelets of the vertices that run in steps in which selected tiles compute.
+
+    Parameters: ``tiles``, ``filter``, ``sort``, ``first``, ``count``; ``step`` for the vertices of that step alone.
+
+    Answer: as ``table``, with ``supersteps`` (how many of these run it), ``vertices``, ``state_bytes`` and ``cycles`` of
+    its vertices there, on all tiles.
+    """
+    report = opened.report
+    table, step = report.vertices, params.number("step", -1, low=-1)
+    ran = np.zeros(len(report.supersteps), dtype=bool)
+    if 0 <= step < len(report.steps):
+        here = np.array([step])
+    else:
+        text = params.text("tiles")
+        held = recent(opened, "steps on tiles", text, lambda: _phases(report, chosen(opened, text)))
+        phase = report.steps["phase"]
+        here = np.flatnonzero((phase >= 0) & (held["compute_here"][np.maximum(phase, 0)] > 0))
+    superstep = report.steps["superstep"][here]
+    ran[superstep[(superstep >= 0) & (superstep < len(ran))]] = True
+    rows = np.flatnonzero(ran[table["superstep"]])
+    owner, count = table["codelet"][rows], len(report.codelets)
+    extra: dict[str, Array] = {
+        "supersteps": np.bincount(owner, minlength=count).astype(np.int64),
+        "vertices": summed_by(owner, table["num_vertices"][rows], count),
+        "state_bytes": summed_by(owner, table["state_bytes"][rows], count),
+        "cycles": summed_by(owner, table["cycles"][rows], count),
+    }
+    return rows_page(opened, "codelets", params, extra, extra["supersteps"] > 0)

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from abele.errors import InvalidOptionError
 from abele.report import Report
+from abele.report.table import Table
 from abele.report.tiles import memory_at
 from abele.viewer.answers.buckets import chunk, frozen_chunks, place_of, small, top_level
 from abele.viewer.answers.floor import ipu_tiles
 from abele.viewer.answers.holdings import chosen, rows_page
 from abele.viewer.answers.live import moving_bytes, variable_bytes, weights
 from abele.viewer.answers.recent import recent
-from abele.viewer.answers.registry import question
+from abele.viewer.answers.registry import once, question
 from abele.viewer.opened import Opened
 from abele.viewer.params import Params
 from abele.viewer.wire import Answer, Array
@@ -29,7 +29,7 @@ MOST_STEPS = 4
 _MOST_GROUPS = 7
 _MOST_PEAKS = 8
 _MOST_LIFETIMES = 400
-_GROUPINGS = ("none", "type", "scope")
+_GROUPINGS = ("none", "type", "scope", "role")
 
 
 @dataclass(frozen=True)
@@ -129,43 +129,52 @@ def groups_of_variables(report: Report, by: str) -> tuple[list[str], Int64]:
     Args:
         report: The report.
         by: ``type``; ``scope``, the outermost part of the name; ``line``, the source line of the operation that
-            writes it first; ``op``, that operation.
+            writes it first; ``op``, that operation; ``role``, as the report has it.
     """
     variables = report.variables
     if by == "type":
         words = variables["type"].astype(str)
+        words = np.where(words == "", "of no type", words)
+    elif by == "role":
+        words = variables["role"].astype(str)
+        words = np.where(words == "", "of no known role", words)
     elif by == "scope":
         words = np.array([str(name).partition("/")[0] for name in variables["name"]], dtype=object).astype(str)
-    else:
+    elif by == "op":
         op = _writer(report)
-        known = op >= 0
-        if by == "op":
-            words = _named(report.ops["name"], op, known, "always live, or unknown")
-        else:
-            files = report.ops["file"]
-            texts = np.array(
-                [f"{file}:{line}" if file else "" for file, line in zip(files, report.ops["line"], strict=True)],
-                dtype=object,
-            )
-            words = _named(texts, op, known, "")
-            words = np.where(words == "", "always live, or of no known line", words)
-    found, code = np.unique(words, return_inverse=True)
+        words = _named(report.ops["name"], op, "always live, or unknown")
+    else:
+        # The line that made it; where the report does not say, that of the operation that writes it first.
+        own = _places(variables)
+        words = np.where(own != "", own, _named(_places(report.ops), _writer(report), ""))
+        words = np.where(words == "", "of no known line", words)
+    found, code = np.unique(words.astype(str), return_inverse=True)
     return [str(each) or "(no name)" for each in found], code.astype(np.int64)
 
 
-def _named(names: Array, op: Int64, known: npt.NDArray[np.bool_], otherwise: str) -> Array:
+def _places(table: Table) -> Array:
+    """Source lines as ``file:line``, empty where they are unknown, objects [rows]."""
+    pairs = zip(table["file"].tolist(), table["line"].tolist(), strict=True)
+    return np.array([f"{file}:{line}" if file else "" for file, line in pairs], dtype=object)
+
+
+def _named(names: Array, op: Int64, otherwise: str) -> Array:
+    """Names of operations by their rows, and another word where the row is -1, text [rows]."""
     if not len(names):
         return np.full(len(op), otherwise)
-    return np.where(known, names[np.maximum(op, 0)].astype(str), otherwise)
+    return np.where(op >= 0, names[np.maximum(op, 0)].astype(str), otherwise)
 
 
 def _writer(report: Report) -> Int64:
-    """The operation in whose step each variable becomes live, int64[variables]; -1 where that is unknown."""
+    """The operation that writes each variable first, int64[variables]; -1 where that is unknown.
+
+    Where the report does not say, the one in whose step the variable becomes live.
+    """
+    told = report.variables["op"].astype(np.int64)
     first = report.variables["first_step"]
-    if not len(report.steps):
-        return np.full(len(first), -1, np.int64)
-    found: Int64 = np.where(first >= 0, report.steps["op"][np.maximum(first, 0)], -1).astype(np.int64)
-    return np.where(found < len(report.ops), found, -1)
+    if len(report.steps):
+        told = np.where((told < 0) & (first >= 0), report.steps["op"][np.maximum(first, 0)], told)
+    return np.where(told < len(report.ops), told, -1)
 
 
 def _frozen(opened: Opened) -> Iterator[Mapping[str, str]]:
@@ -179,8 +188,8 @@ def curve(opened: Opened, params: Params) -> Answer:
     """A chunk of the curve of live bytes over the rows of the liveness table.
 
     Parameters: ``source`` (``chip``; ``fullest``, the tile that is fullest of all; ``most``, at each step the tile with
-    most; ``ipu:N``; ``tiles``), ``tiles``, ``by`` (``none``, ``type``, ``scope``), ``base`` 1 to have what is always live
-    below, ``level``, ``index``.
+    most; ``ipu:N``; ``tiles``), ``tiles``, ``by`` (``none``, ``type``,
+    ``scope``, ``role``), ``base`` 1 to have what is always live below, ``level``, ``index``.
 
     Answer: head ``parts``, ``length``, ``greatest``, ``base`` bytes, ``top`` level, ``peaks`` (places, highest first),
     ``available`` bytes of the tiles together (0 where that says nothing); arrays as ``chunk``, and ``step``.
@@ -231,6 +240,13 @@ def peaks(total: Int64) -> list[int]:
         if len(found) == _MOST_PEAKS:
             break
     return found
+
+
+@question("liveness.steps", frozen=once, rank=2)
+def steps_of_curve(opened: Opened, params: Params) -> Answer:
+    """The steps of the curve: array ``step`` [places], rows of the steps table."""
+    del params
+    return Answer({}, {"step": small(opened.report.liveness["step"].astype(np.int64))})
 
 
 def _frozen_lifetimes(opened: Opened) -> Iterator[Mapping[str, str]]:
@@ -313,14 +329,14 @@ def at(opened: Opened, params: Params) -> Answer:
 def groups(opened: Opened, params: Params) -> Answer:
     """What lives at chosen steps by group, largest first.
 
-    Parameters: ``steps``, ``source``, ``tiles``; ``by`` one of ``line``, ``op``, ``scope``, ``type``.
+    Parameters: ``steps``, ``source``, ``tiles``; ``by`` one of ``line``, ``op``, ``scope``, ``type``, ``role``.
 
     Answer: head ``name`` of each group; arrays ``bytes`` [steps, groups], ``moving`` [steps], ``variables`` (how many
     live at any of the steps).
     """
     report = opened.report
     source, tiles = params.text("source", "chip"), params.text("tiles")
-    by = params.choice("by", ("line", "op", "scope", "type"))
+    by = params.choice("by", ("line", "op", "scope", "type", "role"))
     held = held_on(opened, source, tiles)
     steps = chosen_steps(report, params.text("steps"))
     where = tiles_of_source(opened, "chip" if source == "most" else source, tiles)

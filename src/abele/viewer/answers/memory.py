@@ -75,7 +75,7 @@ def _types(report: Report) -> Parts:
     assert isinstance(types, Text)
     table = report.variable_tiles
     kept = held[table["variable"]]
-    first, count, size = (table[name][kept] for name in ("first_tile", "num_tiles", "padded_bytes"))
+    first, count, size = (table[name][kept] for name in ("first_tile", "num_tiles", "bytes"))
     code = types.codes[table["variable"][kept]]
     weight = np.bincount(code, size * count, minlength=len(types.words))
     most = [int(each) for each in np.argsort(-weight, kind="stable")[:_MOST_TYPES] if weight[each] > 0]

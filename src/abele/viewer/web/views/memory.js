@@ -130,7 +130,7 @@ class MemoryView {
       ...(fits ? [] : [["overflow", "too full", () => this.#tab(overflowTab(context))]]),
       ["categories", "tiles", () => this.#tab(categoriesTab(context, this.chosen))],
       ["variables", "variables", () => this.#tab(variablesTab(context, this.chosen))],
-      ["vertices", "vertices", () => this.#tab(verticesTab(context, this.chosen))],
+      ["vertices", "vertices", () => this.#tab(verticesTab(context, () => ({ tiles: this.chosen.text }), "Codelets of vertices in compute sets in which the selected tiles compute; numbers of vertices are of all tiles."))],
       ["compute", "compute sets", () => this.#tab(stepsTab(context, this.chosen, "compute"))],
       ["exchange", "exchanges", () => this.#tab(stepsTab(context, this.chosen, "exchange"))],
       ["gaps", "gaps", () => this.#tab(gapsTab(context, this.chosen))],
