@@ -1,8 +1,8 @@
 """Level of detail of stacked curves over an integer axis: tiles, or steps.
 
-A level ``n`` joins 2ⁿ neighbouring places into a bucket, and a chunk is :data:`COLUMNS` buckets of one level. Of each bucket
-the place with the greatest total is told with its own parts, so that no peak vanishes, and no composition is told that
-no place has; the least total of the bucket goes beside it.
+A level ``n`` joins 2ⁿ neighbouring places into a bucket, and a chunk is :data:`COLUMNS` buckets of one level. Of each
+bucket the place with the greatest total is told with its own parts, so that no peak vanishes, and no composition is
+told that no place has; the least total of the bucket goes beside it.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ def chunk(parts: Int64, level: int, index: int, total: Int64 | None = None) -> d
         total: By which the greatest place of a bucket is found, int64[places]; the sum of the parts when left out.
 
     Returns:
-        ``values`` [parts, buckets], ``least`` total and place ``at`` of the greatest, [buckets]; buckets beyond the axis
-        are left out.
+        ``values`` [parts, buckets], ``least`` total and place ``at`` of the greatest, [buckets]; buckets beyond the
+        axis are left out.
     """
     size = 1 << level
     first = min(index * COLUMNS * size, parts.shape[1])

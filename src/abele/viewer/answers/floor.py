@@ -1,9 +1,9 @@
 """Where tiles lie on the chip, and numbers by tile for a picture of it.
 
 The order of tiles on a die is known from others' measurements only in part: 16 columns, in which pairs of tiles with
-neighbouring numbers lie beside each other, and numbers go along one column up and along the next one down. Sizes of chips
-that are not a multiple of 16 columns are laid out in a square.
-Source: reference on machines, "Hardware exchange mechanics" (third party: 23 rows × 16 columns × 4, a snake of pairs).
+neighbouring numbers lie beside each other, and numbers go along one column up and along the next one down. Sizes of
+chips that are not a multiple of 16 columns are laid out in a square. Source: reference on machines, "Hardware exchange
+mechanics" (third party: 23 rows × 16 columns × 4, a snake of pairs).
 """
 
 from __future__ import annotations

@@ -69,8 +69,8 @@ def categories(opened: Opened, params: Params) -> Answer:
     Parameters: ``tiles``, all where empty.
 
     Answer: head ``count``, ``over`` (selected tiles that are too full), ``available``, ``fullest`` (of the selected),
-    ``tiles`` (those with a column), ``rows`` (``name``, ``depth``, ``key``); arrays ``sum``, ``mean``, ``least``, ``most``,
-    ``fullest`` [rows] and ``each`` [tiles, rows].
+    ``tiles`` (those with a column), ``rows`` (``name``, ``depth``, ``key``); arrays ``sum``, ``mean``, ``least``,
+    ``most``, ``fullest`` [rows] and ``each`` [tiles, rows].
     """
     report = opened.report
     tiles = chosen(opened, params.text("tiles"))
@@ -179,10 +179,12 @@ def _frozen_variables(opened: Opened) -> Iterator[Mapping[str, str]]:
 def variables(opened: Opened, params: Params) -> Answer:
     """Variables with bytes on selected tiles.
 
-    Parameters: ``tiles``, ``filter``, ``sort`` (a column of variables, or ``here``, ``on``, ``gap``), ``first``, ``count``.
+    Parameters: ``tiles``, ``filter``, ``sort`` (a column of variables, or ``here``, ``on``, ``gap``), ``first``,
+    ``count``.
 
-    Answer: head ``total``, ``found``, ``text``; arrays ``row``, ``here`` (bytes on these tiles), ``each`` (on the one of
-    them with most; their mean where tiles hold different parts), ``on`` (how many of them), ``gap``, and the columns of variables.
+    Answer: head ``total``, ``found``, ``text``; arrays ``row``, ``here`` (bytes on these tiles), ``each`` (on the one
+    of them with most; their mean where tiles hold different parts), ``on`` (how many of them), ``gap``, and the columns
+    of variables.
     """
     report = opened.report
     text = params.text("tiles")
@@ -302,8 +304,8 @@ def codelets(opened: Opened, params: Params) -> Answer:
 
     Parameters: ``tiles``, ``filter``, ``sort``, ``first``, ``count``; ``step`` for the vertices of that step alone.
 
-    Answer: as ``table``, with ``supersteps`` (how many of these run it), ``vertices``, ``state_bytes`` and ``cycles`` of
-    its vertices there, on all tiles.
+    Answer: as ``table``, with ``supersteps`` (how many of these run it), ``vertices``, ``state_bytes`` and ``cycles``
+    of its vertices there, on all tiles.
     """
     report = opened.report
     table, step = report.vertices, params.number("step", -1, low=-1)

@@ -54,9 +54,7 @@ def live_bytes(report: Report, tiles: Int64 | None) -> Int64:
     return found
 
 
-def _covered(
-    report: Report, tiles: Int64 | None, first: npt.NDArray[np.int32], count: npt.NDArray[np.int32]
-) -> Int64:
+def _covered(report: Report, tiles: Int64 | None, first: npt.NDArray[np.int32], count: npt.NDArray[np.int32]) -> Int64:
     """How many of some tiles, or of all, each run of tiles covers, int64[rows]."""
     if tiles is None:
         return count.astype(np.int64)

@@ -70,7 +70,7 @@ def tiles_of_source(opened: Opened, source: str, tiles: str) -> Int64 | None:
     if kind == "ipu" and number.isdigit() and int(number[:9]) * size < report.memory.num_tiles:
         first = int(number[:9]) * size
         return np.arange(first, min(first + size, report.memory.num_tiles), dtype=np.int64)
-    raise InvalidOptionError(f"{source[:60]!r} has no curve", remedy="one of chip, fullest, most, tiles, ipu:0, ipu:1, …")
+    raise InvalidOptionError(f"{source[:60]!r} has no curve", remedy="one of chip, fullest, most, tiles, ipu:0, …")
 
 
 def curve_of(opened: Opened, source: str, tiles: str, by: str) -> Curve:
@@ -120,7 +120,7 @@ def _divided(report: Report, held: Int64, by: str) -> tuple[list[str], list[Int6
     parts = [np.where(code == at, held, 0) for at in order]
     titles = [names[at] for at in order]
     rest = np.where(np.isin(code, order), 0, held)
-    return [*titles, "others"], [*parts, rest]
+    return ([*titles, "others"], [*parts, rest]) if order else (["variables"], [held])
 
 
 def groups_of_variables(report: Report, by: str) -> tuple[list[str], Int64]:
@@ -261,8 +261,8 @@ def lifetimes(opened: Opened, params: Params) -> Answer:
     Parameters: ``source`` and ``tiles``; ``first`` and ``last`` of the places on the curve, the last one left out;
     ``count``.
 
-    Answer: head ``found`` variables in the window, ``name`` of those told; arrays ``row``, ``bytes`` (on these tiles), and
-    for each time that they live ``of`` (which of those told), ``first`` and ``last`` place.
+    Answer: head ``found`` variables in the window, ``name`` of those told; arrays ``row``, ``bytes`` (on these tiles),
+    and for each time that they live ``of`` (which of those told), ``first`` and ``last`` place.
     """
     report = opened.report
     held = held_on(opened, params.text("source", "chip"), params.text("tiles"))
@@ -288,9 +288,18 @@ def lifetimes(opened: Opened, params: Params) -> Answer:
 
 
 def chosen_steps(report: Report, text: str) -> list[int]:
-    """Steps between commas, at most :data:`MOST_STEPS`; those that there are not are left out."""
-    words = [int(word) for word in text.split(",") if word.strip().isdigit() and len(word) < 10]
-    return [step for step in dict.fromkeys(words) if step < len(report.steps)][:MOST_STEPS]
+    """Steps between commas, at most :data:`MOST_STEPS`.
+
+    Raises:
+        InvalidOptionError: One is no row of the steps table.
+    """
+    words = [word.strip() for word in text.split(",") if word.strip()]
+    for word in words:
+        if not (word.isdecimal() and len(word) < 10 and int(word) < len(report.steps)):
+            raise InvalidOptionError(
+                f"no step {word[:60]!r}", remedy=f"the report has rows 0 to {len(report.steps) - 1}"
+            )
+    return [int(word) for word in dict.fromkeys(words)][:MOST_STEPS]
 
 
 def live_at(report: Report, step: int) -> npt.NDArray[np.bool_]:
@@ -305,8 +314,8 @@ def live_at(report: Report, step: int) -> npt.NDArray[np.bool_]:
 def at(opened: Opened, params: Params) -> Answer:
     """Variables that live at chosen steps, with bytes at each of these.
 
-    Parameters: ``steps`` (rows, at most 4), ``source``, ``tiles``, ``filter``, ``sort``, ``first``, ``count``; ``always`` 1
-    for those that always live instead.
+    Parameters: ``steps`` (rows, at most 4), ``source``, ``tiles``, ``filter``, ``sort``, ``first``, ``count``;
+    ``always`` 1 for those that always live instead.
 
     Answer: as ``memory.variables`` has it, with ``here`` bytes on these tiles and ``live0``, ``live1``, … at each step.
     """
@@ -367,8 +376,8 @@ def floor(opened: Opened, params: Params) -> Answer:
 
     Parameters: ``step``, a row of the steps table.
 
-    Answer: head ``unit`` (bytes that one stands for), ``greatest`` bytes, ``fullest`` tile; array ``values`` uint16[tiles],
-    rounded up: what is not empty is never told as empty.
+    Answer: head ``unit`` (bytes that one stands for), ``greatest`` bytes, ``fullest`` tile; array ``values``
+    uint16[tiles], rounded up: what is not empty is never told as empty.
     """
     values = memory_at(opened.report, params.number("step"))
     unit = max(1, -(-int(values.max(initial=0)) // 65_535))

@@ -119,13 +119,11 @@ def parts_of(opened: Opened, by: str, gaps: bool) -> Parts:
             rows = variable_rows(opened.report, by.removeprefix("variables:"))
             names = opened.report.variables["name"]
             held = [variable_by_tile(opened.report, row) for row in rows]
-            tiles = opened.report.memory.num_tiles
-            return Parts(tuple(str(names[row]) for row in rows), np.stack(held) if held else np.zeros((0, tiles), np.int64))
+            none = np.zeros((0, opened.report.memory.num_tiles), np.int64)
+            return Parts(tuple(str(names[row]) for row in rows), np.stack(held) if held else none)
         found = _DIVISIONS[by](opened.report)
         kept = [
-            at
-            for at, name in enumerate(found.names)
-            if (gaps or name != "gaps") and (at == 0 or found.bytes[at].any())
+            at for at, name in enumerate(found.names) if (gaps or name != "gaps") and (at == 0 or found.bytes[at].any())
         ]
         return Parts(tuple(found.names[at] for at in kept), found.bytes[kept])
 
@@ -174,8 +172,8 @@ def _frozen(opened: Opened) -> Iterator[Mapping[str, str]]:
 def memory_tiles(opened: Opened, params: Params) -> Answer:
     """A chunk of the curve of memory over tiles.
 
-    Parameters: ``by`` as :func:`parts_of` takes it; ``gaps`` 1 or 0; ``order`` one of :data:`ORDERS`; ``ipu``, -1 for all;
-    ``level`` and ``index`` of the chunk.
+    Parameters: ``by`` as :func:`parts_of` takes it; ``gaps`` 1 or 0; ``order`` one of :data:`ORDERS`; ``ipu``, -1 for
+    all; ``level`` and ``index`` of the chunk.
 
     Answer: head ``parts`` names, ``length`` of the axis, ``greatest`` total, ``top`` level; arrays as :func:`chunk` has
     them, with ``at`` the places on the axis and ``tile`` the tiles there.

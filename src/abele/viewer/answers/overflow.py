@@ -29,10 +29,10 @@ _MOST = 12
 def overflow(opened: Opened, params: Params) -> Answer:
     """Which tiles are too full and what would have to go.
 
-    Answer: head ``count`` (tiles that are too full), ``over_bytes`` (of all), ``worst`` (``tile``, ``bytes``, ``step`` at
-    which it is fullest, -1 where nothing tells), ``where`` in words, ``advice`` (sentences), ``contributors``: ``kind``,
-    ``name``, ``row`` (of a variable, else -1), ``bytes`` on the tiles that are too full, ``each`` (greatest on one of
-    them), ``share``, ``would_fit`` (tiles that would fit without it).
+    Answer: head ``count`` (tiles that are too full), ``over_bytes`` (of all), ``worst`` (``tile``, ``bytes``, ``step``
+    at which it is fullest, -1 where nothing tells), ``where`` in words, ``advice`` (sentences), ``contributors``:
+    ``kind``, ``name``, ``row`` (of a variable, else -1), ``bytes`` on the tiles that are too full, ``each`` (greatest
+    on one of them), ``share``, ``would_fit`` (tiles that would fit without it).
     """
     del params
     report = opened.report
@@ -128,12 +128,9 @@ def _advice(report: Report, told: list[dict[str, Any]], count: int, over: int) -
         if best["would_fit"]:
             lines.append(f"Without {_named(best)} {counted(best['would_fit'], 'tile')} of {count:,} would fit.")
         else:
-            gone, left = 0, 0
-            for left, each in enumerate(told, 1):
-                gone += each["bytes"]
-                if gone >= over:
-                    break
-            lines.append(f"No single thing is enough: at least {counted(left, 'of the things below')} would have to go.")
+            gone = np.cumsum([each["bytes"] for each in told])
+            left = min(int(np.searchsorted(gone, over)) + 1, len(told))
+            lines.append(f"No single thing is enough: {left} of the things below or more would have to go.")
     spare = report.memory.num_tiles - count
     if spare:
         free = int(np.maximum(report.memory.available_bytes - report.memory.by_tile, 0).sum())

@@ -9,6 +9,7 @@ import { LONGEST, marked, numbersOf, rangesText } from "abele/core/tileset.js";
 const GAP = 0.06;
 const EDGE = 6;
 const LABEL = 15;
+const LABELS_FROM = 48;
 const LINES_FROM = 7;
 const OUTLINES = 3_000;
 
@@ -136,7 +137,7 @@ export class FloorPlan {
   layout(width = this.chart.width, height = this.chart.height) {
     const across = acrossFor(this.numIpus, width, height);
     const down = Math.ceil(this.numIpus / across);
-    const label = this.numIpus > 1 ? LABEL : 0;
+    const label = this.numIpus > 1 && Math.min(width / across, height / down) > LABELS_FROM ? LABEL : 0;
     const side = Math.max(4, Math.min((width - EDGE) / across, (height - EDGE) / down - label) * (1 - GAP)) * this.zoom;
     const pitch = side * (1 + GAP);
     const [x, y] = [pitch * across - side * GAP, (pitch + label) * down - side * GAP];
@@ -218,7 +219,7 @@ export class FloorPlan {
       context.strokeStyle = theme.rule;
       context.lineWidth = 1;
       context.strokeRect(box.x - 0.5, box.y - 0.5, box.side + 1, box.side + 1);
-      if (place.label && box.side > 30) {
+      if (place.label) {
         context.fillStyle = theme.dim;
         context.fillText(`IPU ${ipu}`, box.x, box.y - 1);
       }

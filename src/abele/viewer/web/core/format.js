@@ -39,7 +39,10 @@ const UNITS = { B: 1, kB: 1000, KiB: 1024 };
 export function bytes(value, unit = "auto") {
   if (!Number.isFinite(value)) return "–";
   if (unit === "B") return `${count(value)} B`;
-  if (unit in UNITS) return `${group.format(value / UNITS[unit])} ${unit}`;
+  if (unit in UNITS) {
+    const size = value / UNITS[unit];
+    return `${Math.abs(size) < 9.995 && size !== Math.round(size) ? `${size < 0 ? "−" : ""}${digits(Math.abs(size))}` : group.format(size)} ${unit}`;
+  }
   const text = short(value);
   return text.includes(" ") ? `${text}B` : `${text} B`;
 }

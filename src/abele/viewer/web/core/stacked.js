@@ -10,7 +10,7 @@ import { SvgContext } from "abele/core/svg.js";
 import { tips } from "abele/core/tip.js";
 
 export const COLUMNS = 1024;
-const MARGIN = { left: 62, right: 10, top: 6, bottom: 20 };
+export const MARGIN = { left: 76, right: 10, top: 6, bottom: 20 };
 const BARS_FROM = 5;
 const MOST_WIDE = 16_384;
 
@@ -31,7 +31,7 @@ export function chunksIn(low, high, level, length) {
 /** Marks of an axis of bytes: round in the unit that is shown. */
 export function byteMarks(top, most, unit) {
   const scale = unit === "KiB" ? 1024 : 1;
-  return marks(0, top / scale, most).marks.map((value) => value * scale);
+  return marks(0, top / scale, most).marks.map((value) => Math.abs(value) * scale);
 }
 
 export class Stacked {
@@ -299,10 +299,16 @@ export class Stacked {
       context.lineTo(plot.left + plot.width, y(line.value));
       context.stroke();
       context.setLineDash([]);
+      const base = Math.max(y(line.value) - 2, plot.top + 14);
+      context.globalAlpha = 0.85;
+      context.fillStyle = theme.panel;
+      context.fillRect(plot.left + 3, base - 14, context.measureText(line.title).width + 6, 14);
+      context.globalAlpha = 1;
       context.fillStyle = line.colour ?? theme.bad;
-      context.fillText(line.title, plot.left + 6, Math.max(y(line.value) - 2, plot.top + 14));
+      context.fillText(line.title, plot.left + 6, base);
     }
     context.textBaseline = "top";
+    const taken = [];
     for (const { place, title, colour } of this.cursors()) {
       if (place < this.range.low - 1 || place > this.range.high) continue;
       const middle = x(place + 0.5);
@@ -311,6 +317,8 @@ export class Stacked {
       if (title) {
         const wide = context.measureText(title).width;
         const left = middle + 4 + wide > plot.left + plot.width ? middle - wide - 6 : middle + 4;
+        if (taken.some(([from, to]) => left < to && left + wide > from)) continue;
+        taken.push([left, left + wide + 4]);
         context.globalAlpha = 0.85;
         context.fillStyle = theme.panel;
         context.fillRect(left - 2, plot.top, wide + 4, 15);

@@ -4,6 +4,7 @@ import { fill, h } from "abele/core/dom.js";
 import { bytes, count, percent } from "abele/core/format.js";
 import { dropdown, empty, failure, legend, split, tabs, toggle } from "abele/core/parts.js";
 import { Range } from "abele/core/range.js";
+import { renewed } from "abele/core/renewed.js";
 import { Stacked } from "abele/core/stacked.js";
 import { theme } from "abele/core/theme.js";
 import { Lifetimes } from "abele/views/liveness/lifetimes.js";
@@ -17,7 +18,9 @@ import { verticesTab } from "abele/views/memory/vertices.js";
 const BY = [["none", "nothing"], ["type", "data type"], ["scope", "scope"], ["role", "role"]];
 const MOST_STEPS = 4;
 
-export async function mount(context, place) {
+export const mount = (context, place) => renewed(context, place, ofReport);
+
+async function ofReport(context, place) {
   if (!context.facts.rows.liveness) {
     fill(place, empty("This report says nothing about what is live when.", "Reports of compiled programs that have a step do."));
     return { update() {}, destroy() {}, charts: [], commands: [] };
@@ -64,7 +67,8 @@ class LivenessView {
     const first = state.number("step");
     const more = state.get("liveness.steps").split(",").filter(Boolean).map(Number).filter(Number.isFinite);
     const chosen = Number.isFinite(first) ? [first] : [this.stepAt(this.stacked.head?.peaks[0] ?? 0)];
-    return [...new Set([...chosen, ...more])].slice(0, MOST_STEPS);
+    const known = [...new Set([...chosen, ...more])].filter((step) => step >= 0 && step < this.context.facts.rows.steps);
+    return known.length ? known.slice(0, MOST_STEPS) : [this.stepAt(0)];
   }
 
   stepAt(place) {
@@ -131,6 +135,7 @@ class LivenessView {
     const sources = [["chip", ipus.length ? "all IPUs" : "whole chip"], ["fullest", `the fullest tile, ${context.facts.fullest_tile}`], ["most", "at each step the tile with most"], ["tiles", "selected tiles"], ...ipus];
     this.input = tilesInput(context, this.chosen);
     this.sources = dropdown("Bytes of", sources, state.get("liveness.source", "chip"), set("liveness.source", "chip"));
+    this.divide = dropdown("Divide by", BY, state.get("liveness.by", "none"), set("liveness.by", "none"));
     this.baseBox = toggle("always live", state.get("liveness.base", "1") === "1", (on) => state.set({ "liveness.base": on ? null : "0" }));
     this.said = h("div.step-line", { role: "status" });
     this.legend = h("div.legend-row");
@@ -145,7 +150,7 @@ class LivenessView {
       ["step", "cycles of the step", () => this.#tab(stepTab(context, more))],
     ];
     const bar = h("div.bar", {},
-      h("label.toggle", {}, "bytes of ", this.sources), h("label.toggle", {}, "by ", dropdown("Divide by", BY, state.get("liveness.by", "none"), set("liveness.by", "none"))),
+      h("label.toggle", {}, "bytes of ", this.sources), h("label.toggle", {}, "by ", this.divide),
       this.baseBox, h("span.grow"), this.input.element);
     const curve = h("div.curve", {}, stacked.brush.element, stacked.chart.element, this.legend, this.lifetimes.chart.element);
     const upper = h("section.panel.fill", { "aria-label": "Bytes live by step" }, bar, this.lost, this.said, h("div.memory-upper", {}, curve, this.player.element));
@@ -275,6 +280,8 @@ class LivenessView {
     }
     if (touches("liveness.source", "liveness.by", "liveness.base") || (source === "tiles" && touches("tiles"))) {
       this.sources.value = source;
+      this.divide.value = this.context.state.get("liveness.by", "none");
+      this.baseBox.querySelector("input").checked = this.context.state.get("liveness.base", "1") === "1";
       this.stacked.reset().then(() => this.#say());
       this.lifetimes.load();
       this.#tables();

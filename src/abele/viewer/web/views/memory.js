@@ -5,6 +5,7 @@ import { bytes, count, percent } from "abele/core/format.js";
 import { FloorPlan } from "abele/core/floorplan.js";
 import { choice, dropdown, empty, failure, legend, split, tabs, toggle } from "abele/core/parts.js";
 import { Range } from "abele/core/range.js";
+import { renewed } from "abele/core/renewed.js";
 import { Stacked } from "abele/core/stacked.js";
 import { theme } from "abele/core/theme.js";
 import { LONGEST, rangesText } from "abele/core/tileset.js";
@@ -20,7 +21,9 @@ const ORDERS = [["number", "number"], ["size", "size"], ["physical", "place on t
 const KINDS = [["total", "total"], ["variables", "variables"], ["floor", "floor plan"]];
 const LINE_FROM = 0.4;
 
-export async function mount(context, place) {
+export const mount = (context, place) => renewed(context, place, ofReport);
+
+async function ofReport(context, place) {
   const { facts, state } = context;
   if (!facts.num_tiles) {
     fill(place, empty("This report says nothing about tiles.", "Reports of compiled programs do; abele compile makes one."));
@@ -110,15 +113,17 @@ class MemoryView {
     this.kinds = choice("Chart", KINDS, this.#kind, (kind) => state.set({ "memory.kind": kind === "total" ? null : kind }));
     const several = this.floor.head.num_ipus > 1;
     const ipus = [["-1", "all IPUs"], ...Array.from({ length: this.floor.head.num_ipus }, (_, i) => [String(i), `IPU ${i}`])];
+    const list = (label, options, name, otherwise) => [dropdown(label, options, state.get(name, otherwise), set(name, otherwise)), name, otherwise];
+    this.lists = [list("Divide by", BY, "memory.by", "category"), list("Order of tiles", ORDERS, "memory.order", "number"), list("IPU", ipus, "memory.ipu", "-1")];
     this.options = h("span.bar", {},
-      h("label.toggle", {}, "by ", dropdown("Divide by", BY, state.get("memory.by", "category"), set("memory.by", "category"))),
-      h("label.toggle", {}, "order ", dropdown("Order of tiles", ORDERS, state.get("memory.order", "number"), set("memory.order", "number"))),
-      several ? dropdown("IPU", ipus, String(state.number("memory.ipu", -1)), set("memory.ipu", "-1")) : null,
+      h("label.toggle", {}, "by ", this.lists[0][0]), h("label.toggle", {}, "order ", this.lists[1][0]), several ? this.lists[2][0] : null,
       toggle("gaps", state.get("memory.gaps", "1") === "1", (on) => state.set({ "memory.gaps": on ? null : "0" })),
       toggle("limit", this.#limit(), (on) => state.set({ "memory.limit": on ? "1" : "0" })));
     const metrics = [["total", "total"], ["free", "free"], ...this.#categories().map((name) => [name, titleOf(name)]),
       ["compute_cycles", "cycles computing"], ["sent_bytes", "bytes sent"], ["received_bytes", "bytes received"], ["variable", "selected variable"]];
-    this.metrics = dropdown("Colours of the floor plan", metrics, state.get("memory.metric", "total"), set("memory.metric", "total"));
+    this.lists.push(list("Colours of the floor plan", metrics, "memory.metric", "total"));
+    this.metrics = this.lists[3][0];
+    this.boxes = this.options.querySelectorAll("input");
     this.legend = h("div.legend-row");
     this.lost = h("div");
     stacked.failed = (error) => fill(this.lost, failure(error));
@@ -176,11 +181,10 @@ class MemoryView {
     fill(this.lost);
     const colours = theme();
     const named = head.parts.map((name, i) => [partColour(name, i, colours), titleOf(name)]);
-    fill(this.legend, legend(named), head.top > 0 ? h("span.dim", { title: "A column of pixels holds several tiles: the fullest of them is drawn as it is divided, the emptiest is the line." }, "line: the emptiest tile of a column") : null);
+    fill(this.legend, legend(named), head.top > 0 ? h("span.dim", { title: "A column of pixels holds several tiles: the fullest of them is drawn as it is divided, the emptiest is the line." }, "line: the emptiest") : null);
     const unit = this.context.state.get("unit", "auto");
     this.stacked.chart.describe(`Memory by tile, ${count(head.length)} tiles, stacked: ${head.parts.map(titleOf).join(", ")}. The fullest has ${bytes(head.greatest, unit)} of ${bytes(this.context.facts.available_bytes, unit)}.`);
-    const box = this.options?.querySelectorAll("input")[1];
-    if (box) box.checked = this.#limit();
+    if (this.boxes) this.boxes[1].checked = this.#limit();
   }
 
   #remember() {
@@ -343,25 +347,18 @@ class MemoryView {
   #arrange() {
     const kind = this.#kind;
     this.kinds.show(kind);
+    const { state } = this.context;
+    for (const [list, name, otherwise] of this.lists) list.value = state.get(name, otherwise);
+    this.boxes[0].checked = state.get("memory.gaps", "1") === "1";
+    this.boxes[1].checked = this.#limit();
     this.upper.classList.toggle("floor-only", kind === "floor");
   }
 
   update(changed) {
     const names = [...changed];
     const touches = (...wanted) => wanted.some((name) => changed.has(name));
-    if (touches("reports")) {
-      // Another report may have another chip: all begins anew.
-      this.destroy();
-      fill(this.place);
-      mount(this.context, this.place).then((view) => Object.assign(this, { replaced: view, charts: view.charts }));
-      return;
-    }
-    if (this.replaced) {
-      this.replaced.update(changed);
-      return;
-    }
+    if (names.some((name) => name.startsWith("memory."))) this.#arrange();
     if (touches("memory.kind", "memory.by", "memory.gaps", "memory.order", "memory.ipu") || (this.#kind === "variables" && touches("memory.variables"))) {
-      this.#arrange();
       this.bandsOf = null;
       this.stacked.reset();
       this.#order().catch((error) => fill(this.lost, failure(error)));
@@ -383,10 +380,6 @@ class MemoryView {
   }
 
   destroy() {
-    if (this.replaced) {
-      this.replaced.destroy();
-      return;
-    }
     this.stacked.destroy();
     this.plan.destroy();
     for (const part of this.parts) part.destroy();

@@ -4,9 +4,9 @@ import { Chart } from "abele/core/chart.js";
 import { settled } from "abele/core/dom.js";
 import { bytes, count, fitted } from "abele/core/format.js";
 import { steer } from "abele/core/range.js";
+import { MARGIN } from "abele/core/stacked.js";
 import { tips } from "abele/core/tip.js";
 
-const MARGIN = { left: 62, right: 10 };
 const ROW = 13;
 const WAIT = 40;
 

@@ -19,11 +19,11 @@ export function variablesNow(context, { steps, params }) {
       ...(i ? [{ name: `more${i}`, title: `− ${count(steps()[0])}`, right: true, width: 96, show: (_, row) => change(row[`live${i}`] - row.live0, size), doc: "difference to the first of the selected steps" }] : []),
     ]),
     { name: "type", width: 64 },
-    { name: "role", width: 110 },
-    { name: "first_step", title: "from step", right: true, width: 88, show: count },
-    { name: "last_step", title: "to step", right: true, width: 80, show: count },
+    { name: "role", width: 110, hidden: steps().length > 1 },
+    { name: "first_step", title: "from step", right: true, width: 88, show: count, hidden: steps().length > 2 },
+    { name: "last_step", title: "to step", right: true, width: 80, show: count, hidden: steps().length > 2 },
     { name: "bytes", title: "in all", right: true, width: 92, show: size, hidden: true },
-    { name: "file", title: "line", width: 190, show: (v, row) => (v ? `${v}:${row.line}` : "") },
+    { name: "file", title: "line", width: 190, hidden: steps().length > 1, show: (v, row) => (v ? `${v}:${row.line}` : "") },
   ];
   return {
     element,
