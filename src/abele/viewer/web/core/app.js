@@ -86,7 +86,6 @@ export class App {
     if (changed.has("reports")) await this.#report();
     if (changed.has("view")) await this.#show();
     else this.shown?.update(changed);
-    this.#navigation();
   }
 
   /** Facts of the report that is shown, and the line on top. */
