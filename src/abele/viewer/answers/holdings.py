@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from abele.report import Report
 from abele.report.table import Table
+from abele.report.text_column import Text
 from abele.viewer.answers.recent import recent
 from abele.viewer.answers.registry import question
 from abele.viewer.answers.selection import tiles_of
@@ -24,6 +25,7 @@ Float64 = npt.NDArray[np.float64]
 MOST_SIDE_BY_SIDE = 8
 """Tiles that have a column of their own."""
 _MOST_ROWS = 2_000
+_MOST_TYPES = 64
 
 
 def chosen(opened: Opened, text: str) -> Int64:
@@ -129,12 +131,14 @@ def _by_type(report: Report, tiles: Int64, *, always: bool) -> list[tuple[str, I
     table, variables = report.variable_tiles, report.variables
     if not len(table):
         return []
+    kinds = variables.columns["type"]
+    assert isinstance(kinds, Text)
     kept = variables["always_live"][table["variable"]] == always
-    words = variables["type"].astype(str)
-    kinds, code = np.unique(words, return_inverse=True)
+    code = kinds.codes[table["variable"]]
     found = []
-    for at, kind in enumerate(kinds.tolist()[:64]):
-        mine = kept & (code[table["variable"]] == at)
+    for at in np.unique(code[kept])[:_MOST_TYPES].tolist():
+        kind = kinds.words[at]
+        mine = kept & (code == at)
         if mine.any():
             steps = np.zeros(report.memory.num_tiles + 1, np.int64)
             first, count, size = (table[name][mine] for name in ("first_tile", "num_tiles", "bytes"))
@@ -225,11 +229,11 @@ def rows_page(
     head: dict[str, Any] = {"total": total, "found": len(rows), "first": first, "text": {}}
     arrays: dict[str, Array] = {"row": page}
     for each in whole.names:
-        values = whole[each][page]
-        if values.dtype == object:
-            head["text"][each] = [str(value) for value in values]
+        held = whole.columns[each]
+        if isinstance(held, Text):
+            head["text"][each] = held[page].decode().tolist()
         else:
-            arrays[each] = values
+            arrays[each] = held[page]
     for each, values in extra.items():
         arrays[each] = values[page]
     return Answer(head, arrays)

@@ -10,10 +10,11 @@ import numpy.typing as npt
 
 from abele.errors import InvalidOptionError
 from abele.report import Report
-from abele.report.table import Table
+from abele.report.text_column import Text
 from abele.report.tiles import memory_at
 from abele.viewer.answers.buckets import chunk, frozen_chunks, place_of, small, top_level
 from abele.viewer.answers.floor import ipu_tiles
+from abele.viewer.answers.grouped import variable_groups
 from abele.viewer.answers.holdings import chosen, rows_page
 from abele.viewer.answers.live import moving_bytes, variable_bytes, weights
 from abele.viewer.answers.recent import recent
@@ -102,19 +103,19 @@ def _curve(opened: Opened, source: str, tiles: str, by: str) -> Curve:
         # A report of an old version tells sums alone.
         return Curve(("not always live",), report.liveness["live_bytes"][None, :].astype(np.int64), base)
     moving = moving_bytes(report, where)[rows]
-    names, parts = _divided(report, held, by)
+    names, parts = _divided(opened, held, by)
     stacked = np.stack([*(variable_bytes(report, each)[rows] for each in parts), moving])
     names = [*names, "data in motion"]
     kept = [at for at in range(len(names)) if at == 0 or stacked[at].any()]
     return Curve(tuple(names[at] for at in kept), stacked[kept], base)
 
 
-def _divided(report: Report, held: Int64, by: str) -> tuple[list[str], list[Int64]]:
+def _divided(opened: Opened, held: Int64, by: str) -> tuple[list[str], list[Int64]]:
     """Bytes of variables, int64[variables] for each of some groups: the largest ones, and the rest."""
     if by == "none":
         return ["variables"], [held]
-    names, code = groups_of_variables(report, by)
-    passing = ~np.asarray(report.variables["always_live"], dtype=bool)
+    names, code = kept_groups(opened, by)
+    passing = ~np.asarray(opened.report.variables["always_live"], dtype=bool)
     weight = np.bincount(code, np.where(passing, held, 0), minlength=len(names))
     order = [int(at) for at in np.argsort(-weight, kind="stable")[:_MOST_GROUPS] if weight[at] > 0]
     parts = [np.where(code == at, held, 0) for at in order]
@@ -123,58 +124,9 @@ def _divided(report: Report, held: Int64, by: str) -> tuple[list[str], list[Int6
     return ([*titles, "others"], [*parts, rest]) if order else (["variables"], [held])
 
 
-def groups_of_variables(report: Report, by: str) -> tuple[list[str], Int64]:
-    """Names of groups, and the group of each variable, int64[variables].
-
-    Args:
-        report: The report.
-        by: ``type``; ``scope``, the outermost part of the name; ``line``, the source line of the operation that
-            writes it first; ``op``, that operation; ``role``, as the report has it.
-    """
-    variables = report.variables
-    if by == "type":
-        words = variables["type"].astype(str)
-        words = np.where(words == "", "of no type", words)
-    elif by == "role":
-        words = variables["role"].astype(str)
-        words = np.where(words == "", "of no known role", words)
-    elif by == "scope":
-        words = np.array([str(name).partition("/")[0] for name in variables["name"]], dtype=object).astype(str)
-    elif by == "op":
-        op = _writer(report)
-        words = _named(report.ops["name"], op, "always live, or unknown")
-    else:
-        # The line that made it; where the report does not say, that of the operation that writes it first.
-        own = _places(variables)
-        words = np.where(own != "", own, _named(_places(report.ops), _writer(report), ""))
-        words = np.where(words == "", "of no known line", words)
-    found, code = np.unique(words.astype(str), return_inverse=True)
-    return [str(each) or "(no name)" for each in found], code.astype(np.int64)
-
-
-def _places(table: Table) -> Array:
-    """Source lines as ``file:line``, empty where they are unknown, objects [rows]."""
-    pairs = zip(table["file"].tolist(), table["line"].tolist(), strict=True)
-    return np.array([f"{file}:{line}" if file else "" for file, line in pairs], dtype=object)
-
-
-def _named(names: Array, op: Int64, otherwise: str) -> Array:
-    """Names of operations by their rows, and another word where the row is -1, text [rows]."""
-    if not len(names):
-        return np.full(len(op), otherwise)
-    return np.where(op >= 0, names[np.maximum(op, 0)].astype(str), otherwise)
-
-
-def _writer(report: Report) -> Int64:
-    """The operation that writes each variable first, int64[variables]; -1 where that is unknown.
-
-    Where the report does not say, the one in whose step the variable becomes live.
-    """
-    told = report.variables["op"].astype(np.int64)
-    first = report.variables["first_step"]
-    if len(report.steps):
-        told = np.where((told < 0) & (first >= 0), report.steps["op"][np.maximum(first, 0)], told)
-    return np.where(told < len(report.ops), told, -1)
+def kept_groups(opened: Opened, by: str) -> tuple[list[str], Int64]:
+    """As :func:`variable_groups` has them, worked out once."""
+    return recent(opened, "groups of variables", by, lambda: variable_groups(opened.report, by))
 
 
 def _frozen(opened: Opened) -> Iterator[Mapping[str, str]]:
@@ -266,13 +218,13 @@ def lifetimes(opened: Opened, params: Params) -> Answer:
     """
     report = opened.report
     held = held_on(opened, params.text("source", "chip"), params.text("tiles"))
-    steps, table = report.liveness["step"], report.lifetimes
-    begin, end = params.number("first"), params.number("last", len(steps))
-    # Places of the curve that a lifetime covers; a step without a row counts to the next one that has one.
-    first = np.searchsorted(steps, table["first_step"], side="left")
-    last = np.maximum(np.searchsorted(steps, table["last_step"], side="right") - 1, first)
+    table = report.lifetimes
+    begin, end = params.number("first"), params.number("last", len(report.liveness))
+    first, last = opened.once("places of lifetimes", lambda: _places_of_lifetimes(report))
     inside = (first < end) & (last >= begin) & (held[table["variable"]] > 0)
-    rows = np.unique(table["variable"][inside]).astype(np.int64)
+    mask = np.zeros(len(report.variables), dtype=bool)
+    mask[table["variable"][inside]] = True
+    rows = np.flatnonzero(mask)
     told = rows[np.argsort(-held[rows], kind="stable")[: params.number("count", _MOST_LIFETIMES, high=_MOST_LIFETIMES)]]
     rank = np.full(len(report.variables), -1, np.int64)
     rank[told] = np.arange(len(told))
@@ -281,10 +233,23 @@ def lifetimes(opened: Opened, params: Params) -> Answer:
         "row": small(told),
         "bytes": held[told],
         "of": small(rank[table["variable"][shown]]),
-        "first": small(first[shown].astype(np.int64)),
-        "last": small(last[shown].astype(np.int64)),
+        "first": small(first[shown]),
+        "last": small(last[shown]),
     }
-    return Answer({"found": len(rows), "name": [str(name) for name in report.variables["name"][told]]}, arrays)
+    names = report.variables.columns["name"]
+    assert isinstance(names, Text)
+    return Answer({"found": len(rows), "name": names[told].decode().tolist()}, arrays)
+
+
+def _places_of_lifetimes(report: Report) -> tuple[Int64, Int64]:
+    """First and last place of the curve that each lifetime covers, int64[lifetimes] each.
+
+    A step without a row on the curve counts to the next one that has a row.
+    """
+    steps, table = report.liveness["step"], report.lifetimes
+    first = np.searchsorted(steps, table["first_step"], side="left").astype(np.int64)
+    last = np.searchsorted(steps, table["last_step"], side="right").astype(np.int64) - 1
+    return first, np.maximum(last, first)
 
 
 def chosen_steps(report: Report, text: str) -> list[int]:
@@ -349,7 +314,7 @@ def groups(opened: Opened, params: Params) -> Answer:
     held = held_on(opened, source, tiles)
     steps = chosen_steps(report, params.text("steps"))
     where = tiles_of_source(opened, "chip" if source == "most" else source, tiles)
-    names, code = recent(opened, "groups of variables", by, lambda: groups_of_variables(report, by))
+    names, code = kept_groups(opened, by)
     live = [live_at(report, step) for step in steps]
     bytes = np.zeros((len(steps), len(names)), np.int64)
     for place, mask in enumerate(live):

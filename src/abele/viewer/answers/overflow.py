@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from abele.report import Report
+from abele.report.text_column import Text
 from abele.report.tile_runs import spread
 from abele.report.tiles import rows_of
 from abele.viewer.answers.floor import ipu_tiles
@@ -23,6 +24,7 @@ Int64 = npt.NDArray[np.int64]
 
 _MOST = 12
 """Contributors that are told."""
+_SENTENCES = 3
 
 
 @question("memory.overflow", frozen=once, rank=2)
@@ -75,6 +77,7 @@ def _entry(kind: str, name: str, row: int, held: Int64, excess: Int64, total: in
         "each": int(held.max(initial=0)),
         "share": float(held.sum() / total) if total else 0.0,
         "would_fit": int((held >= excess).sum()),
+        "less": float((excess / held).max()) if (held >= excess).all() and len(held) else 1.0,
     }
 
 
@@ -104,7 +107,8 @@ def _variables(report: Report, tiles: Int64, excess: Int64, step: int) -> list[d
         counts[report.lifetimes["variable"][now]] = True
     held = np.where(counts, held, 0)
     total = int(report.memory.by_tile[tiles].sum())
-    names = report.variables["name"]
+    names = report.variables.columns["name"]
+    assert isinstance(names, Text)
     found = []
     for row in np.argsort(-held, kind="stable")[:_MOST].tolist():
         if held[row] <= 0:
@@ -113,17 +117,17 @@ def _variables(report: Report, tiles: Int64, excess: Int64, step: int) -> list[d
         first, number, size = (table[name][rows] for name in ("first_tile", "num_tiles", "padded_bytes"))
         here = spread(first, number, size, report.memory.num_tiles)[tiles]
         kind = "variable" if always[row] else "temporary"
-        found.append(_entry(kind, str(names[row]), row, here, excess, total))
+        found.append(_entry(kind, names.words[int(names.codes[row])], row, here, excess, total))
     return found
 
 
 def _advice(report: Report, told: list[dict[str, Any]], count: int, over: int) -> list[str]:
     """Sentences: what would have to go, and what usually helps with it."""
     lines = []
-    whole = next((each for each in told if each["would_fit"] == count), None)
-    if whole:
-        lines.append(f"Without {_named(whole)} all of them would fit.")
-    elif told:
+    whole = [each for each in told if each["would_fit"] == count]
+    for each in sorted(whole, key=lambda each: float(each["less"]))[:_SENTENCES]:
+        lines.append(f"{each['less'] * 100:.0f} % less of {_named(each)} would be enough for all of them.")
+    if not whole and told:
         best = max(told, key=lambda each: int(each["would_fit"]))
         if best["would_fit"]:
             lines.append(f"Without {_named(best)} {counted(best['would_fit'], 'tile')} of {count:,} would fit.")

@@ -269,7 +269,7 @@ export class Stacked {
     context.textBaseline = "middle";
     context.textAlign = "right";
     const unit = this.unit();
-    for (const value of byteMarks(top, Math.max(2, Math.floor(plot.height / 34)), unit)) {
+    for (const value of byteMarks(top, Math.max(2, Math.floor(plot.height / 26)), unit)) {
       context.fillStyle = theme.rule;
       context.fillRect(plot.left, Math.round(y(value)), plot.width, 1);
       context.fillStyle = theme.dim;

@@ -1,6 +1,6 @@
 // What is live at which step: the curve, lifetimes below it, the floor plan at a step, and what lives at chosen steps.
 
-import { fill, h } from "abele/core/dom.js";
+import { fill, h, settled } from "abele/core/dom.js";
 import { bytes, count, percent } from "abele/core/format.js";
 import { dropdown, empty, failure, legend, split, tabs, toggle } from "abele/core/parts.js";
 import { Range } from "abele/core/range.js";
@@ -17,6 +17,7 @@ import { verticesTab } from "abele/views/memory/vertices.js";
 
 const BY = [["none", "nothing"], ["type", "data type"], ["scope", "scope"], ["role", "role"]];
 const MOST_STEPS = 4;
+const REST = 150;
 
 export const mount = (context, place) => renewed(context, place, ofReport);
 
@@ -120,7 +121,7 @@ class LivenessView {
     const [from, to] = [state.number("liveness.from"), state.number("liveness.to")];
     await this.stacked.ready;
     if (Number.isFinite(from) && Number.isFinite(to)) this.range.set(from, to);
-    this.range.addEventListener("change", () => this.#remember());
+    this.range.addEventListener("change", settled(() => this.#remember(), REST));
     this.lifetimes.load();
     this.player.plan.mark(this.chosen.marks);
     this.begun = true;
@@ -231,6 +232,7 @@ class LivenessView {
   }
 
   #remember() {
+    if (!this.place.isConnected) return;
     const whole = this.range.low === this.range.least && this.range.high === this.range.most;
     this.context.state.set({ "liveness.from": whole ? null : this.range.low.toFixed(2), "liveness.to": whole ? null : this.range.high.toFixed(2) });
   }

@@ -1,6 +1,6 @@
 // What each tile holds: stacked by tile, on the floor plan, and what selected tiles hold and do.
 
-import { fill, h } from "abele/core/dom.js";
+import { fill, h, settled } from "abele/core/dom.js";
 import { bytes, count, percent } from "abele/core/format.js";
 import { FloorPlan } from "abele/core/floorplan.js";
 import { choice, dropdown, empty, failure, legend, split, tabs, toggle } from "abele/core/parts.js";
@@ -20,6 +20,7 @@ const BY = [["category", "category"], ["live", "always live or not"], ["type", "
 const ORDERS = [["number", "number"], ["size", "size"], ["physical", "place on the chip"]];
 const KINDS = [["total", "total"], ["variables", "variables"], ["floor", "floor plan"]];
 const LINE_FROM = 0.4;
+const REST = 150;
 
 export const mount = (context, place) => renewed(context, place, ofReport);
 
@@ -99,7 +100,7 @@ class MemoryView {
     const to = state.number("memory.to");
     // Ends of the axis are known with the first answer; the window of a link is set then.
     this.window = Number.isFinite(from) && Number.isFinite(to) ? [from, to] : null;
-    this.range.addEventListener("change", () => this.#remember());
+    this.range.addEventListener("change", settled(() => this.#remember(), REST));
     await this.stacked.ready;
     await Promise.all([this.#order(), this.#selected(), this.#metric()]);
     this.#arrange();
@@ -188,6 +189,7 @@ class MemoryView {
   }
 
   #remember() {
+    if (!this.place.isConnected) return;
     const whole = this.range.low === this.range.least && this.range.high === this.range.most;
     this.context.state.set({ "memory.from": whole ? null : this.range.low.toFixed(2), "memory.to": whole ? null : this.range.high.toFixed(2) });
   }

@@ -134,17 +134,26 @@ export class Lifetimes {
       }
       pen.globalAlpha = 1;
       if (to < from) continue;
-      pen.fillStyle = theme.ink;
-      pen.textAlign = "left";
       const inside = Math.max(from, plot.left) + 4;
       const beside = to + 4;
-      const room = plot.left + plot.width - beside;
-      if (to - inside > Math.min(pen.measureText(bar.name).width, 150)) pen.fillText(fitted(pen, bar.name, to - inside - 4), inside, top + ROW / 2);
-      else if (room > 60) pen.fillText(fitted(pen, bar.name, room), beside, top + ROW / 2);
-      else {
-        pen.textAlign = "right";
-        pen.fillText(fitted(pen, bar.name, from - plot.left - 6), from - 4, top + ROW / 2);
+      bar.width ??= pen.measureText(bar.name).width;
+      const whole = bar.width;
+      const cut = (room) => (whole <= room ? bar.name : fitted(pen, bar.name, room));
+      const ends = plot.left + plot.width;
+      const [text, at] = to - inside > Math.min(whole, 150) ? [cut(to - inside - 4), inside]
+        : ends - beside > 60 ? [cut(ends - beside), beside] : [cut(from - plot.left - 6), null];
+      const wide = text === bar.name ? whole : pen.measureText(text).width;
+      const left = at ?? from - 4 - wide;
+      // Bars with pauses between them: what lies under the name steps back.
+      if (bar.spans.length > 1) {
+        pen.globalAlpha = 0.75;
+        pen.fillStyle = theme.panel;
+        pen.fillRect(left - 2, top + 1.5, wide + 4, ROW - 3);
+        pen.globalAlpha = 1;
       }
+      pen.fillStyle = theme.ink;
+      pen.textAlign = "left";
+      pen.fillText(text, left, top + ROW / 2);
     }
     for (const { place, colour } of this.cursors()) {
       pen.fillStyle = colour ?? theme.ink;

@@ -18,7 +18,7 @@ export function liveColour(name, index, theme) {
   if (name === "data in motion") return theme.parts.exchange;
   if (name === "variables" || name === "not always live") return theme.series[0];
   if (name === "others") return theme.series[8];
-  return theme.series[[0, 2, 3, 5, 6, 7, 9, 10, 11][Math.max(0, index - 1) % 9]];
+  return theme.series[[0, 2, 3, 5, 6, 7, 9, 10, 11][index % 9]];
 }
 
 /** A part's name for people. */
