@@ -10,6 +10,7 @@ import pytest
 
 from abele.errors import InvalidOptionError
 from abele.report import Memory
+from abele.report.schema import VARIABLES
 from abele.viewer.answers import answer
 from abele.viewer.answers.floor import physical_order, places
 from abele.viewer.opened import Opened
@@ -28,7 +29,7 @@ def ask(made: RandomReport, question: str, **params: Any) -> Answer:
     return answer(opened, question, Params({name: str(value) for name, value in params.items()}))
 
 
-@pytest.mark.parametrize("by", ["category", "live", "type", "room", "none"])
+@pytest.mark.parametrize("by", ["category", "live", "type", "region", "none"])
 @pytest.mark.parametrize("order", ["number", "size", "physical"])
 def test_memory_tiles__every_division__adds_up_to_the_tile(made: RandomReport, by: str, order: str) -> None:
     found = ask(made, "memory.tiles", by=by, order=order)
@@ -54,12 +55,23 @@ def test_memory_tiles__by_type__has_the_bytes_of_always_live_variables(made: Ran
         assert found.arrays["values"][part].tolist() == made.held[mine].sum(axis=0).tolist()
 
 
-def test_memory_tiles__by_room__splits_at_what_a_tile_has() -> None:
+def test_memory_tiles__by_region__splits_at_what_a_tile_has() -> None:
     made = random_report(4, room=4_000)
-    found = ask(made, "memory.tiles", by="room")
+    found = ask(made, "memory.tiles", by="region")
     over = np.maximum(made.report.memory.by_tile - 4_000, 0)
     assert over.any()
     assert found.arrays["values"][found.head["parts"].index("too much")].tolist() == over.tolist()
+
+
+def test_memory_tiles__by_region__has_what_vertices_want_interleaved(made: RandomReport) -> None:
+    report = made.report
+    wanted = np.arange(30) % 4 == 0
+    columns = {name: report.variables[name] for name in report.variables.names}
+    variables = VARIABLES.table(**{**columns, "interleaved": wanted})
+    opened = Opened("random", "random", replace(report, variables=variables))
+    found = answer(opened, "memory.tiles", Params({"by": "region"}))
+    told = found.arrays["values"][found.head["parts"].index("interleaved")]
+    assert told.tolist() == made.held[wanted & made.always].sum(axis=0).tolist()
 
 
 def test_memory_tiles__by_size_of_one_ipu__is_that_ipu_fullest_first(made: RandomReport) -> None:
@@ -119,6 +131,9 @@ def test_memory_categories__some_tiles__sums_means_and_ends(made: RandomReport, 
     assert total == used + gaps == memory.by_tile[list(tiles)].sum()
     assert used == found.arrays["sum"][rows.index("always")] + found.arrays["sum"][rows.index("passing")]
     assert found.arrays["each"].shape == (min(len(list(tiles)), 8), len(rows))
+    behind, placed = (found.arrays["sum"][rows.index(key)] for key in ("gaps behind", "gaps placed"))
+    assert behind == (made.padded - made.held)[made.always][:, list(tiles)].sum()
+    assert behind + placed == gaps
     types = [found.arrays["sum"][at] for at, key in enumerate(rows) if key.startswith("type ")]
     assert sum(types) == made.held[made.always][:, list(tiles)].sum()
 

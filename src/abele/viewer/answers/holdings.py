@@ -11,6 +11,7 @@ import numpy.typing as npt
 from abele.report import Report
 from abele.report.table import Table
 from abele.report.text_column import Text
+from abele.report.tile_runs import spread
 from abele.viewer.answers.recent import recent
 from abele.viewer.answers.registry import question
 from abele.viewer.answers.selection import tiles_of
@@ -119,11 +120,22 @@ def _tree(report: Report, tiles: Int64) -> tuple[list[dict[str, Any]], Int64]:
             if name == "variables":
                 rows += [(4, f"type {kind}", kind, each) for kind, each in _by_type(report, tiles, always=True)]
     rows.append((2, "passing", "not always live (overlapped), at its worst step", passing))
+    behind = np.minimum(_padding(report)[tiles], gaps)
     rows.append((1, "gaps", "gaps", gaps))
+    rows.append((2, "gaps behind", "behind variables that always live, up to whole words", behind))
+    rows.append((2, "gaps placed", "where alignment and memory elements leave room", gaps - behind))
     rows.append((0, "free", "free", np.maximum(memory.available_bytes - total, 0)))
     rows.append((0, "over", "too much", np.maximum(total - memory.available_bytes, 0)))
     told = [{"depth": depth, "key": key, "name": title} for depth, key, title, _ in rows]
     return told, np.stack([values for *_, values in rows])
+
+
+def _padding(report: Report) -> Int64:
+    """Bytes behind variables that always live up to the next word, int64[tiles]."""
+    table = report.variable_tiles
+    kept = report.variables["always_live"][table["variable"]] & (table["padded_bytes"] > table["bytes"])
+    first, count = table["first_tile"][kept], table["num_tiles"][kept]
+    return spread(first, count, (table["padded_bytes"] - table["bytes"])[kept], report.memory.num_tiles)
 
 
 def _by_type(report: Report, tiles: Int64, *, always: bool) -> list[tuple[str, Int64]]:
@@ -140,11 +152,8 @@ def _by_type(report: Report, tiles: Int64, *, always: bool) -> list[tuple[str, I
         kind = kinds.words[at]
         mine = kept & (code == at)
         if mine.any():
-            steps = np.zeros(report.memory.num_tiles + 1, np.int64)
             first, count, size = (table[name][mine] for name in ("first_tile", "num_tiles", "bytes"))
-            np.add.at(steps, first, size)
-            np.subtract.at(steps, np.minimum(first + count, report.memory.num_tiles), size)
-            held = np.cumsum(steps[:-1])[tiles]
+            held = spread(first, count, size, report.memory.num_tiles)[tiles]
             if held.any():
                 found.append((kind or "no type", held))
     return sorted(found, key=lambda pair: -int(pair[1].sum()))

@@ -59,12 +59,21 @@ def _live(report: Report) -> Parts:
     )
 
 
-def _room(report: Report) -> Parts:
-    """What lies within the memory of a tile, and what is too much."""
+def _regions(report: Report) -> Parts:
+    """What vertices want in interleaved memory, what lies anywhere, and what is beyond the memory of the tile.
+
+    Of variables that come and go, the report does not say how much of them lies in interleaved memory at the worst
+    step.
+    """
     gaps, held = _category(report, "gaps"), report.memory.by_tile
     over = np.maximum(held - report.memory.available_bytes, 0)
-    inside = np.maximum(held - gaps - over, 0)
-    return Parts(("within the tile", "too much", "gaps"), np.stack([inside, over, held - inside - over]))
+    table, variables = report.variable_tiles, report.variables
+    kept = (variables["interleaved"] & variables["always_live"])[table["variable"]]
+    first, count, size = (table[name][kept] for name in ("first_tile", "num_tiles", "bytes"))
+    room = np.maximum(held - gaps - over, 0)
+    interleaved = np.minimum(spread(first, count, size, report.memory.num_tiles), room)
+    names = ("not interleaved", "interleaved", "too much", "gaps")
+    return Parts(names, np.stack([room - interleaved, interleaved, over, held - room - over]))
 
 
 def _types(report: Report) -> Parts:
@@ -93,7 +102,7 @@ _DIVISIONS: dict[str, Callable[[Report], Parts]] = {
     "category": _categories,
     "live": _live,
     "type": _types,
-    "room": _room,
+    "region": _regions,
     "none": _none,
 }
 
@@ -110,7 +119,7 @@ def parts_of(opened: Opened, by: str, gaps: bool) -> Parts:
 
     Args:
         opened: The report.
-        by: ``category``, ``live``, ``type``, ``room`` or ``none``; ``variables:3,7`` for variables by their rows.
+        by: ``category``, ``live``, ``type``, ``region`` or ``none``; ``variables:3,7`` for variables by their rows.
         gaps: True to count gaps.
     """
 

@@ -38,6 +38,11 @@ class LivenessView {
     this.parts = [];
     this.charts = [];
     this.commands = [
+      { title: "Show the step on the timeline", run: () => context.go("timeline", { step: this.steps[0] }) },
+      { title: "Show the step in the program", run: () => context.go("program", { step: this.steps[0] }) },
+    ];
+    this.forget = () => {};
+    this.keyed = [
       { title: "Next step", key: ".", run: () => this.player.step(1) },
       { title: "Step before", key: ",", run: () => this.player.step(-1) },
       { title: "Next step (arrow)", key: "ArrowRight", run: () => this.player.step(1) },
@@ -45,8 +50,6 @@ class LivenessView {
       { title: "To the peak", key: "p", run: () => this.#peak(0) },
       { title: "To the next lower peak", key: "n", run: () => this.#nextPeak() },
       { title: "Play through steps", key: " ", run: () => this.player.toggle() },
-      { title: "Show the step on the timeline", run: () => context.go("timeline", { step: this.steps[0] }) },
-      { title: "Show the step in the program", run: () => context.go("program", { step: this.steps[0] }) },
     ];
   }
 
@@ -126,6 +129,7 @@ class LivenessView {
     this.player.plan.mark(this.chosen.marks);
     this.begun = true;
     this.#step();
+    this.forget = context.keys.add(this.keyed);
   }
 
   #build() {
@@ -307,6 +311,7 @@ class LivenessView {
   }
 
   destroy() {
+    this.forget();
     this.player.destroy();
     this.stacked.destroy();
     this.lifetimes.destroy();

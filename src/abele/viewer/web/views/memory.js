@@ -16,7 +16,7 @@ import { overflowTab } from "abele/views/memory/overflow.js";
 import { gapsTab, stepsTab, variablesTab } from "abele/views/memory/tables.js";
 import { verticesTab } from "abele/views/memory/vertices.js";
 
-const BY = [["category", "category"], ["live", "always live or not"], ["type", "data type"], ["room", "what fits"], ["none", "nothing"]];
+const BY = [["category", "category"], ["live", "always live or not"], ["type", "data type"], ["region", "region"], ["none", "nothing"]];
 const ORDERS = [["number", "number"], ["size", "size"], ["physical", "place on the chip"]];
 const KINDS = [["total", "total"], ["variables", "variables"], ["floor", "floor plan"]];
 const LINE_FROM = 0.4;
@@ -50,6 +50,9 @@ class MemoryView {
       { title: "Select tiles that are too full", run: () => this.#select("over") },
       { title: "Select the fullest tile", run: () => this.#select(String(context.facts.fullest_tile)) },
       { title: "Select the ten fullest tiles", run: () => this.#select("top 10") },
+    ];
+    this.forget = () => {};
+    this.keyed = [
       { title: "Next tile", key: ".", run: () => this.#step(1) },
       { title: "Tile before", key: ",", run: () => this.#step(-1) },
     ];
@@ -104,6 +107,7 @@ class MemoryView {
     await this.stacked.ready;
     await Promise.all([this.#order(), this.#selected(), this.#metric()]);
     this.#arrange();
+    this.forget = context.keys.add(this.keyed);
   }
 
   #build() {
@@ -382,6 +386,7 @@ class MemoryView {
   }
 
   destroy() {
+    this.forget();
     this.stacked.destroy();
     this.plan.destroy();
     for (const part of this.parts) part.destroy();

@@ -2,7 +2,7 @@
 
 const PLACES = {
   variables: 0, temporaries: 1, vertex_state: 2, vertex_code: 3, control_code: 4, exchange_code: 5, stacks: 6, stream_buffers: 7,
-  "always live": 0, "not always live": 1, "within the tile": 0, "in use": 0, "data in motion": 5, "other variables": 9,
+  "always live": 0, "not always live": 1, "not interleaved": 0, interleaved: 2, "in use": 0, "data in motion": 5, "other variables": 9,
 };
 
 /** The colour of a part of a stacked curve. */

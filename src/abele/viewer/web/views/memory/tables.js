@@ -1,7 +1,7 @@
 // Tables of what selected tiles hold and do: variables, gaps, compute sets, exchanges.
 
 import { fill, h } from "abele/core/dom.js";
-import { bytes, count } from "abele/core/format.js";
+import { bytes, count, short } from "abele/core/format.js";
 import { DataTable } from "abele/core/table.js";
 import { askedRows } from "abele/views/memory/rows.js";
 
@@ -89,11 +89,11 @@ export function gapsTab(context, chosen) {
       { name: "here", title: "its bytes", right: true, width: 110, show: size },
       { name: "on", title: "on tiles", right: true, width: 90, show: count },
       { name: "type", width: 70 },
-      { name: "why", title: "why", width: 300, show: (_, row) => why(row) },
+      { name: "why", title: "why", width: 420, show: (_, row) => why(row) },
     ],
     page: askedRows(context, "memory.variables", () => ({ tiles: chosen.text }), { sort: "-here", count: 2000 }),
     pick: (row) => context.state.set({ variable: row.row }),
-  }, h("p.dim", {}, "A variable's part on a tile ends where its bytes do; the next one begins at the next address that its own alignment allows. What lies between is a gap."));
+  }, h("p.dim", {}, "A variable's part on a tile is filled up to whole words. Gaps that alignment and memory elements leave besides are in the tree of the tab of tiles, under gaps."));
 }
 
 /** The reason of a gap in words, as far as figures tell. */
@@ -101,7 +101,8 @@ export function why(row) {
   if (!row.gap) return "";
   const each = row.gap / Math.max(1, row.on);
   const size = row.here / Math.max(1, row.on);
-  return `${count(Math.round(each * 10) / 10)} B a tile: ${size % 8 ? `${count(Math.round(size))} B do not fill whole words` : "the next one is aligned more coarsely"}`;
+  const much = `${short(each)} B a tile: ${short(size)} B do not fill whole words`;
+  return row.alignment_bytes > 0 ? `${much}; vertices want it aligned to ${count(row.alignment_bytes)} B` : much;
 }
 
 /** Steps that compute on the selected tiles, or that exchange there. */
