@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import numpy as np
 import pytest
 
+import abele as ab
 from abele.errors import InvalidOptionError
-from abele.report import Memory
+from abele.poplibs import poplin, popops
+from abele.report import Memory, Report
 from abele.report.schema import VARIABLES
 from abele.viewer.answers import answer
 from abele.viewer.answers.grouped import variable_groups
@@ -212,3 +215,57 @@ def test_liveness_floor__memory_beyond_16_bits__still_fits() -> None:
     assert exact.max() > 65_535
     told = found.arrays["values"].astype(np.int64) * found.head["unit"]
     assert ((told >= exact) & (told - exact < found.head["unit"])).all()
+
+
+def test_liveness_touched__a_step_of_a_compiled_program__are_its_variables() -> None:
+    report = compiled()
+    opened = Opened("x", "x", report)
+    for step in range(len(report.steps)):
+        found = answer(opened, "liveness.touched", Params({"step": str(step), "count": "1000"}))
+        uses = report.variables_of(step)
+        assert found.arrays["row"].tolist() == sorted(uses["variable"].tolist())
+        assert found.arrays["read"].sum() == uses["read_bytes"].sum()
+        assert found.arrays["written"].sum() == uses["written_bytes"].sum()
+
+
+def test_liveness_stack__a_step_in_a_loop__leads_out_to_the_program() -> None:
+    report = compiled()
+    opened = Opened("x", "x", report)
+    told = [answer(opened, "liveness.stack", Params({"step": str(s)})).head["nodes"] for s in range(len(report.steps))]
+    inner = next(nodes for nodes in told if any("Repeat" in node["text"] for node in nodes))
+    assert inner[-1]["text"].startswith("Program")
+    assert [node["row"] for node in inner] == sorted((node["row"] for node in inner), reverse=True)
+    with pytest.raises(InvalidOptionError, match="no step"):
+        answer(opened, "liveness.stack", Params({"step": str(len(report.steps))}))
+
+
+def test_liveness_stack__a_report_without_a_program_tree__has_no_nodes(made: RandomReport) -> None:
+    assert ask(made, "liveness.stack", step=3).head == {"nodes": []}
+
+
+def test_memory_codelets__a_tile_of_a_compiled_program__are_those_of_its_compute_sets() -> None:
+    report = compiled()
+    opened = Opened("x", "x", report)
+    tile = report.memory.fullest_tile
+    found = answer(opened, "memory.codelets", Params({"tiles": str(tile), "count": "1000"}))
+    ran = {
+        int(report.steps["superstep"][step])
+        for step in range(len(report.steps))
+        if report.steps["phase"][step] >= 0 and report.step_by_tile("compute_cycles", step)[tile] > 0
+    }
+    mine = [row for row in report.vertices.rows() if row["superstep"] in ran]
+    assert found.arrays["row"].tolist() == sorted({row["codelet"] for row in mine})
+    assert found.arrays["vertices"].sum() == sum(row["num_vertices"] for row in mine) > 0
+    assert found.arrays["state_bytes"].sum() == sum(row["state_bytes"] for row in mine)
+
+
+@cache
+def compiled() -> Report:
+    """A product, and sums in a loop, on part of an IPU."""
+    graph = ab.Graph("bow-2000:1")
+    a, b = (graph.variable(ab.f32, (32, 32), name=name).map_linear() for name in "ab")
+    program, body = ab.Sequence(), ab.Sequence()
+    product = poplin.matmul(graph, a, b, program, name="product")
+    popops.add(graph, product, b, body, name="sum")
+    program.add(ab.Repeat(3, body))
+    return ab.Engine(graph, program).report

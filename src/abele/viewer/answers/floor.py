@@ -25,14 +25,17 @@ from abele.viewer.wire import Answer
 COLUMNS = 16
 """Columns of tiles on a die."""
 
+_MOST_IPUS = 1_024
+"""IPUs that are told apart: a file may say that each has one tile."""
+
 Int64 = npt.NDArray[np.int64]
 
 
 def ipu_tiles(report: Report) -> int:
-    """Tiles of one IPU: of the target, or all where it does not say."""
+    """Tiles of one IPU: of the target, or all where it does not say, or says what no machine is like."""
     said = report.target.get("tiles_per_ipu")
     most = max(report.memory.num_tiles, 1)
-    return min(int(said), most) if isinstance(said, int) and said > 0 else most
+    return min(int(said), most) if isinstance(said, int) and said * _MOST_IPUS >= most else most
 
 
 def places(num_tiles: int) -> tuple[Int64, Int64]:

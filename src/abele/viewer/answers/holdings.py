@@ -311,7 +311,12 @@ def _phases(report: Report, tiles: Int64) -> dict[str, Int64]:
     }
 
 
-@question("memory.codelets", rank=6)
+def _frozen_codelets(opened: Opened) -> Iterator[Mapping[str, str]]:
+    del opened
+    yield {"sort": "-code_bytes", "count": str(_MOST_ROWS)}
+
+
+@question("memory.codelets", frozen=_frozen_codelets, rank=6)
 def codelets(opened: Opened, params: Params) -> Answer:
     """Codelets of the vertices that run in steps in which selected tiles compute.
 

@@ -10,12 +10,13 @@ import numpy.typing as npt
 
 from abele.errors import InvalidOptionError
 from abele.report import Report
+from abele.report.table import Table
 from abele.report.text_column import Text
-from abele.report.tiles import memory_at
+from abele.report.tiles import checked_step, memory_at
 from abele.viewer.answers.buckets import chunk, frozen_chunks, place_of, small, top_level
 from abele.viewer.answers.floor import ipu_tiles
 from abele.viewer.answers.grouped import variable_groups
-from abele.viewer.answers.holdings import chosen, rows_page
+from abele.viewer.answers.holdings import chosen, rows_page, summed_by
 from abele.viewer.answers.live import moving_bytes, variable_bytes, weights
 from abele.viewer.answers.recent import recent
 from abele.viewer.answers.registry import once, question
@@ -30,6 +31,8 @@ MOST_STEPS = 4
 _MOST_GROUPS = 7
 _MOST_PEAKS = 8
 _MOST_LIFETIMES = 400
+_MOST_NODES = 64
+_FROZEN_PEAKS = 3
 _GROUPINGS = ("none", "type", "scope", "role")
 
 
@@ -275,7 +278,19 @@ def live_at(report: Report, step: int) -> npt.NDArray[np.bool_]:
     return mask
 
 
-@question("liveness.at", rank=5)
+def _peak_steps(opened: Opened) -> list[int]:
+    """The steps of the highest peaks of all tiles."""
+    live = opened.report.liveness
+    return [int(live["step"][place]) for place in peaks(live["live_bytes"])[:_FROZEN_PEAKS]]
+
+
+def _frozen_at(opened: Opened) -> Iterator[Mapping[str, str]]:
+    for step in _peak_steps(opened):
+        yield {"source": "chip", "steps": str(step), "sort": "-live0", "count": "2000"}
+    yield {"source": "chip", "always": "1", "sort": "-here", "count": "2000"}
+
+
+@question("liveness.at", frozen=_frozen_at, rank=5)
 def at(opened: Opened, params: Params) -> Answer:
     """Variables that live at chosen steps, with bytes at each of these.
 
@@ -299,7 +314,13 @@ def at(opened: Opened, params: Params) -> Answer:
     return rows_page(opened, "variables", params, extra, kept & (held > 0))
 
 
-@question("liveness.groups", rank=5)
+def _frozen_groups(opened: Opened) -> Iterator[Mapping[str, str]]:
+    for by in ("line", "op", "scope", "role", "type"):
+        for step in _peak_steps(opened):
+            yield {"source": "chip", "steps": str(step), "by": by}
+
+
+@question("liveness.groups", frozen=_frozen_groups, rank=5)
 def groups(opened: Opened, params: Params) -> Answer:
     """What lives at chosen steps by group, largest first.
 
@@ -331,8 +352,7 @@ def groups(opened: Opened, params: Params) -> Answer:
 
 
 def _frozen_floor(opened: Opened) -> Iterator[Mapping[str, str]]:
-    for place in peaks(opened.report.liveness["live_bytes"])[:3]:
-        yield {"step": str(int(opened.report.liveness["step"][place]))}
+    yield from ({"step": str(step)} for step in _peak_steps(opened))
 
 
 @question("liveness.floor", frozen=_frozen_floor, rank=6)
@@ -349,3 +369,49 @@ def floor(opened: Opened, params: Params) -> Answer:
     fullest = int(np.argmax(values)) if len(values) else -1
     head = {"unit": unit, "greatest": int(values.max(initial=0)), "fullest": fullest}
     return Answer(head, {"values": (-(-values // unit)).astype(np.uint16)})
+
+
+def _frozen_touched(opened: Opened) -> Iterator[Mapping[str, str]]:
+    yield from ({"step": str(step), "sort": "-written", "count": "2000"} for step in _peak_steps(opened))
+
+
+@question("liveness.touched", frozen=_frozen_touched, rank=6)
+def touched(opened: Opened, params: Params) -> Answer:
+    """Variables that a step reads and writes.
+
+    Parameters: ``step``, ``filter``, ``sort``, ``first``, ``count``. Answer: as ``memory.variables`` has it, with
+    ``read`` and ``written`` bytes.
+    """
+    report = opened.report
+    found = report.variables_of(params.number("step"))
+    count = len(report.variables)
+    extra = {name: summed_by(found["variable"], found[f"{name}_bytes"], count) for name in ("read", "written")}
+    kept = np.zeros(count, dtype=bool)
+    kept[found["variable"]] = True
+    return rows_page(opened, "variables", params, extra, kept)
+
+
+@question("liveness.stack", frozen=_frozen_floor, rank=6)
+def stack(opened: Opened, params: Params) -> Answer:
+    """The nodes of the program that a step came from, innermost first: head ``nodes`` with ``text``, ``place``,
+    ``row``.
+
+    Parameters: ``step``.
+    """
+    report, step = opened.report, params.number("step")
+    checked_step(report, step)
+    tree, node = report.program_tree, int(report.nodes_by_step[step])
+    told: list[dict[str, str | int]] = []
+    while node >= 0 and len(told) < _MOST_NODES:
+        kind, name, title, file = (_word(tree, column, node) for column in ("kind", "name", "title", "file"))
+        place = f"{file}:{tree['line'][node]}" if file else ""
+        told.append({"text": " ".join(word for word in (kind, name, title) if word), "place": place, "row": node})
+        node = int(tree["parent"][node])
+    return Answer({"nodes": told})
+
+
+def _word(table: Table, name: str, row: int) -> str:
+    """One text of a column, without the others."""
+    column = table.columns[name]
+    assert isinstance(column, Text)
+    return column.words[int(column.codes[row])] if len(column) else ""

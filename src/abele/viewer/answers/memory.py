@@ -25,6 +25,8 @@ Int64 = npt.NDArray[np.int64]
 ORDERS = ("number", "size", "physical")
 """Of tiles: by number; fullest first; row by row as they lie on the chip."""
 _MOST_TYPES = 6
+_MANY = 400_000
+"""Tiles from which on few divisions are kept."""
 MOST_VARIABLES = 8
 """Variables that are drawn together."""
 
@@ -136,7 +138,7 @@ def parts_of(opened: Opened, by: str, gaps: bool) -> Parts:
         ]
         return Parts(tuple(found.names[at] for at in kept), found.bytes[kept])
 
-    return recent(opened, "parts of tiles", (by, gaps), make)
+    return recent(opened, "parts of tiles", (by, gaps), make, 8 if opened.report.memory.num_tiles < _MANY else 2)
 
 
 def variable_rows(report: Report, text: str) -> list[int]:

@@ -19,6 +19,9 @@ export function levelFor(span, pixels, top) {
   return Math.min(Math.max(Math.ceil(Math.log2(Math.max(span, 1) / Math.max(pixels, 1))), 0), top);
 }
 
+/** The level at which a whole axis is one chunk. */
+export const topLevel = (length) => Math.max(0, Math.ceil(Math.log2(Math.max(length, 1))) - Math.log2(COLUMNS));
+
 /** Indices of the chunks of a level that a window touches. */
 export function chunksIn(low, high, level, length) {
   const size = COLUMNS * 2 ** level;
@@ -40,6 +43,7 @@ export class Stacked {
    * @param {string} how.label  what a screen reader says
    * @param {string} how.name  of the picture
    * @param {import("./range.js").Range} how.range  window on the axis, in places
+   * @param {() => number} how.length  of the axis
    * @param {(place: {level: number, index: number}) => Promise<any>} how.ask  for a chunk
    * @param {(place: {level: number, index: number}) => any} how.known  a chunk that is here, or null
    * @param {(place: {level: number, index: number}) => boolean} [how.has]  whether there is such a chunk
@@ -105,10 +109,7 @@ export class Stacked {
     this.asked.clear();
     let answer;
     try {
-      // The whole axis first: its level is known from its answer.
-      answer = await this.ask({ level: this.head?.top ?? 0, index: 0 });
-      const { top } = answer.head;
-      if (top !== (this.head?.top ?? 0)) answer = await this.ask({ level: top, index: 0 });
+      answer = await this.ask({ level: topLevel(this.length()), index: 0 });
     } catch (error) {
       if (mine === this.generation) this.failed?.(error);
       return;

@@ -8,7 +8,7 @@ import { renewed } from "abele/core/renewed.js";
 import { Stacked } from "abele/core/stacked.js";
 import { theme } from "abele/core/theme.js";
 import { Lifetimes } from "abele/views/liveness/lifetimes.js";
-import { alwaysLive, groupsNow, variablesNow } from "abele/views/liveness/now.js";
+import { alwaysLive, groupsNow, touched, variablesNow } from "abele/views/liveness/now.js";
 import { Player } from "abele/views/liveness/player.js";
 import { knownStep, stepTab } from "abele/views/liveness/step.js";
 import { Chosen, tilesInput } from "abele/views/memory/chosen.js";
@@ -99,7 +99,7 @@ class LivenessView {
     await this.chosen.read().catch(() => {});
     this.range = new Range(0, this.stepOf.length, Math.min(8, this.stepOf.length));
     this.stacked = new Stacked({
-      label: "Bytes live by step", name: "liveness", range: this.range,
+      label: "Bytes live by step", name: "liveness", range: this.range, length: () => this.stepOf.length,
       ask: (at) => context.ask("liveness.curve", { ...this.#params(), ...at }),
       known: (at) => context.known("liveness.curve", { ...this.#params(), ...at }),
       has: (at) => context.source.has(context.report, "liveness.curve", { ...this.#params(), ...at }),
@@ -152,6 +152,7 @@ class LivenessView {
       ["groups", "by line, operation …", () => this.#tab(groupsNow(context, more))],
       ["always", "always live", () => this.#tab(alwaysLive(context, more))],
       ["vertices", "vertices", () => this.#tab(verticesTab(context, () => ({ step: this.steps[0] }), "Codelets of the vertices that the step runs."))],
+      ["touched", "read and written", () => this.#tab(touched(context, more))],
       ["step", "cycles of the step", () => this.#tab(stepTab(context, more))],
     ];
     const bar = h("div.bar", {},

@@ -75,7 +75,7 @@ class MemoryView {
     const { state } = context;
     this.floor = await context.ask("floor");
     this.stacked = new Stacked({
-      label: "Memory by tile", name: "memory", range: this.range,
+      label: "Memory by tile", name: "memory", range: this.range, length: () => this.#length(),
       ask: (at) => context.ask("memory.tiles", { ...this.#params(), ...at }),
       known: (at) => context.known("memory.tiles", { ...this.#params(), ...at }),
       has: (at) => context.source.has(context.report, "memory.tiles", { ...this.#params(), ...at }),
@@ -171,6 +171,12 @@ class MemoryView {
   #lines() {
     if (this.#kind === "variables" || !this.#limit()) return [];
     return [{ value: this.context.facts.available_bytes, title: `what a tile has: ${bytes(this.context.facts.available_bytes, this.context.state.get("unit", "auto"))}` }];
+  }
+
+  #length() {
+    const { num_tiles: tiles, tiles_per_ipu: per } = this.floor.head;
+    const ipu = this.context.state.number("memory.ipu", -1);
+    return ipu < 0 ? tiles : Math.max(0, Math.min(per, tiles - ipu * per));
   }
 
   #first() {

@@ -34,7 +34,7 @@ export function variablesNow(context, { steps, params }) {
         table?.destroy();
         table = new DataTable({
           label: "variables that live at the step", sort: "-live0", filter, placeholder: "filter: words, live0>1000",
-          columns: columns(), page: askedRows(context, "liveness.at", () => ({ ...params(), steps: steps().join(",") })),
+          columns: columns(), page: askedRows(context, "liveness.at", () => ({ ...params(), steps: steps().join(",") }), { sort: "-live0", count: 2000 }),
           pick: (row) => context.state.set({ variable: row.row }),
         });
         fill(element, table.element);
@@ -67,12 +67,45 @@ export function alwaysLive(context, { params }) {
       { name: "handle", width: 120, hidden: true },
       { name: "file", title: "line", width: 190, show: (v, row) => (v ? `${v}:${row.line}` : "") },
     ],
-    page: askedRows(context, "liveness.at", () => ({ ...params(), always: 1 })),
+    page: askedRows(context, "liveness.at", () => ({ ...params(), always: 1 }), { sort: "-here", count: 2000 }),
     pick: (row) => context.state.set({ variable: row.row }),
   });
   let of = JSON.stringify(params());
   return {
     element: h("div.filled", {}, table.element),
+    update() {
+      const now = JSON.stringify([params(), context.state.get("unit")]);
+      if (now !== of) table.refresh();
+      of = now;
+      table.select(context.state.number("variable"));
+    },
+    destroy: () => table.destroy(),
+  };
+}
+
+/** Variables that the first of the selected steps reads and writes. */
+export function touched(context, { steps }) {
+  const size = (value) => (value ? bytes(value, context.state.get("unit", "auto")) : h("span.dim", {}, "·"));
+  const params = () => ({ step: steps()[0] });
+  const table = new DataTable({
+    label: "variables that the step touches", sort: "-written", placeholder: "filter: words, read>0",
+    columns: [
+      { name: "name", title: "variable" },
+      { name: "read", title: "reads", right: true, width: 100, show: size, doc: "distinct bytes of it that the step may read" },
+      { name: "written", title: "writes", right: true, width: 100, show: size, doc: "distinct bytes of it that the step writes" },
+      { name: "bytes", title: "in all", right: true, width: 100, show: size },
+      { name: "type", width: 64 },
+      { name: "shape", width: 120 },
+      { name: "always_live", title: "lives", width: 110, show: (v, row) => (v ? "always" : `${count(row.first_step)} – ${count(row.last_step)}`) },
+      { name: "file", title: "line", width: 190, show: (v, row) => (v ? `${v}:${row.line}` : "") },
+    ],
+    page: askedRows(context, "liveness.touched", params, { sort: "-written", count: 2000 }),
+    pick: (row) => context.state.set({ variable: row.row }),
+  });
+  let of = JSON.stringify([params(), context.state.get("unit")]);
+  const note = context.facts.rows.superstep_variables ? null : h("p.dim", {}, "This report does not say which variables its steps read and write.");
+  return {
+    element: h("div.filled", {}, note, table.element),
     update() {
       const now = JSON.stringify([params(), context.state.get("unit")]);
       if (now !== of) table.refresh();

@@ -7,19 +7,24 @@ import { theme } from "abele/core/theme.js";
 
 const PARTS = ["compute", "exchange", "sync", "host"];
 
-/** The row of a step: names and numbers; pages of rows are asked for, so that neighbours are here already. */
-export async function stepRow(context, step) {
+/** The page of rows that a step is asked for with: neighbours are here already then; a static page has the first ones. */
+function pageOf(context, step) {
   const first = Math.floor(step / 200) * 200;
-  const answer = await context.ask("table", { of: "steps", first, count: 200 });
-  return rowIn(answer, step - first);
+  return context.source.isFrozen ? [{ of: "steps", count: 2000 }, step] : [{ of: "steps", first, count: 200 }, step - first];
+}
+
+/** The row of a step: names and numbers; null where it is not to be had. */
+export async function stepRow(context, step) {
+  const [page, at] = pageOf(context, step);
+  return rowIn(await context.ask("table", page), at);
 }
 
 /** The row of a step where it is here already, else null. */
 export function knownStep(context, step) {
-  const first = Math.floor(step / 200) * 200;
-  const answer = context.known("table", { of: "steps", first, count: 200 });
+  const [page, at] = pageOf(context, step);
+  const answer = context.known("table", page);
   if (!answer) stepRow(context, step).catch(() => {});
-  return answer ? rowIn(answer, step - first) : null;
+  return answer ? rowIn(answer, at) : null;
 }
 
 function rowIn({ head, arrays }, at) {
@@ -36,6 +41,7 @@ export function stepTab(context, { steps }) {
       try {
         const chosen = steps();
         const rows = await Promise.all(chosen.map((step) => stepRow(context, step)));
+        const stacks = await Promise.all(chosen.map((step) => context.ask("liveness.stack", { step }).then(({ head }) => head.nodes, () => [])));
         if (chosen.join() !== steps().join()) return;
         const cells = (show) => rows.map((row) => h("td.right", {}, row ? show(row) : "–"));
         const unit = context.state.get("unit", "auto");
@@ -44,6 +50,7 @@ export function stepTab(context, { steps }) {
           h("thead", {}, h("tr", {}, h("th", {}, "step"), chosen.map((step) => h("th.right", {}, count(step))))),
           h("tbody", {},
             line("name", cells((row) => h("span.step-name", { title: row.name }, row.name || "(no name)"))),
+            stacks.some((nodes) => nodes.length) ? line("in the program", stacks.map((nodes) => h("td.right.stack", {}, nodes.map((node, i) => h("div", { title: node.place }, `${i ? "in " : ""}${node.text}`))))) : null,
             line("kind", cells((row) => row.kind)),
             line("cycles of one execution", cells((row) => `${count(row.cycles)} = ${seconds(context.seconds(row.cycles))}`)),
             line("", rows.map((row) => h("td.right", {}, row && row.cycles ? shares(PARTS.map((part) => [colours[part], part, row[`${part}_cycles`]]), row.cycles) : ""))),

@@ -33,7 +33,7 @@ export function verticesTab(context, params, words) {
       { name: "stack_bytes", title: "stack", right: true, width: 80, show: size, hidden: true },
       { name: "file", width: 190, show: (v, row) => (v ? `${v}:${row.line}` : "") },
     ],
-    page: askedRows(context, "memory.codelets", params),
+    page: askedRows(context, "memory.codelets", params, { sort: "-code_bytes", count: 2000 }),
   });
   let of = JSON.stringify(params());
   return {
