@@ -44,6 +44,11 @@ def test_chunk__beyond_the_axis__is_empty() -> None:
     assert len(found["at"]) == len(found["least"]) == 0
 
 
+def test_chunk__level_far_above_the_axis__is_one_bucket() -> None:
+    found = chunk(np.array([[1, 5, 2]]), 40, 0)
+    assert (found["values"].tolist(), found["at"].tolist(), found["least"].tolist()) == ([[5]], [1], [1])
+
+
 def test_chunk__sums_beyond_32_bits__stay_exact() -> None:
     parts = np.array([[2**40, 1, 2]])
     assert chunk(parts, 0, 0)["values"].tolist() == [[2**40, 1, 2]]

@@ -59,6 +59,7 @@ def chunk(parts: Int64, level: int, index: int, total: Int64 | None = None) -> d
     size = 1 << level
     first = min(index * COLUMNS * size, parts.shape[1])
     last = min(first + COLUMNS * size, parts.shape[1])
+    size = min(size, max(last - first, 1))
     piece = parts[:, first:last]
     sums = piece.sum(axis=0) if total is None else total[first:last]
     starts = np.arange(0, last - first, size)
