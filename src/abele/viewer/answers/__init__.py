@@ -20,6 +20,7 @@ from abele.viewer.answers import (
     program,
     selection,
     table,
+    tile_steps,
     timeline,
 )
 from abele.viewer.answers.registry import QUESTIONS, Question, answer
@@ -45,5 +46,6 @@ __all__ = [
     "program",
     "selection",
     "table",
+    "tile_steps",
     "timeline",
 ]

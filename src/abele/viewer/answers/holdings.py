@@ -25,7 +25,8 @@ Float64 = npt.NDArray[np.float64]
 
 MOST_SIDE_BY_SIDE = 8
 """Tiles that have a column of their own."""
-_MOST_ROWS = 2_000
+MOST_ROWS = 2_000
+"""Rows of a page of a table."""
 _MOST_TYPES = 64
 
 
@@ -185,7 +186,7 @@ def summed_by(owner: npt.NDArray[Any], values: Int64, count: int) -> Int64:
 
 def _frozen_variables(opened: Opened) -> Iterator[Mapping[str, str]]:
     del opened
-    yield {"sort": "-here", "count": str(_MOST_ROWS)}
+    yield {"sort": "-here", "count": str(MOST_ROWS)}
 
 
 @question("memory.variables", frozen=_frozen_variables, rank=4)
@@ -233,7 +234,7 @@ def rows_page(
     if column in extra:
         keys = extra[column][rows]
         rows = rows[np.argsort(-keys if sort.startswith("-") else keys, kind="stable")]
-    first, count = params.number("first"), params.number("count", 200, high=_MOST_ROWS)
+    first, count = params.number("first"), params.number("count", 200, high=MOST_ROWS)
     page = rows[first : first + count]
     head: dict[str, Any] = {"total": total, "found": len(rows), "first": first, "text": {}}
     arrays: dict[str, Array] = {"row": page}
@@ -262,87 +263,3 @@ def _terms(text: str, extra: Mapping[str, Array]) -> tuple[list[str], list[npt.N
         else:
             theirs.append(term)
     return theirs, own
-
-
-def _frozen_steps(opened: Opened) -> Iterator[Mapping[str, str]]:
-    del opened
-    yield {"sort": "-compute_here", "count": str(_MOST_ROWS)}
-
-
-@question("memory.steps", frozen=_frozen_steps, rank=6)
-def steps(opened: Opened, params: Params) -> Answer:
-    """Steps that do something on selected tiles: compute sets, and exchanges.
-
-    Parameters: ``tiles``, ``filter``, ``sort``, ``first``, ``count``; ``of`` ``compute``, ``exchange`` or ``all``.
-
-    Answer: as ``table``, with ``on`` (how many of the tiles), ``compute_here`` (cycles of the slowest of them),
-    ``sent_here`` and ``received_here`` (bytes of all of them, one execution).
-    """
-    report = opened.report
-    text = params.text("tiles")
-    phase = report.steps["phase"]
-    held = recent(opened, "steps on tiles", text, lambda: _phases(report, chosen(opened, text)))
-    known = phase >= 0
-    last = len(held["on"]) - 1
-    extra = {name: np.where(known, values[np.clip(phase, 0, last)], 0) for name, values in held.items()}
-    kind = params.choice("of", ("all", "compute", "exchange"))
-    kept = extra["on"] > 0
-    if kind == "compute":
-        kept &= extra["compute_here"] > 0
-    elif kind == "exchange":
-        kept &= (extra["sent_here"] > 0) | (extra["received_here"] > 0)
-    return rows_page(opened, "steps", params, extra, kept)
-
-
-def _phases(report: Report, tiles: Int64) -> dict[str, Int64]:
-    """What each phase does on some tiles, int64[phases] by name; one row at least."""
-    table = report.phase_tiles
-    owner = table["phase"]
-    most = max(int(report.steps["phase"].max(initial=0)), int(owner.max(initial=0))) + 1
-    covered = Overlap(tiles, report.memory.num_tiles).of(table)
-    slowest = np.zeros(most, np.int64)
-    here = covered > 0
-    np.maximum.at(slowest, owner[here], table["compute_cycles"][here])
-    return {
-        "on": summed_by(owner, covered, most),
-        "compute_here": slowest,
-        "sent_here": summed_by(owner, table["sent_bytes"] * covered, most),
-        "received_here": summed_by(owner, table["received_bytes"] * covered, most),
-    }
-
-
-def _frozen_codelets(opened: Opened) -> Iterator[Mapping[str, str]]:
-    del opened
-    yield {"sort": "-code_bytes", "count": str(_MOST_ROWS)}
-
-
-@question("memory.codelets", frozen=_frozen_codelets, rank=6)
-def codelets(opened: Opened, params: Params) -> Answer:
-    """Codelets of the vertices that run in steps in which selected tiles compute.
-
-    Parameters: ``tiles``, ``filter``, ``sort``, ``first``, ``count``; ``step`` for the vertices of that step alone.
-
-    Answer: as ``table``, with ``supersteps`` (how many of these run it), ``vertices``, ``state_bytes`` and ``cycles``
-    of its vertices there, on all tiles.
-    """
-    report = opened.report
-    table, step = report.vertices, params.number("step", -1, low=-1)
-    ran = np.zeros(len(report.supersteps), dtype=bool)
-    if 0 <= step < len(report.steps):
-        here = np.array([step])
-    else:
-        text = params.text("tiles")
-        held = recent(opened, "steps on tiles", text, lambda: _phases(report, chosen(opened, text)))
-        phase = report.steps["phase"]
-        here = np.flatnonzero((phase >= 0) & (held["compute_here"][np.maximum(phase, 0)] > 0))
-    superstep = report.steps["superstep"][here]
-    ran[superstep[(superstep >= 0) & (superstep < len(ran))]] = True
-    rows = np.flatnonzero(ran[table["superstep"]])
-    owner, count = table["codelet"][rows], len(report.codelets)
-    extra: dict[str, Array] = {
-        "supersteps": np.bincount(owner, minlength=count).astype(np.int64),
-        "vertices": summed_by(owner, table["num_vertices"][rows], count),
-        "state_bytes": summed_by(owner, table["state_bytes"][rows], count),
-        "cycles": summed_by(owner, table["cycles"][rows], count),
-    }
-    return rows_page(opened, "codelets", params, extra, extra["supersteps"] > 0)

@@ -278,14 +278,14 @@ def live_at(report: Report, step: int) -> npt.NDArray[np.bool_]:
     return mask
 
 
-def _peak_steps(opened: Opened) -> list[int]:
-    """The steps of the highest peaks of all tiles."""
-    live = opened.report.liveness
-    return [int(live["step"][place]) for place in peaks(live["live_bytes"])[:_FROZEN_PEAKS]]
+def peak_steps(opened: Opened) -> list[int]:
+    """The steps of the highest peaks of all tiles: those whose details a static page takes along."""
+    found = curve_of(opened, "chip", "", "none")
+    return [int(opened.report.liveness["step"][place]) for place in peaks(found.bytes.sum(axis=0))[:_FROZEN_PEAKS]]
 
 
 def _frozen_at(opened: Opened) -> Iterator[Mapping[str, str]]:
-    for step in _peak_steps(opened):
+    for step in peak_steps(opened):
         yield {"source": "chip", "steps": str(step), "sort": "-live0", "count": "2000"}
     yield {"source": "chip", "always": "1", "sort": "-here", "count": "2000"}
 
@@ -316,7 +316,7 @@ def at(opened: Opened, params: Params) -> Answer:
 
 def _frozen_groups(opened: Opened) -> Iterator[Mapping[str, str]]:
     for by in ("line", "op", "scope", "role", "type"):
-        for step in _peak_steps(opened):
+        for step in peak_steps(opened):
             yield {"source": "chip", "steps": str(step), "by": by}
 
 
@@ -352,7 +352,7 @@ def groups(opened: Opened, params: Params) -> Answer:
 
 
 def _frozen_floor(opened: Opened) -> Iterator[Mapping[str, str]]:
-    yield from ({"step": str(step)} for step in _peak_steps(opened))
+    yield from ({"step": str(step)} for step in peak_steps(opened))
 
 
 @question("liveness.floor", frozen=_frozen_floor, rank=6)
@@ -372,7 +372,7 @@ def floor(opened: Opened, params: Params) -> Answer:
 
 
 def _frozen_touched(opened: Opened) -> Iterator[Mapping[str, str]]:
-    yield from ({"step": str(step), "sort": "-written", "count": "2000"} for step in _peak_steps(opened))
+    yield from ({"step": str(step), "sort": "-written", "count": "2000"} for step in peak_steps(opened))
 
 
 @question("liveness.touched", frozen=_frozen_touched, rank=6)
