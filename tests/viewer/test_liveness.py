@@ -17,7 +17,7 @@ from abele.report.schema import VARIABLES
 from abele.viewer.answers import answer
 from abele.viewer.answers.grouped import variable_groups
 from abele.viewer.answers.live import live_bytes
-from abele.viewer.answers.liveness import peaks
+from abele.viewer.answers.live_curve import peaks
 from abele.viewer.opened import Opened
 from abele.viewer.params import Params
 from abele.viewer.wire import Answer

@@ -156,7 +156,7 @@ def test_memory__variables_ticked__are_plotted_and_in_the_link(look, small: Repo
     sight.page.locator(".filled .tr input[type=checkbox]").nth(0).check()
     sight.settle()
     sight.until("abele.state.get('memory.kind') === 'variables'")
-    assert sight.page.locator(".curve .legend span").all_inner_texts() == [names[0].replace("_", " ")]
+    assert sight.page.locator(".curve .legend span").all_inner_texts() == [names[0]]
     sight.page.locator(".filled .tr input[type=checkbox]").nth(1).check()
     sight.settle()
     assert sight.page.locator(".curve .legend span").count() == 2
@@ -266,7 +266,7 @@ def test_floor_plan__arithmetic__places_ipus_and_counts_values(look, small: Repo
     assert run(across, [1, 300, 900]) == 1
     assert run(across, [4, 400, 400]) == 2
     assert run(across, [64, 1000, 250]) == 16
-    count = "(a) => import('abele/core/floorplan.js').then((m) => [...m.histogram(...a)])"
+    count = "(a) => import('abele/core/colour_scale.js').then((m) => [...m.histogram(...a)])"
     assert run(count, [[0, 1, 2, 3, 99, -5], 0, 4, 4]) == [2, 1, 1, 2]
 
 

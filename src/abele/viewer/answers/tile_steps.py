@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from abele.report import Report
 from abele.viewer.answers.holdings import MOST_ROWS, Overlap, chosen, rows_page, summed_by
-from abele.viewer.answers.liveness import peak_steps
+from abele.viewer.answers.live_curve import peak_steps
 from abele.viewer.answers.recent import recent
 from abele.viewer.answers.registry import question
 from abele.viewer.opened import Opened

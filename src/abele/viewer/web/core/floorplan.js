@@ -2,6 +2,7 @@
 // one pixel a tile is painted when numbers, colours or the selection change, and drawn magnified.
 
 import { Chart } from "abele/core/chart.js";
+import { ColourScale } from "abele/core/colour_scale.js";
 import { h } from "abele/core/dom.js";
 import { tip, hideTip } from "abele/core/tip.js";
 import { LONGEST, marked, numbersOf, rangesText } from "abele/core/tileset.js";
@@ -9,7 +10,8 @@ import { LONGEST, marked, numbersOf, rangesText } from "abele/core/tileset.js";
 const GAP = 0.06;
 const EDGE = 6;
 const LABEL = 15;
-const LABELS_FROM = 48;
+const LABELS_FROM = 26;
+const WORDS_FROM = 52;
 const LINES_FROM = 7;
 const OUTLINES = 3_000;
 
@@ -22,14 +24,6 @@ export function acrossFor(num, width, height) {
     if (now > size * 1.0001) [best, size] = [across, now];
   }
   return best;
-}
-
-/** Counts of numbers in equal parts of [low, high]; those beyond count at the ends. */
-export function histogram(values, low, high, bins) {
-  const found = new Uint32Array(bins);
-  const scale = bins / Math.max(high - low, 1e-12);
-  for (let i = 0; i < values.length; i += 1) found[Math.min(Math.max(Math.floor((values[i] - low) * scale), 0), bins - 1)] += 1;
-  return found;
 }
 
 export class FloorPlan {
@@ -55,10 +49,6 @@ export class FloorPlan {
     for (let i = 0; i < this.column.length; i += 1) this.at[this.row[i] * this.columns + this.column[i]] = i;
     this.values = new Float64Array(0);
     this.marks = null;
-    this.least = 0;
-    this.most = 1;
-    this.low = null;
-    this.high = null;
     this.anchor = null;
     this.dragged = null;
     this.zoom = 1;
@@ -68,12 +58,9 @@ export class FloorPlan {
     this.version = 0;
     this.chart = new Chart({ label: how.label, name: how.name, draw: (context, place) => this.#draw(context, place) });
     this.chart.element.classList.add("grows");
-    this.scale = new Chart({ label: "Colours of the floor plan", name: "colours", height: 42, draw: (context, place) => this.#colours(context, place) });
-    this.scale.element.classList.add("colour-scale");
-    this.scale.canvas.setAttribute("role", "slider");
+    this.scale = new ColourScale({ words: (value) => this.words(value), changed: () => this.#recoloured(), settled: (ends) => this.scaled(ends) });
     this.element = h("div.floorplan", {}, this.chart.element, this.scale.element);
     this.#listen();
-    this.#handles();
   }
 
   destroy() {
@@ -102,16 +89,16 @@ export class FloorPlan {
       least ??= values.length ? low : 0;
       most ??= values.length ? high : 1;
     }
-    this.least = least;
-    this.most = most > least ? most : least + 1;
-    this.version += 1;
-    this.redraw();
+    this.scale.show(values, least, most > least ? most : least + 1);
+    this.#recoloured();
   }
 
   /** Let the colours span from low to high; null for the least and the greatest number. */
   span(low, high) {
-    this.low = low;
-    this.high = high;
+    this.scale.span(low, high);
+  }
+
+  #recoloured() {
     this.version += 1;
     this.redraw();
   }
@@ -127,10 +114,6 @@ export class FloorPlan {
     this.zoom = 1;
     this.offset = [0, 0];
     this.chart.redraw();
-  }
-
-  get ends() {
-    return [this.low ?? this.least, this.high ?? this.most];
   }
 
   /** Where IPUs lie: how many in a row, and the size and place of one. */
@@ -192,7 +175,7 @@ export class FloorPlan {
     const image = pen.createImageData(this.picture.width, this.picture.height);
     const pixels = new Uint32Array(image.data.buffer);
     const colours = heat32(theme);
-    const [low, high] = this.ends;
+    const [low, high] = this.scale.ends;
     const scale = 255 / Math.max(high - low, 1e-12);
     const size = this.columns * this.rows;
     for (let tile = 0; tile < this.values.length; tile += 1) {
@@ -221,7 +204,7 @@ export class FloorPlan {
       context.strokeRect(box.x - 0.5, box.y - 0.5, box.side + 1, box.side + 1);
       if (place.label) {
         context.fillStyle = theme.dim;
-        context.fillText(`IPU ${ipu}`, box.x, box.y - 1);
+        context.fillText(box.side >= WORDS_FROM ? `IPU ${ipu}` : String(ipu), box.x, box.y - 1);
       }
       if (Math.min(wide, tall) >= LINES_FROM) this.#grid(context, theme, box, wide, tall);
     }
@@ -385,83 +368,6 @@ export class FloorPlan {
       if (ends[0] <= ends[2] && ends[1] <= ends[3]) terms.push(`area ${ipu} ${ends.join(" ")}`);
     }
     return terms.join(", ");
-  }
-
-  /** The colours with how many tiles have them, and the handles of their ends. */
-  #colours(context, { width, height, theme }) {
-    const bar = { left: 8, width: Math.max(1, width - 16), top: height - 24, height: 8 };
-    const [low, high] = this.ends;
-    const x = (value) => bar.left + ((value - this.least) / (this.most - this.least)) * bar.width;
-    const bins = Math.max(1, Math.min(256, Math.floor(bar.width / 3)));
-    if (this.bins?.version !== this.version || this.bins.found.length !== bins) {
-      const found = histogram(this.values, this.least, this.most, bins);
-      this.bins = { version: this.version, found, greatest: found.reduce((a, b) => Math.max(a, b), 1) };
-    }
-    const wide = bar.width / bins;
-    for (let i = 0; i < bins; i += 1) {
-      const value = this.least + ((i + 0.5) / bins) * (this.most - this.least);
-      context.fillStyle = theme.heat[Math.min(Math.max(Math.round(((value - low) / Math.max(high - low, 1e-12)) * 255), 0), 255)];
-      context.fillRect(bar.left + i * wide, bar.top, wide + 0.5, bar.height);
-      const tall = this.bins.found[i] ? Math.max(1, Math.sqrt(this.bins.found[i] / this.bins.greatest) * (bar.top - 2)) : 0;
-      context.fillStyle = theme.dim;
-      context.fillRect(bar.left + i * wide, bar.top - tall - 1, Math.max(1, wide - 1), tall);
-    }
-    context.font = theme.font;
-    context.textBaseline = "top";
-    for (const [value, align] of [[low, "left"], [high, "right"]]) {
-      context.fillStyle = theme.accent;
-      context.fillRect(x(value) - 2.5, bar.top - 3, 5, bar.height + 6);
-      context.fillStyle = theme.dim;
-      context.textAlign = align;
-      const text = this.words(value);
-      const room = context.measureText(text).width;
-      const at = align === "left" ? Math.min(x(value) - 2, bar.left + bar.width - room) : Math.max(x(value) + 2, bar.left + room);
-      context.fillText(text, at, bar.top + bar.height + 3);
-    }
-    this.scale.describe(`Colours from ${this.words(low)} to ${this.words(high)}`);
-  }
-
-  #handles() {
-    const { canvas } = this.scale;
-    let held = null;
-    const value = (event) => {
-      const x = event.clientX - canvas.getBoundingClientRect().left;
-      return this.least + (Math.min(Math.max((x - 8) / Math.max(1, this.scale.width - 16), 0), 1)) * (this.most - this.least);
-    };
-    canvas.addEventListener("pointerdown", (event) => {
-      const [low, high] = this.ends;
-      const now = value(event);
-      held = Math.abs(now - low) < Math.abs(now - high) ? "low" : "high";
-      canvas.setPointerCapture(event.pointerId);
-      this.#moved(held, now);
-    });
-    canvas.addEventListener("pointermove", (event) => held && this.#moved(held, value(event)));
-    const end = () => {
-      if (held) this.scaled({ low: this.low, high: this.high });
-      held = null;
-    };
-    canvas.addEventListener("pointerup", end);
-    canvas.addEventListener("pointercancel", end);
-    canvas.addEventListener("dblclick", () => {
-      this.span(null, null);
-      this.scaled({ low: null, high: null });
-    });
-    canvas.addEventListener("keydown", (event) => {
-      const step = { ArrowLeft: -0.02, ArrowRight: 0.02 }[event.key];
-      if (!step) return;
-      const end = event.shiftKey ? "low" : "high";
-      this.#moved(end, (end === "low" ? this.ends[0] : this.ends[1]) + step * (this.most - this.least));
-      this.scaled({ low: this.low, high: this.high });
-      event.preventDefault();
-      event.stopPropagation();
-    });
-  }
-
-  #moved(end, value) {
-    const [low, high] = this.ends;
-    const fine = (this.most - this.least) / 500;
-    if (end === "low") this.span(Math.max(this.least, Math.min(value, high - fine)), this.high);
-    else this.span(this.low, Math.min(this.most, Math.max(value, low + fine)));
   }
 }
 

@@ -261,7 +261,7 @@ class LivenessView {
     const row = knownStep(this.context, step);
     const unit = this.context.state.get("unit", "auto");
     const exact = bucket && bucket.place === this.placeOf(step);
-    fill(this.said, h("b", {}, `step ${count(step)}`), row ? h("span.step-name", { title: row.name }, row.name || "(no name)") : "", row ? h("span.dim", {}, row.kind) : "",
+    fill(this.said, h("b", {}, `step ${count(step)}`), row ? h("span.step-name", { title: row.name }, row.name || "(no name)") : "", row ? h("span.dim", {}, [row.kind, ...(this.context.facts.programs.length > 1 ? [this.context.facts.programs[row.program]] : [])].join(" · ")) : "",
       exact ? h("span", {}, `${bytes(bucket.total, unit)} live`) : "", bucket && this.stacked.head.greatest && exact ? h("span.dim", {}, `${percent(bucket.total / this.stacked.head.greatest)} of the peak`) : "",
       h("span.grow"),
       h("button.small", { onclick: () => this.#peak(0), title: "p" }, "peak"),

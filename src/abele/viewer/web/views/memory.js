@@ -120,8 +120,9 @@ class MemoryView {
     const ipus = [["-1", "all IPUs"], ...Array.from({ length: this.floor.head.num_ipus }, (_, i) => [String(i), `IPU ${i}`])];
     const list = (label, options, name, otherwise) => [dropdown(label, options, state.get(name, otherwise), set(name, otherwise)), name, otherwise];
     this.lists = [list("Divide by", BY, "memory.by", "category"), list("Order of tiles", ORDERS, "memory.order", "number"), list("IPU", ipus, "memory.ipu", "-1")];
+    this.by = h("label.toggle", {}, "by ", this.lists[0][0]);
     this.options = h("span.bar", {},
-      h("label.toggle", {}, "by ", this.lists[0][0]), h("label.toggle", {}, "order ", this.lists[1][0]), several ? this.lists[2][0] : null,
+      this.by, h("label.toggle", {}, "order ", this.lists[1][0]), several ? this.lists[2][0] : null,
       toggle("gaps", state.get("memory.gaps", "1") === "1", (on) => state.set({ "memory.gaps": on ? null : "0" })),
       toggle("limit", this.#limit(), (on) => state.set({ "memory.limit": on ? "1" : "0" })));
     const metrics = [["total", "total"], ["free", "free"], ...this.#categories().map((name) => [name, titleOf(name)]),
@@ -336,8 +337,8 @@ class MemoryView {
     const { head, arrays } = await this.context.ask("floor.metric", params);
     this.metricUnit = head.unit;
     this.metricTitle = head.title;
-    this.plan.low = state.get("memory.low") ? state.number("memory.low") : null;
-    this.plan.high = state.get("memory.high") ? state.number("memory.high") : null;
+    this.plan.scale.low = state.get("memory.low") ? state.number("memory.low") : null;
+    this.plan.scale.high = state.get("memory.high") ? state.number("memory.high") : null;
     this.plan.show(arrays.values, { least: 0 });
     this.plan.chart.describe(`Floor plan: ${head.title} of ${count(arrays.values.length)} tiles, from ${this.plan.words(arrays.values.reduce((a, b) => Math.min(a, b), Infinity))} to ${this.plan.words(arrays.values.reduce((a, b) => Math.max(a, b), 0))}`);
   }
@@ -361,6 +362,9 @@ class MemoryView {
     this.kinds.show(kind);
     const { state } = this.context;
     for (const [list, name, otherwise] of this.lists) list.value = state.get(name, otherwise);
+    this.options.hidden = kind === "floor";
+    this.by.hidden = kind === "variables";
+    for (const box of this.boxes) box.parentElement.hidden = kind === "variables";
     this.boxes[0].checked = state.get("memory.gaps", "1") === "1";
     this.boxes[1].checked = this.#limit();
     this.upper.classList.toggle("floor-only", kind === "floor");

@@ -50,7 +50,6 @@ export function stepTab(context, { steps }) {
           h("thead", {}, h("tr", {}, h("th", {}, "step"), chosen.map((step) => h("th.right", {}, count(step))))),
           h("tbody", {},
             line("name", cells((row) => h("span.step-name", { title: row.name }, row.name || "(no name)"))),
-            stacks.some((nodes) => nodes.length) ? line("in the program", stacks.map((nodes) => h("td.right.stack", {}, nodes.map((node, i) => h("div", { title: node.place }, `${i ? "in " : ""}${node.text}`))))) : null,
             line("kind", cells((row) => row.kind)),
             line("cycles of one execution", cells((row) => `${count(row.cycles)} = ${seconds(context.seconds(row.cycles))}`)),
             line("", rows.map((row) => h("td.right", {}, row && row.cycles ? shares(PARTS.map((part) => [colours[part], part, row[`${part}_cycles`]]), row.cycles) : ""))),
@@ -62,7 +61,8 @@ export function stepTab(context, { steps }) {
             line("tile balance", cells((row) => percent(row.tile_balance))),
             line("bytes exchanged", cells((row) => bytes(row.exchanged_bytes, unit))),
             line("most that a tile receives", cells((row) => bytes(row.max_receive_bytes, unit))),
-            line("begins at cycle", cells((row) => (row.start_cycle < 0 ? "does not run" : count(row.start_cycle)))))));
+            line("begins at cycle", cells((row) => (row.start_cycle < 0 ? "does not run" : count(row.start_cycle)))),
+            stacks.some((nodes) => nodes.length) ? line("in the program", stacks.map((nodes) => h("td.right.stack", {}, nodes.map((node, i) => h("div", { title: node.place }, `${i ? "in " : ""}${node.text}`))))) : null)));
       } catch (error) {
         fill(element, failure(error));
       }

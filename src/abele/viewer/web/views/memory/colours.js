@@ -21,5 +21,5 @@ export function liveColour(name, index, theme) {
   return theme.series[[0, 2, 3, 5, 6, 7, 9, 10, 11][index % 9]];
 }
 
-/** A part's name for people. */
-export const titleOf = (name) => name.replaceAll("_", " ");
+/** A part's name for people; names of variables and scopes stay as they are. */
+export const titleOf = (name) => (name in PLACES ? name.replaceAll("_", " ") : name);

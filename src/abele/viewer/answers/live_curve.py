@@ -1,0 +1,144 @@
+"""The curve of live bytes of a chip, an IPU or some tiles, divided in groups of variables; and its peaks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from abele.errors import InvalidOptionError
+from abele.viewer.answers.floor import ipu_tiles
+from abele.viewer.answers.grouped import variable_groups
+from abele.viewer.answers.holdings import chosen
+from abele.viewer.answers.live import moving_bytes, variable_bytes, weights
+from abele.viewer.answers.recent import recent
+from abele.viewer.opened import Opened
+
+Int64 = npt.NDArray[np.int64]
+
+_MOST_GROUPS = 7
+_MOST_PEAKS = 8
+_FROZEN_PEAKS = 3
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Bytes live over the rows of the liveness table.
+
+    Attributes:
+        names: What is stacked.
+        bytes: int64[parts, rows].
+        base: Bytes that are always live, beneath all of these.
+    """
+
+    names: tuple[str, ...]
+    bytes: Int64
+    base: int
+
+
+def tiles_of_source(opened: Opened, source: str, tiles: str) -> Int64 | None:
+    """Tiles that a curve is of; None for all.
+
+    Args:
+        opened: The report.
+        source: ``chip``, ``fullest``, ``ipu:N`` or ``tiles``.
+        tiles: The selection, for the last of these.
+
+    Raises:
+        InvalidOptionError: It is none of them.
+    """
+    report = opened.report
+    kind, _, number = source.partition(":")
+    if kind == "chip":
+        return None
+    if kind == "fullest":
+        return np.array([report.memory.fullest_tile] if report.memory.num_tiles else [], np.int64)
+    if kind == "tiles":
+        return chosen(opened, tiles)
+    size = ipu_tiles(report)
+    if kind == "ipu" and number.isdigit() and int(number[:9]) * size < report.memory.num_tiles:
+        first = int(number[:9]) * size
+        return np.arange(first, min(first + size, report.memory.num_tiles), dtype=np.int64)
+    raise InvalidOptionError(f"{source[:60]!r} has no curve", remedy="one of chip, fullest, most, tiles, ipu:0, …")
+
+
+def curve_of(opened: Opened, source: str, tiles: str, by: str) -> Curve:
+    """The curve of live bytes of a source, divided by element type, by scope, or not."""
+    key = (source, tiles if source == "tiles" else "", by)
+    return recent(opened, "curves of liveness", key, lambda: _curve(opened, source, tiles, by))
+
+
+def held_on(opened: Opened, source: str, tiles: str) -> Int64:
+    """Bytes of each variable on the tiles of a source, int64[variables]; on all tiles for ``most``."""
+    of = "chip" if source == "most" else source
+    key = (of, tiles if of == "tiles" else "")
+    return recent(
+        opened, "weights of variables", key, lambda: weights(opened.report, tiles_of_source(opened, of, tiles))
+    )
+
+
+def _curve(opened: Opened, source: str, tiles: str, by: str) -> Curve:
+    report = opened.report
+    rows = report.liveness["step"]
+    if source == "most":
+        return Curve(("not always live",), report.liveness["max_tile_bytes"][None, :].astype(np.int64), 0)
+    where = tiles_of_source(opened, source, tiles)
+    held = held_on(opened, source, tiles)
+    passing = report.memory.categories.index("temporaries") if "temporaries" in report.memory.categories else None
+    always = report.memory.by_tile - (report.memory.bytes[passing] if passing is not None else 0)
+    base = int(always.sum() if where is None else always[where].sum())
+    if not len(report.variable_tiles) and where is None:
+        # A report of an old version tells sums alone.
+        return Curve(("not always live",), report.liveness["live_bytes"][None, :].astype(np.int64), base)
+    moving = moving_bytes(report, where)[rows]
+    names, parts = _divided(opened, held, by)
+    stacked = np.stack([*(variable_bytes(report, each)[rows] for each in parts), moving])
+    names = [*names, "data in motion"]
+    kept = [at for at in range(len(names)) if at == 0 or stacked[at].any()]
+    return Curve(tuple(names[at] for at in kept), stacked[kept], base)
+
+
+def _divided(opened: Opened, held: Int64, by: str) -> tuple[list[str], list[Int64]]:
+    """Bytes of variables, int64[variables] for each of some groups: the largest ones, and the rest."""
+    if by == "none":
+        return ["variables"], [held]
+    names, code = kept_groups(opened, by)
+    passing = ~np.asarray(opened.report.variables["always_live"], dtype=bool)
+    weight = np.bincount(code, np.where(passing, held, 0), minlength=len(names))
+    order = [int(at) for at in np.argsort(-weight, kind="stable")[:_MOST_GROUPS] if weight[at] > 0]
+    parts = [np.where(code == at, held, 0) for at in order]
+    titles = [names[at] for at in order]
+    rest = np.where(np.isin(code, order), 0, held)
+    return ([*titles, "others"], [*parts, rest]) if order else (["variables"], [held])
+
+
+def kept_groups(opened: Opened, by: str) -> tuple[list[str], Int64]:
+    """As :func:`variable_groups` has them, worked out once."""
+    return recent(opened, "groups of variables", by, lambda: variable_groups(opened.report, by))
+
+
+def peaks(total: Int64) -> list[int]:
+    """Places of the highest local maxima, highest first; of a flat top its first place, and no two that are close."""
+    if not len(total):
+        return []
+    rises = np.append(True, total[1:] > total[:-1])
+    # What follows a flat top decides whether it is one: the next different value.
+    change = np.flatnonzero(np.append(total[1:] != total[:-1], True))
+    following = change[np.searchsorted(change, np.arange(len(total)))]
+    falls = (following + 1 >= len(total)) | (total[np.minimum(following + 1, len(total) - 1)] < total)
+    tops = np.flatnonzero(rises & falls)
+    apart = max(1, len(total) // 60)
+    found: list[int] = []
+    for place in tops[np.argsort(-total[tops], kind="stable")][:512].tolist():
+        if all(abs(place - other) >= apart for other in found):
+            found.append(place)
+        if len(found) == _MOST_PEAKS:
+            break
+    return found
+
+
+def peak_steps(opened: Opened) -> list[int]:
+    """The steps of the highest peaks of all tiles: those whose details a static page takes along."""
+    found = curve_of(opened, "chip", "", "none")
+    return [int(opened.report.liveness["step"][place]) for place in peaks(found.bytes.sum(axis=0))[:_FROZEN_PEAKS]]
