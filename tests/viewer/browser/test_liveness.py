@@ -182,3 +182,21 @@ def test_snapped__windows__lie_on_a_grid_and_cover_what_is_seen(look, made: Rand
         assert last - first <= 2 * max(high - low, 1) + 2
     stride = "(a) => import('abele/views/liveness/player.js').then((m) => m.stride(a))"
     assert [sight.page.evaluate(stride, speed) for speed in (2, 15, 60, 2_000)] == [1, 1, 4, 133]
+
+
+def test_liveness__link_to_a_source_that_there_is_not__says_so_and_goes_on_to_the_peak(
+    look, made: RandomReport
+) -> None:
+    sight = look(made.report)
+    sight.go("liveness", **{"liveness.source": "ipu:99"})
+    sight.until("document.querySelector('.empty.bad') !== null")
+    assert "has no curve" in sight.page.locator(".empty.bad").first.inner_text()
+    sight.page.evaluate("abele.state.set({ 'liveness.source': null })")
+    sight.settle()
+    live = made.report.liveness
+    peak = int(live["step"][np.argmax(live["live_bytes"])])
+    sight.until(f"document.querySelector('.tab-body .th.right')?.textContent.startsWith('step {peak}')")
+    assert sight.page.locator(".empty.bad").count() == 0
+    # What the server refused is told by the console as well.
+    assert all("400" in problem for problem in sight.problems)
+    sight.problems.clear()

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 
 from abele.report import Memory, Report
+from abele.report.schema import TABLES, VARIABLES
+from abele.viewer.answers.floor import places
+from abele.viewer.answers.selection import ranges_text, tiles_of
+from abele.viewer.opened import Opened
 from random_reports import random_report
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -71,9 +76,6 @@ def test_memory__tiles_typed__are_selected_or_refused_in_words(look, small: Repo
     sight.until("abele.state.get('tiles') !== ''")
     held = small.memory.by_tile
     marks = sight.page.evaluate("abele.state.get('tiles')")
-    from abele.viewer.answers.selection import tiles_of
-    from abele.viewer.opened import Opened
-
     tiles = tiles_of(Opened("x", "x", small), marks)
     assert sorted(held[tiles].tolist()) == sorted(held.tolist())[-2:]
     sight.page.evaluate("abele.source.ask(abele.context.report, 'tiles', {text: 'all'})")
@@ -108,8 +110,6 @@ def test_memory__drag_on_the_floor_plan__selects_the_tiles_beneath(look, small: 
     sight.page.mouse.move(left + 3.5 * wide, top + 3.5 * tall, steps=4)
     sight.page.mouse.up()
     sight.until("abele.state.get('tiles') !== ''")
-    from abele.viewer.answers.floor import places
-
     column, row = places(1472)
     inside = np.flatnonzero((column >= 2) & (column <= 3) & (row >= 1) & (row <= 3))
     assert sight.page.evaluate("abele.state.get('tiles')") == f"{inside[0]}-{inside[-1]}"
@@ -189,8 +189,6 @@ def test_memory__out_of_memory__says_how_much_and_what_would_have_to_go(look) ->
     sight.page.locator(".overflow .link", has_text="Select them").click()
     sight.settle()
     sight.until("abele.state.get('tiles') !== ''")
-    from abele.viewer.answers.selection import ranges_text
-
     tiles = np.flatnonzero(made.report.memory.by_tile > 4_000)
     assert sight.page.evaluate("abele.state.get('tiles')") in (ranges_text(tiles), "over")
     assert f"{over} tiles" in sight.page.locator(".tiles-box").inner_text()
@@ -209,8 +207,6 @@ def test_memory__every_tab__shows_rows_for_a_tile(look, small: Report, tab: str)
 
 def test_memory__names_of_a_hostile_report__stay_text(look) -> None:
     made = random_report(2)
-    from abele.report.schema import VARIABLES
-
     columns = {name: made.report.variables[name] for name in made.report.variables.names}
     columns["name"] = np.array(["<img src=x onerror=alert(1)>\u202e\0" + str(i) for i in range(30)], dtype=object)
     columns["type"] = np.array(["</script><b>"] * 30, dtype=object)
@@ -226,8 +222,6 @@ def test_memory__names_of_a_hostile_report__stay_text(look) -> None:
 
 @pytest.mark.parametrize("dark", [False, True])
 def test_memory__pictures__are_drawn_as_svg_in_both_themes(look, small: Report, dark: bool) -> None:
-    from xml.etree import ElementTree
-
     sight = look(small, dark=dark)
     sight.go("memory", tiles="3-9")
     for number in range(2):
@@ -248,8 +242,6 @@ def test_memory__another_report_chosen__begins_anew(look, small: Report) -> None
 
 
 def test_memory__one_tile_that_holds_nothing__is_drawn(look, small: Report) -> None:
-    from abele.report.schema import TABLES
-
     empty = {name: schema.empty() for name, schema in TABLES.items()}
     target = {**small.target, "num_tiles": 1, "tiles_per_ipu": 1}
     sight = look(replace(small, target=target, memory=Memory.of(1, 1_000), **empty))
@@ -268,6 +260,44 @@ def test_floor_plan__arithmetic__places_ipus_and_counts_values(look, small: Repo
     assert run(across, [64, 1000, 250]) == 16
     count = "(a) => import('abele/core/colour_scale.js').then((m) => [...m.histogram(...a)])"
     assert run(count, [[0, 1, 2, 3, 99, -5], 0, 4, 4]) == [2, 1, 1, 2]
+
+
+PLAN = """async (box) => {
+  const { FloorPlan } = await import("abele/core/floorplan.js");
+  const floor = await abele.context.ask("floor");
+  const plan = new FloorPlan({ label: "x", name: "x", floor, tell: () => [], words: String });
+  [plan.chart.width, plan.chart.height] = [700, 400];
+  const { numbersOf } = await import("abele/core/tileset.js");
+  return { areas: plan.areas(...box), within: numbersOf(plan.within(...box)) };
+}"""
+
+
+@pytest.mark.parametrize("box", [[0, 0, 700, 400], [100, 50, 420, 333], [350, 200, 351, 201], [-50, -50, 5, 5]])
+def test_floor_plan__a_rectangle__is_the_same_in_tiles_and_in_words(look, box: list[int]) -> None:
+    made = random_report(2, num_ipus=5, tiles_per_ipu=96, variables=3, steps=4)
+    sight = look(made.report)
+    found = sight.page.evaluate(PLAN, box)
+    assert tiles_of(Opened("x", "x", made.report), found["areas"]).tolist() == found["within"]
+    assert found["within"] or box[0] in (350, -50)
+
+
+def test_floor_plan__wheel_and_arrows__zoom_and_walk(look, small: Report) -> None:
+    sight = stacked(look, small)
+    canvas = sight.page.locator("aside.side .chart.grows canvas")
+    before = sight.page.evaluate("abele.shown.charts[1].canvas.toDataURL()")
+    box = canvas.bounding_box()
+    sight.page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    sight.page.mouse.wheel(0, -600)
+    sight.settle()
+    sight.until(f"abele.shown.charts[1].canvas.toDataURL() !== {before!r}")
+    sight.page.locator("aside.side button", has_text="all").click()
+    sight.settle()
+    sight.until(f"abele.shown.charts[1].canvas.toDataURL() === {before!r}")
+    canvas.focus()
+    canvas.press("ArrowRight")
+    sight.until("abele.state.get('tiles') === '1'")
+    canvas.press("ArrowDown")
+    sight.until("abele.state.get('tiles') === '3'")
 
 
 def test_stacked__arithmetic__levels_and_chunks_cover_the_window(look, small: Report) -> None:
@@ -307,3 +337,32 @@ def test_brush__press__takes_hold_of_what_is_beneath(look, small: Report) -> Non
     low, high = sight.page.evaluate("[abele.keys.range.low, abele.keys.range.high]")
     assert low == 0
     assert abs(high - 1472 / 4) < 8
+
+
+ODD = (
+    {"memory.ipu": "99"},
+    {"memory.ipu": "x", "memory.order": "physical"},
+    {"memory.by": "junk"},
+    {"memory.by": None, "memory.from": "abc", "memory.to": "-5"},
+    {"memory.from": "1e99", "memory.to": "2e99", "memory.ipu": None},
+    {"memory.kind": "variables", "memory.variables": "999999,abc,-1"},
+    {"memory.kind": "nope", "memory.metric": "nope", "memory.tab": "nope", "memory.split": "7"},
+    {"memory.metric": "variable", "variable": "1e9", "tiles": "rubbish <b>"},
+    {"tiles": "0-99999999", "memory.low": "nan", "memory.high": "-1"},
+)
+
+
+def test_memory__odd_links__are_said_or_ignored_and_the_view_goes_on(look) -> None:
+    sight = look(random_report(2).report)
+    sight.go("memory")
+    for state in ODD:
+        sight.page.evaluate("(state) => abele.state.set(state)", state)
+        sight.settle()
+    names = {name: None for state in ODD for name in state}
+    sight.page.evaluate("(state) => abele.state.set(state)", names)
+    sight.settle()
+    assert sight.page.evaluate("[abele.keys.range.least, abele.keys.range.most]") == [0, 64]
+    assert sight.page.locator(".tree tbody tr").count() > 3
+    # What the server refuses is told by the console as well; nothing else goes wrong.
+    assert all("400" in problem for problem in sight.problems)
+    sight.problems.clear()

@@ -41,9 +41,12 @@ export class ColourScale {
     this.chart.redraw();
   }
 
-  /** Let the colours span from low to high; null for the least and the greatest number. */
+  /** Let the colours span from low to high; null, or what is no number, for the least and the greatest one. */
   span(low, high) {
-    Object.assign(this, { low, high });
+    const end = (value) => (Number.isFinite(value) ? value : null);
+    const [least, most] = [end(low), end(high)];
+    if (least === this.low && most === this.high) return;
+    [this.low, this.high] = [least, most];
     this.turn += 1;
     this.changed();
   }

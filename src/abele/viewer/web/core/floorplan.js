@@ -93,11 +93,6 @@ export class FloorPlan {
     this.#recoloured();
   }
 
-  /** Let the colours span from low to high; null for the least and the greatest number. */
-  span(low, high) {
-    this.scale.span(low, high);
-  }
-
   #recoloured() {
     this.version += 1;
     this.redraw();

@@ -32,8 +32,3 @@ export function numbersOf(marks) {
   for (let i = 0; i < marks.length; i += 1) if (marks[i]) found.push(i);
   return found;
 }
-
-/** Marks as text: ranges. */
-export function marksText(marks) {
-  return rangesText(numbersOf(marks));
-}

@@ -289,7 +289,7 @@ class LivenessView {
       this.sources.value = source;
       this.divide.value = this.context.state.get("liveness.by", "none");
       this.baseBox.querySelector("input").checked = this.context.state.get("liveness.base", "1") === "1";
-      this.stacked.reset().then(() => this.#say());
+      this.stacked.reset().then(() => this.#step());
       this.lifetimes.load();
       this.#tables();
     }

@@ -337,8 +337,7 @@ class MemoryView {
     const { head, arrays } = await this.context.ask("floor.metric", params);
     this.metricUnit = head.unit;
     this.metricTitle = head.title;
-    this.plan.scale.low = state.get("memory.low") ? state.number("memory.low") : null;
-    this.plan.scale.high = state.get("memory.high") ? state.number("memory.high") : null;
+    this.plan.scale.span(state.number("memory.low"), state.number("memory.high"));
     this.plan.show(arrays.values, { least: 0 });
     this.plan.chart.describe(`Floor plan: ${head.title} of ${count(arrays.values.length)} tiles, from ${this.plan.words(arrays.values.reduce((a, b) => Math.min(a, b), Infinity))} to ${this.plan.words(arrays.values.reduce((a, b) => Math.max(a, b), 0))}`);
   }

@@ -109,8 +109,7 @@ export class Player {
     const { head, arrays } = answer;
     const values = new Float64Array(arrays.values.length);
     for (let i = 0; i < values.length; i += 1) values[i] = arrays.values[i] * head.unit;
-    this.plan.scale.low = this.context.state.get("liveness.low") ? this.context.state.number("liveness.low") : null;
-    this.plan.scale.high = this.context.state.get("liveness.high") ? this.context.state.number("liveness.high") : null;
+    this.plan.scale.span(this.context.state.number("liveness.low"), this.context.state.number("liveness.high"));
     // The same colours at every step: up to what the fullest tile ever holds.
     this.most = Math.max(this.most ?? 0, this.context.facts.most_bytes ?? 0, head.greatest);
     this.plan.show(values, { least: 0, most: this.most });
