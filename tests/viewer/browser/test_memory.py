@@ -264,10 +264,10 @@ def test_floor_plan__arithmetic__places_ipus_and_counts_values(look, small: Repo
 
 PLAN = """async (box) => {
   const { FloorPlan } = await import("abele/core/floorplan.js");
+  const { numbersOf } = await import("abele/core/tileset.js");
   const floor = await abele.context.ask("floor");
   const plan = new FloorPlan({ label: "x", name: "x", floor, tell: () => [], words: String });
   [plan.chart.width, plan.chart.height] = [700, 400];
-  const { numbersOf } = await import("abele/core/tileset.js");
   return { areas: plan.areas(...box), within: numbersOf(plan.within(...box)) };
 }"""
 
