@@ -269,3 +269,11 @@ def compiled() -> Report:
     popops.add(graph, product, b, body, name="sum")
     program.add(ab.Repeat(3, body))
     return ab.Engine(graph, program).report
+
+
+def test_memory_steps__exchanges_of_a_compiled_program__have_the_code_of_their_supersteps() -> None:
+    report = compiled()
+    found = answer(Opened("x", "x", report), "memory.steps", Params({"of": "exchange", "count": "1000"}))
+    superstep = report.steps["superstep"][found.arrays["row"]]
+    assert found.arrays["exchange_code"].tolist() == report.supersteps["exchange_code_bytes"][superstep].tolist()
+    assert found.arrays["exchange_code"].any()

@@ -31,7 +31,7 @@ def steps(opened: Opened, params: Params) -> Answer:
     Parameters: ``tiles``, ``filter``, ``sort``, ``first``, ``count``; ``of`` ``compute``, ``exchange`` or ``all``.
 
     Answer: as ``table``, with ``on`` (how many of the tiles), ``compute_here`` (cycles of the slowest of them),
-    ``sent_here`` and ``received_here`` (bytes of all of them, one execution).
+    ``sent_here`` and ``received_here`` (bytes of all of them, one execution), and ``exchange_code`` bytes on all tiles.
     """
     report = opened.report
     text = params.text("tiles")
@@ -40,6 +40,7 @@ def steps(opened: Opened, params: Params) -> Answer:
     known = phase >= 0
     last = len(held["on"]) - 1
     extra = {name: np.where(known, values[np.clip(phase, 0, last)], 0) for name, values in held.items()}
+    extra["exchange_code"] = _exchange_code(report)
     kind = params.choice("of", ("all", "compute", "exchange"))
     kept = extra["on"] > 0
     if kind == "compute":
@@ -47,6 +48,15 @@ def steps(opened: Opened, params: Params) -> Answer:
     elif kind == "exchange":
         kept &= (extra["sent_here"] > 0) | (extra["received_here"] > 0)
     return rows_page(opened, "steps", params, extra, kept)
+
+
+def _exchange_code(report: Report) -> Int64:
+    """Bytes of exchange instructions of each step's superstep over all tiles, int64[steps]; 0 where that is unknown."""
+    held, superstep = report.supersteps["exchange_code_bytes"], report.steps["superstep"]
+    known = (superstep >= 0) & (superstep < len(held))
+    found = np.zeros(len(superstep), np.int64)
+    found[known] = held[superstep[known]]
+    return found
 
 
 def _phases(report: Report, tiles: Int64) -> dict[str, Int64]:

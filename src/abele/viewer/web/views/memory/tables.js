@@ -117,6 +117,7 @@ export function stepsTab(context, chosen, of) {
       ...(compute ? [{ name: "compute_here", title: "cycles here", right: true, width: 104, show: count, doc: "compute cycles on the slowest of the selected tiles, one execution" }] : []),
       { name: "received_here", title: "received", right: true, width: 92, show: size, doc: "bytes that these tiles receive in one execution" },
       { name: "sent_here", title: "sent", right: true, width: 92, show: size, doc: "bytes that these tiles send in one execution" },
+      ...(compute ? [] : [{ name: "exchange_code", title: "its code", right: true, width: 92, show: size, doc: "bytes of its exchange code, on all tiles" }]),
       { name: "on", title: "on tiles", right: true, width: 80, show: count, doc: "how many of the selected tiles take part" },
       { name: "num_vertices", title: "vertices", right: true, width: 84, show: count, doc: "vertices of the step, on all tiles", hidden: !compute },
       { name: "active_tiles", title: "of tiles", right: true, width: 80, show: count, doc: "tiles with something to compute, of all" },
@@ -126,7 +127,7 @@ export function stepsTab(context, chosen, of) {
     page: askedRows(context, "memory.steps", () => ({ tiles: chosen.text, of }), { of: undefined, sort: "-compute_here", count: 2000 },
       (row) => (compute ? row.compute_here > 0 : row.sent_here > 0 || row.received_here > 0)),
     pick: (row) => context.state.set({ step: row.row }),
-  }, h("div.bar.tab-bar", {}, h("span.dim", {}, compute ? "Steps that run vertices on the selected tiles." : "Steps in which the selected tiles send or receive. Their exchange code is in the tree of categories."), h("span.grow"),
+  }, h("div.bar.tab-bar", {}, h("span.dim", {}, compute ? "Steps that run vertices on the selected tiles." : "Steps in which the selected tiles send or receive. How much exchange code each tile has is in the tree of categories."), h("span.grow"),
     h("button.small", { onclick: () => context.go("program") }, "program"),
     h("button.small", { onclick: () => context.go("timeline") }, "timeline"),
     h("button.small", { onclick: () => context.go("liveness") }, "liveness")));
