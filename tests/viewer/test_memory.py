@@ -10,7 +10,7 @@ import pytest
 
 from abele.errors import InvalidOptionError
 from abele.report import Memory
-from abele.report.schema import VARIABLES
+from abele.report.schema import TABLES, VARIABLES
 from abele.viewer.answers import answer
 from abele.viewer.answers.floor import physical_order, places
 from abele.viewer.opened import Opened
@@ -235,6 +235,26 @@ def test_memory_overflow__one_byte_too_much__a_little_of_anything_is_enough(made
     assert all(each["less"] == pytest.approx(1 / each["bytes"]) for each in found["contributors"])
     assert found["advice"][0].endswith("would be enough for all of them.")
     assert found["contributors"][0]["name"] in found["advice"][0]
+
+
+def test_memory_overflow__a_part_just_as_large_as_what_is_too_much__is_enough(made: RandomReport) -> None:
+    empty = {
+        name: TABLES[name].empty() for name in ("variables", "variable_tiles", "lifetimes", "buffer_tiles", "liveness")
+    }
+    memory = Memory.of(2, 1_000, variables=[600, 0], vertex_code=[401, 0], stacks=[99, 0], control_code=[0, 9])
+    opened = Opened("random", "random", replace(made.report, memory=memory, **empty))
+    found = answer(opened, "memory.overflow", Params({})).head
+    assert (found["count"], found["over_bytes"]) == (1, 100)
+    assert found["worst"] == {"tile": 0, "bytes": 100, "step": -1}
+    assert [(each["name"], each["would_fit"]) for each in found["contributors"]] == [
+        ("variables", 1),
+        ("vertex code", 1),
+        ("stacks", 0),
+    ]
+    memory = Memory.of(2, 1_000, variables=[600, 0], vertex_code=[400, 0], stacks=[100, 0], control_code=[0, 9])
+    opened = Opened("random", "random", replace(made.report, memory=memory, **empty))
+    stacks = answer(opened, "memory.overflow", Params({})).head["contributors"][-1]
+    assert (stacks["name"], stacks["would_fit"], stacks["less"]) == ("stacks", 1, 1.0)
 
 
 def test_memory_overflow__a_report_that_fits__has_nothing_to_say(made: RandomReport) -> None:
