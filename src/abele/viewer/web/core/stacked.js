@@ -246,21 +246,27 @@ export class Stacked {
     canvas.width = Math.min(columns, MOST_WIDE);
     canvas.height = Math.max(1, height);
     const pen = canvas.getContext("2d");
+    const image = pen.createImageData(canvas.width, canvas.height);
+    const pixels = new Uint32Array(image.data.buffer);
     const scale = canvas.height / top;
-    const below = new Float64Array(columns);
-    this.head.parts.forEach((name, part) => {
-      pen.fillStyle = this.colour(name, part, theme);
-      for (let i = 0; i < columns; i += 1) {
-        const value = arrays.values[part * columns + i];
-        if (value > 0) pen.fillRect(i, canvas.height - (below[i] + value) * scale, 1, value * scale);
-        below[i] += value;
+    const colours = this.head.parts.map((name, part) => pixelOf(this.colour(name, part, theme)));
+    const ink = pixelOf(theme.ink);
+    const thick = Math.round(globalThis.devicePixelRatio || 1);
+    for (let i = 0; i < canvas.width; i += 1) {
+      let below = 0;
+      let from = canvas.height;
+      for (let part = 0; part < colours.length; part += 1) {
+        below += arrays.values[part * columns + i];
+        const to = Math.max(0, Math.round(canvas.height - below * scale));
+        for (let row = to; row < from; row += 1) pixels[row * canvas.width + i] = colours[part];
+        from = Math.min(from, to);
       }
-    });
-    if (level > 0) {
-      pen.fillStyle = theme.ink;
-      const thick = globalThis.devicePixelRatio || 1;
-      for (let i = 0; i < columns; i += 1) pen.fillRect(i, canvas.height - arrays.least[i] * scale - thick / 2, 1, thick);
+      if (level > 0) {
+        const row = Math.min(Math.max(Math.round(canvas.height - arrays.least[i] * scale), 0), canvas.height - thick);
+        for (let line = 0; line < thick; line += 1) pixels[(row + line) * canvas.width + i] = ink;
+      }
     }
+    pen.putImageData(image, 0, 0);
     this.pictures.set(key, { canvas, made, answer });
     if (this.pictures.size > 64) this.pictures.delete(this.pictures.keys().next().value);
     return canvas;
@@ -382,4 +388,20 @@ export class Stacked {
     const mine = this.generation;
     this.ask({ level, index }).then(() => mine === this.generation && this.redraw(), () => {});
   }
+}
+
+const kept = new Map();
+
+/** A colour of the styles as a pixel, little-endian. */
+function pixelOf(colour) {
+  if (!kept.has(colour)) {
+    const canvas = document.createElement("canvas");
+    canvas.width = 1;
+    canvas.height = 1;
+    const pen = canvas.getContext("2d");
+    pen.fillStyle = colour;
+    pen.fillRect(0, 0, 1, 1);
+    kept.set(colour, new Uint32Array(pen.getImageData(0, 0, 1, 1).data.buffer)[0]);
+  }
+  return kept.get(colour);
 }
