@@ -131,7 +131,7 @@ def of_format(sight, call: str) -> object:
         ("short(999.6)", "1 k"),
         ("short(1234567)", "1.23 M"),
         ("short(-45678)", "−45.7 k"),
-        ("bytes(1536, 'KiB')", "2 KiB"),
+        ("bytes(1536, 'KiB')", "1.5 KiB"),
         ("bytes(1536)", "1.54 kB"),
         ("bytes(12, 'B')", "12 B"),
         ("seconds(0.000204)", "204 µs"),
