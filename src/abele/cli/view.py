@@ -9,7 +9,7 @@ import typer
 
 
 def view(
-    files: Annotated[list[Path], typer.Argument(help="Report files, one to eight.")],
+    files: Annotated[list[Path], typer.Argument(help="Report files, one to eight; beside them traces of the host.")],
     port: Annotated[int, typer.Option("--port", help="Port to listen on; any free one by default.")] = 0,
     browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the page in the browser.")] = True,
 ) -> None:

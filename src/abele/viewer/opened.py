@@ -12,10 +12,14 @@ from typing import Any, TypeVar
 
 from abele.errors import AbeleError, FileFormatError, InvalidOptionError, nearest
 from abele.report import Report
+from abele.trace.format import ENDING
+from abele.trace.trace import Trace
 from abele.words import shortened, visible
 
 Found = TypeVar("Found")
 
+_TRACE_ENDINGS = (".json", ".json.gz")
+"""Of traces of PyTorch's profiler and of Chrome."""
 MOST_REPORTS = 8
 """Reports that are shown beside each other at most."""
 
@@ -32,6 +36,7 @@ class Opened:
         stamp: Changes when the file does; answers are kept by key and stamp.
         beside: The shelf that it stands on.
         kept: What answers have worked out and want again, by name.
+        traces: Traces of the host that are shown beside it.
     """
 
     key: str
@@ -42,6 +47,7 @@ class Opened:
     beside: Shelf | None = field(default=None, repr=False)
     kept: dict[str, Any] = field(default_factory=dict)
     lock: threading.RLock = field(default_factory=threading.RLock)
+    traces: tuple[Trace, ...] = ()
 
     def once(self, name: str, make: Callable[[], Found]) -> Found:
         """What ``make()`` returned when it was first asked for under this name."""
@@ -56,7 +62,7 @@ class Shelf:
     """The reports of a viewer.
 
     Args:
-        sources: Files, or reports.
+        sources: Files, or reports; and beside these traces of the host, as ``abele.trace.Trace.load`` reads them.
 
     Raises:
         FileFormatError: A file cannot be read, or is no report.
@@ -64,13 +70,20 @@ class Shelf:
     """
 
     def __init__(self, sources: Sequence[str | Path | Report]) -> None:
-        if not 1 <= len(sources) <= MOST_REPORTS:
-            raise InvalidOptionError(f"{len(sources)} reports to show", remedy=f"one to {MOST_REPORTS}")
+        traced = [Path(source) for source in sources if not isinstance(source, Report) and is_trace(Path(source))]
+        reports = [source for source in sources if isinstance(source, Report) or not is_trace(Path(source))]
+        if not reports and traced:
+            raise InvalidOptionError(
+                f"{traced[0]} is a trace of the host, and no report is named", remedy="abele view REPORT TRACE"
+            )
+        if not 1 <= len(reports) <= MOST_REPORTS:
+            raise InvalidOptionError(f"{len(reports)} reports to show", remedy=f"one to {MOST_REPORTS}")
         self._opened: dict[str, Opened] = {}
         self._lock = threading.Lock()
-        for source in sources:
-            opened = _open(source, self._opened)
-            opened.beside = self
+        self._readings = 0
+        self._traces: tuple[Trace, ...] = (Trace.load(*traced),) if traced else ()
+        for source in reports:
+            opened = self._placed(_open(source, self._opened))
             self._opened[opened.key] = opened
 
     def __iter__(self) -> Iterator[Opened]:
@@ -89,8 +102,10 @@ class Shelf:
         return self._opened[key]
 
     def changed(self) -> list[str]:
-        """Keys of the reports whose files are not what was read: written anew, or gone."""
-        return [opened.key for opened in self._opened.values() if opened.path and _stamp(opened.path) != opened.stamp]
+        """Keys of the reports whose files, or traces beside them, are not what was read: written anew, or gone."""
+        if any(trace.grown() for trace in self._traces):
+            return list(self._opened)
+        return [o.key for o in self if o.path and _stamp(o.path) != o.stamp.partition(".")[0]]
 
     def reload(self, key: str) -> Opened:
         """Read a report's file again; the old one stays where that fails.
@@ -99,12 +114,36 @@ class Shelf:
             FileFormatError: The file cannot be read.
         """
         old = self[key]
-        if old.path is None:
-            return old
         with self._lock:
-            new = Opened(old.key, old.title, Report.load(old.path), old.path, _stamp(old.path), self)
-            self._opened[key] = new
-        return new
+            if any(trace.grown() for trace in self._traces):
+                self._traces = tuple(trace.reload() for trace in self._traces)
+                self._readings += 1
+                # What other reports answered of the traces before is of these no more.
+                for opened in self:
+                    again = Opened(opened.key, opened.title, opened.report, opened.path, opened.stamp)
+                    self._opened[opened.key] = self._placed(again)
+            if old.path is not None:
+                new = Opened(old.key, old.title, Report.load(old.path), old.path, _stamp(old.path))
+                self._opened[key] = self._placed(new)
+            return self._opened[key]
+
+    def _placed(self, opened: Opened) -> Opened:
+        """A report on the shelf with the traces beside it; its stamp tells one reading of them from another."""
+        opened.beside, opened.traces = self, self._traces
+        if self._traces:
+            opened.stamp = f"{opened.stamp.partition('.')[0]}.{self._readings}"
+        return opened
+
+
+def is_trace(path: Path) -> bool:
+    """True if a file is a trace of the host, by its ending, or a folder holds some and no report."""
+    name = path.name.lower()
+    if name.endswith((ENDING, *_TRACE_ENDINGS)):
+        return True
+    try:
+        return path.is_dir() and any(path.glob(f"*{ENDING}")) and not any(path.glob("*.abele-report"))
+    except OSError:
+        return False
 
 
 def _open(source: str | Path | Report, taken: Iterable[str]) -> Opened:

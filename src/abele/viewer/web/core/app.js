@@ -15,7 +15,10 @@ import { hideTip } from "abele/core/tip.js";
 import { VIEWS } from "abele/views/index.js";
 
 const WORDS_AFTER = 100;
-const WANTED = { facts: "the report", table: "rows" };
+const WANTED = {
+  facts: "the report", table: "rows", "timeline.outline": "the lanes", "timeline.lanes": "lanes", "timeline.flame": "names", "timeline.tiles": "tiles", "timeline.summary": "figures of the run",
+  "timeline.window": "figures of the window", "timeline.step": "the step", "timeline.find": "what is found", "timeline.blocks": "blocks", "host.outline": "what was measured", "host.events": "events",
+};
 
 export class App {
   constructor(root) {

@@ -1,9 +1,529 @@
-// What happened on the host, beside the machine.
+// What was measured on the host, beside the modelled machine: runs, tracepoints, traces of files.
 
-import { fill } from "abele/core/dom.js";
-import { empty } from "abele/core/parts.js";
+import { Chart } from "abele/core/chart.js";
+import { everyFrame, fill, h, settled } from "abele/core/dom.js";
+import { bytes, count, percent, seconds, short } from "abele/core/format.js";
+import { choice, empty, failure, legend, shares, split, tabs, toggle } from "abele/core/parts.js";
+import { Range, steer } from "abele/core/range.js";
+import { DataTable, arrayRows, reportRows } from "abele/core/table.js";
+import { theme } from "abele/core/theme.js";
+import { tips } from "abele/core/tip.js";
+import { drawAxis } from "abele/views/timeline/axis.js";
+import { Brush } from "abele/views/timeline/brush.js";
+import { LanesPicture } from "abele/views/timeline/lanes.js";
+import { hashed } from "abele/views/timeline/paint.js";
+import { Search } from "abele/views/timeline/search.js";
+import { HostPicture, SHORT } from "abele/views/host/picture.js";
+import { rowsOf } from "abele/views/host/rows.js";
+import { font } from "abele/views/timeline/labels.js";
 
-export function mount(context, place) {
-  fill(place, empty("This view is not there yet."));
-  return { update() {}, destroy() {}, charts: [], commands: [] };
+const MARGIN = 8;
+
+export async function mount(context, place) {
+  let view = null;
+  const show = async () => {
+    view?.destroy();
+    view = null;
+    try {
+      const outline = (await context.ask("host.outline")).head;
+      if (!outline.sources.length && !outline.leaves) {
+        fill(place, empty("Nothing was measured on the host.", "Run the program before its report is saved, or open a trace beside it: abele view REPORT TRACE"));
+      } else {
+        view = new HostView(context, place, outline);
+      }
+    } catch (error) {
+      fill(place, failure(error));
+    }
+  };
+  await show();
+  return {
+    update: (changed) => (changed.has("reports") ? show() : view?.update(changed)),
+    destroy: () => view?.destroy(),
+    get charts() { return view?.charts ?? []; },
+    get commands() { return view?.commands ?? []; },
+  };
+}
+
+const time = (ns) => seconds(ns / 1e9);
+
+/** How long an event takes, in words. */
+export function lengthText(ns) {
+  return ns < SHORT ? `<1 µs (${count(ns)} ns)` : time(ns);
+}
+
+class HostView {
+  constructor(context, place, outline) {
+    Object.assign(this, { context, place, outline });
+    const { state } = context;
+    this.range = new Range(0, Math.max(outline.duration, 1), Math.min(100, Math.max(outline.duration, 1)));
+    if (state.get("host.low") !== "") this.range.set(state.number("host.low", 0), state.number("host.high", outline.duration));
+    this.selected = null;
+    this.tables = [];
+    this.redraw = everyFrame(() => {
+      this.chart.redraw();
+      this.brush.redraw();
+    });
+    this.picture = new HostPicture(context, outline, this.range, this.redraw, () => this.#how());
+    this.chart = new Chart({ label: "Events of the host", name: "host", draw: (pen, size) => this.#draw(pen, size) });
+    this.brush = new Brush(this.range, { label: "Overview of the host", left: () => this.picture.left, height: 34, text: (r) => `${time(r.low)} to ${time(r.high)}`, draw: (pen, size) => this.#overview(pen, size) });
+    this.search = new Search(context, {
+      label: "Search events", name: "host.search", find: (text) => context.ask("host.find", { text }), now: () => (this.range.low + this.range.high) / 2,
+      go: ({ arrays }, i) => {
+        const room = Math.max(arrays.cycles[i] * 6, Math.min(this.range.span, arrays.cycles[i] * 60), 2000);
+        this.range.set(arrays.start[i] + arrays.cycles[i] / 2 - room / 2, arrays.start[i] + arrays.cycles[i] / 2 + room / 2);
+        this.#pick(arrays.source[i], arrays.row[i]);
+      },
+    });
+    this.#build();
+    this.range.addEventListener("change", () => this.#moved());
+    this.#steer();
+    context.keys.steer(this.range);
+    this.#again();
+  }
+
+  get charts() {
+    return [this.chart];
+  }
+
+  get commands() {
+    const flip = (name) => () => this.context.state.set({ [name]: this.context.state.get(name) ? null : "1" });
+    return [
+      { title: "Host: collapse all rows", run: () => this.#shutAll(true) },
+      { title: "Host: expand all rows", run: () => this.#shutAll(false) },
+      { title: "Host: lines or areas", run: flip("host.area") },
+      { title: "Host: all series in one graph", run: flip("host.merged") },
+      { title: "Host: heat maps with logarithmic colours", run: flip("host.log") },
+      { title: "Host: relative or absolute time", key: "u", run: flip("host.absolute") },
+      { title: "Host: next found", key: "n", run: () => this.search.next(1) },
+      { title: "Host: previous found", key: "N", run: () => this.search.next(-1) },
+    ];
+  }
+
+  #set(name) {
+    return new Set(this.context.state.get(name).split(",").filter(Boolean).map(decodeURIComponent));
+  }
+
+  #how() {
+    const { state } = this.context;
+    // Asked for several times a frame: made anew only when the state says other things.
+    const told = ["host.shut", "host.pinned", "host.area", "host.merged", "host.log"].map((n) => state.get(n)).join("|");
+    if (this.told !== told) {
+      this.told = told;
+      this.choices = { shut: this.#set("host.shut"), pinned: this.#set("host.pinned"), area: !!state.get("host.area"), merged: !!state.get("host.merged"), log: !!state.get("host.log") };
+    }
+    return { ...this.choices, selected: this.selected, window: this.dragged ?? this.window };
+  }
+
+  get window() {
+    const { state } = this.context;
+    const [from, to] = [state.number("host.from"), state.number("host.to")];
+    return Number.isFinite(from) && Number.isFinite(to) && to > from ? [from, to] : null;
+  }
+
+  get origin() {
+    return this.outline.sources.find((source) => source.origin)?.origin ?? null;
+  }
+
+  #keep(name, set) {
+    this.context.state.set({ [name]: [...set].map(encodeURIComponent).join(",") || null });
+  }
+
+  #toggleRow(name, key) {
+    const set = new Set(this.#set(name));
+    if (!set.delete(key)) set.add(key);
+    this.#keep(name, set);
+  }
+
+  #shutAll(shut) {
+    const rows = rowsOf(this.outline, { ...this.#how(), shut: new Set() }).filter((row) => row.kind !== "head");
+    this.#keep("host.shut", shut ? rows.map((row) => row.key) : []);
+  }
+
+  #build() {
+    const { state } = this.context;
+    this.bar = h("div.bar");
+    this.make = () => {
+      const { sources } = this.outline;
+      const has = (what) => sources.some((source) => source[what].length);
+      const set = (name) => () => state.set({ [name]: state.get(name) ? null : "1" });
+      fill(this.bar, this.search.element,
+        h("button.small", { onclick: () => this.#shutAll(true) }, "collapse all"), h("button.small", { onclick: () => this.#shutAll(false) }, "expand all"),
+        this.origin ? choice("Time", [["", "relative"], ["1", "absolute"]], state.get("host.absolute"), (v) => state.set({ "host.absolute": v || null })) : null,
+        has("series") ? [toggle("areas", !!state.get("host.area"), set("host.area")), toggle("one graph", !!state.get("host.merged"), set("host.merged"))] : null,
+        has("heatmaps") ? toggle("log colours", !!state.get("host.log"), set("host.log")) : null,
+        h("span.grow"), h("span.dim", {}, `${count(sources.reduce((sum, source) => sum + source.events, 0))} events, ${time(this.outline.duration)}`));
+    };
+    this.make();
+    const notes = this.outline.sources.flatMap((source) => [source.note, source.left_out ? `${count(source.left_out)} threads with fewer events are not shown.` : ""]).filter(Boolean);
+    const note = h("div.tnote.dim", { role: "note" }, notes.join(" "));
+    note.hidden = !notes.length;
+    this.event = h("div.tdetails");
+    this.machine = h("div.tdetails");
+    const entries = [["event", "Event", () => this.event], ["names", "Statistics", () => this.#names()], ["tree", "Call tree", () => this.#tree()], ["machine", "Machine", () => this.machine]];
+    if (this.outline.runs) entries.push(["runs", "Runs", () => this.#runs()]);
+    if (this.outline.leaves) entries.push(["profile", "Profile", () => this.#profile()]);
+    entries.push(["rows", "Rows", () => this.#rows()]);
+    this.tabs = tabs("Details", entries, state.get("host.tab", this.outline.sources.length ? "event" : "profile"), (name) => state.set({ "host.tab": name === "event" ? null : name }));
+    this.#event(null);
+    this.#machine(null);
+    const lower = h("section.panel.fill", { "aria-label": "Details" }, this.tabs);
+    const charts = h("div.tcharts", {}, this.brush.element, h("div.tmain", {}, this.chart.element));
+    fill(this.place, this.bar, note, this.outline.sources.length ? split(charts, lower, state.number("host.split", 0.6), (part) => state.set({ "host.split": part.toFixed(3) })) : lower);
+    this.#words();
+  }
+
+  #steer() {
+    const { canvas } = this.chart;
+    canvas.addEventListener("wheel", (event) => {
+      if (!event.altKey) return;
+      this.#scroll(event.deltaY);
+      event.preventDefault();
+      event.stopImmediatePropagation();
+    }, { passive: false, capture: true });
+    steer(canvas, this.range, () => ({ left: this.picture.left, width: this.chart.width - this.picture.left - MARGIN }), {
+      select: (low, high, done) => this.#select(low, high, done),
+      click: (event) => this.#click(event),
+      across: (pixels) => this.#scroll(pixels),
+    });
+    canvas.addEventListener("keydown", (event) => {
+      const step = { ArrowLeft: -0.1, ArrowRight: 0.1 }[event.key];
+      const across = { ArrowUp: -40, ArrowDown: 40 }[event.key];
+      if (step) this.range.move(step);
+      else if (across) this.#scroll(across);
+      else return;
+      event.preventDefault();
+    });
+    tips(canvas, (event) => this.#tip(event));
+  }
+
+  #scroll(pixels) {
+    this.picture.scroll += pixels;
+    this.redraw();
+  }
+
+  #place(event) {
+    const box = this.chart.canvas.getBoundingClientRect();
+    return this.picture.at(event.clientX - box.left, event.clientY - box.top, this.chart.width, this.chart.height);
+  }
+
+  #tip(event) {
+    const at = this.#place(event);
+    if (!at) return null;
+    if (at.isLabel) return at.isPin ? [at.row.pinned ? "Pinned: click to let it go" : "Click to pin it on top"] : [at.row.title, at.row.note || null].filter(Boolean);
+    if (at.mark) return [at.mark.name, ["at", this.#when(at.mark.time)]];
+    if (at.event) {
+      const { name, count: several, cycles, start } = at.event;
+      return several > 1 ? [`${name}, the longest of ${count(several)} here`, ["zoom in", "to see them"]] : [name, ["takes", lengthText(cycles)], ["from", this.#when(start)]];
+    }
+    if (at.values) return [at.row.title, ["at", this.#when(at.time)], ...at.values.map(([name, value, unit]) => [name, `${short(value)} ${unit}`])];
+    if (at.count) return [at.row.title, ["at", this.#when(at.time)], ["from", short(at.count.from)], ["to", short(at.count.to)], ["values", count(at.count.count)]];
+    return null;
+  }
+
+  #when(ns) {
+    if (!this.context.state.get("host.absolute") || !this.origin) return time(ns);
+    const date = new Date((this.origin + ns) / 1e6);
+    return `${date.toLocaleTimeString("en-GB")}.${String(Math.floor(((this.origin / 1000 + ns / 1000) % 1e6))).padStart(6, "0")}`;
+  }
+
+  #click(event) {
+    const at = this.#place(event);
+    if (!at) return;
+    if (at.isPin) this.#toggleRow("host.pinned", at.row.key);
+    else if (at.isLabel) this.#toggleRow("host.shut", at.row.key);
+    else if (at.event) this.#pick(at.event.source, at.event.row);
+  }
+
+  #pick(source, row) {
+    this.context.state.set({ "host.event": `${source}-${row}`, "host.tab": null });
+    this.tabs.show("event");
+  }
+
+  #select(low, high, done) {
+    this.dragged = [Math.max(Math.round(low), 0), Math.min(Math.round(high), this.outline.duration)];
+    if (done) {
+      const [from, to] = this.dragged;
+      this.dragged = null;
+      this.context.state.set({ "host.from": from, "host.to": to, "host.tab": "names" });
+    }
+    this.redraw();
+  }
+
+  #moved() {
+    this.redraw();
+    this.keep ??= settled(() => {
+      const whole = this.range.low <= 0 && this.range.high >= this.outline.duration;
+      this.context.state.set({ "host.low": whole ? null : Math.round(this.range.low), "host.high": whole ? null : Math.round(this.range.high) });
+      this.#words();
+    }, 200);
+    this.keep();
+  }
+
+  #words() {
+    const rows = rowsOf(this.outline, this.#how()).filter((row) => row.kind !== "head");
+    this.chart.describe(`Events of the host, ${time(this.range.low)} to ${time(this.range.high)}: ${rows.slice(0, 20).map((row) => (row.events ? `${row.title} with ${count(row.events)} events` : row.title)).join(", ")}`);
+  }
+
+  #draw(pen, size) {
+    const { left } = this.picture;
+    pen.fillStyle = size.theme.panel;
+    pen.fillRect(0, 0, size.width, size.height);
+    drawAxis(pen, { low: this.range.low, high: this.range.high, left, width: size.width - left - MARGIN, height: size.height, theme: size.theme, seconds: 1e-9 });
+    if (this.context.state.get("host.absolute") && this.origin) {
+      pen.fillStyle = size.theme.dim;
+      pen.font = font(12);
+      pen.textBaseline = "middle";
+      pen.textAlign = "left";
+      pen.fillText(`from ${this.#when(this.range.low)}`, 6, 10);
+    }
+    this.picture.draw(pen, size);
+  }
+
+  /** Outermost events of all threads. */
+  #overview(pen, { left, width, height, theme: colours }) {
+    const rows = this.outline.sources.flatMap((source, s) => source.threads.filter((thread) => thread.events).map((thread) => ({ source: s, thread: thread.thread }))).slice(0, 24);
+    const each = height / Math.max(rows.length, 1);
+    rows.forEach((row, n) => {
+      const answer = this.picture.events.tile(0, 0, row);
+      if (!answer) return;
+      const { depth, start, cycles, node } = answer.arrays;
+      for (let i = 0; i < depth.length && depth[i] === 0; i += 1) {
+        pen.fillStyle = colours.series[hashed(answer.head.names[node[i]]) % colours.series.length];
+        pen.fillRect(left + (start[i] / this.outline.duration) * width, n * each, Math.max((cycles[i] / this.outline.duration) * width, 0.7), Math.max(each - 0.5, 1));
+      }
+    });
+  }
+
+  /** The event that the state names. */
+  async #again() {
+    const match = /^(\d+)-(\d+)$/.exec(this.context.state.get("host.event"));
+    if (!match) {
+      this.selected = null;
+      this.#event(null);
+      this.redraw();
+      return;
+    }
+    const [source, row] = match.slice(1).map(Number);
+    try {
+      const { head } = await this.context.ask("host.event", { source, row });
+      this.selected = { source, row };
+      this.#event(head, source);
+      this.#machine(head);
+    } catch (error) {
+      fill(this.event, failure(error));
+    }
+    this.redraw();
+  }
+
+  #event(told, source) {
+    if (!told) {
+      fill(this.event, empty("No event is selected.", "Click on one, or search for it by name; shift and drag selects a window."));
+      return;
+    }
+    const row = (name, value) => h("tr", {}, h("td", {}, name), h("td", {}, value));
+    const mark = h("i");
+    mark.style.background = theme().series[hashed(told.name) % theme().series.length];
+    fill(this.event, h("div.tcolumn", {},
+      h("div.bar", {}, h("span.legend", {}, h("span", {}, mark)), h("b.tstep", {}, told.name), told.channel ? h("span.dim", {}, told.channel) : null,
+        h("button.small", { onclick: () => this.range.set(told.start - told.cycles * 0.1, told.start + told.cycles * 1.1) }, "zoom to it"),
+        told.program >= 0 ? h("button.small", { onclick: () => this.context.state.set({ "host.tab": "machine" }) }, "what the machine does") : null),
+      h("table.tfigures", {},
+        row("takes", `${lengthText(told.cycles)}${told.is_open ? ", and goes on" : ""}`), row("of that itself", lengthText(told.self)), row("from", this.#when(told.start)), row("to", this.#when(told.start + told.cycles)),
+        row("thread", `${told.thread} of ${told.process}`), row("events of this name", `${count(told.alike)}, ${time(told.alike_total)} in all`))),
+    h("div.tcolumn", {}, told.parents.length ? [h("div.dim", {}, "inside of"), told.parents.map((parent) => h("div", {}, h("button.small", { onclick: () => this.#pick(source, parent.row) }, parent.name)))] : h("div.dim", {}, "inside of no other event"),
+      told.detail ? [h("div.dim", {}, "told with it"), detailTable(told.detail)] : null));
+  }
+
+  /** The modelled run of a program below an event that is a run of it. */
+  async #machine(told) {
+    this.below?.destroy();
+    this.below = null;
+    const program = told?.program ?? -1;
+    if (program < 0) {
+      fill(this.machine, empty("The selected event is no run of the program.", "Select a run: its modelled timeline stands here."));
+      return;
+    }
+    try {
+      const outline = (await this.context.ask("timeline.outline", { program })).head;
+      const range = new Range(0, outline.total, Math.min(20, outline.total));
+      const context = Object.create(this.context, { program: { value: program } });
+      const each = 1 / (this.context.facts.clock_hz || 1);
+      const picture = new LanesPicture(context, outline, range, () => chart.redraw(), () => ({ shape: "flat", bubbles: false, critical: false, selected: null, window: null }));
+      const chart = new Chart({
+        label: `Modelled run: ${seconds(outline.total * each)}, ${outline.lanes.length} lanes`, name: "machine",
+        draw: (pen, size) => {
+          drawAxis(pen, { low: range.low, high: range.high, left: picture.left, width: size.width - picture.left - MARGIN, height: size.height, theme: size.theme, seconds: each });
+          picture.draw(pen, size);
+        },
+      });
+      range.addEventListener("change", () => chart.redraw());
+      steer(chart.canvas, range, () => ({ left: picture.left, width: chart.width - picture.left - MARGIN }));
+      this.below = chart;
+      const modelled = outline.total * each;
+      fill(this.machine, h("div.tcolumn.grow.tbelow", {},
+        h("div.bar", {}, h("b", {}, `One run of ${this.context.facts.programs[program] || `program ${program}`} on the modelled machine: ${seconds(modelled)}`),
+          h("span.dim", {}, told.cycles > 0 ? `the event took ${lengthText(told.cycles)} on the host: ${short(told.cycles / 1e9 / modelled)} times as long` : ""), h("span.grow"),
+          h("button.small", { onclick: () => this.context.go("timeline", { program }) }, "timeline")),
+        chart.element));
+    } catch (error) {
+      fill(this.machine, failure(error));
+    }
+  }
+
+  #table(how) {
+    const table = new DataTable(how);
+    this.tables.push(table);
+    return table;
+  }
+
+  async #figures() {
+    const params = this.window ? { from: this.window[0], to: this.window[1] } : {};
+    return (await this.context.ask("host.window", params)).head;
+  }
+
+  #names() {
+    const page = async (query) => {
+      const { names } = await this.#figures();
+      return arrayRows(() => names.map((entry, i) => ({ ...entry, row: i })))(query);
+    };
+    this.statistics = this.#table({
+      label: "events by name", sort: "-total",
+      columns: [{ name: "name", title: "event" }, { name: "channel", width: 110 }, { name: "count", right: true, width: 80, show: count }, { name: "total", right: true, width: 100, show: time },
+        { name: "self", title: "itself", right: true, width: 100, show: time }, { name: "mean", right: true, width: 100, show: lengthText }, { name: "most", title: "longest", right: true, width: 100, show: lengthText }],
+      page, pick: (row) => {
+        this.search.input.value = row.name;
+        this.search.look().then(() => this.search.next(1));
+      },
+    });
+    this.scope = h("div.bar");
+    this.#scoped();
+    return h("div.table", {}, this.scope, this.statistics.element);
+  }
+
+  #scoped() {
+    if (!this.scope) return;
+    const { window } = this;
+    fill(this.scope, window ? [h("b", {}, `${time(window[0])} to ${time(window[1])} (${time(window[1] - window[0])})`),
+      h("button.small", { onclick: () => this.range.set(...window) }, "zoom to it"), h("button.small", { onclick: () => this.context.state.set({ "host.from": null, "host.to": null }) }, "clear")] : h("span.dim", {}, "All of it; shift and drag selects a window."));
+  }
+
+  #tree() {
+    const body = h("div.ttree", { role: "tree", "aria-label": "Call tree" });
+    this.grow = async () => {
+      const { tree } = await this.#figures();
+      const under = new Map();
+      tree.forEach((node, i) => under.set(node.parent, [...(under.get(node.parent) ?? []), i]));
+      const whole = (under.get(-1) ?? []).reduce((sum, i) => sum + tree[i].total, 0) || 1;
+      const branch = (i) => {
+        const node = tree[i];
+        const inner = (under.get(i) ?? []).sort((a, b) => tree[b].total - tree[a].total);
+        const head = h("span.tnode", {}, h("span.tname", { title: node.name }, node.name), shares([[theme().series[hashed(node.name) % theme().series.length], node.name, node.total]], whole),
+          h("span.right", {}, time(node.total)), h("span.right.dim", {}, percent(node.total / whole)), h("span.right.dim", {}, `${count(node.count)}×`), h("span.right.dim", {}, `itself ${time(node.self)}`));
+        return inner.length ? h("details", { open: true, role: "treeitem" }, h("summary", {}, head), inner.map(branch)) : h("div.tleaf", { role: "treeitem" }, head);
+      };
+      fill(body, (under.get(-1) ?? []).sort((a, b) => tree[b].total - tree[a].total).map(branch));
+      if (!tree.length) fill(body, empty("No events in this window."));
+    };
+    this.grow().catch((error) => fill(body, failure(error)));
+    return body;
+  }
+
+  #runs() {
+    const table = this.#table({
+      label: "runs", columns: [
+        { name: "name", title: "run" }, { name: "program", right: true, width: 80, hidden: true }, { name: "mode", width: 80 }, { name: "threads", right: true, width: 70 },
+        { name: "wall_seconds", title: "running", right: true, width: 100, show: seconds }, { name: "waiting_seconds", title: "waiting", right: true, width: 100, show: seconds },
+        { name: "sending_seconds", title: "sending", right: true, width: 100, show: seconds }, { name: "reading_seconds", title: "reading", right: true, width: 100, show: seconds },
+        { name: "samples", right: true, width: 90, show: count }, { name: "cycles", title: "modelled cycles", right: true, width: 130, show: count },
+        { name: "factor", title: "host / machine", right: true, width: 120, show: (_, run) => (run.cycles ? `${short(run.wall_seconds / this.context.seconds(run.cycles))}×` : "–") },
+      ],
+      page: reportRows(this.context, "runs"),
+      pick: (run) => {
+        const source = this.outline.sources.findIndex((each) => each.kind === "runs");
+        const place = source < 0 ? null : this.context.ask("host.find", { text: `run ${run.row + 1}` });
+        place?.then(({ arrays }) => {
+          const i = arrays.source.findIndex((s) => s === source);
+          if (i >= 0) this.#pick(source, arrays.row[i]);
+        });
+      },
+    });
+    const { seconds: told } = this.outline;
+    const colours = theme().parts;
+    const parts = [[colours.idle, "waiting for data", told.waiting], [colours.host, "sending", told.sending], [colours.compute, "running", told.running], [colours.exchange, "reading", told.reading]];
+    return h("div.table", {}, shares(parts, Object.values(told).reduce((a, b) => a + b, 0) || 1), legend(parts.filter(([, , v]) => v > 0).map(([c, t, v]) => [c, `${t} ${seconds(v)}`])), table.element);
+  }
+
+  #profile() {
+    const rate = (amount, took, unit) => (amount && took ? `${short(amount / took)}${unit}` : "");
+    const table = this.#table({
+      label: "host leaves", sort: "-seconds", columns: [
+        { name: "name", title: "what it carries out" }, { name: "kind", width: 80 }, { name: "network_op", title: "network", width: 140 }, { name: "seconds", right: true, width: 90, show: seconds },
+        { name: "executions", title: "times", right: true, width: 80, show: count }, { name: "best_seconds", title: "best", right: true, width: 90, show: seconds }, { name: "balance", right: true, width: 80, show: percent },
+        { name: "flops", title: "FLOP/s", right: true, width: 90, show: (v, leaf) => rate(v * leaf.executions, leaf.seconds, "FLOP/s") },
+        { name: "read_bytes", title: "bytes/s", right: true, width: 90, show: (v, leaf) => (leaf.seconds ? `${bytes(((v + leaf.written_bytes) * leaf.executions) / leaf.seconds)}/s` : "") },
+        { name: "file", title: "source", width: 170, show: (v, leaf) => (v ? `${v}:${leaf.line}` : "") }, { name: "calls", width: 160, hidden: true }, { name: "lanes", right: true, width: 60, hidden: true }],
+      page: reportRows(this.context, "host_leaves"),
+      pick: (leaf) => {
+        inner.setFilter(`leaf=${leaf.row}`);
+        box.hidden = false;
+      },
+    });
+    const inner = this.#table({
+      label: "functions of a leaf", sort: "-seconds", placeholder: "functions of the leaf",
+      columns: [{ name: "name", title: "function" }, { name: "leaf", right: true, width: 60 }, { name: "seconds", right: true, width: 90, show: seconds }, { name: "calls", right: true, width: 90, show: count }, { name: "file", title: "source", width: 170, show: (v, f) => (v ? `${v}:${f.line}` : "") }],
+      page: reportRows(this.context, "host_functions"),
+    });
+    const box = h("div.tcolumn", {}, inner.element);
+    box.hidden = true;
+    return h("div.table", {}, h("div.dim", {}, this.outline.profile.join("; ")), h("div.tpair", {}, table.element, box));
+  }
+
+  #rows() {
+    const rows = () => rowsOf(this.outline, { ...this.#how(), shut: new Set(), pinned: new Set() }).filter((row) => row.kind !== "head");
+    this.listed = this.#table({
+      label: "rows of the picture", placeholder: "filter rows",
+      columns: [{ name: "title", title: "row" }, { name: "kind", width: 90 }, { name: "events", right: true, width: 90, show: (v) => (v ? count(v) : "") },
+        { name: "pin", title: "on top", width: 90, show: (_, row) => toggle("pinned", this.#how().pinned.has(row.key), () => this.#toggleRow("host.pinned", row.key)) },
+        { name: "open", width: 90, show: (_, row) => toggle("open", !this.#how().shut.has(row.key), () => this.#toggleRow("host.shut", row.key)) }],
+      page: arrayRows(() => rows().map((row, i) => ({ ...row, row: i, events: row.events ?? 0, pin: 0, open: 0 }))),
+    });
+    return this.listed.element;
+  }
+
+  update(changed) {
+    const { state } = this.context;
+    if (["host.area", "host.merged", "host.log", "host.absolute", "theme"].some((n) => changed.has(n))) this.make();
+    if (changed.has("host.event")) this.#again();
+    if (changed.has("host.tab")) this.tabs.show(state.get("host.tab", "event"));
+    if (changed.has("host.from") || changed.has("host.to")) {
+      this.statistics?.refresh();
+      this.grow?.();
+      this.#scoped();
+    }
+    if (changed.has("host.shut") || changed.has("host.pinned")) this.listed?.redraw();
+    if (changed.has("host.low") || changed.has("host.high")) {
+      const [low, high] = [state.number("host.low", 0), state.number("host.high", this.outline.duration)];
+      if (Math.abs(low - this.range.low) > 1 || Math.abs(high - this.range.high) > 1) this.range.set(low, high);
+    }
+    this.below?.redraw();
+    this.redraw();
+  }
+
+  destroy() {
+    this.chart.destroy();
+    this.brush.chart.destroy();
+    this.below?.destroy();
+    this.search.destroy();
+    for (const table of this.tables) table.destroy();
+  }
+}
+
+/** What is told with an event, as names and values where it is JSON. */
+function detailTable(text) {
+  try {
+    const told = JSON.parse(text);
+    return h("table.tfigures", {}, Object.entries(told).slice(0, 60).map(([name, value]) => h("tr", {}, h("td", {}, name), h("td", {}, typeof value === "object" ? JSON.stringify(value) : String(value)))));
+  } catch {
+    return h("div", {}, text);
+  }
 }
