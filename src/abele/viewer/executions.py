@@ -15,7 +15,7 @@ from abele.report.tiles import rows_of
 Int64 = npt.NDArray[np.int64]
 Float64 = npt.NDArray[np.float64]
 
-MOST_WHOLE = 1 << 20
+MOST_WHOLE = 1 << 22
 """Executions that are unfolded for a whole run."""
 MOST_WINDOW = 1 << 17
 """Executions that are unfolded for a window of a longer run."""
