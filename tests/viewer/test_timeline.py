@@ -349,7 +349,7 @@ def test_stretches__rows_of_no_lane__are_left_out() -> None:
 def looped() -> dict[int, Report]:
     """A program with loops in a loop, of few trips and of so many that nobody unfolds them."""
     found = {}
-    for trips in (3, 400_000):
+    for trips in (3, 2_000_000):
         graph = ab.Graph("bow-2000:1")
         a, b = (graph.variable(ab.f32, (64, 64), name=name).map_linear() for name in "ab")
         inner, outer, body = ab.Sequence(), ab.Sequence(), ab.Sequence()
@@ -375,7 +375,7 @@ def test_lanes__loops__every_execution_is_unfolded(looped: dict[int, Report]) ->
 def test_lanes__more_executions_than_are_unfolded__sums_stay_exact_and_windows_have_them(
     looped: dict[int, Report],
 ) -> None:
-    report = looped[400_000]
+    report = looped[2_000_000]
     held = opened(report)
     outline = ask(held, "timeline.outline").head
     assert outline["made_of"] == FIRST
@@ -424,7 +424,7 @@ def test_loops__tiles_between_any_edges__do_what_they_do_in_the_unfolded_run(loo
 
 
 def test_tiles__of_a_run_too_long_to_unfold__add_up_to_what_the_report_tells_of_each(looped: dict[int, Report]) -> None:
-    report = looped[400_000]
+    report = looped[2_000_000]
     found = ask(report, "timeline.tiles", height=0, chunk=0)
     assert found.head["mode"] == "shares"
     total = ask(report, "timeline.outline").head["total"]
