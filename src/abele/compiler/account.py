@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from abele.compiler.account_groups import GroupTables, compute_by_tile, group_tables, schedule_of
+from abele.compiler.account_runs import RunTables, run_tables
 from abele.compiler.account_supersteps import superstep_variables, vertex_tables
 from abele.compiler.account_tiles import buffer_tiles, lifetimes, memory_of, phase_tiles, program_tiles, variable_tiles
 from abele.compiler.account_tree import tree_tables
@@ -29,6 +30,7 @@ from abele.compiler.superstep import Superstep
 from abele.compiler.sync_groups import SyncGroups
 from abele.compiler.timeline import Part, parts_of
 from abele.compiler.unroll import unroll
+from abele.compiler.whole_run import whole_run
 from abele.graph.graph import Graph
 from abele.graph.intervals import Int64
 from abele.graph.program import Copy, Execute, LibraryCall, Program
@@ -45,6 +47,8 @@ from abele.report import (
     PHASE_TILES,
     PROGRAM_TILES,
     PROGRAM_TREE,
+    RUN_LOOPS,
+    RUN_SPANS,
     STEPS,
     SUPERSTEP_VARIABLES,
     SUPERSTEPS,
@@ -130,6 +134,7 @@ class Reporter:
             spans=groups.spans,
             critical=CRITICAL.deferred(lambda: self._critical([p for _, p in rows], account)),
             step_groups=groups.step_groups,
+            **self._run_tables([p for _, p in rows], account, groups.row_of, [s.free for s in schedules]),
             meta={"abele_version": version("abele"), "created": _now(), **meta},
         )
 
@@ -155,6 +160,24 @@ class Reporter:
             "buffer_tiles": BUFFER_TILES.deferred(lambda: buffer_tiles(self.plan, num_tiles)),
             "variable_tiles": VARIABLE_TILES.deferred(lambda: variable_tiles(memory, num_tiles)),
             "lifetimes": LIFETIMES.deferred(lambda: lifetimes(memory, self._first_row)),
+        }
+
+    def _run_tables(
+        self, parts: Sequence[Part], account: RunAccount, row_of: Sequence[Mapping[int, int]], ends: Sequence[Int64]
+    ) -> dict[str, Table]:
+        """All executions of runs, found when somebody looks into the tables."""
+        made: list[RunTables] = []
+
+        def found() -> RunTables:
+            if not made:
+                programs = [unroll(block, account.executions, self._first_row) for block in self.lowered.programs]
+                runs = [whole_run(items, parts, len(self._groups)) for items in programs]
+                made.append(run_tables(runs, parts, row_of, ends))
+            return made[0]
+
+        return {
+            "run_spans": RUN_SPANS.deferred(lambda: found().run_spans),
+            "run_loops": RUN_LOOPS.deferred(lambda: found().run_loops),
         }
 
     def _critical(self, parts: Sequence[Part], account: RunAccount) -> Table:

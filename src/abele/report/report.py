@@ -29,6 +29,8 @@ from abele.report.schema import (
     PHASE_TILES,
     PROGRAM_TILES,
     PROGRAM_TREE,
+    RUN_LOOPS,
+    RUN_SPANS,
     RUNS,
     SPANS,
     STEP_GROUPS,
@@ -79,6 +81,8 @@ class Report:
         codelets: What vertices are of; columns as ``schema.CODELETS``.
         vertices: Vertices of supersteps by codelet; columns as ``schema.VERTICES``.
         superstep_variables: Which supersteps touch which variables; columns as ``schema.SUPERSTEP_VARIABLES``.
+        run_spans: All executions of steps; columns as ``schema.RUN_SPANS``. :meth:`spans_between` unfolds them.
+        run_loops: Loops that these are in; columns as ``schema.RUN_LOOPS``.
         meta: ``abele_version``, ``created`` (ISO 8601), ``name``, ``options``, ``compile_seconds``, ``programs``
             (names), ``figures_of`` (for each program ``run 3`` or ``assumptions``); when known ``samples_per_run``,
             ``steps_per_run``, ``sample_name`` and ``step_name`` of program 0, and ``loading`` (:attr:`loading`).
@@ -109,6 +113,8 @@ class Report:
     codelets: Table = field(default_factory=CODELETS.empty)
     vertices: Table = field(default_factory=VERTICES.empty)
     superstep_variables: Table = field(default_factory=SUPERSTEP_VARIABLES.empty)
+    run_spans: Table = field(default_factory=RUN_SPANS.empty)
+    run_loops: Table = field(default_factory=RUN_LOOPS.empty)
     meta: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -238,6 +244,26 @@ class Report:
         from abele.report.tiles import memory_at
 
         return memory_at(self, step)
+
+    def spans_between(self, first: int, end: int, *, program: int = 0, most: int = 1 << 20) -> Table:
+        """Every execution of steps that falls into a part of a run, in order of their starts.
+
+        Args:
+            first: First cycle of the part.
+            end: One past its last cycle.
+            program: Index of the program.
+            most: Spans that are given at most.
+
+        Returns:
+            Rows ``step`` (−1 for a time of which the report does not tell what happens), ``first_group``,
+            ``num_groups``, ``start_cycle`` and ``cycles``.
+
+        Raises:
+            InvalidOptionError: More spans fall into it.
+        """
+        from abele.report.whole_run import spans_between
+
+        return spans_between(self, first, end, program=program, most=most)
 
     def variables_of(self, step: int) -> Table:
         """The variables that a step touches: rows ``variable``, ``read_bytes`` and ``written_bytes``.

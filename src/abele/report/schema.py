@@ -143,6 +143,32 @@ SPANS = Schema(
 )
 """The first executions of steps, group by group: what a picture of the timeline is drawn from."""
 
+RUN_SPANS = Schema(
+    "run_spans",
+    {
+        "program": owner_column("index of the program", since=7),
+        "step": row_column("steps", "row in the steps table; -1 for a time of which nothing is told", -1, low=-1),
+        "first_group": row_column("groups", "row in the groups table of the first of some sync groups that are at it"),
+        "num_groups": ColumnSpec("<i4", "how many rows from there", 1, low=1),
+        "start_cycle": count_column("cycle of the run at which it starts, in the first trip of the loops around it"),
+        "cycles": count_column("how long it takes"),
+        "loop": row_column("run_loops", "row in the run_loops table of the loop around it, -1 for none", -1, low=-1),
+    },
+    since=7,
+)
+"""All executions of steps in a run of each program: those that come again and again in loops."""
+
+RUN_LOOPS = Schema(
+    "run_loops",
+    {
+        "parent": ColumnSpec("<i4", "row of the loop around it, -1 for none", -1, low=-1, refers="run_loops", beyond=1),
+        "trips": count_column("how often what is in it happens, for each time that it is entered", 1, low=1),
+        "period_cycles": count_column("cycles from the start of one trip to that of the next"),
+    },
+    since=7,
+)
+"""Loops of runs from the trip on from which trips are alike; each before the one around it."""
+
 CRITICAL = Schema(
     "critical",
     {
@@ -320,5 +346,7 @@ TABLES = {
         CODELETS,
         VERTICES,
         SUPERSTEP_VARIABLES,
+        RUN_SPANS,
+        RUN_LOOPS,
     )
 }
