@@ -73,7 +73,9 @@ def whole_run(items: Sequence[Item], parts: Sequence[Part], num_groups: int, *, 
     ]
     spans = np.array(walk.spans, dtype=np.int64).reshape(-1, 5).T
     loops = np.array(walk.loops, dtype=np.int64).reshape(-1, 3).T
-    return WholeRun(*spans, *loops, np.rint(known).astype(np.int64))
+    row, meet, start, end, loop = spans
+    parent, trips, period = loops
+    return WholeRun(row, meet, start, end, loop, parent, trips, period, np.rint(known).astype(np.int64))
 
 
 class _Trip(NamedTuple):

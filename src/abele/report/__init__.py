@@ -1,6 +1,7 @@
 """Reports as data: columns, memory by tile, text, JSON and file."""
 
 from abele.report.call_times import CallTimes, take_waited, waiting_for_data
+from abele.report.column_spec import Schema
 from abele.report.cycles import Cycles, sum_by_op
 from abele.report.host_profile import HostProfile
 from abele.report.limits import LIMITS, RateLimits
@@ -11,9 +12,7 @@ from abele.report.report import Report
 from abele.report.schema import (
     BASES,
     BUFFER_TILES,
-    CODELETS,
     CRITICAL,
-    FUNCTION_CALLS,
     GROUPS,
     HOST_FUNCTIONS,
     HOST_KINDS,
@@ -23,7 +22,6 @@ from abele.report.schema import (
     OPS,
     PHASE_TILES,
     PROGRAM_TILES,
-    PROGRAM_TREE,
     RUN_LOOPS,
     RUN_SPANS,
     RUNS,
@@ -31,12 +29,16 @@ from abele.report.schema import (
     STEP_GROUPS,
     STEP_KINDS,
     STEPS,
-    SUPERSTEP_VARIABLES,
-    SUPERSTEPS,
     VARIABLE_TILES,
     VARIABLES,
+)
+from abele.report.schema_program import (
+    CODELETS,
+    FUNCTION_CALLS,
+    PROGRAM_TREE,
+    SUPERSTEP_VARIABLES,
+    SUPERSTEPS,
     VERTICES,
-    Schema,
 )
 from abele.report.table import Table
 from abele.report.text_column import Text

@@ -19,24 +19,26 @@ from abele.report.loading import Loading, loading_of
 from abele.report.memory import Memory
 from abele.report.schema import (
     BUFFER_TILES,
-    CODELETS,
     CRITICAL,
-    FUNCTION_CALLS,
     GROUPS,
     HOST_FUNCTIONS,
     HOST_LEAVES,
     LIFETIMES,
     PHASE_TILES,
     PROGRAM_TILES,
-    PROGRAM_TREE,
     RUN_LOOPS,
     RUN_SPANS,
     RUNS,
     SPANS,
     STEP_GROUPS,
+    VARIABLE_TILES,
+)
+from abele.report.schema_program import (
+    CODELETS,
+    FUNCTION_CALLS,
+    PROGRAM_TREE,
     SUPERSTEP_VARIABLES,
     SUPERSTEPS,
-    VARIABLE_TILES,
     VERTICES,
 )
 from abele.report.table import Table

@@ -79,7 +79,7 @@ def _loops(report: Report, loop: npt.NDArray[np.int32]) -> tuple[list[Int64], In
     """The loops around spans, innermost first, −1 where there are no more; and trips and period of every loop."""
     parent = np.append(report.run_loops["parent"].astype(np.int64), -1)
     trips, periods = (np.append(report.run_loops[name], 1) for name in ("trips", "period_cycles"))
-    chains = []
+    chains: list[Int64] = []
     around = loop.astype(np.int64)
     # A loop comes before the one around it, so this ends.
     while (around >= 0).any() and len(chains) < _MOST_NESTED:
