@@ -73,8 +73,13 @@ def _groups(run: WholeRun, parts: Sequence[Part], rows: Mapping[int, int]) -> tu
     Few sets of groups come up among many spans, so that each set is made into runs once.
     """
     numbers: dict[tuple[int, ...], int] = {}
-    meets = [parts[row].meets[meet] for row, meet in zip(run.row.tolist(), run.meet.tolist(), strict=True)]
-    which = np.array([numbers.setdefault(meet, len(numbers)) for meet in meets], dtype=np.int64)
+    of_part: dict[tuple[int, int], int] = {}
+    which = np.empty(len(run.row), dtype=np.int64)
+    for at, (row, meet) in enumerate(zip(run.row.tolist(), run.meet.tolist(), strict=True)):
+        key = (id(parts[row]), meet)
+        if key not in of_part:
+            of_part[key] = numbers.setdefault(parts[row].meets[meet], len(numbers))
+        which[at] = of_part[key]
     none = np.empty(0, dtype=np.int64)
     runs = [(none, none)]
     for meet in numbers:

@@ -20,10 +20,13 @@ from abele.report.memory import Memory
 from abele.report.schema import (
     BUFFER_TILES,
     CRITICAL,
+    EXCHANGE_BLOCKS,
     GROUPS,
     HOST_FUNCTIONS,
     HOST_LEAVES,
     LIFETIMES,
+    PHASE_IPUS,
+    PHASE_LINKS,
     PHASE_TILES,
     PROGRAM_TILES,
     RUN_LOOPS,
@@ -85,6 +88,9 @@ class Report:
         superstep_variables: Which supersteps touch which variables; columns as ``schema.SUPERSTEP_VARIABLES``.
         run_spans: All executions of steps; columns as ``schema.RUN_SPANS``. :meth:`spans_between` unfolds them.
         run_loops: Loops that these are in; columns as ``schema.RUN_LOOPS``.
+        phase_ipus: What crosses between IPUs; columns as ``schema.PHASE_IPUS``.
+        phase_links: What links carry; columns as ``schema.PHASE_LINKS``.
+        exchange_blocks: Who sends to whom in the longest phases; columns as ``schema.EXCHANGE_BLOCKS``.
         meta: ``abele_version``, ``created`` (ISO 8601), ``name``, ``options``, ``compile_seconds``, ``programs``
             (names), ``figures_of`` (for each program ``run 3`` or ``assumptions``); when known ``samples_per_run``,
             ``steps_per_run``, ``sample_name`` and ``step_name`` of program 0, and ``loading`` (:attr:`loading`).
@@ -117,6 +123,9 @@ class Report:
     superstep_variables: Table = field(default_factory=SUPERSTEP_VARIABLES.empty)
     run_spans: Table = field(default_factory=RUN_SPANS.empty)
     run_loops: Table = field(default_factory=RUN_LOOPS.empty)
+    phase_ipus: Table = field(default_factory=PHASE_IPUS.empty)
+    phase_links: Table = field(default_factory=PHASE_LINKS.empty)
+    exchange_blocks: Table = field(default_factory=EXCHANGE_BLOCKS.empty)
     meta: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -246,6 +255,24 @@ class Report:
         from abele.report.tiles import memory_at
 
         return memory_at(self, step)
+
+    def exchange_of(self, step: int) -> Table:
+        """Who sends to whom in an exchange, in blocks of tiles; empty where the report does not hold it.
+
+        Reports hold the phases on which runs spend most cycles; an executable knows all (``exchange_pairs``).
+
+        Args:
+            step: Row in the steps table.
+
+        Returns:
+            Rows ``source_tile``, ``target_tile``, ``block_tiles`` and ``bytes`` of one execution.
+
+        Raises:
+            InvalidOptionError: There is no such step.
+        """
+        from abele.report.uses import exchange_of
+
+        return exchange_of(self, step)
 
     def spans_between(self, first: int, end: int, *, program: int = 0, most: int = 1 << 20) -> Table:
         """Every execution of steps that falls into a part of a run, in order of their starts.

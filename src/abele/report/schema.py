@@ -287,6 +287,47 @@ PROGRAM_TILES = Schema(
 )
 """What a run of each program does on which tiles, in order of programs and tiles."""
 
+PHASE_IPUS = Schema(
+    "phase_ipus",
+    {
+        "phase": owner_column("number of the phase, as in the steps table", since=7),
+        "source_ipu": ColumnSpec("<i4", "IPU that sends; one of the whole machine where data goes between replicas"),
+        "target_ipu": ColumnSpec("<i4", "IPU that receives"),
+        "bytes": count_column("what crosses from one to the other in one execution"),
+    },
+    since=7,
+)
+"""What crosses between IPUs in each phase, in order of phases."""
+
+LINK_WORDS = ("rung", "rail", "gateway")
+"""What links join: the IPUs of a pair, neighbours on a rail, machines of neighbouring racks."""
+
+PHASE_LINKS = Schema(
+    "phase_links",
+    {
+        "phase": owner_column("number of the phase, as in the steps table", since=7),
+        "kind": text_column("one of LINK_WORDS: what the links join", choices=LINK_WORDS),
+        "source_ipu": ColumnSpec("<i4", "IPU at which they begin, or the first of its machine"),
+        "target_ipu": ColumnSpec("<i4", "IPU at which they end, or the first of its machine"),
+        "bytes": count_column("what they carry in one execution"),
+    },
+    since=7,
+)
+"""What each bundle of links carries in each phase, in order of phases."""
+
+EXCHANGE_BLOCKS = Schema(
+    "exchange_blocks",
+    {
+        "phase": owner_column("number of the phase, as in the steps table", since=7),
+        "source_tile": ColumnSpec("<i4", "first of some neighbouring tiles of an IPU that send", refers="tiles"),
+        "target_tile": ColumnSpec("<i4", "first of some neighbouring tiles of an IPU that receive", refers="tiles"),
+        "block_tiles": ColumnSpec("<i4", "how many tiles these are, fewer at the end of an IPU", 1, low=1),
+        "bytes": count_column("what the ones receive from the others in one execution"),
+    },
+    since=7,
+)
+"""Who sends to whom, blocks of tiles to blocks of tiles, for the phases on which runs spend most time."""
+
 VARIABLE_TILES = Schema(
     "variable_tiles",
     {
@@ -348,5 +389,8 @@ TABLES = {
         SUPERSTEP_VARIABLES,
         RUN_SPANS,
         RUN_LOOPS,
+        PHASE_IPUS,
+        PHASE_LINKS,
+        EXCHANGE_BLOCKS,
     )
 }
