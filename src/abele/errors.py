@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 class AbeleError(Exception):
@@ -262,6 +266,8 @@ class OutOfMemoryError(AbeleError):
     Attributes:
         tiles: The worst tiles, each a mapping with ``tile``, ``needed_bytes``, ``available_bytes`` and one entry a
             category; a program can read it.
+        make_report: Makes the report of the program as it is; None where it did not get so far.
+        report_path: The file that ``autoReport`` options had that report written to; None where they did not.
     """
 
     def __init__(
@@ -275,6 +281,20 @@ class OutOfMemoryError(AbeleError):
     ) -> None:
         super().__init__(message, at=at, because=because, remedy=remedy)
         self.tiles = tiles
+        self.make_report: Callable[[], Any] | None = None
+        self.report_path: Path | None = None
+
+    @property
+    def report(self) -> Any:
+        """The :class:`abele.Report` of the program as it is, which says what would have to go.
+
+        None where the program did not get so far that there is one.
+        """
+        return None if self.make_report is None else self.make_report()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # In another process there is nothing to make the report of.
+        return type(self), (self.message,), {**self.__dict__, "make_report": None}
 
 
 _LONGEST_NAME = 100

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import logging
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +12,8 @@ from abele.errors import NetworkError, OutOfMemoryError
 from abele.machine import System, systems
 from abele.parallel import Adam, Group, Locations, Network, NetworkBuilder, Schedule, Sgd, TensorLocation
 from abele.parallel.ops import build
+from abele.report import Report
+from abele.runtime.engine.run_log import REPORT_NAME
 from abele.session import Settings, compile_network
 from abele.session.remedies import Halved, NetworkCase, _has_room, fitted, found_advice, layers_shared
 
@@ -226,6 +230,20 @@ def test_found_advice__partial_sums_of_halves__are_tried_in_f16() -> None:
 def test_compile__partial_sums_in_f16__are_in_the_report() -> None:
     compiled = compile_network(product(4, 4, "f16"), settings=Settings(system=chip(20), partials="f16"))
     assert compiled.executable.report.meta["options"]["partials"] == "f16"
+
+
+def test_compile__does_not_fit__leaves_its_report_where_options_of_the_environment_ask(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    options = {"autoReport.outputGraphProfile": "true", "autoReport.directory": str(tmp_path)}
+    monkeypatch.setenv("POPLAR_ENGINE_OPTIONS", json.dumps(options))
+    with pytest.raises(OutOfMemoryError, match="tried: it fits") as caught:
+        compile_network(product(1024, 1024), settings=Settings(system=chip(40), memory_proportion=0.6))
+    assert caught.value.report_path == tmp_path / REPORT_NAME
+    report = Report.load(tmp_path / REPORT_NAME)
+    assert not report.memory.fits
+    assert "weight" in report.variables["role"]
+    assert report.meta["options"]["memory_proportion"] == 0.6
 
 
 def test_compile__temporaries_of_products_too_large__fits_with_a_smaller_share() -> None:

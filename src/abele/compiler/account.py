@@ -5,19 +5,22 @@ from __future__ import annotations
 import datetime
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from importlib.metadata import version
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from abele.compiler.account_exchange import PhaseOf, exchange_blocks, ipu_tables, planned_blocks
 from abele.compiler.account_groups import GroupTables, compute_by_tile, group_tables, schedule_of
+from abele.compiler.account_runs import RunTables, run_tables
 from abele.compiler.account_supersteps import superstep_variables, vertex_tables
 from abele.compiler.account_tiles import buffer_tiles, lifetimes, memory_of, phase_tiles, program_tiles, variable_tiles
 from abele.compiler.account_tree import tree_tables
 from abele.compiler.account_variables import first_writers, variables_table
 from abele.compiler.critical import critical_cycles
+from abele.compiler.exchange_blocks import TileBlocks
 from abele.compiler.footprint import code_bytes_of
 from abele.compiler.layout import Layout
 from abele.compiler.lower import Lowered, Step
@@ -29,6 +32,7 @@ from abele.compiler.superstep import Superstep
 from abele.compiler.sync_groups import SyncGroups
 from abele.compiler.timeline import Part, parts_of
 from abele.compiler.unroll import unroll
+from abele.compiler.whole_run import whole_run
 from abele.graph.graph import Graph
 from abele.graph.intervals import Int64
 from abele.graph.program import Copy, Execute, LibraryCall, Program
@@ -38,13 +42,18 @@ from abele.report import (
     BUFFER_TILES,
     CODELETS,
     CRITICAL,
+    EXCHANGE_BLOCKS,
     FUNCTION_CALLS,
     LIFETIMES,
     LIVENESS,
     OPS,
+    PHASE_IPUS,
+    PHASE_LINKS,
     PHASE_TILES,
     PROGRAM_TILES,
     PROGRAM_TREE,
+    RUN_LOOPS,
+    RUN_SPANS,
     STEPS,
     SUPERSTEP_VARIABLES,
     SUPERSTEPS,
@@ -130,6 +139,8 @@ class Reporter:
             spans=groups.spans,
             critical=CRITICAL.deferred(lambda: self._critical([p for _, p in rows], account)),
             step_groups=groups.step_groups,
+            **self._exchange_tables(rows, phases, phase_of, executions),
+            **self._run_tables([p for _, p in rows], account, groups.row_of, [s.free for s in schedules]),
             meta={"abele_version": version("abele"), "created": _now(), **meta},
         )
 
@@ -155,6 +166,74 @@ class Reporter:
             "buffer_tiles": BUFFER_TILES.deferred(lambda: buffer_tiles(self.plan, num_tiles)),
             "variable_tiles": VARIABLE_TILES.deferred(lambda: variable_tiles(memory, num_tiles)),
             "lifetimes": LIFETIMES.deferred(lambda: lifetimes(memory, self._first_row)),
+        }
+
+    def _exchange_tables(
+        self, rows: Sequence[tuple[Step, Part]], phases: Sequence[Part], phase_of: Int64, executions: Int64
+    ) -> dict[str, Table]:
+        """What goes between IPUs, over links and between tiles, found when somebody looks into the tables."""
+        graph, plan, source = self.graph, self.plan, self.source
+
+        def places() -> list[PhaseOf]:
+            first = np.unique(phase_of, return_index=True)[1].tolist()
+            return [PhaseOf(rows[row][0].superstep, part) for row, part in zip(first, phases, strict=True)]
+
+        @cache
+        def between_ipus() -> tuple[Table, Table]:
+            return ipu_tables(places(), plan, graph.system, graph.whole_system)
+
+        def blocks() -> Table:
+            if not source.is_unchanged():
+                return EXCHANGE_BLOCKS.empty()
+            times = executions[np.array([s.index for s, _ in rows], dtype=np.int64)]
+            each = np.array([p.exchange for p in phases], dtype=np.int64)
+            cycles = each * np.bincount(phase_of, weights=times, minlength=len(phases)).astype(np.int64)
+            return exchange_blocks(places(), cycles, plan, source.layout(), graph.system)
+
+        return {
+            "phase_ipus": PHASE_IPUS.deferred(lambda: between_ipus()[0]),
+            "phase_links": PHASE_LINKS.deferred(lambda: between_ipus()[1]),
+            "exchange_blocks": EXCHANGE_BLOCKS.deferred(blocks),
+        }
+
+    def exchange_pairs(self, row: int, block_tiles: int) -> Table:
+        """Who sends to whom in the exchange that a row of the steps table is; see ``Executable.exchange_pairs``."""
+        step, part = self._assumed_rows[row]
+        phase, system = PhaseOf(step.superstep, part), self.graph.system
+        blocks = TileBlocks.of(self.graph.num_tiles, system.ipu.num_tiles, block_tiles)
+        exchanged = phase.exchanged(self.plan)
+        found = (
+            (None, None)
+            if exchanged is None
+            else planned_blocks(self.plan[step.superstep], self.source.layout(), system.ipu.num_tiles, blocks)
+        )
+        pairs = found[1 if phase.is_outward else 0]
+        if pairs is None:
+            return EXCHANGE_BLOCKS.empty()
+        return EXCHANGE_BLOCKS.table(
+            phase=np.zeros(len(pairs.source)),
+            source_tile=blocks.first[pairs.source],
+            target_tile=blocks.first[pairs.target],
+            block_tiles=block_tiles,
+            bytes=pairs.bytes,
+        )
+
+    def _run_tables(
+        self, parts: Sequence[Part], account: RunAccount, row_of: Sequence[Mapping[int, int]], ends: Sequence[Int64]
+    ) -> dict[str, Table]:
+        """All executions of runs, found when somebody looks into the tables."""
+        made: list[RunTables] = []
+
+        def found() -> RunTables:
+            if not made:
+                programs = [unroll(block, account.executions, self._first_row) for block in self.lowered.programs]
+                runs = [whole_run(items, parts, len(self._groups)) for items in programs]
+                made.append(run_tables(runs, parts, row_of, ends))
+            return made[0]
+
+        return {
+            "run_spans": RUN_SPANS.deferred(lambda: found().run_spans),
+            "run_loops": RUN_LOOPS.deferred(lambda: found().run_loops),
         }
 
     def _critical(self, parts: Sequence[Part], account: RunAccount) -> Table:

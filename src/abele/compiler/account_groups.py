@@ -32,12 +32,14 @@ class GroupTables:
         spans: The table of spans.
         starts: First start of each row of the steps table in a run of its program, int64[rows].
         step_groups: Which rows of the steps table keep which groups busy.
+        row_of: For each program the row of each group that takes part in it.
     """
 
     groups: Table
     spans: Table
     starts: Int64
     step_groups: Table
+    row_of: Sequence[Mapping[int, int]]
 
 
 def schedule_of(
@@ -79,7 +81,7 @@ def group_tables(
             for name, value in ({"program": number} | line).items():
                 columns[name].append(value)
     spans = _spans(found, parts, row_of)
-    return GroupTables(GROUPS.table(**columns), spans, starts, _step_groups(rows, row_of))
+    return GroupTables(GROUPS.table(**columns), spans, starts, _step_groups(rows, row_of), row_of)
 
 
 def _step_groups(rows: Sequence[tuple[Step, Part]], row_of: Sequence[Mapping[int, int]]) -> Table:

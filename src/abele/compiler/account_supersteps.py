@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from abele.codelet import CodeletDef
 
 
-class _Likeness(NamedTuple):
+class Likeness(NamedTuple):
     """For each superstep the first that has equal vertices, perhaps itself, and by how many tiles it is further on.
 
     Attributes:
@@ -42,7 +42,7 @@ class _Likeness(NamedTuple):
     shift: Int64
 
     @staticmethod
-    def of(plan: Sequence[Superstep]) -> _Likeness:
+    def of(plan: Sequence[Superstep]) -> Likeness:
         """The likeness of the supersteps of a program."""
         first, shift = np.arange(len(plan)), np.zeros(len(plan), dtype=np.int64)
         known: dict[tuple[Any, ...], int] = {}
@@ -57,7 +57,7 @@ class _Likeness(NamedTuple):
                 first[number] = like
                 if len(by_tile.tile_set):
                     shift[number] = int(by_tile.tile_set.tiles[0]) - int(other.by_tile.tile_set.tiles[0])
-        return _Likeness(first, shift)
+        return Likeness(first, shift)
 
 
 class VertexTables(NamedTuple):
@@ -83,7 +83,7 @@ def vertex_tables(plan: Sequence[Superstep], distinct: Sequence[Step], ipu: Ipu,
         ipu: The chip.
         num_tiles: Tiles of the machine.
     """
-    like = _Likeness.of(plan)
+    like = Likeness.of(plan)
     lines: dict[int, list[dict[str, Any]]] = {}
     codelets: dict[CodeletDef, int] = {}
     state = np.zeros(len(plan), dtype=np.int64)
@@ -179,7 +179,7 @@ def superstep_variables(plan: Sequence[Superstep], layout: Layout, used: np.ndar
         layout: Where the elements of variables live.
         used: Variables that the report tells of, bool[variables].
     """
-    like = _Likeness.of(plan)
+    like = Likeness.of(plan)
     row_of = np.cumsum(used) - 1
     read_elements: dict[int, Int64] = {}
     superstep, variable, read, written = ([np.empty(0, np.int64)] for _ in range(4))

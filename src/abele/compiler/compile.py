@@ -23,7 +23,7 @@ from abele.compiler.memory import MemoryPlan, plan_memory
 from abele.compiler.remote import check_remote_memory
 from abele.compiler.superstep import Superstep
 from abele.compiler.validate import check_programs
-from abele.errors import ControlProgramError
+from abele.errors import ControlProgramError, OutOfMemoryError
 from abele.graph.graph import Graph
 from abele.graph.program import Program
 
@@ -59,7 +59,7 @@ def compile_program(
         ConstantWriteError: A step writes a constant.
         MemoryElementError: Fields cannot lie where their codelet wants them.
         DataRaceError: Vertices of one compute set touch the same element and one writes it.
-        OutOfMemoryError: A tile needs more memory than it has.
+        OutOfMemoryError: A tile needs more memory than it has; its ``report`` is that of the program as it is.
     """
     report = progress or _silent
     seconds: dict[str, float] = {}
@@ -77,10 +77,7 @@ def compile_program(
     check_countable(lowered.steps, supersteps, graph.system)
     with _timed("memory", seconds, report):
         memory = _memory(graph, lowered, analysis, supersteps)
-    if not allow_out_of_memory:
-        check_fit(memory, graph, lowered.steps)
-    fingerprint = Fingerprint.of(graph, programs)
-    return Executable(
+    executable = Executable(
         graph=graph,
         programs=tuple(programs),
         program_names=tuple(names),
@@ -89,8 +86,15 @@ def compile_program(
         memory=memory,
         compile_seconds=seconds,
         meta=meta or {},
-        _fingerprint=fingerprint,
+        _fingerprint=Fingerprint.of(graph, programs),
     )
+    if not allow_out_of_memory:
+        try:
+            check_fit(memory, graph, lowered.steps)
+        except OutOfMemoryError as error:
+            error.make_report = lambda: executable.report
+            raise
+    return executable
 
 
 def _silent(stage: str, fraction: float) -> None:

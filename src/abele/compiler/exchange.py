@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from abele.compiler.audiences import Audiences, find_audiences
+from abele.compiler.exchange_blocks import TileBlocks
 from abele.compiler.layout import Layout
 from abele.compiler.moves import Moves, granules
 from abele.compiler.residence import PORTION, PairPieces, Residence, foreign_pairs, pair_pieces, residence_of
@@ -56,13 +57,16 @@ class ExchangePlan:
     buffer_bytes: TileVector
 
 
-def plan_exchange(uses: Sequence[FieldUse], layout: Layout, tiles_per_ipu: int) -> ExchangePlan:
+def plan_exchange(
+    uses: Sequence[FieldUse], layout: Layout, tiles_per_ipu: int, blocks: TileBlocks | None = None
+) -> ExchangePlan:
     """The exchange plan of one compute set.
 
     Args:
         uses: Its field uses.
         layout: Where the graph's elements live.
         tiles_per_ipu: Tiles of one IPU.
+        blocks: Blocks of tiles, if it is asked who sends to whom.
 
     Model: a field whose region is one piece of its tile's memory is used in place. Otherwise the tile gets a buffer:
     parts from other tiles arrive where they are wanted, parts of its own are copied in. An element crosses to a tile
@@ -89,8 +93,8 @@ def plan_exchange(uses: Sequence[FieldUse], layout: Layout, tiles_per_ipu: int) 
             # What is read was counted with what arrives or is gathered; its buffer serves for the way back as well.
             if not use.reads:
                 buffers.append(TileVector.sum_of(pieces.needer, pieces.length * residence.width, layout.num_tiles))
-    before, gather = _inward(in_domains(inputs, layout), layout.num_tiles, tiles_per_ipu)
-    after, scatter = _outward(outputs, layout.num_tiles, tiles_per_ipu)
+    before, gather = _inward(in_domains(inputs, layout), layout.num_tiles, tiles_per_ipu, blocks)
+    after, scatter = _outward(outputs, layout.num_tiles, tiles_per_ipu, blocks)
     if len(gather.tile):
         buffers.append(gather.bytes_by_tile(layout.num_tiles))
     buffers.append(None if before is None else before.received_bytes)
@@ -124,13 +128,15 @@ class _Pieces(NamedTuple):
         )
 
 
-def _inward(wishes: Sequence[FieldWish], num_tiles: int, tiles_per_ipu: int) -> tuple[ExchangePhase | None, Moves]:
+def _inward(
+    wishes: Sequence[FieldWish], num_tiles: int, tiles_per_ipu: int, blocks: TileBlocks | None
+) -> tuple[ExchangePhase | None, Moves]:
     """The exchange that brings what tiles want, and the copies that arrange it, those of own data among them."""
     if not wishes:
         return None, Moves.joined([])
     audiences, pairs = find_audiences([wish.wanted for wish in wishes], num_tiles)
     wanted = [_Wanted.of(wish, audience, region) for wish, (audience, region) in zip(wishes, pairs, strict=True)]
-    found = [_inward_part(part, audiences, tiles_per_ipu) for part in _portions(wanted, num_tiles)]
+    found = [_inward_part(part, audiences, tiles_per_ipu, blocks) for part in _portions(wanted, num_tiles)]
     phases = [phase for phase, _ in found if phase is not None]
     return ExchangePhase.joined(phases) if phases else None, Moves.joined([moves for _, moves in found])
 
@@ -183,7 +189,7 @@ def _portions(wanted: Sequence[_Wanted], num_tiles: int) -> Iterator[Sequence[_W
 
 
 def _inward_part(
-    wanted: Sequence[_Wanted], audiences: Audiences, tiles_per_ipu: int
+    wanted: Sequence[_Wanted], audiences: Audiences, tiles_per_ipu: int, blocks: TileBlocks | None
 ) -> tuple[ExchangePhase | None, Moves]:
     """The exchange that brings some of what is wanted, and its copies."""
     moves, transfers = [], []
@@ -203,12 +209,12 @@ def _inward_part(
             transfers.append(found.transferred(receiver, sender, wish.alone[region[number]]))
     if not transfers:
         return None, Moves.joined(moves).summed()
-    phase, finishing = phase_of(Transfers.joined(transfers), audiences.num_tiles, tiles_per_ipu, audiences)
+    phase, finishing = phase_of(Transfers.joined(transfers), audiences.num_tiles, tiles_per_ipu, audiences, blocks)
     return phase, Moves.joined([*moves, finishing]).summed()
 
 
 def _outward(
-    outputs: Sequence[tuple[PairPieces, int]], num_tiles: int, tiles_per_ipu: int
+    outputs: Sequence[tuple[PairPieces, int]], num_tiles: int, tiles_per_ipu: int, blocks: TileBlocks | None
 ) -> tuple[ExchangePhase | None, Moves]:
     """The exchange that sends results home, and the copies that put them in place, from pieces and widths of elements.
 
@@ -224,7 +230,7 @@ def _outward(
             transfers.append(_pieces(pieces, far, width).transferred(pieces.holder[far], pieces.needer[far], alone))
     if not transfers:
         return None, Moves.joined(moves)
-    phase, finishing = phase_of(Transfers.joined(transfers), num_tiles, tiles_per_ipu)
+    phase, finishing = phase_of(Transfers.joined(transfers), num_tiles, tiles_per_ipu, blocks=blocks)
     return phase, Moves.joined([*moves, finishing])
 
 
@@ -273,7 +279,9 @@ class _Pairs(NamedTuple):
         return granules(offset, self.length * self.width)
 
 
-def plan_copy(source: Tensor, destination: Tensor, layout: Layout, tiles_per_ipu: int) -> ExchangePlan:
+def plan_copy(
+    source: Tensor, destination: Tensor, layout: Layout, tiles_per_ipu: int, blocks: TileBlocks | None = None
+) -> ExchangePlan:
     """The exchange plan of a copy between two views: an exchange for what changes tile, copies for the rest.
 
     Views that overlap go through a buffer, as all reads come before the first write.
@@ -284,7 +292,7 @@ def plan_copy(source: Tensor, destination: Tensor, layout: Layout, tiles_per_ipu
     moves = Moves.single(pairs.receiver[own], size[own], granule[own])
     before = None
     if len(far):
-        before, finishing = phase_of(pairs.wishes(far), layout.num_tiles, tiles_per_ipu)
+        before, finishing = phase_of(pairs.wishes(far), layout.num_tiles, tiles_per_ipu, blocks=blocks)
         moves = Moves.joined([moves, finishing])
     buffers = TileVector.zero(layout.num_tiles)
     # All reads come before the first write, so the whole view passes through a buffer.

@@ -26,12 +26,13 @@ from abele.compiler.superstep import Superstep
 from abele.compiler.text.listing import listing_text
 from abele.compiler.text.memory import memory_text
 from abele.compiler.text.plan import plan_text
-from abele.errors import EngineError
+from abele.errors import EngineError, InvalidOptionError
 from abele.graph.graph import Graph
 from abele.graph.intervals import Int64
 from abele.graph.program import Execute, Program
 from abele.machine import System
-from abele.report import Report
+from abele.report import Report, Table
+from abele.words import counted
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -204,6 +205,30 @@ class Executable:
         Model: max-plus over sync groups; see ``schedule``.
         """
         return self._reporter.start_cycles(account or self.assumptions)
+
+    def exchange_pairs(self, row: int, *, block_tiles: int = 1) -> Table:
+        """Which tiles send how much to which in an exchange, found by planning the step again.
+
+        Args:
+            row: Row in the steps table of the report.
+            block_tiles: Tiles that are taken together; with 1, each for itself.
+
+        Returns:
+            Rows ``source_tile``, ``target_tile``, ``block_tiles`` and ``bytes``, what the ones receive from the others
+            in one execution; the first tiles of blocks stand for them. Empty for what is no exchange between tiles of a
+            compute set or a copy.
+
+        Raises:
+            InvalidOptionError: There is no such row, or a block has no tile.
+            EngineError: The graph has changed since it was compiled.
+        """
+        self.check_unchanged()
+        if block_tiles < 1:
+            raise InvalidOptionError(f"blocks of {counted(block_tiles, 'tile')}", remedy="1 or more")
+        rows = len(self.report.steps)
+        if not 0 <= row < rows:
+            raise InvalidOptionError(f"no step {row}", remedy=f"the report has rows 0 to {rows - 1}")
+        return self._reporter.exchange_pairs(row, block_tiles)
 
     def cycles_of(self, program: int, account: RunAccount) -> int:
         """Modelled cycles of one run of a program, without the tables of a report."""

@@ -30,7 +30,8 @@ Resource = int | Link
 NEVER = -np.inf
 MAX_TRACED = 16_384
 """Executions of rows that a trace holds."""
-_WHOLE = 1e-9
+WHOLE = 1e-9
+"""What a number of trips may lack to be whole: it comes of divisions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +101,8 @@ def schedule(
         num_groups: Sync groups.
         traced: Executions of rows to keep.
     """
-    rows, classes = _needs(items, parts)
-    run = _Run(rows, max(classes.values(), default=-1) + 1, np.full(len(parts), -1, dtype=np.int64), traced)
+    rows, classes = needs_of(items, parts)
+    run = Run(rows, max(classes.values(), default=-1) + 1, np.full(len(parts), -1, dtype=np.int64), traced)
     state = run.through(items, np.zeros((run.num_resources, 1)), 1.0)
     free = [state[classes[g], 0] if g in classes else 0.0 for g in range(num_groups)]
     return ProgramSchedule(run.starts, np.rint(free).astype(np.int64), tuple(run.trace))
@@ -109,11 +110,12 @@ def schedule(
 
 def row_needs(items: Sequence[Item], parts: Sequence[Part]) -> tuple[dict[int, RowNeeds], int]:
     """What each row that runs needs, by row, and how many resources differ; arguments as of :func:`schedule`."""
-    rows, classes = _needs(items, parts)
+    rows, classes = needs_of(items, parts)
     return rows, max(classes.values(), default=-1) + 1
 
 
-def _needs(items: Sequence[Item], parts: Sequence[Part]) -> tuple[dict[int, RowNeeds], dict[Resource, int]]:
+def needs_of(items: Sequence[Item], parts: Sequence[Part]) -> tuple[dict[int, RowNeeds], dict[Resource, int]]:
+    """What each row that runs needs, by row, and the row of the state that each resource has; see :func:`schedule`."""
     used = sorted({row for item in items for row in _rows_in(item)})
     different = {id(part): part for part in (parts[row] for row in used)}
     classes = _classes(list(different.values()))
@@ -152,7 +154,7 @@ def _row(part: Part, classes: dict[Resource, int]) -> RowNeeds:
 
 
 @dataclass
-class _Run:
+class Run:
     """A walk through the program.
 
     Attributes:
@@ -177,7 +179,7 @@ class _Run:
                 state = self._loop(item, state, scale)
                 continue
             for row in range(item.first, item.end):
-                self._note(row, _advance(self.rows[row], state, scale), state)
+                self._note(row, advance(self.rows[row], state, scale), state)
         return state
 
     def _note(self, row: int, starts: list[float], state: State) -> None:
@@ -192,7 +194,7 @@ class _Run:
 
     def _loop(self, loop: RepeatedItems, state: State, scale: float) -> State:
         """The trips that the trace has room for one by one, the others by the power of a matrix."""
-        whole = int(loop.trips + _WHOLE)
+        whole = int(loop.trips + WHOLE)
         part = loop.trips - whole
         done, room = 0, -1
         # The first trip always runs one by one, since it tells when rows first start. Further ones as long as they add
@@ -202,8 +204,8 @@ class _Run:
             state = self.through(loop.items, state, scale)
             done += 1
         if done < whole:
-            state = _times(_power(self._matrix(loop, scale), whole - done), state)
-        return self.through(loop.items, state, scale * part) if part > _WHOLE else state
+            state = times(power(self._matrix(loop, scale), whole - done), state)
+        return self.through(loop.items, state, scale * part) if part > WHOLE else state
 
     def _matrix(self, loop: RepeatedItems, scale: float) -> State:
         """What one trip does to any state."""
@@ -217,20 +219,20 @@ class _Run:
         for item in items:
             if isinstance(item, Rows):
                 for row in range(item.first, item.end):
-                    _advance(self.rows[row], state, scale)
+                    advance(self.rows[row], state, scale)
                 continue
-            whole = int(item.trips + _WHOLE)
+            whole = int(item.trips + WHOLE)
             part = item.trips - whole
             if whole == 1:
                 state = self._past(item.items, state, scale)
             elif whole:
-                state = _times(_power(self._matrix(item, scale), whole), state)
-            if part > _WHOLE:
+                state = times(power(self._matrix(item, scale), whole), state)
+            if part > WHOLE:
                 state = self._past(item.items, state, scale * part)
         return state
 
 
-def _advance(row: RowNeeds, state: State, scale: float) -> list[float]:
+def advance(row: RowNeeds, state: State, scale: float) -> list[float]:
     """Let a row happen; returns when it starts in the first of the states, for each set that meets."""
     if row.lone >= 0:
         begin = float(state[row.lone, 0])
@@ -253,7 +255,7 @@ def _identity(size: int) -> State:
     return np.where(np.eye(size, dtype=bool), 0.0, NEVER)
 
 
-def _times(left: State, right: State) -> State:
+def times(left: State, right: State) -> State:
     """The max-plus product."""
     result = np.empty((len(left), right.shape[1]))
     for i, row in enumerate(left):
@@ -262,13 +264,13 @@ def _times(left: State, right: State) -> State:
     return result
 
 
-def _power(matrix: State, exponent: int) -> State:
+def power(matrix: State, exponent: int) -> State:
     """The max-plus power, by squaring."""
     result = _identity(len(matrix))
     while exponent:
         if exponent & 1:
-            result = _times(matrix, result)
+            result = times(matrix, result)
         exponent >>= 1
         if exponent:
-            matrix = _times(matrix, matrix)
+            matrix = times(matrix, matrix)
     return result

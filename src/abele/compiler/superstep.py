@@ -12,7 +12,7 @@ from abele.compiler.exchange import ExchangePlan
 from abele.compiler.moves import Moves
 from abele.compiler.sync_groups import Link, Meets, SyncGroups
 from abele.compiler.tile_vector import TileVector, added
-from abele.compiler.traffic import ExchangePhase
+from abele.compiler.traffic import ExchangePhase, LinkBytes
 from abele.graph.program import Program
 from abele.machine import System
 
@@ -35,6 +35,7 @@ class Exchanged:
         groups: Sync groups at its barrier.
         sync_cycles: Their barriers before it.
         leaves: True if data goes to other IPUs.
+        link_bytes: Bytes between IPUs, of the whole machine where they go between replicas.
     """
 
     cycles: int
@@ -46,6 +47,7 @@ class Exchanged:
     groups: tuple[int, ...]
     sync_cycles: int
     leaves: bool = False
+    link_bytes: LinkBytes = field(default_factory=LinkBytes.none)
 
     @staticmethod
     def of(phase: ExchangePhase | None, system: System, groups: SyncGroups) -> Exchanged | None:
@@ -69,6 +71,7 @@ class Exchanged:
             groups=meeting,
             sync_cycles=groups.sync_cycles(meeting) + within,
             leaves=leaves,
+            link_bytes=phase.link_bytes,
         )
 
 

@@ -22,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from abele.compiler.audiences import Audiences, Neighbours
+from abele.compiler.exchange_blocks import BlockBytes, TileBlocks, block_bytes
 from abele.compiler.moves import GRANULES, Moves, granules
 from abele.compiler.tile_vector import TileSet, TileVector
 from abele.graph.intervals import Int64, distinct, order_of
@@ -118,6 +119,7 @@ class ExchangePhase:
         paired_bytes: Bytes of what arrives that arrives at the neighbour on the exchange bus too.
         link_bytes: Bytes between IPUs.
         is_local: True if some of what arrives comes from the same IPU.
+        blocks: Who sends to whom, where that was asked for.
     """
 
     received_bytes: TileVector
@@ -127,6 +129,7 @@ class ExchangePhase:
     paired_bytes: TileVector
     link_bytes: LinkBytes
     is_local: bool = True
+    blocks: BlockBytes | None = None
 
     @staticmethod
     def joined(phases: Sequence[ExchangePhase]) -> ExchangePhase:
@@ -141,6 +144,7 @@ class ExchangePhase:
         def total(name: str) -> TileVector:
             return TileVector(tiles, sum((getattr(p, name).over(tiles) for p in phases), tiles.zeros()))
 
+        blocks = [phase.blocks for phase in phases if phase.blocks is not None]
         crossing = (np.concatenate(side) for side in zip(*(p.link_bytes for p in phases), strict=True))
         return ExchangePhase(
             received_bytes=total("received_bytes"),
@@ -150,6 +154,7 @@ class ExchangePhase:
             paired_bytes=total("paired_bytes"),
             link_bytes=LinkBytes.of(*crossing),
             is_local=any(phase.is_local for phase in phases),
+            blocks=BlockBytes.joined(blocks) if blocks else None,
         )
 
     @property
@@ -196,7 +201,11 @@ class _AudienceCopies(NamedTuple):
 
 
 def phase_of(
-    transfers: Transfers, num_tiles: int, tiles_per_ipu: int, audiences: Audiences | None = None
+    transfers: Transfers,
+    num_tiles: int,
+    tiles_per_ipu: int,
+    audiences: Audiences | None = None,
+    blocks: TileBlocks | None = None,
 ) -> tuple[ExchangePhase, Moves]:
     """The exchange phase that serves ``transfers``, and the copies within tiles that finish its work.
 
@@ -208,6 +217,7 @@ def phase_of(
         num_tiles: Tiles of the machine.
         tiles_per_ipu: Tiles of one IPU.
         audiences: The receivers; None where these are tiles.
+        blocks: Blocks of tiles, if it is asked who sends to whom.
     """
     if audiences is None:
         audiences, receiver = Audiences.alone(transfers.receiver.astype(np.int32, copy=False), num_tiles)
@@ -235,6 +245,9 @@ def phase_of(
         paired_bytes=TileVector(tiles, _paired_bytes(fragments, tiles, audiences, differ=differ)),
         link_bytes=link_bytes,
         is_local=is_local,
+        blocks=None
+        if blocks is None
+        else block_bytes(fragments.receiver, fragments.sender, _words(size), audiences, blocks),
     )
     moves = [copies.by_tile(tiles, audiences) for copies in (repeated, _unaligned(fragments, size))]
     return phase, Moves.joined(moves)

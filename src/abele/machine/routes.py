@@ -13,7 +13,7 @@ traffic keeps its place is assumed.
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -48,6 +48,63 @@ def link_seconds(source: Int64, target: Int64, amount: Int64, system: System) ->
         inside = source != target
         source, target, amount = source[inside], target[inside], amount[inside]
     return max(seconds, _rung_seconds(source, target, amount, system), _rail_seconds(source, target, amount, system))
+
+
+class LinkLoads(NamedTuple):
+    """What bundles of links carry, for those that carry anything.
+
+    Attributes:
+        kind: 0 for a rung, 1 for a rail, 2 for a gateway link; int64[n].
+        source: IPU that sends, or the first of the machine that does, int64[n].
+        target: IPU, or first of a machine, that receives, int64[n].
+        bytes: What is sent, int64[n].
+    """
+
+    kind: Int64
+    source: Int64
+    target: Int64
+    bytes: Int64
+
+
+LINK_KINDS = ("rung", "rail", "gateway")
+"""What links join: IPUs of a pair, neighbours on a rail, machines of neighbouring racks."""
+
+
+def link_loads(source: Int64, target: Int64, amount: Int64, system: System) -> LinkLoads:
+    """What each directed bundle of links carries of some traffic, in order of kinds and IPUs; arguments as above."""
+    rack, lines = system.ipu_links.ipus_per_rack, [np.empty((4, 0), dtype=np.int64)]
+    far = source // rack != target // rack
+    if far.any() and system.gateway is not None:
+        bundle, carried = _gateway_traffic(source[far], target[far], amount[far], system)
+        each = system.gateway.ipus_per_machine
+        machines, racks = -(-rack // each), -(-system.num_ipus // rack)
+        machine, way = bundle // 2 % machines, bundle % 2
+        at = bundle // 2 // machines
+        # The number of a bundle has its way, but with two racks, where both ways lead to the other one.
+        onward = (at + np.where((way == 0) & (racks > 2), -1, 1)) % racks
+        lines.append(_loads(2, at * rack + machine * each, onward * rack + machine * each, carried))
+        source = np.where(far, _entry(source, target, system), source)
+    inside = np.flatnonzero(source != target)
+    source, target, amount = source[inside], target[inside], amount[inside]
+    crossing = source % 2 != target % 2
+    lines.append(_loads(0, source[crossing], source[crossing] ^ 1, amount[crossing]))
+    along = source // 2 != target // 2
+    number, carried = _rail_traffic(source[along], target[along], amount[along], system)
+    place = number % (4 * rack) - 1
+    ipu, way = number // (4 * rack) * rack + place // 2, np.where(place % 2, 2, -2)
+    size = min(system.num_ipus, rack)
+    # Only a torus has rails that go round.
+    onward = ipu // rack * rack + (ipu % rack + way) % (2 * (-(-size // 2)))
+    lines.append(_loads(1, ipu, onward, carried))
+    return LinkLoads(*np.concatenate(lines, axis=1)[:, np.lexsort(np.concatenate(lines, axis=1)[2::-1])])
+
+
+def _loads(kind: int, source: Int64, target: Int64, amount: Int64) -> Int64:
+    """Kind, IPUs and bytes of each bundle that carries anything, int64[4, n]."""
+    some = np.flatnonzero(amount)
+    ends, number = np.unique(np.stack([source[some], target[some]]), axis=1, return_inverse=True)
+    total = np.bincount(number.ravel(), weights=amount[some], minlength=ends.shape[1]).astype(np.int64)
+    return np.stack([np.full(ends.shape[1], kind), *ends, total]).astype(np.int64)
 
 
 def check_joined(ipus: Int64, system: System, user: str) -> None:
@@ -116,18 +173,30 @@ def _gateway_seconds(source: Int64, target: Int64, amount: Int64, system: System
             remedy="give the system a gateway, or fewer IPUs",
         )
     racks = -(-system.num_ipus // rack)
+    ways, hops = _ways(racks), np.abs(shorter_way(target // rack - source // rack, racks)).max()
+    busiest = _largest_sum(*_gateway_traffic(source, target, amount, system)) / (gateway.bytes_per_second / ways)
+    into = _entry(source, target, system)
+    port = max(_largest_sum(source, amount), _largest_sum(into, amount)) / system.host.ipu_bytes_per_second
+    return float(int(hops) * gateway.hop_seconds + max(busiest, port))
+
+
+def _ways(racks: int) -> int:
+    """Ways round the ring of racks; with two racks all links of a machine lead to the other one."""
+    return 1 if racks == 2 else 2
+
+
+def _gateway_traffic(source: Int64, target: Int64, amount: Int64, system: System) -> tuple[Int64, Int64]:
+    """Gateway bundles that traffic between racks goes through, and bytes, int64[k] each; some carry none."""
+    gateway, rack = system.gateway, system.ipu_links.ipus_per_rack
+    assert gateway is not None
+    racks = -(-system.num_ipus // rack)
     steps = shorter_way(target // rack - source // rack, racks)
-    # With two racks all links of a machine lead to the other one.
-    ways = 1 if racks == 2 else 2
     machine, machines = source % rack // gateway.ipus_per_machine, -(-rack // gateway.ipus_per_machine)
     hop, way = np.arange(int(np.abs(steps).max())), np.sign(steps)
     at = ((source // rack)[:, None] + way[:, None] * hop) % racks
-    bundle = (at * machines + machine[:, None]) * 2 + ((way > 0) & (ways == 2))[:, None]
+    bundle = (at * machines + machine[:, None]) * 2 + ((way > 0) & (_ways(racks) == 2))[:, None]
     carried = np.asarray(np.where(hop < np.abs(steps)[:, None], amount[:, None], 0), np.int64)
-    busiest = _largest_sum(bundle.astype(np.int64).ravel(), carried.ravel()) / (gateway.bytes_per_second / ways)
-    into = _entry(source, target, system)
-    port = max(_largest_sum(source, amount), _largest_sum(into, amount)) / system.host.ipu_bytes_per_second
-    return float(int(np.abs(steps).max()) * gateway.hop_seconds + max(busiest, port))
+    return bundle.astype(np.int64).ravel(), carried.ravel()
 
 
 def _rung_seconds(source: Int64, target: Int64, amount: Int64, system: System) -> float:
@@ -148,15 +217,19 @@ def _rail_seconds(source: Int64, target: Int64, amount: Int64, system: System) -
     along = np.flatnonzero(source // 2 != target // 2)
     if len(along) == 0:
         return 0.0
-    source, target, amount = source[along], target[along], amount[along]
+    busiest = _largest_sum(*_rail_traffic(source[along], target[along], amount[along], system))
+    return _seconds(busiest, system.ipu_links.rail_links, "rail_links", system)
+
+
+def _rail_traffic(source: Int64, target: Int64, amount: Int64, system: System) -> tuple[Int64, Int64]:
+    """Bundles between neighbours of a rail that traffic goes through, and bytes, int64[k] each; some carry none."""
     links = system.ipu_links
     rack = links.ipus_per_rack
     table = _rack_bundles(min(system.num_ipus, rack), links.topology == "torus")
     bundles = table[source % rack, target % rack]
     # A rack has fewer than 4 bundles per IPU. Hops that a route does not have are bundle 0, and nothing passes there.
     number = bundles + (source // rack * (4 * rack))[:, None]
-    busiest = _largest_sum(number.ravel(), np.where(bundles, amount[:, None], 0).ravel())
-    return _seconds(busiest, links.rail_links, "rail_links", system)
+    return number.ravel(), np.where(bundles, amount[:, None], 0).ravel()
 
 
 def _seconds(amount: int, num_links: int, name: str, system: System) -> float:

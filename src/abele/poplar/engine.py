@@ -18,6 +18,7 @@ from abele.machine import System, Target
 from abele.poplar.device import Device
 from abele.report import Report
 from abele.runtime.engine.options import read_options
+from abele.runtime.engine.run_log import AutoReport
 from abele.runtime.engine.setup import Programs
 from abele.runtime.host.access import find_stream, find_tensor
 from abele.words import counted
@@ -277,12 +278,13 @@ def compileGraph(
         InvalidOptionError: An unknown option.
     """
     flags = read_options(options)
-    return compile_program(
-        graph,
-        progs,
-        allow_out_of_memory=flags.flag("debug.allowOutOfMemory"),
-        progress=None if progressCb is None else _in_steps(progressCb),
-    )
+    with AutoReport(flags).of_failure():
+        return compile_program(
+            graph,
+            progs,
+            allow_out_of_memory=flags.flag("debug.allowOutOfMemory"),
+            progress=None if progressCb is None else _in_steps(progressCb),
+        )
 
 
 def _in_steps(callback: Progress) -> Callable[[str, float], None]:

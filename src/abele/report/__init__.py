@@ -1,6 +1,7 @@
 """Reports as data: columns, memory by tile, text, JSON and file."""
 
 from abele.report.call_times import CallTimes, take_waited, waiting_for_data
+from abele.report.column_spec import Schema
 from abele.report.cycles import Cycles, sum_by_op
 from abele.report.host_profile import HostProfile
 from abele.report.limits import LIMITS, RateLimits
@@ -11,9 +12,8 @@ from abele.report.report import Report
 from abele.report.schema import (
     BASES,
     BUFFER_TILES,
-    CODELETS,
     CRITICAL,
-    FUNCTION_CALLS,
+    EXCHANGE_BLOCKS,
     GROUPS,
     HOST_FUNCTIONS,
     HOST_KINDS,
@@ -21,20 +21,27 @@ from abele.report.schema import (
     LIFETIMES,
     LIVENESS,
     OPS,
+    PHASE_IPUS,
+    PHASE_LINKS,
     PHASE_TILES,
     PROGRAM_TILES,
-    PROGRAM_TREE,
+    RUN_LOOPS,
+    RUN_SPANS,
     RUNS,
     SPANS,
     STEP_GROUPS,
     STEP_KINDS,
     STEPS,
-    SUPERSTEP_VARIABLES,
-    SUPERSTEPS,
     VARIABLE_TILES,
     VARIABLES,
+)
+from abele.report.schema_program import (
+    CODELETS,
+    FUNCTION_CALLS,
+    PROGRAM_TREE,
+    SUPERSTEP_VARIABLES,
+    SUPERSTEPS,
     VERTICES,
-    Schema,
 )
 from abele.report.table import Table
 from abele.report.text_column import Text
@@ -45,6 +52,7 @@ __all__ = [
     "CATEGORIES",
     "CODELETS",
     "CRITICAL",
+    "EXCHANGE_BLOCKS",
     "FUNCTION_CALLS",
     "GROUPS",
     "HOST_FUNCTIONS",
@@ -54,10 +62,14 @@ __all__ = [
     "LIMITS",
     "LIVENESS",
     "OPS",
+    "PHASE_IPUS",
+    "PHASE_LINKS",
     "PHASE_TILES",
     "PROGRAM_TILES",
     "PROGRAM_TREE",
     "RUNS",
+    "RUN_LOOPS",
+    "RUN_SPANS",
     "SPANS",
     "STEPS",
     "STEP_GROUPS",

@@ -17,12 +17,13 @@ from typing import Any
 
 from abele.report import archive as container
 from abele.report import contents
+from abele.report.column_spec import ColumnSpec, Schema
 from abele.report.columns import DeferredColumns
 from abele.report.earlier import program_tiles_of, step_groups_of
 from abele.report.memory import Memory
 from abele.report.paths import portable_path
 from abele.report.report import Report
-from abele.report.schema import TABLES, ColumnSpec, Schema
+from abele.report.schema import TABLES
 from abele.report.table import Table
 from abele.report.text_column import Column, Text, packed_words, unpacked_words
 

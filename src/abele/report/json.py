@@ -24,7 +24,7 @@ Keys of the object that :func:`to_json` gives:
     List of operations with the columns of ``schema.OPS``, most cycles first.
 ``steps``, ``variables``, ``liveness``, ``runs``, ``groups``, ``spans``, ``step_groups``, ``host_leaves``,
 ``host_functions``
-    Tables, column name to list. The relations with tiles are in the file alone.
+    Tables, column name to list. Relations with tiles, whole runs and what programs are made of are in the file alone.
 ``compute_cycles_by_tile``, ``bytes_by_tile``
     Lists with one entry per tile.
 """

@@ -19,22 +19,29 @@ from abele.report.loading import Loading, loading_of
 from abele.report.memory import Memory
 from abele.report.schema import (
     BUFFER_TILES,
-    CODELETS,
     CRITICAL,
-    FUNCTION_CALLS,
+    EXCHANGE_BLOCKS,
     GROUPS,
     HOST_FUNCTIONS,
     HOST_LEAVES,
     LIFETIMES,
+    PHASE_IPUS,
+    PHASE_LINKS,
     PHASE_TILES,
     PROGRAM_TILES,
-    PROGRAM_TREE,
+    RUN_LOOPS,
+    RUN_SPANS,
     RUNS,
     SPANS,
     STEP_GROUPS,
+    VARIABLE_TILES,
+)
+from abele.report.schema_program import (
+    CODELETS,
+    FUNCTION_CALLS,
+    PROGRAM_TREE,
     SUPERSTEP_VARIABLES,
     SUPERSTEPS,
-    VARIABLE_TILES,
     VERTICES,
 )
 from abele.report.table import Table
@@ -80,6 +87,11 @@ class Report:
         codelets: What vertices are of; columns as ``schema.CODELETS``.
         vertices: Vertices of supersteps by codelet; columns as ``schema.VERTICES``.
         superstep_variables: Which supersteps touch which variables; columns as ``schema.SUPERSTEP_VARIABLES``.
+        run_spans: All executions of steps; columns as ``schema.RUN_SPANS``. :meth:`spans_between` unfolds them.
+        run_loops: Loops that these are in; columns as ``schema.RUN_LOOPS``.
+        phase_ipus: What crosses between IPUs; columns as ``schema.PHASE_IPUS``.
+        phase_links: What links carry; columns as ``schema.PHASE_LINKS``.
+        exchange_blocks: Who sends to whom in the longest phases; columns as ``schema.EXCHANGE_BLOCKS``.
         meta: ``abele_version``, ``created`` (ISO 8601), ``name``, ``options``, ``compile_seconds``, ``programs``
             (names), ``figures_of`` (for each program ``run 3`` or ``assumptions``); when known ``samples_per_run``,
             ``steps_per_run``, ``sample_name`` and ``step_name`` of program 0, and ``loading`` (:attr:`loading`).
@@ -110,6 +122,11 @@ class Report:
     codelets: Table = field(default_factory=CODELETS.empty)
     vertices: Table = field(default_factory=VERTICES.empty)
     superstep_variables: Table = field(default_factory=SUPERSTEP_VARIABLES.empty)
+    run_spans: Table = field(default_factory=RUN_SPANS.empty)
+    run_loops: Table = field(default_factory=RUN_LOOPS.empty)
+    phase_ipus: Table = field(default_factory=PHASE_IPUS.empty)
+    phase_links: Table = field(default_factory=PHASE_LINKS.empty)
+    exchange_blocks: Table = field(default_factory=EXCHANGE_BLOCKS.empty)
     meta: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -252,6 +269,44 @@ class Report:
         from abele.report.tiles import memory_at
 
         return memory_at(self, step)
+
+    def exchange_of(self, step: int) -> Table:
+        """Who sends to whom in an exchange, in blocks of tiles; empty where the report does not hold it.
+
+        Reports hold the phases on which runs spend most cycles; an executable knows all (``exchange_pairs``).
+
+        Args:
+            step: Row in the steps table.
+
+        Returns:
+            Rows ``source_tile``, ``target_tile``, ``block_tiles`` and ``bytes`` of one execution.
+
+        Raises:
+            InvalidOptionError: There is no such step.
+        """
+        from abele.report.uses import exchange_of
+
+        return exchange_of(self, step)
+
+    def spans_between(self, first: int, end: int, *, program: int = 0, most: int = 1 << 20) -> Table:
+        """Every execution of steps that falls into a part of a run, in order of their starts.
+
+        Args:
+            first: First cycle of the part.
+            end: One past its last cycle.
+            program: Index of the program.
+            most: Spans that are given at most.
+
+        Returns:
+            Rows ``step`` (−1 for a time of which the report does not tell what happens), ``first_group``,
+            ``num_groups``, ``start_cycle`` and ``cycles``.
+
+        Raises:
+            InvalidOptionError: More spans fall into it.
+        """
+        from abele.report.whole_run import spans_between
+
+        return spans_between(self, first, end, program=program, most=most)
 
     def variables_of(self, step: int) -> Table:
         """The variables that a step touches: rows ``variable``, ``read_bytes`` and ``written_bytes``.

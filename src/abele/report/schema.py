@@ -143,6 +143,32 @@ SPANS = Schema(
 )
 """The first executions of steps, group by group: what a picture of the timeline is drawn from."""
 
+RUN_SPANS = Schema(
+    "run_spans",
+    {
+        "program": owner_column("index of the program", since=7),
+        "step": row_column("steps", "row in the steps table; -1 for a time of which nothing is told", -1, low=-1),
+        "first_group": row_column("groups", "row in the groups table of the first of some sync groups that are at it"),
+        "num_groups": ColumnSpec("<i4", "how many rows from there", 1, low=1),
+        "start_cycle": count_column("cycle of the run at which it starts, in the first trip of the loops around it"),
+        "cycles": count_column("how long it takes"),
+        "loop": row_column("run_loops", "row in the run_loops table of the loop around it, -1 for none", -1, low=-1),
+    },
+    since=7,
+)
+"""All executions of steps in a run of each program: those that come again and again in loops."""
+
+RUN_LOOPS = Schema(
+    "run_loops",
+    {
+        "parent": ColumnSpec("<i4", "row of the loop around it, -1 for none", -1, low=-1, refers="run_loops", beyond=1),
+        "trips": count_column("how often what is in it happens, for each time that it is entered", 1, low=1),
+        "period_cycles": count_column("cycles from the start of one trip to that of the next"),
+    },
+    since=7,
+)
+"""Loops of runs from the trip on from which trips are alike; each before the one around it."""
+
 CRITICAL = Schema(
     "critical",
     {
@@ -261,6 +287,47 @@ PROGRAM_TILES = Schema(
 )
 """What a run of each program does on which tiles, in order of programs and tiles."""
 
+PHASE_IPUS = Schema(
+    "phase_ipus",
+    {
+        "phase": owner_column("number of the phase, as in the steps table", since=7),
+        "source_ipu": ColumnSpec("<i4", "IPU that sends; one of the whole machine where data goes between replicas"),
+        "target_ipu": ColumnSpec("<i4", "IPU that receives"),
+        "bytes": count_column("what crosses from one to the other in one execution"),
+    },
+    since=7,
+)
+"""What crosses between IPUs in each phase, in order of phases."""
+
+LINK_WORDS = ("rung", "rail", "gateway")
+"""What links join: the IPUs of a pair, neighbours on a rail, machines of neighbouring racks."""
+
+PHASE_LINKS = Schema(
+    "phase_links",
+    {
+        "phase": owner_column("number of the phase, as in the steps table", since=7),
+        "kind": text_column("one of LINK_WORDS: what the links join", choices=LINK_WORDS),
+        "source_ipu": ColumnSpec("<i4", "IPU at which they begin, or the first of its machine"),
+        "target_ipu": ColumnSpec("<i4", "IPU at which they end, or the first of its machine"),
+        "bytes": count_column("what they carry in one execution"),
+    },
+    since=7,
+)
+"""What each bundle of links carries in each phase, in order of phases."""
+
+EXCHANGE_BLOCKS = Schema(
+    "exchange_blocks",
+    {
+        "phase": owner_column("number of the phase, as in the steps table", since=7),
+        "source_tile": ColumnSpec("<i4", "first of some neighbouring tiles of an IPU that send", refers="tiles"),
+        "target_tile": ColumnSpec("<i4", "first of some neighbouring tiles of an IPU that receive", refers="tiles"),
+        "block_tiles": ColumnSpec("<i4", "how many tiles these are, fewer at the end of an IPU", 1, low=1),
+        "bytes": count_column("what the ones receive from the others in one execution"),
+    },
+    since=7,
+)
+"""Who sends to whom, blocks of tiles to blocks of tiles, for the phases on which runs spend most time."""
+
 VARIABLE_TILES = Schema(
     "variable_tiles",
     {
@@ -320,5 +387,10 @@ TABLES = {
         CODELETS,
         VERTICES,
         SUPERSTEP_VARIABLES,
+        RUN_SPANS,
+        RUN_LOOPS,
+        PHASE_IPUS,
+        PHASE_LINKS,
+        EXCHANGE_BLOCKS,
     )
 }

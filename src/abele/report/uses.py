@@ -51,6 +51,18 @@ def uses_of(report: Report, variable: int | str) -> Table:
     return Table({"step": steps.astype(np.int32), **columns})
 
 
+def exchange_of(report: Report, step: int) -> Table:
+    """Who sends to whom in the exchange that a step is; columns of ``schema.EXCHANGE_BLOCKS`` but the first.
+
+    Raises:
+        InvalidOptionError: There is no such step.
+    """
+    phase = int(report.steps["phase"][checked_step(report, step)])
+    table = report.exchange_blocks
+    rows = rows_of(table, "phase", phase) if phase >= 0 else slice(0)
+    return Table({name: table[name][rows] for name in ("source_tile", "target_tile", "block_tiles", "bytes")})
+
+
 def live_at(report: Report, step: int) -> Table:
     """The variables that are not always live and live while a step runs, as rows of the variables table, largest first.
 

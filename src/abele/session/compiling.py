@@ -27,6 +27,8 @@ from abele.parallel import (
     training_pipeline,
     training_program,
 )
+from abele.runtime.engine.options import read_options
+from abele.runtime.engine.run_log import AutoReport
 from abele.session.advice import Advice, Words
 from abele.session.compiled import Compiled
 from abele.session.ends import ROLES, Ends, expose
@@ -74,7 +76,8 @@ def compile_network(
     if kept is not None:
         return replace(kept, seconds=time.perf_counter() - start)
     given = settings
-    with collector_paused(), _reporting(progress, settings) as report:
+    unfit = AutoReport(read_options(None)).of_failure()
+    with unfit, collector_paused(), _reporting(progress, settings) as report:
         checks, build = InputChecks(net), partial(_compile, report=report)
         try:
             ends, executable = build(case)
@@ -179,9 +182,11 @@ def _advised(error: OutOfMemoryError, in_vain: Sequence[str], hints: list[str]) 
     """The error with what was done about it in vain, and what can be done."""
     tried = [f"too large as well with {' · '.join(in_vain)}"] if in_vain else []
     because = "\n".join([*([error.because] if error.because else []), *tried])
-    return OutOfMemoryError(
+    advised = OutOfMemoryError(
         error.message, tiles=error.tiles, at=error.at, because=because or None, remedy="\n".join(hints)
     )
+    advised.make_report = error.make_report
+    return advised
 
 
 def _described(net: Network, schedule: Schedule, settings: Settings, *, training: bool) -> dict[str, Any]:

@@ -94,7 +94,9 @@ class Engine:
         check_options(mode, threads)
         self.options = read_options(options)
         fits_or_not = allow_out_of_memory or self.options.flag("debug.allowOutOfMemory")
-        self.executable = executable(graph_or_executable, program, fits_or_not, progress)
+        self._auto_report = AutoReport(self.options)
+        with self._auto_report.of_failure():
+            self.executable = executable(graph_or_executable, program, fits_or_not, progress)
         self.graph = self.executable.graph
         self.checks = checks_of(checks, self.options)
         # Only vertices as placed have fields to check.
@@ -103,7 +105,6 @@ class Engine:
         self.print_stream: IO[str] = sys.stdout
         image_options = self._image_options(debug, self._kept(keep))
         self._log = RunLog(self.options, self.executable)
-        self._auto_report = AutoReport(self.options)
         self.deployment = Deployment(
             self.executable, self.options, image_options, self._print, progress or silent, ranks
         )

@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 import sys
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 from abele.compiler import Executable
-from abele.errors import InvalidOptionError, ProfilingDisabledError, nearest
+from abele.errors import FileFormatError, InvalidOptionError, OutOfMemoryError, ProfilingDisabledError, nearest
 from abele.report import RUNS, CallTimes, Report, Table
 from abele.report.shown import view_hint
 from abele.runtime.engine.account import CountedRun, EngineAccount
@@ -143,6 +144,26 @@ class AutoReport:
         self._runs[program] += 1
         if self._execution and self._runs[program] <= self._most_runs:
             self._write(report())
+
+    @contextmanager
+    def of_failure(self) -> Iterator[None]:
+        """While a program is compiled: one that does not fit leaves its report all the same."""
+        try:
+            yield
+        except OutOfMemoryError as error:
+            if self._graph and error.make_report is not None and error.report_path is None:
+                self._write_failed(error)
+            raise
+
+    def _write_failed(self, error: OutOfMemoryError) -> None:
+        try:
+            self._write(error.report)
+        except FileFormatError as other:
+            # What the user has to hear of is the memory.
+            error.add_note(f"its report could not be written: {other.message}")
+            return
+        error.report_path = self._path
+        error.add_note(f"its report is in {self._path}")
 
     def _write(self, report: Report) -> None:
         with writing(self._path.parent):
