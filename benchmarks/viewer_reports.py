@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import viewer_program
 
 from abele.machine import systems
 from abele.report import (
@@ -106,6 +107,8 @@ def made(shape: Shape, name: str) -> Report:
     held = _Held(rng, shape, tiles_per_ipu, work.num_steps)
     steps = _steps(work, times, shape)
     ops = _ops(steps, shape)
+    spans, loops = viewer_program.whole_runs(steps, work.stage, shape.micro_batches, times.periods)
+    ipus, links = viewer_program.between_ipus(steps, work.stage, shape.num_ipus)
     used = held.by_tile(always=True) + held.by_tile_at_worst()
     tile_bytes = int(target["tile_bytes"])
     others = {"vertex_code": 9_400, "control_code": 6_200, "stacks": 3_072, "stream_buffers": 1_024}
@@ -146,6 +149,16 @@ def made(shape: Shape, name: str) -> Report:
         variable_tiles=held.variable_tiles,
         lifetimes=held.lifetimes,
         buffer_tiles=work.buffer_tiles(),
+        program_tree=viewer_program.program_tree(steps, ops, work.stage, shape.micro_batches),
+        supersteps=viewer_program.supersteps(steps, ops, work.exchanged),
+        codelets=viewer_program.codelets(len(used)),
+        vertices=viewer_program.vertices(steps, np.maximum(work.stage, 0) * tiles_per_ipu),
+        superstep_variables=viewer_program.superstep_variables(held.variables, work.num_steps),
+        run_spans=spans,
+        run_loops=loops,
+        phase_ipus=ipus,
+        phase_links=links,
+        exchange_blocks=viewer_program.exchange_blocks(rng, steps, work.stage, tiles_per_ipu, work.executions),
         host_leaves=_host_leaves(rng),
         meta={
             "name": name,
@@ -266,6 +279,7 @@ class _Times:
             after_stage_before[stage] = (begin[stage] == free) & (stage > 0)
             free = begin[stage] + per_batch[stage]
         self.begin, self.per_batch = begin, per_batch
+        self.periods = np.maximum.accumulate(per_batch)
         self.shared = slice(own, own + shape.shared_steps)
         self.update_start = int((begin[:, -1] + per_batch).max())
         self.total = self.update_start + int(work.cycles[self.shared].sum())
@@ -373,6 +387,13 @@ class _Held:
             always_live=self.always,
             first_step=self.born,
             last_step=self.dies,
+            shape=Text(rng.integers(0, 3, count).astype(np.int32), ("32 x 128", "64", "8 x 16 x 16")),
+            role=Text(np.where(self.always, 1, 0).astype(np.int32), ("temporary", "weight")),
+            file=Text(np.zeros(count, np.int32), ("model/transformer.py",)),
+            line=10 + np.arange(count) % 240,
+            op=np.where(self.always, -1, self.born * (shape.ops - 2) // (shape.num_ipus * shape.stage_steps)),
+            alignment_bytes=8,
+            interleaved=np.arange(count) % 11 == 0,
         )
         self.variable_tiles = VARIABLE_TILES.table(
             variable=self.owner,

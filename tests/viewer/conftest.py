@@ -15,13 +15,19 @@ from abele.report import Report
 
 
 def _generators() -> ModuleType:
-    path = Path(__file__).parents[2] / "benchmarks" / "viewer_reports.py"
-    spec = importlib.util.spec_from_file_location("viewer_reports", path)
+    folder = Path(__file__).parents[2] / "benchmarks"
+    _loaded(folder / "viewer_program.py")
+    return _loaded(folder / "viewer_reports.py")
+
+
+def _loaded(path: Path) -> ModuleType:
+    """A module of a file, under the name by which others import it: the folder has modules of test folders' names."""
+    spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     # Its dataclasses look for their module by name.
-    sys.modules["viewer_reports"] = module
+    sys.modules[path.stem] = module
     spec.loader.exec_module(module)
     return module
 

@@ -78,3 +78,29 @@ def test_made_report__liveness__is_that_of_its_variables(made_small: Report) -> 
 
 def test_out_of_memory__its_tiles__do_not_fit(generators: ModuleType) -> None:
     assert not generators.out_of_memory().memory.fits
+
+
+def test_made_report__program_tree__holds_each_step_once_and_parts_within_wholes(pod64: Report) -> None:
+    tree = pod64.program_tree
+    parent, first, count = tree["parent"], tree["first_step"], tree["num_steps"]
+    inner = parent >= 0
+    assert (parent[inner] < np.flatnonzero(inner)).all()
+    assert (first[inner] >= first[parent[inner]]).all()
+    assert ((first + count)[inner] <= (first + count)[parent[inner]]).all()
+    leaf = np.ones(len(tree), dtype=bool)
+    leaf[parent[inner]] = False
+    np.testing.assert_array_equal(first[leaf], np.arange(len(pod64.steps)))
+    assert (count[leaf] == 1).all()
+    assert (tree["kind"] == "Repeat").sum() == 64
+
+
+def test_made_report__loops__unfold_to_the_spans(made_small: Report) -> None:
+    spans, loops = made_small.run_spans.where("program", 0), made_small.run_loops
+    inside = spans["loop"] >= 0
+    trips = np.where(inside, loops["trips"][spans["loop"]], 1)
+    rows = np.repeat(np.arange(len(spans)), trips)
+    trip = np.arange(len(rows)) - np.repeat(np.cumsum(trips) - trips, trips)
+    start = spans["start_cycle"][rows] + trip * np.where(inside, loops["period_cycles"][spans["loop"]], 0)[rows]
+    order = np.argsort(start, kind="stable")
+    np.testing.assert_array_equal(start[order], made_small.spans["start_cycle"])
+    np.testing.assert_array_equal(spans["step"][rows][order], made_small.spans["step"])
