@@ -64,7 +64,7 @@ class Shape:
         shared_steps: Steps of the weight update, in which all IPUs take part.
         micro_batches: Times that each stage is carried out in a run.
         variables: Variables of all stages.
-        ops: Operations.
+        ops: Operations: as many of each stage, the weight update, and the loading of weights.
         pieces: In how many runs of tiles the work of a step may fall, each a divisor of 1,472.
         seed: Of the random numbers.
     """
@@ -79,7 +79,7 @@ class Shape:
     seed: int = 17
 
 
-POD64 = Shape(num_ipus=64, stage_steps=780, shared_steps=25, micro_batches=20, variables=100_000, ops=2_000)
+POD64 = Shape(num_ipus=64, stage_steps=780, shared_steps=25, micro_batches=20, variables=100_000, ops=2_050)
 """94,208 tiles, 10⁶ spans, 10⁵ variables, 5·10⁴ steps of the liveness curve."""
 SMALL = Shape(num_ipus=1, stage_steps=180, shared_steps=20, micro_batches=4, variables=400, ops=60)
 BIG = replace(POD64, micro_batches=800, pieces=(46, 184, 368, 736, 1472))
@@ -391,7 +391,7 @@ class _Held:
             role=Text(np.where(self.always, 1, 0).astype(np.int32), ("temporary", "weight")),
             file=Text(np.zeros(count, np.int32), ("model/transformer.py",)),
             line=10 + np.arange(count) % 240,
-            op=np.where(self.always, -1, self.born * (shape.ops - 2) // (shape.num_ipus * shape.stage_steps)),
+            op=np.where(self.always, -1, _op_of_rows(self.born, shape)),
             alignment_bytes=8,
             interleaved=np.arange(count) % 11 == 0,
         )
@@ -450,10 +450,17 @@ def _spread(first: Int64, count: Int64, values: Int64, num_tiles: int) -> Int64:
 def _op_of(work: _Work, shape: Shape) -> Int64:
     """The operation of each step, int64[steps]; those of a stage are neighbours."""
     own = shape.num_ipus * shape.stage_steps
-    op = np.arange(work.num_steps) * (shape.ops - 2) // own
+    op = _op_of_rows(np.arange(work.num_steps), shape)
     op[own:] = shape.ops - 2
     op[own + shape.shared_steps :] = shape.ops - 1
     return op
+
+
+def _op_of_rows(rows: Int64, shape: Shape) -> Int64:
+    """The operation of steps of stages, by their rows."""
+    of_stage = (shape.ops - 2) // shape.num_ipus
+    stage, inside = np.divmod(rows, shape.stage_steps)
+    return stage * of_stage + inside * of_stage // shape.stage_steps
 
 
 def _steps(work: _Work, times: _Times, shape: Shape) -> Table:
@@ -487,7 +494,7 @@ def _op_names(shape: Shape) -> list[tuple[str, str]]:
     """Path and name of each operation."""
     named = []
     for op in range(shape.ops - 2):
-        stage = op * shape.num_ipus // (shape.ops - 2)
+        stage = op // ((shape.ops - 2) // shape.num_ipus)
         block = _BLOCKS[op % len(_BLOCKS)]
         named.append((f"model/stage{stage}/layer{op // len(_BLOCKS)}/{block.split('/')[0]}", f"{block}_{op}"))
     return [*named, ("optimizer", "weight_update"), ("", "load_weights")]

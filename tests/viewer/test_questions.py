@@ -151,8 +151,9 @@ def test_question__about_a_file_with_a_damaged_column__names_it_or_does_without(
     monkeypatch.setattr(report_file, "SMALL_BYTES", 0)
     path = tmp_path / "damaged.abele-report"
     made_small.save(path)
-    if not damage(path, column):
-        pytest.skip("the column has no rows to damage")
+    if not len(getattr(made_small, column.split("/")[0])):
+        pytest.skip("the made-up report has no such rows")
+    assert damage(path, column)
     opened = next(iter(Shelf([path])))
     answer(opened, "facts", Params({}))
     told: list[FileFormatError] = []
