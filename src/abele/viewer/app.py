@@ -73,6 +73,7 @@ def viewer_app(shelf: Shelf, token: str, port: int) -> Starlette:
     def data(request: Request) -> Response:
         try:
             opened = shelf[request.path_params["key"]]
+            opened.check()
             packed = pack(answer(opened, request.path_params["question"], Params(request.query_params)))
         except AbeleError as error:
             return JSONResponse(readable(error), 400)

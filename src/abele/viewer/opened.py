@@ -16,6 +16,8 @@ from abele.words import shortened, visible
 
 Found = TypeVar("Found")
 
+SUFFIX = ".abele-report"
+"""By which reports in a folder are known."""
 MOST_REPORTS = 8
 """Reports that are shown beside each other at most."""
 
@@ -29,6 +31,7 @@ class Opened:
         title: Names it to people.
         report: The report.
         path: Its file; None for a report of this process.
+        source: What was named: the file, or a folder of which the newest report is shown.
         stamp: Changes when the file does; answers are kept by key and stamp.
         kept: What answers have worked out and want again, by name.
     """
@@ -37,9 +40,11 @@ class Opened:
     title: str
     report: Report
     path: Path | None = None
+    source: Path | None = None
     stamp: str = "0"
     kept: dict[str, Any] = field(default_factory=dict)
     lock: threading.RLock = field(default_factory=threading.RLock)
+    _identity: tuple[int, ...] | None = None
 
     def once(self, name: str, make: Callable[[], Found]) -> Found:
         """What ``make()`` returned when it was first asked for under this name."""
@@ -49,15 +54,30 @@ class Opened:
             found: Found = self.kept[name]
             return found
 
+    def check(self) -> None:
+        """Refuse to read on in a file that somebody writes into: what was mapped is not what it was.
+
+        Raises:
+            FileFormatError: The file that was opened has been changed in place.
+        """
+        if self.path is None or self._identity is None:
+            return
+        now = _identity(self.path)
+        if now is not None and now != self._identity and now[:2] == self._identity[:2]:
+            raise FileFormatError(
+                f"{self.path}: the file was changed in place while it was open",
+                remedy="show it as it is now; Report.save writes beside a file and replaces it",
+            )
+
 
 class Shelf:
     """The reports of a viewer.
 
     Args:
-        sources: Files, or reports.
+        sources: Files, folders of which the newest report is shown, or reports.
 
     Raises:
-        FileFormatError: A file cannot be read, or is no report.
+        FileFormatError: A file cannot be read, or is no report; a folder holds none.
         InvalidOptionError: None, or too many.
     """
 
@@ -87,7 +107,7 @@ class Shelf:
 
     def changed(self) -> list[str]:
         """Keys of the reports whose files are not what was read: written anew, or gone."""
-        return [opened.key for opened in self._opened.values() if opened.path and _stamp(opened.path) != opened.stamp]
+        return [opened.key for opened in self if opened.source and _stamp_of(opened.source) != opened.stamp]
 
     def reload(self, key: str) -> Opened:
         """Read a report's file again; the old one stays where that fails.
@@ -96,10 +116,10 @@ class Shelf:
             FileFormatError: The file cannot be read.
         """
         old = self[key]
-        if old.path is None:
+        if old.source is None:
             return old
         with self._lock:
-            new = Opened(old.key, old.title, Report.load(old.path), old.path, _stamp(old.path))
+            new = _read(old.source, old.key)
             self._opened[key] = new
         return new
 
@@ -108,10 +128,37 @@ def _open(source: str | Path | Report, taken: Iterable[str]) -> Opened:
     if isinstance(source, Report):
         title = str(source.meta.get("name") or "report")
         return Opened(_key(title, taken), _title(title), source)
-    path = Path(source)
-    stamp = _stamp(path)
+    return _read(Path(source), None, taken)
+
+
+def _read(source: Path, key: str | None, taken: Iterable[str] = ()) -> Opened:
+    """The report in a file or folder; a file that is replaced meanwhile is told as changed, not as what it was."""
+    path = newest_report(source)
+    before = _identity(path)
     report = Report.load(path)
-    return Opened(_key(path.stem, taken), _title(path.stem), report, path, stamp)
+    title = path.stem
+    opened = Opened(key or _key(title, taken), _title(title), report, path, source, _stamp(before))
+    opened._identity = before
+    return opened
+
+
+def newest_report(source: Path) -> Path:
+    """The file that is meant: the newest report in a folder, or the file itself.
+
+    Raises:
+        FileFormatError: The folder holds no report, or cannot be read.
+    """
+    if not source.is_dir():
+        return source
+    try:
+        found = [path for path in source.glob(f"*{SUFFIX}") if path.is_file()]
+    except OSError as error:
+        raise FileFormatError(f"{source}: {error.strerror or error}") from error
+    if not found:
+        raise FileFormatError(
+            f"{source}: the folder holds no report", remedy=f"a folder with files *{SUFFIX}, or a report file"
+        )
+    return max(found, key=lambda path: (_identity(path) or (0,))[-1])
 
 
 def _title(name: str) -> str:
@@ -127,14 +174,26 @@ def _key(name: str, taken: Iterable[str]) -> str:
     return key
 
 
-def _stamp(path: Path) -> str:
-    """Tells one state of a file from another."""
+def _identity(path: Path) -> tuple[int, ...] | None:
+    """Device, number, size and time of a file, which tell one state of it from another; None where it is gone."""
     try:
         facts = path.stat()
     except OSError:
+        return None
+    return facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns
+
+
+def _stamp(identity: tuple[int, ...] | None) -> str:
+    """Tells one state of a file from another."""
+    return "gone" if identity is None else hashlib.sha256(repr(identity).encode()).hexdigest()[:12]
+
+
+def _stamp_of(source: Path) -> str:
+    """The same of what a file or folder holds now."""
+    try:
+        return _stamp(_identity(newest_report(source)))
+    except FileFormatError:
         return "gone"
-    told = f"{facts.st_ino} {facts.st_size} {facts.st_mtime_ns}"
-    return hashlib.sha256(told.encode()).hexdigest()[:12]
 
 
 def readable(error: AbeleError) -> dict[str, Any]:

@@ -9,6 +9,7 @@ import { dialog, openHelp, openPalette } from "abele/core/palette.js";
 import { choice, dropdown, failure } from "abele/core/parts.js";
 import { Source } from "abele/core/source.js";
 import { State } from "abele/core/state.js";
+import { reportRows } from "abele/core/table.js";
 import { forgetTheme } from "abele/core/theme.js";
 import { hideTip } from "abele/core/tip.js";
 import { VIEWS } from "abele/views/index.js";
@@ -43,6 +44,7 @@ export class App {
       return;
     }
     this.source.watch();
+    this.#left();
     await this.#report();
     await this.#show();
   }
@@ -138,6 +140,15 @@ export class App {
     this.main.dataset.view = view.name;
   }
 
+  /** What a static page does without, in the foot. */
+  #left() {
+    if (!this.source.isFrozen) return;
+    const { left } = this.source.frozen;
+    const named = Object.keys(left).filter((name) => left[name] === "size").map((name) => WANTED[name] ?? name);
+    this.notes.textContent = named.length ? `Left out for size: details of ${named.join(", ")}` : "One file, without a server";
+    this.notes.title = "This file holds the pictures and the beginnings of tables; abele view REPORT shows every detail.";
+  }
+
   #navigation() {
     const now = (VIEWS.find((v) => v.name === this.state.get("view")) ?? VIEWS[0]).name;
     fill(this.nav, VIEWS.map((view) => h(`button${view.name === now ? ".on" : ""}`, { onclick: () => this.context.go(view.name), "aria-current": view.name === now ? "page" : undefined },
@@ -166,8 +177,8 @@ export class App {
     if (tile) return [{ title: `Tile ${tile[1]}`, group: "tile", run: () => this.context.go("memory", { tiles: tile[1] }) }];
     const kinds = [["ops", "operation", "op", "operations"], ["variables", "variable", "variable", "memory"], ["steps", "step", "step", "program"]];
     const found = await Promise.all(kinds.map(async ([of, group, name, view]) => {
-      const { head, arrays } = await this.context.ask("table", { of, filter: query, count: 12, columns: "name" });
-      return head.text.name.map((title, i) => ({ title, group, run: () => this.context.go(view, { [name]: arrays.row[i] }) }));
+      const { rows } = await reportRows(this.context, of, this.source.isFrozen ? {} : { columns: "name" })({ filter: query, sort: "", first: 0, count: 12 });
+      return rows.map((row) => ({ title: row.name, group, run: () => this.context.go(view, { [name]: row.row }) }));
     }));
     return found.flat();
   }

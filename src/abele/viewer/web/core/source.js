@@ -149,6 +149,7 @@ export class Source extends EventTarget {
           remedy: "abele view REPORT shows every detail of the report",
         });
       }
+      if (typeof packed === "object") throw new AskError(packed);
       const raw = Uint8Array.from(atob(packed), (c) => c.charCodeAt(0));
       const stream = new Blob([raw]).stream().pipeThrough(new DecompressionStream("gzip"));
       return new Response(stream).arrayBuffer();

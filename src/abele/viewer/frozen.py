@@ -1,0 +1,106 @@
+"""The answers that a static page takes along: those that say most first, until its size is used up.
+
+Questions name with ``frozen`` which of their answers a page without a server should hold, coarse before fine, and with
+``rank`` how much they matter. Answers are packed as the server packs them, under the addresses that the page asks.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import quote
+
+from abele.errors import AbeleError
+from abele.viewer.answers import QUESTIONS, Question
+from abele.viewer.opened import Opened, Shelf, readable
+from abele.viewer.params import Params
+from abele.viewer.wire import pack
+
+_LEVEL = 6
+"""Of compression: 9 takes three times as long for one byte in a hundred."""
+
+
+@dataclass
+class Frozen:
+    """What a static page knows.
+
+    Attributes:
+        answers: Packed answers in base64, or what kept a question from being answered, by address.
+        left: Questions of which some answers, or all, are left out, with the reason: ``size`` or ``server``.
+        size: Characters that the answers take in the page.
+    """
+
+    answers: dict[str, Any] = field(default_factory=dict)
+    left: dict[str, str] = field(default_factory=dict)
+    size: int = 0
+
+
+def frozen(shelf: Shelf, most_bytes: int) -> Frozen:
+    """The answers about some reports that fit into so many bytes of a page.
+
+    Args:
+        shelf: The reports.
+        most_bytes: What the answers and their addresses may take.
+    """
+    found = Frozen()
+    for question in sorted(QUESTIONS.values(), key=lambda question: question.rank):
+        if question.frozen is None:
+            found.left[question.name] = "server"
+            continue
+        for opened in shelf:
+            if not _take(found, question, opened, most_bytes):
+                found.left[question.name] = "size"
+    return found
+
+
+def _take(found: Frozen, question: Question, opened: Opened, most_bytes: int) -> bool:
+    """Take the answers to one question along, in their order; False where not all of them have room."""
+    for params in _wanted(question, opened):
+        place = address(opened.key, question.name, params)
+        if place in found.answers:
+            continue
+        packed = _packed(question, opened, params)
+        size = len(json.dumps(place)) + len(json.dumps(packed)) + 4
+        if found.size + size > most_bytes:
+            return False
+        found.answers[place] = packed
+        found.size += size
+    return True
+
+
+def _wanted(question: Question, opened: Opened) -> Iterator[Mapping[str, str]]:
+    assert question.frozen is not None
+    try:
+        yield from question.frozen(opened)
+    except AbeleError:
+        # The part of the file that says which answers there are is damaged; asking says so.
+        yield {}
+
+
+def _packed(question: Question, opened: Opened, params: Mapping[str, str]) -> Any:
+    try:
+        packed = pack(question.answer(opened, Params(params)))
+    except AbeleError as error:
+        return readable(error)
+    return base64.b64encode(gzip.compress(packed, _LEVEL, mtime=0)).decode()
+
+
+def address(key: str, name: str, params: Mapping[str, str]) -> str:
+    """What the page calls a question: as ``address`` in ``core/source.js`` writes it.
+
+    Args:
+        key: Of the report.
+        name: Of the question.
+        params: Its parameters; those without a value are left out.
+    """
+    given = "&".join(f"{_form(k)}={_form(str(v))}" for k, v in sorted(params.items()) if v not in ("", None))
+    return f"{key}/{name}?{given}" if given else f"{key}/{name}"
+
+
+def _form(text: str) -> str:
+    """A name or value as browsers write it in a query: the form of application/x-www-form-urlencoded."""
+    return quote(text, safe="*-._ ", errors="replace").replace("~", "%7E").replace(" ", "+")
