@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from abele.report import Report
 
 
 def view(
@@ -32,12 +36,12 @@ def view(
     serve(files, port=port, browser=browser)
 
 
-def serve(files: list[Path], *, port: int = 0, browser: bool = True) -> None:
-    """Show report files until Ctrl-C."""
+def serve(reports: Sequence[Path | Report], *, port: int = 0, browser: bool = True, quiet: bool = False) -> None:
+    """Show reports until Ctrl-C; the address goes to standard error where ``quiet`` keeps the output for data."""
     from abele.viewer import view as show
 
-    viewer = show(files, port=port, browser=browser)
-    typer.echo(f"{viewer.address}\nCtrl-C stops the viewer")
+    viewer = show(reports, port=port, browser=browser)
+    typer.echo(f"{viewer.address}\nCtrl-C stops the viewer", err=quiet)
     try:
         viewer.wait()
     finally:
