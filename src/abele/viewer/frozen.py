@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 from abele.errors import AbeleError
 from abele.viewer.answers import QUESTIONS, Question
-from abele.viewer.opened import Opened, Shelf, readable
+from abele.viewer.opened import Opened, Shelf, readable, unexpected
 from abele.viewer.params import Params
 from abele.viewer.wire import pack
 
@@ -86,6 +86,8 @@ def _packed(question: Question, opened: Opened, params: Mapping[str, str]) -> An
         packed = pack(question.answer(opened, Params(params)))
     except AbeleError as error:
         return readable(error)
+    except Exception as error:
+        return unexpected(error)
     return base64.b64encode(gzip.compress(packed, _LEVEL, mtime=0)).decode()
 
 

@@ -61,7 +61,7 @@ class Guard:
             return
         given = QueryParams(scope["query_string"]).get("token")
         if given is not None and secrets.compare_digest(given.encode(), self._token.encode()):
-            answer = RedirectResponse(scope["path"], status_code=303)
+            answer = RedirectResponse("/", status_code=303)
             answer.set_cookie(self._cookie, self._token, httponly=True, samesite="strict")
             await answer(scope, receive, self._guarded(send))
             return

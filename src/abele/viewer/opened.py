@@ -54,6 +54,15 @@ class Opened:
             found: Found = self.kept[name]
             return found
 
+    @property
+    def cycles(self) -> int | None:
+        """Modelled cycles of a run of the first program; None where that part of the file is damaged."""
+        try:
+            self.check()
+            return self.once("cycles", lambda: self.report.total_cycles)
+        except FileFormatError:
+            return None
+
     def check(self) -> None:
         """Refuse to read on in a file that somebody writes into: what was mapped is not what it was.
 
@@ -148,9 +157,9 @@ def newest_report(source: Path) -> Path:
     Raises:
         FileFormatError: The folder holds no report, or cannot be read.
     """
-    if not source.is_dir():
-        return source
     try:
+        if not source.is_dir():
+            return source
         found = [path for path in source.glob(f"*{SUFFIX}") if path.is_file()]
     except OSError as error:
         raise FileFormatError(f"{source}: {error.strerror or error}") from error
@@ -194,6 +203,15 @@ def _stamp_of(source: Path) -> str:
         return _stamp(_identity(newest_report(source)))
     except FileFormatError:
         return "gone"
+
+
+def unexpected(error: Exception) -> dict[str, Any]:
+    """A failure of an answer's own, as the page shows it in the place of what it kept from being shown."""
+    return {
+        "kind": "failure",
+        "message": f"this could not be worked out: {type(error).__name__}: {shortened(visible(str(error)), 300)}",
+        "remedy": "the other views go on; the terminal that abele view runs in shows where it failed",
+    }
 
 
 def readable(error: AbeleError) -> dict[str, Any]:

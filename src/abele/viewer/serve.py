@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 HOST = "127.0.0.1"
 _PATIENCE_SECONDS = 10.0
+_GRACE_SECONDS = 2
+"""What answers that are being worked out get when the viewer is closed."""
 
 
 @dataclass
@@ -81,7 +83,12 @@ def view(
     with _listening(port) as listener:
         found, token = listener.getsockname()[1], new_token()
         config = uvicorn.Config(
-            viewer_app(shelf, token, found), log_level="error", access_log=False, lifespan="off", timeout_keep_alive=60
+            viewer_app(shelf, token, found),
+            log_level="error",
+            access_log=False,
+            lifespan="off",
+            timeout_keep_alive=60,
+            timeout_graceful_shutdown=_GRACE_SECONDS,
         )
         server = uvicorn.Server(config)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, name="abele viewer", daemon=True)

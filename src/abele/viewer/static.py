@@ -54,10 +54,7 @@ def static_html(reports: Reports, most_bytes: float = MOST_BYTES) -> str:
     """The page that :func:`static_page` writes; the same arguments and errors."""
     shelf = Shelf([reports] if isinstance(reports, str | Path | Report) else list(reports))
     title = ", ".join(opened.title for opened in shelf)
-    listed = [
-        {"key": o.key, "title": o.title, "stamp": o.stamp, "changed": False, "cycles": o.report.total_cycles}
-        for o in shelf
-    ]
+    listed = [{"key": o.key, "title": o.title, "stamp": o.stamp, "changed": False, "cycles": o.cycles} for o in shelf]
     known: dict[str, Any] = {"reports": listed, "version": __version__, "left": {}, "answers": {}}
     bare = len(_html(title, known).encode())
     # Room for the list of what is left out, which grows as the rest shrinks.

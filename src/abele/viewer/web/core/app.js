@@ -106,7 +106,7 @@ export class App {
     fill(this.top, h("span.brand", {}, "Abele"),
       several ? dropdown("Report", titles, this.context.report, first) : h("span.name", { title: facts.title }, facts.title),
       programs.length > 1 ? dropdown("Program", programs, String(this.context.program), (p) => this.state.set({ program: p })) : null,
-      h("span.about.dim", {}, `${facts.target.title ?? facts.target.name ?? ""} · ${cycles(facts.cycles)} = ${seconds(this.context.seconds(facts.cycles))}`, facts.fits ? "" : h("b.bad", {}, " · does not fit")),
+      h("span.about.dim", {}, `${facts.target.title ?? facts.target.name ?? ""} · ${facts.cycles === null ? "cycles unknown: that part of the file is damaged" : `${cycles(facts.cycles)} = ${seconds(this.context.seconds(facts.cycles))}`}`, facts.fits ? "" : h("b.bad", {}, " · does not fit")),
       h("span.grow"),
       choice("Unit of bytes", [["auto", "auto"], ["B", "B"], ["kB", "kB"], ["KiB", "KiB"]], this.state.get("unit", "auto"), (unit) => this.state.set({ unit: unit === "auto" ? null : unit })),
       h("button.small", { onclick: () => this.#flip(), title: "Dark or light (t)", "aria-label": "Dark or light" }, "◐"));
