@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+import zipfile
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
@@ -50,3 +52,21 @@ def pod64_file(pod64: Report, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("reports") / "pod64.abele-report"
     pod64.save(path)
     return path
+
+
+@pytest.fixture(scope="session")
+def damage() -> Callable[[Path, str], bool]:
+    """A function that damages a column of a report file: ``damage(path, "spans/cycles")``."""
+
+    def damaged(path: Path, column: str) -> bool:
+        """Change the last byte of a column in a report file, as a bad disk does; False where it holds none."""
+        with zipfile.ZipFile(path) as archive:
+            info = archive.getinfo(f"{column}.npy")
+        content = bytearray(path.read_bytes())
+        at = info.header_offset
+        name, extra = (int.from_bytes(content[at + place : at + place + 2], "little") for place in (26, 28))
+        content[at + 30 + name + extra + info.file_size - 1] ^= 0x40
+        path.write_bytes(content)
+        return info.file_size > 128
+
+    return damaged
