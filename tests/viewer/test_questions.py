@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
@@ -91,7 +92,7 @@ def opened(request: pytest.FixtureRequest, generators: ModuleType) -> Opened:
 
 def overfull(report: Report) -> Report:
     """A report whose columns hold the largest numbers, and the oddest texts, that a file may hold."""
-    tables = {}
+    tables: dict[str, Any] = {}
     for name, schema in TABLES.items():
         table = getattr(report, name)
         columns = {}
