@@ -11,6 +11,7 @@ import gzip
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import chain, islice
 from typing import Any
 from urllib.parse import quote
 
@@ -22,6 +23,10 @@ from abele.viewer.wire import pack
 
 _LEVEL = 6
 """Of compression: 9 takes three times as long for one byte in a hundred."""
+
+
+_FIRST_ANSWERS, _FIRST_PART = 48, 1 / 12
+"""What each question gets before any gets more: so many answers about a report, and so much of the room."""
 
 
 @dataclass
@@ -38,38 +43,49 @@ class Frozen:
     left: dict[str, str] = field(default_factory=dict)
     size: int = 0
 
+    def take(self, place: str, packed: Any, most: float) -> bool:
+        """Take an answer along; False where it has no room in ``most`` characters."""
+        if place in self.answers:
+            return True
+        size = len(json.dumps(place)) + len(json.dumps(packed)) + 4
+        if self.size + size > most:
+            return False
+        self.answers[place] = packed
+        self.size += size
+        return True
+
 
 def frozen(shelf: Shelf, most_bytes: int) -> Frozen:
     """The answers about some reports that fit into so many bytes of a page.
+
+    First each question gets a little, so that every view has something to show; then those with a low rank get all.
 
     Args:
         shelf: The reports.
         most_bytes: What the answers and their addresses may take.
     """
     found = Frozen()
-    for question in sorted(QUESTIONS.values(), key=lambda question: question.rank):
-        if question.frozen is None:
-            found.left[question.name] = "server"
-            continue
+    ranked = sorted(QUESTIONS.values(), key=lambda question: question.rank)
+    found.left = {question.name: "server" for question in ranked if question.frozen is None}
+    rest: list[tuple[Question, Iterator[tuple[str, Any]]]] = []
+    for question in ranked:
         for opened in shelf:
-            if not _take(found, question, opened, most_bytes):
-                found.left[question.name] = "size"
+            if question.frozen is None:
+                continue
+            answers = _answers(question, opened)
+            limit = min(found.size + most_bytes * _FIRST_PART / len(shelf), most_bytes)
+            later = [answer for answer in islice(answers, _FIRST_ANSWERS) if not found.take(*answer, limit)]
+            rest.append((question, chain(later, answers)))
+    for question, answers in rest:
+        if not all(found.take(*answer, most_bytes) for answer in answers):
+            found.left[question.name] = "size"
     return found
 
 
-def _take(found: Frozen, question: Question, opened: Opened, most_bytes: int) -> bool:
-    """Take the answers to one question along, in their order; False where not all of them have room."""
+def _answers(question: Question, opened: Opened) -> Iterator[tuple[str, Any]]:
+    """Addresses and answers to a question, coarse before fine."""
     for params in _wanted(question, opened):
-        place = address(opened.key, question.name, params)
-        if place in found.answers:
-            continue
-        packed = _packed(question, opened, params)
-        size = len(json.dumps(place)) + len(json.dumps(packed)) + 4
-        if found.size + size > most_bytes:
-            return False
-        found.answers[place] = packed
-        found.size += size
-    return True
+        yield address(opened.key, question.name, params), _packed(question, opened, params)
 
 
 def _wanted(question: Question, opened: Opened) -> Iterator[Mapping[str, str]]:

@@ -66,6 +66,29 @@ def test_static_page__from_a_folder__shows_every_view_without_a_server(open_file
     assert "without a server" in page.inner_text(".foot")
 
 
+def test_static_page__first_sight_of_every_view__is_in_the_file(open_file: Open, page_file: Path) -> None:
+    page = open_file(page_file)
+    page.wait_for_selector("main[data-view=summary]")
+    page.evaluate(
+        """() => {
+          globalThis.lacking = [];
+          const { source } = abele;
+          const ask = source.ask.bind(source);
+          source.ask = (key, question, params = {}) => {
+            if (!source.has(key, question, params)) {
+              lacking.push(`${abele.state.get("view")}: ${question} ${JSON.stringify(params)}`);
+            }
+            return ask(key, question, params);
+          };
+        }"""
+    )
+    for name in page.evaluate("import('abele/views/index.js').then((m) => m.VIEWS.map((v) => v.name))"):
+        page.evaluate("(view) => abele.context.go(view)", name)
+        page.wait_for_selector(f"main[data-view={name}]")
+        page.wait_for_timeout(300)
+    assert page.evaluate("lacking") == []
+
+
 def test_static_page__filter_of_a_table__works_on_the_rows_that_are_there(open_file: Open, page_file: Path) -> None:
     page = open_file(page_file)
     page.wait_for_selector("main[data-view=summary]")

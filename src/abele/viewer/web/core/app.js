@@ -144,8 +144,8 @@ export class App {
   #left() {
     if (!this.source.isFrozen) return;
     const { left } = this.source.frozen;
-    const named = Object.keys(left).filter((name) => left[name] === "size").map((name) => WANTED[name] ?? name);
-    this.notes.textContent = named.length ? `Left out for size: details of ${named.join(", ")}` : "One file, without a server";
+    const named = new Set(Object.keys(left).filter((name) => left[name] === "size").map((name) => WANTED[name] ?? name.split(".")[0]));
+    this.notes.textContent = named.size ? `Left out for size: details of ${[...named].join(", ")}` : "One file, without a server";
     this.notes.title = "This file holds the pictures and the beginnings of tables; abele view REPORT shows every detail.";
   }
 

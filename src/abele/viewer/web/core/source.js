@@ -148,7 +148,7 @@ export class Source extends EventTarget {
       const packed = this.frozen.answers[place];
       if (packed === undefined) {
         throw new AskError({
-          message: "This file does not hold that detail.",
+          message: "This file does not hold that detail",
           remedy: "abele view REPORT shows every detail of the report",
         });
       }
