@@ -15,10 +15,7 @@ Needs Chromium, Playwright and the extra ``view``. Compare figures of one machin
 from __future__ import annotations
 
 import argparse
-import functools
-import http.server
 import importlib.metadata
-import importlib.util
 import json
 import re
 import shutil
@@ -26,12 +23,11 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import viewer_reports
 
@@ -306,73 +302,36 @@ def measure_extra() -> list[Row]:
     return [Row(f"extra view: {', '.join(added)}", sum(map(size, added)) / 1e6, "MB", EXTRA_MB)]
 
 
-def perfetto_folder(given: str) -> Path:
-    """The folder of a build of Perfetto's page: named, or inside an installed package."""
-    if Path(given).is_dir():
-        roots = [Path(given)]
-    else:
-        spec = importlib.util.find_spec(given)
-        roots = [Path(place) for place in (spec.submodule_search_locations or ())] if spec else []
-    for root in roots:
-        for index in sorted(root.rglob("index.html")):
-            if any(index.parent.glob("v*/frontend_bundle.js")) or (index.parent / "service_worker.js").exists():
-                return index.parent
-    raise SystemExit(f"{given}: no folder or package with a build of Perfetto's page")
-
-
-def measure_perfetto(browser: Browser, given: str, folder: Path) -> list[Row]:
+def measure_perfetto(browser: Browser, given: str) -> list[Row]:
     """The Pod64's spans in Perfetto's page: time until the trace is shown, and frames while zooming."""
-    from abele.report.perfetto import write_perfetto
+    from abele.viewer import perfetto
 
-    root = perfetto_folder(given)
-    trace = folder / "pod64.perfetto-trace"
-    write_perfetto(viewer_reports.pod64(), trace)
-    handler = functools.partial(QuietFiles, directory=str(root))
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    server.trace = trace.read_bytes()  # type: ignore[attr-defined]
-    page = browser.new_context(viewport=SIZE).new_page()
-    page.add_init_script(WATCH)
+    if not Path(given).is_dir():
+        perfetto.PACKAGE = given
+    ui = Path(given) if Path(given).is_dir() else None
     begin = time.monotonic()
-    page.goto(f"http://127.0.0.1:{server.server_address[1]}/index.html")
-    page.wait_for_selector("canvas, .home-page, .pf-home-page", timeout=60_000)
-    page.evaluate(
-        """async () => {
-          const buffer = await (await fetch("/the-trace")).arrayBuffer();
-          window.postMessage({ perfetto: { buffer, title: "abele" } }, location.origin);
-        }"""
-    )
-    page.wait_for_selector(".track, .pf-track, canvas.main-canvas, .pf-timeline-page canvas", timeout=300_000)
+    viewer = perfetto.perfetto_view(viewer_reports.pod64(), ui=ui, browser=False)
+    written = time.monotonic() - begin
+    page = fresh_page(browser)
+    begin = time.monotonic()
+    page.goto(viewer.address)
+    shown = page.frame_locator("iframe").locator(".track, .pf-track, .pf-timeline-page canvas, .viewer-page canvas")
+    shown.first.wait_for(timeout=300_000)
     first = (time.monotonic() - begin) * 1000
     page.wait_for_timeout(2_000)
     page.keyboard.down("Control")
     frames = gesture(page, "zoom", (700, 400))
     page.keyboard.up("Control")
-    server.shutdown()
     page.context.close()
+    viewer.close()
+    of = "Perfetto's page, pod64"
     return [
-        Row("Perfetto's page, pod64: first chart", first, "ms"),
-        Row("Perfetto's page, pod64: zoom frame p50", percentile(frames, 0.5), "ms"),
-        Row("Perfetto's page, pod64: zoom frame p95", percentile(frames, 0.95), "ms"),
-        Row("Perfetto's page, pod64: zoom frame worst", max(frames), "ms"),
+        Row(f"{of}: report made and trace written", written, "s"),
+        Row(f"{of}: first chart", first, "ms"),
+        Row(f"{of}: zoom frame p50", percentile(frames, 0.5), "ms"),
+        Row(f"{of}: zoom frame p95", percentile(frames, 0.95), "ms"),
+        Row(f"{of}: zoom frame worst", max(frames), "ms"),
     ]
-
-
-class QuietFiles(http.server.SimpleHTTPRequestHandler):
-    """Files of a folder, and the trace."""
-
-    def do_GET(self) -> None:
-        if self.path != "/the-trace":
-            super().do_GET()
-            return
-        content = self.server.trace  # type: ignore[attr-defined]
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(content)))
-        self.end_headers()
-        self.wfile.write(content)
-
-    def log_message(self, format: str, *args: Any) -> None:
-        del format, args
 
 
 def main() -> None:
@@ -407,7 +366,7 @@ def main() -> None:
                 viewer.close()
                 rows += measure_static(browser, name, path, folder)
             if given.perfetto:
-                rows += measure_perfetto(browser, given.perfetto, folder)
+                rows += measure_perfetto(browser, given.perfetto)
             browser.close()
     if given.json:
         print(json.dumps([vars(row) for row in rows]))

