@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from urllib.parse import quote, urlsplit
@@ -23,6 +24,9 @@ from abele.errors import FileFormatError, InvalidOptionError
 from abele.report import OPS, Report
 from abele.report import file as report_file
 from abele.viewer import Viewer, view
+from abele.viewer.answers import QUESTIONS
+from abele.viewer.frozen import address
+from abele.viewer.opened import Shelf
 from abele.viewer.wire import unpack
 
 pytest.importorskip("starlette")
@@ -224,8 +228,6 @@ def test_server__unknown_question__is_a_typed_answer(serve: Serve, made_small: R
 def test_server__failure_of_an_answer__is_told_and_leaves_the_rest(
     serve: Serve, made_small: Report, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    from abele.viewer.answers import QUESTIONS
-
     def broken(*given: object) -> None:
         raise IndexError("<b>odd</b>\x1b[31m")
 
@@ -291,6 +293,28 @@ def test_server__half_a_request_and_a_browser_that_leaves__hold_nothing_up(serve
     gone.close()
     assert client.ask("/reports")[0] == 200
     silent.close()
+
+
+@pytest.mark.usefixtures("lazy")
+def test_server__many_questions_at_once__are_answered_as_one_by_one(
+    serve: Serve, made_small: Report, tmp_path: Path
+) -> None:
+    path = tmp_path / "run.abele-report"
+    made_small.save(path)
+    (opened,) = Shelf([made_small])
+    places = [
+        address("run", question.name, params)
+        for question in QUESTIONS.values()
+        if question.frozen is not None
+        for params in list(question.frozen(opened))[:5]
+    ]
+    client = serve(path)
+    with ThreadPoolExecutor(16) as pool:
+        at_once = list(pool.map(lambda place: client.ask(f"/data/{place}"), places * 3))
+    other = serve(path)
+    for place, (status, _, body) in zip(places * 3, at_once, strict=True):
+        expected, _, alone = other.ask(f"/data/{place}")
+        assert (status, body == alone) == (expected, True), place
 
 
 # --- files -----------------------------------------------------------------------------------------------------------

@@ -83,6 +83,20 @@ def test_static_page__no_room__is_an_error_that_says_how_much(made_small: Report
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("most", [float("nan"), float("inf"), float("-inf")])
+def test_static_page__size_that_is_no_number__is_an_error(made_small: Report, most: float) -> None:
+    with pytest.raises(InvalidOptionError, match="a page of"):
+        static_html(made_small, most)
+
+
+def test_static_page__of_eight_reports__shares_the_room(made_small: Report) -> None:
+    html = static_html([made_small] * 8, 1_500_000)
+    assert len(html.encode()) <= 1_500_000
+    answers = known(html)["answers"]
+    for number in range(2, 9):
+        assert f"small-transformer-{number}/facts" in answers
+
+
 def test_static_page__that_fails__leaves_what_was_there(
     made_small: Report, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -52,6 +53,8 @@ def static_page(reports: Reports, path: str | Path, most_bytes: float = MOST_BYT
 
 def static_html(reports: Reports, most_bytes: float = MOST_BYTES) -> str:
     """The page that :func:`static_page` writes; the same arguments and errors."""
+    if not math.isfinite(most_bytes):
+        raise InvalidOptionError(f"a page of {most_bytes} B", remedy=f"a number, as {MOST_BYTES:,}")
     shelf = Shelf([reports] if isinstance(reports, str | Path | Report) else list(reports))
     title = ", ".join(opened.title for opened in shelf)
     listed = [{"key": o.key, "title": o.title, "stamp": o.stamp, "changed": False, "cycles": o.cycles} for o in shelf]
