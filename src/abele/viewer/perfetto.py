@@ -122,7 +122,7 @@ def perfetto_app(folder: Path, trace: Path, title: str, token: str, port: int) -
     from starlette.routing import Mount, Route
     from starlette.staticfiles import StaticFiles
 
-    from abele.viewer.guard import Guard
+    from abele.viewer.guard import RequestGuard
 
     script = _SCRIPT.replace("TITLE", json.dumps(title).replace("<", "\\u003c"))
     style = "html, body, iframe { margin: 0; border: 0; width: 100%; height: 100%; display: block; }"
@@ -151,5 +151,5 @@ def perfetto_app(folder: Path, trace: Path, title: str, token: str, port: int) -
             Route("/trace", traced),
             Mount("/ui", StaticFiles(directory=folder, follow_symlink=False)),
         ],
-        middleware=[Middleware(Guard, token=token, port=port, content_policy=policy)],
+        middleware=[Middleware(RequestGuard, token=token, port=port, content_policy=policy)],
     )
