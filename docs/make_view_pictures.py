@@ -22,7 +22,7 @@ FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
 SHOTS: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {
     "view-summary": (("digits",), {"view": "summary"}),
     "view-timeline": (("bert-pod16",), {"view": "timeline"}),
-    "view-timeline-tiles": (("braggnn",), {"view": "timeline", "timeline.show": "tiles"}),
+    "view-timeline-tiles": (("braggnn",), {"view": "timeline", "timeline.shape": "tiles"}),
     "view-memory": (("bert-pod16",), {"view": "memory"}),
     "view-liveness": (("braggnn",), {"view": "liveness"}),
     "view-program": (("bert-pod16",), {"view": "program", "theme": "dark"}),

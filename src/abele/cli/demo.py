@@ -14,11 +14,13 @@ from rich.table import Table
 from rich.text import Text
 
 from abele.cli.output import console, print_json
+from abele.cli.view import serve
 from abele.machine import System
 from abele.report.text import count_text, seconds_text
 
 if TYPE_CHECKING:
     from abele.garden.result import DemoResult
+    from abele.report import Report
 
 demo_app = typer.Typer(help="Train a model for real, and see what the modelled machine would do.", no_args_is_help=True)
 
@@ -31,6 +33,7 @@ DumpOption = Annotated[
     Path | None,
     typer.Option("--dump-passes", help="Write the networks after each pass to this folder."),
 ]
+ViewOption = Annotated[bool, typer.Option("--view", help="Show the report in the browser until Ctrl-C.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON; progress goes to standard error.")]
 
 
@@ -69,8 +72,13 @@ def _command(name: str) -> Callable[..., None]:
         epochs: EpochsOption = None,
         dump_passes: DumpOption = None,
         json: JsonOption = False,
+        view: ViewOption = False,
     ) -> None:
-        _run(name, system, report, threads=threads, seed=seed, epochs=epochs, dump_passes=dump_passes, json=json)
+        found = _run(
+            name, system, report, threads=threads, seed=seed, epochs=epochs, dump_passes=dump_passes, json=json
+        )
+        if view:
+            serve([found if report is None else report], quiet=json)
 
     return command
 
@@ -88,7 +96,7 @@ def _run(
     epochs: int | None,
     dump_passes: Path | None,
     json: bool,
-) -> None:
+) -> Report:
     from abele.garden.settings import DemoSettings, require
     from abele.machine import systems
 
@@ -107,7 +115,8 @@ def _run(
     else:
         show(result, settings.system, out)
         if report is not None:
-            out.print(f"\nreport written: abele report {report}", style="dim")
+            out.print(Text(f"\nreport written: abele report {report}, abele view {report}", style="dim"))
+    return result.report
 
 
 def show(result: DemoResult, system: System, out: Console) -> None:

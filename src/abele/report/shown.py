@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -34,6 +36,11 @@ def report_line(report: Report) -> str:
         f"Report({named}{report.target['name']}: {count_text(cycles)} cycles = {seconds}, "
         f"{memory_line(report.memory.by_tile, report.memory.available_bytes)}{runs})"
     )
+
+
+def view_hint(path: Path) -> str:
+    """One line that says how to look at a report that was written."""
+    return f"report written: abele view {visible(shlex.quote(str(path)))}"
 
 
 def memory_line(held: npt.NDArray[np.int64], available: int) -> str:

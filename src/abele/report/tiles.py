@@ -26,6 +26,7 @@ def rows_of(table: Table, owner: str, number: int) -> slice:
         number: The owner.
     """
     owners = table[owner]
+    number = min(max(number, -1), np.iinfo(owners.dtype).max - 1)  # No owner has a larger one.
     # Of the column's own type: otherwise the whole column is converted for each question.
     return slice(*np.searchsorted(owners, np.array([number, number + 1], dtype=owners.dtype)).tolist())
 

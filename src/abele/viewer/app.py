@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import logging
 
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
@@ -14,11 +15,13 @@ from abele import __version__
 from abele.errors import AbeleError
 from abele.viewer import pages
 from abele.viewer.answers import answer
-from abele.viewer.guard import LoopbackGuard, policy
-from abele.viewer.opened import Shelf, readable
+from abele.viewer.guard import RequestGuard, policy
+from abele.viewer.opened import Shelf, readable, unexpected
 from abele.viewer.params import Params
 from abele.viewer.wire import pack
+from abele.words import visible
 
+_LOG = logging.getLogger("abele.viewer")
 _PACKED_FROM = 4_096
 """Answers of fewer bytes are not worth compressing."""
 _LEVEL = 1
@@ -57,7 +60,7 @@ def viewer_app(shelf: Shelf, token: str, port: int) -> Starlette:
                 "title": o.title,
                 "stamp": o.stamp,
                 "changed": o.key in changed,
-                "cycles": o.report.total_cycles,
+                "cycles": o.cycles,
             }
             for o in shelf
         ]
@@ -73,9 +76,14 @@ def viewer_app(shelf: Shelf, token: str, port: int) -> Starlette:
     def data(request: Request) -> Response:
         try:
             opened = shelf[request.path_params["key"]]
+            opened.check()
             packed = pack(answer(opened, request.path_params["question"], Params(request.query_params)))
         except AbeleError as error:
             return JSONResponse(readable(error), 400)
+        except Exception as error:
+            # Reports come from anybody: what one of them makes fail leaves the other views alone.
+            _LOG.exception("the viewer could not answer %s", visible(request.path_params["question"])[:60])
+            return JSONResponse(unexpected(error), 500)
         headers = {"Cache-Control": _IMMUTABLE if request.query_params.get("stamp") == opened.stamp else "no-store"}
         if len(packed) >= _PACKED_FROM and "gzip" in request.headers.get("accept-encoding", ""):
             packed = gzip.compress(packed, _LEVEL)
@@ -91,5 +99,5 @@ def viewer_app(shelf: Shelf, token: str, port: int) -> Starlette:
             Route("/reload/{key}", reload, methods=["POST"]),
             Route("/data/{key}/{question}", data),
         ],
-        middleware=[Middleware(LoopbackGuard, token=token, port=port, content_policy=policy(pages.import_map()))],
+        middleware=[Middleware(RequestGuard, token=token, port=port, content_policy=policy(pages.import_map()))],
     )

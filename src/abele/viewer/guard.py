@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import secrets
 from http.cookies import CookieError, SimpleCookie
 
 from starlette.datastructures import Headers, MutableHeaders, QueryParams
 from starlette.responses import PlainTextResponse, RedirectResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from abele.viewer.pages import hashed
 
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 """Names under which the page may be asked for."""
@@ -22,14 +22,13 @@ def new_token() -> str:
 
 def policy(inline_script: str) -> str:
     """The content policy of the page: own files only, no frames, no forms, and one inline script, by its hash."""
-    digest = base64.b64encode(hashlib.sha256(inline_script.encode()).digest()).decode()
     return (
-        f"default-src 'none'; script-src 'self' 'sha256-{digest}'; style-src 'self'; img-src 'self' blob: data:; "
+        f"default-src 'none'; script-src 'self' {hashed(inline_script)}; style-src 'self'; img-src 'self' blob: data:; "
         "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
     )
 
 
-class LoopbackGuard:
+class RequestGuard:
     """Lets requests through that come from this machine's page, and refuses the others in a line.
 
     The token comes once in the address and then lives in a cookie. Cookies ignore ports, so that its name holds the
@@ -62,7 +61,7 @@ class LoopbackGuard:
             return
         given = QueryParams(scope["query_string"]).get("token")
         if given is not None and secrets.compare_digest(given.encode(), self._token.encode()):
-            answer = RedirectResponse(scope["path"], status_code=303)
+            answer = RedirectResponse("/", status_code=303)
             answer.set_cookie(self._cookie, self._token, httponly=True, samesite="strict")
             await answer(scope, receive, self._guarded(send))
             return

@@ -18,6 +18,8 @@ from abele.words import shortened, visible
 
 Found = TypeVar("Found")
 
+SUFFIX = ".abele-report"
+"""By which reports in a folder are known."""
 _TRACE_ENDINGS = (".json", ".json.gz")
 """Of traces of PyTorch's profiler and of Chrome."""
 MOST_REPORTS = 8
@@ -33,6 +35,7 @@ class Opened:
         title: Names it to people.
         report: The report.
         path: Its file; None for a report of this process.
+        source: What was named: the file, or a folder of which the newest report is shown.
         stamp: Changes when the file does; answers are kept by key and stamp.
         beside: The shelf that it stands on.
         kept: What answers have worked out and want again, by name.
@@ -43,11 +46,13 @@ class Opened:
     title: str
     report: Report
     path: Path | None = None
+    source: Path | None = None
     stamp: str = "0"
     beside: Shelf | None = field(default=None, repr=False)
     kept: dict[str, Any] = field(default_factory=dict)
     lock: threading.RLock = field(default_factory=threading.RLock)
     traces: tuple[Trace, ...] = ()
+    _identity: tuple[int, ...] | None = None
 
     def once(self, name: str, make: Callable[[], Found]) -> Found:
         """What ``make()`` returned when it was first asked for under this name."""
@@ -57,20 +62,46 @@ class Opened:
             found: Found = self.kept[name]
             return found
 
+    @property
+    def cycles(self) -> int | None:
+        """Modelled cycles of a run of the first program; None where that part of the file is damaged."""
+        try:
+            self.check()
+            return self.once("cycles", lambda: self.report.total_cycles)
+        except FileFormatError:
+            return None
+
+    def check(self) -> None:
+        """Refuse to read on in a file that somebody writes into: what was mapped is not what it was.
+
+        Raises:
+            FileFormatError: The file that was opened has been changed in place.
+        """
+        if self.path is None or self._identity is None:
+            return
+        now = _identity(self.path)
+        if now is not None and now != self._identity and now[:2] == self._identity[:2]:
+            raise FileFormatError(
+                f"{self.path}: the file was changed in place while it was open",
+                remedy="show it as it is now; Report.save writes beside a file and replaces it",
+            )
+
 
 class Shelf:
     """The reports of a viewer.
 
     Args:
-        sources: Files, or reports; and beside these traces of the host, as ``abele.trace.Trace.load`` reads them.
+        sources: Files, folders of which the newest report is shown with the traces in them, or reports; and beside
+            these traces of the host, as ``abele.trace.Trace.load`` reads them.
 
     Raises:
-        FileFormatError: A file cannot be read, or is no report.
+        FileFormatError: A file cannot be read, or is no report; a folder holds none.
         InvalidOptionError: None, or too many.
     """
 
     def __init__(self, sources: Sequence[str | Path | Report]) -> None:
-        traced = [Path(source) for source in sources if not isinstance(source, Report) and is_trace(Path(source))]
+        files = [Path(source) for source in sources if not isinstance(source, Report)]
+        traced = [path for path in files if is_trace(path) or _holds(path, ENDING)]
         reports = [source for source in sources if isinstance(source, Report) or not is_trace(Path(source))]
         if not reports and traced:
             raise InvalidOptionError(
@@ -105,7 +136,7 @@ class Shelf:
         """Keys of the reports whose files, or traces beside them, are not what was read: written anew, or gone."""
         if any(trace.grown() for trace in self._traces):
             return list(self._opened)
-        return [o.key for o in self if o.path and _stamp(o.path) != o.stamp.partition(".")[0]]
+        return [o.key for o in self if o.source and _stamp_of(o.source) != o.stamp.partition(".")[0]]
 
     def reload(self, key: str) -> Opened:
         """Read a report's file again; the old one stays where that fails.
@@ -120,11 +151,9 @@ class Shelf:
                 self._readings += 1
                 # What other reports answered of the traces before is of these no more.
                 for opened in self:
-                    again = Opened(opened.key, opened.title, opened.report, opened.path, opened.stamp)
-                    self._opened[opened.key] = self._placed(again)
-            if old.path is not None:
-                new = Opened(old.key, old.title, Report.load(old.path), old.path, _stamp(old.path))
-                self._opened[key] = self._placed(new)
+                    self._opened[opened.key] = self._placed(_again(opened))
+            if old.source is not None:
+                self._opened[key] = self._placed(_read(old.source, old.key))
             return self._opened[key]
 
     def _placed(self, opened: Opened) -> Opened:
@@ -135,13 +164,24 @@ class Shelf:
         return opened
 
 
+def _again(opened: Opened) -> Opened:
+    """A report as it was read, of which nothing is worked out yet."""
+    new = Opened(opened.key, opened.title, opened.report, opened.path, opened.source, opened.stamp)
+    new._identity = opened._identity
+    return new
+
+
 def is_trace(path: Path) -> bool:
     """True if a file is a trace of the host, by its ending, or a folder holds some and no report."""
-    name = path.name.lower()
-    if name.endswith((ENDING, *_TRACE_ENDINGS)):
+    if path.name.lower().endswith((ENDING, *_TRACE_ENDINGS)):
         return True
+    return _holds(path, ENDING) and not _holds(path, SUFFIX)
+
+
+def _holds(path: Path, ending: str) -> bool:
+    """True if a path is a folder in which a file has this ending."""
     try:
-        return path.is_dir() and any(path.glob(f"*{ENDING}")) and not any(path.glob("*.abele-report"))
+        return path.is_dir() and any(path.glob(f"*{ending}"))
     except OSError:
         return False
 
@@ -150,10 +190,37 @@ def _open(source: str | Path | Report, taken: Iterable[str]) -> Opened:
     if isinstance(source, Report):
         title = str(source.meta.get("name") or "report")
         return Opened(_key(title, taken), _title(title), source)
-    path = Path(source)
-    stamp = _stamp(path)
+    return _read(Path(source), None, taken)
+
+
+def _read(source: Path, key: str | None, taken: Iterable[str] = ()) -> Opened:
+    """The report in a file or folder; a file that is replaced meanwhile is told as changed, not as what it was."""
+    path = newest_report(source)
+    before = _identity(path)
     report = Report.load(path)
-    return Opened(_key(path.stem, taken), _title(path.stem), report, path, stamp)
+    title = path.stem
+    opened = Opened(key or _key(title, taken), _title(title), report, path, source, _stamp(before))
+    opened._identity = before
+    return opened
+
+
+def newest_report(source: Path) -> Path:
+    """The file that is meant: the newest report in a folder, or the file itself.
+
+    Raises:
+        FileFormatError: The folder holds no report, or cannot be read.
+    """
+    try:
+        if not source.is_dir():
+            return source
+        found = [path for path in source.glob(f"*{SUFFIX}") if path.is_file()]
+    except OSError as error:
+        raise FileFormatError(f"{source}: {error.strerror or error}") from error
+    if not found:
+        raise FileFormatError(
+            f"{source}: the folder holds no report", remedy=f"a folder with files *{SUFFIX}, or a report file"
+        )
+    return max(found, key=lambda path: (_identity(path) or (0,))[-1])
 
 
 def _title(name: str) -> str:
@@ -169,14 +236,35 @@ def _key(name: str, taken: Iterable[str]) -> str:
     return key
 
 
-def _stamp(path: Path) -> str:
-    """Tells one state of a file from another."""
+def _identity(path: Path) -> tuple[int, ...] | None:
+    """Device, number, size and time of a file, which tell one state of it from another; None where it is gone."""
     try:
         facts = path.stat()
     except OSError:
+        return None
+    return facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns
+
+
+def _stamp(identity: tuple[int, ...] | None) -> str:
+    """Tells one state of a file from another."""
+    return "gone" if identity is None else hashlib.sha256(repr(identity).encode()).hexdigest()[:12]
+
+
+def _stamp_of(source: Path) -> str:
+    """The same of what a file or folder holds now."""
+    try:
+        return _stamp(_identity(newest_report(source)))
+    except FileFormatError:
         return "gone"
-    told = f"{facts.st_ino} {facts.st_size} {facts.st_mtime_ns}"
-    return hashlib.sha256(told.encode()).hexdigest()[:12]
+
+
+def unexpected(error: Exception) -> dict[str, Any]:
+    """A failure of an answer's own, as the page shows it in the place of what it kept from being shown."""
+    return {
+        "kind": "failure",
+        "message": f"this could not be worked out: {type(error).__name__}: {shortened(visible(str(error)), 300)}",
+        "remedy": "the other views go on; the terminal that abele view runs in shows where it failed",
+    }
 
 
 def readable(error: AbeleError) -> dict[str, Any]:

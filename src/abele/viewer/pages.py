@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
+import re
 from functools import cache
+from html import escape
 from pathlib import Path
 
 WEB = Path(__file__).parent / "web"
 TYPES = {".js": "text/javascript", ".css": "text/css", ".html": "text/html", ".svg": "image/svg+xml"}
 """Media types of the files that are served, by ending."""
+_PLACE = re.compile(r"\{\{(\w+)\}\}")
 
 
 @cache
@@ -29,17 +34,37 @@ def import_map() -> str:
 
 def frame(title: str) -> str:
     """The HTML of the served page."""
-    return _page(title, import_map(), '<link rel="stylesheet" href="/style.css">', "/web/start.js")
-
-
-def _page(title: str, imports: str, styles: str, start: str) -> str:
-    from html import escape
-
-    return (
-        (WEB / "frame.html")
-        .read_text("utf-8")
-        .replace("{{title}}", escape(title))
-        .replace("{{imports}}", imports)
-        .replace("{{styles}}", styles)
-        .replace("{{start}}", start)
+    return filled(
+        title=title,
+        imports=import_map(),
+        styles='<link rel="stylesheet" href="/style.css">',
+        start='<script type="module" src="/web/start.js"></script>',
     )
+
+
+def filled(*, title: str, imports: str, styles: str, start: str, policy: str = "", frozen: str = "") -> str:
+    """The HTML of a page.
+
+    Args:
+        title: Its title, as text.
+        imports: The import map.
+        styles: The element that brings the styles.
+        start: The element that starts the page.
+        policy: The element that holds its content policy, where no header does.
+        frozen: The element that holds what it knows, where no server does.
+    """
+    parts = {
+        "title": escape(title),
+        "imports": imports,
+        "styles": styles,
+        "start": start,
+        "policy": policy,
+        "frozen": frozen,
+    }
+    # All at once: what is put in may itself look like a place to fill.
+    return _PLACE.sub(lambda found: parts[found[1]], (WEB / "frame.html").read_text("utf-8"))
+
+
+def hashed(content: str) -> str:
+    """What a content policy calls an inline script or style of this content."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()}'"

@@ -8,7 +8,7 @@ import socket
 import threading
 import time
 import webbrowser
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,9 +18,12 @@ from abele.report import Report
 
 if TYPE_CHECKING:
     import uvicorn
+    from starlette.types import ASGIApp
 
 HOST = "127.0.0.1"
 _PATIENCE_SECONDS = 10.0
+_GRACE_SECONDS = 2
+"""What answers that are being worked out get when the viewer is closed."""
 
 
 @dataclass
@@ -67,21 +70,53 @@ def view(
     from abele.viewer.opened import Shelf
 
     sources = [reports] if isinstance(reports, str | Path | Report) else list(reports)
-    try:
-        import uvicorn
+    require_packages()
+    from abele.viewer.app import viewer_app
 
-        from abele.viewer.app import viewer_app
+    shelf = Shelf(sources)
+    return serve(lambda token, found: viewer_app(shelf, token, found), port=port, browser=browser)
+
+
+def require_packages() -> None:
+    """The packages that serving needs are installed.
+
+    Raises:
+        MissingPackageError: One is not.
+    """
+    try:
+        import starlette
+        import uvicorn
     except ImportError as error:
         raise MissingPackageError(
             f"the viewer needs {error.name}, which is not installed", remedy="pip install 'abele[view]'"
         ) from error
+    del starlette, uvicorn
+
+
+def serve(app: Callable[[str, int], ASGIApp], *, port: int = 0, browser: bool = True) -> Viewer:
+    """Serve an application on the loopback, in a thread of this process.
+
+    Args:
+        app: Makes it of the token that requests must bring and the port.
+        port: The port to listen on; any free one by default.
+        browser: Open its page in the user's browser.
+
+    Raises:
+        InvalidOptionError: The port is taken.
+    """
+    import uvicorn
+
     from abele.viewer.guard import new_token
 
-    shelf = Shelf(sources)
     with _listening(port) as listener:
         found, token = listener.getsockname()[1], new_token()
         config = uvicorn.Config(
-            viewer_app(shelf, token, found), log_level="error", access_log=False, lifespan="off", timeout_keep_alive=60
+            app(token, found),
+            log_level="error",
+            access_log=False,
+            lifespan="off",
+            timeout_keep_alive=60,
+            timeout_graceful_shutdown=_GRACE_SECONDS,
         )
         server = uvicorn.Server(config)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, name="abele viewer", daemon=True)

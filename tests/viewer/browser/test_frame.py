@@ -51,7 +51,7 @@ def test_palette__words__offer_commands_and_things_of_the_report(look, small: Re
     sight.page.keyboard.type(max(small.variables["name"].tolist(), key=len))
     sight.page.wait_for_selector(".palette-item >> text=variable")
     sight.page.keyboard.press("Escape")
-    assert sight.page.locator("dialog").count() == 0
+    sight.page.locator("dialog").wait_for(state="detached")
 
 
 def test_help__question_mark__lists_keys(look, small: Report) -> None:

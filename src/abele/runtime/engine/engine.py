@@ -37,6 +37,7 @@ from abele.trace.environment import begin_from_environment
 
 if TYPE_CHECKING:
     from abele.runtime.debugger.debugger import Debugger
+    from abele.viewer import Page, Viewer
 
 __all__ = ["MODES", "Engine", "Programs"]
 _CHANNEL = Channel("abele.run")
@@ -358,6 +359,20 @@ class Engine:
         if not self._profiler.has_runs:
             return report
         return report.with_host(self._profiler.profile())
+
+    def view(self) -> Page | Viewer:
+        """Show the report: in the cell of a notebook, else in the browser.
+
+        Returns:
+            What :func:`abele.viewer.show` does: a page, or the viewer, which goes on until it is closed or the program
+            ends; its ``wait()`` keeps a script from ending.
+
+        Raises:
+            MissingPackageError: The packages of the extra ``view`` are not installed.
+        """
+        from abele.viewer import show
+
+        return show(self.report)
 
     @property
     def account(self) -> RunAccount:

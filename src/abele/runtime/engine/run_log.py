@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -13,6 +14,7 @@ from typing import Any
 from abele.compiler import Executable
 from abele.errors import FileFormatError, InvalidOptionError, OutOfMemoryError, ProfilingDisabledError, nearest
 from abele.report import RUNS, CallTimes, Report, Table
+from abele.report.shown import view_hint
 from abele.runtime.engine.account import CountedRun, EngineAccount
 from abele.runtime.engine.options import EngineOptions
 from abele.runtime.image import RunCounts
@@ -130,6 +132,7 @@ class AutoReport:
         self._most_runs = options.number("autoReport.executionProfileProgramRunCount")
         self._path = Path(options.text("autoReport.directory")) / REPORT_NAME
         self._runs: Counter[int] = Counter()
+        self._told = False
 
     def after_compile(self, report: Callable[[], Report]) -> None:
         """A program was compiled."""
@@ -166,6 +169,9 @@ class AutoReport:
         with writing(self._path.parent):
             self._path.parent.mkdir(parents=True, exist_ok=True)
         report.save(self._path)
+        if not self._told:
+            self._told = True
+            print(view_hint(self._path), file=sys.stderr)
 
 
 def profile_summary(report: Report, runs: Callable[[], Table], options: Mapping[str, Any]) -> str:

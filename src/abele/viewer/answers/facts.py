@@ -22,7 +22,7 @@ def facts(opened: Opened, params: Params) -> Answer:
         "meta": {name: value for name, value in report.meta.items() if name != "tracepoints"},
         "rows": {name: len(getattr(report, name)) for name in TABLES if hasattr(report, name)},
         "programs": list(report.meta.get("programs", ())),
-        "cycles": report.total_cycles,
+        "cycles": opened.cycles,
         "clock_hz": report.target.get("clock_hz"),
         "num_tiles": report.memory.num_tiles,
         "available_bytes": report.memory.available_bytes,

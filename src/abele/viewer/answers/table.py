@@ -16,9 +16,12 @@ from abele.viewer.answers.registry import Frozen, question
 from abele.viewer.opened import Opened
 from abele.viewer.params import Params
 from abele.viewer.wire import Answer, Array
+from abele.words import shortened
 
 MOST_ROWS = 2_000
 """Rows of a page of a table."""
+LONGEST_TEXT = 1_000
+"""Characters of a text in a row; the middle of a longer one is left out."""
 _KEPT_ORDERS = 16
 
 Rows = npt.NDArray[np.int64]
@@ -58,7 +61,7 @@ def table(opened: Opened, params: Params) -> Answer:
             {"name": column, "text": isinstance(held, Text), "doc": spec.doc if spec is not None else ""}
         )
         if isinstance(held, Text):
-            head["text"][column] = held[page].decode().tolist()
+            head["text"][column] = [shortened(text, LONGEST_TEXT) for text in held[page].decode().tolist()]
         else:
             arrays[column] = held[page]
     return Answer(head, arrays)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import datetime
 import json
 import re
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.utils.data
@@ -28,9 +29,13 @@ from abele.frontends.poptorch.values.tensors import from_array
 from abele.machine import HostComputer, hosts
 from abele.parallel.network import network_text
 from abele.report import HostProfile, Report
+from abele.report.shown import view_hint
 from abele.trace.environment import begin_from_environment
 from abele.trace.shared import hold_recording
 from abele.writing import writing
+
+if TYPE_CHECKING:
+    from abele.viewer import Page, Viewer
 
 NOT_COMPILED = "Model has not been compiled or has been destroyed."
 
@@ -88,6 +93,20 @@ class Inspection(Latencies):
         if self._options.profile_dir is not None:
             hold_recording(self, Path(self._options.profile_dir))
 
+    def view(self) -> Page | Viewer:
+        """Show what :meth:`report` gives: in the cell of a notebook, else in the browser.
+
+        Returns:
+            What :func:`abele.viewer.show` does.
+
+        Raises:
+            Error: Nothing is compiled yet.
+            MissingPackageError: The packages of the extra ``view`` are not installed.
+        """
+        from abele.viewer import show
+
+        return show(self.report())
+
     def _write_profile(self, compiled: CompiledModel) -> None:
         """Write the report where ``Options.enableProfiling`` said."""
         if self._options.profile_dir is None:
@@ -99,6 +118,7 @@ class Inspection(Latencies):
             path.parent.mkdir(parents=True, exist_ok=True)
         compiled.session.executable.report.save(path)
         trace.flush()
+        print(view_hint(path), file=sys.stderr)
 
     def _export_proto(self, compiled: CompiledModel) -> None:
         """Write the recorded network as text to the file that the environment names; folders above it are made."""

@@ -8,8 +8,8 @@ import { Keys } from "abele/core/keys.js";
 import { dialog, openHelp, openPalette } from "abele/core/palette.js";
 import { choice, dropdown, failure } from "abele/core/parts.js";
 import { Source } from "abele/core/source.js";
-import { reportRows } from "abele/core/table.js";
 import { State } from "abele/core/state.js";
+import { reportRows } from "abele/core/table.js";
 import { forgetTheme } from "abele/core/theme.js";
 import { hideTip } from "abele/core/tip.js";
 import { VIEWS } from "abele/views/index.js";
@@ -47,6 +47,7 @@ export class App {
       return;
     }
     this.source.watch();
+    this.#left();
     await this.#report();
     await this.#show();
   }
@@ -107,7 +108,7 @@ export class App {
     fill(this.top, h("span.brand", {}, "Abele"),
       several ? dropdown("Report", titles, this.context.report, first) : h("span.name", { title: facts.title }, facts.title),
       programs.length > 1 ? dropdown("Program", programs, String(this.context.program), (p) => this.state.set({ program: p })) : null,
-      h("span.about.dim", {}, `${facts.target.title ?? facts.target.name ?? ""} · ${cycles(facts.cycles)} = ${seconds(this.context.seconds(facts.cycles))}`, facts.fits ? "" : h("b.bad", {}, " · does not fit")),
+      h("span.about.dim", {}, `${facts.target.title ?? facts.target.name ?? ""} · ${facts.cycles === null ? "cycles unknown: that part of the file is damaged" : `${cycles(facts.cycles)} = ${seconds(this.context.seconds(facts.cycles))}`}`, facts.fits ? "" : h("b.bad", {}, " · does not fit")),
       h("span.grow"),
       choice("Unit of bytes", [["auto", "auto"], ["B", "B"], ["kB", "kB"], ["KiB", "KiB"]], this.state.get("unit", "auto"), (unit) => this.state.set({ unit: unit === "auto" ? null : unit })),
       h("button.small", { onclick: () => this.#flip(), title: "Dark or light (t)", "aria-label": "Dark or light" }, "◐"));
@@ -141,6 +142,15 @@ export class App {
     this.main.dataset.view = view.name;
   }
 
+  /** What a static page does without, in the foot. */
+  #left() {
+    if (!this.source.isFrozen) return;
+    const { left } = this.source.frozen;
+    const named = new Set(Object.keys(left).filter((name) => left[name] === "size").map((name) => WANTED[name] ?? name.split(".")[0]));
+    this.notes.textContent = named.size ? `Left out for size: details of ${[...named].join(", ")}` : "One file, without a server";
+    this.notes.title = "This file holds the pictures and the beginnings of tables; abele view REPORT shows every detail.";
+  }
+
   #navigation() {
     const now = (VIEWS.find((v) => v.name === this.state.get("view")) ?? VIEWS[0]).name;
     fill(this.nav, VIEWS.map((view) => h(`button${view.name === now ? ".on" : ""}`, { onclick: () => this.context.go(view.name), "aria-current": view.name === now ? "page" : undefined },
@@ -169,7 +179,7 @@ export class App {
     if (tile) return [{ title: `Tile ${tile[1]}`, group: "tile", run: () => this.context.go("memory", { tiles: tile[1] }) }];
     const kinds = [["ops", "operation", "op", "operations"], ["variables", "variable", "variable", "memory"], ["steps", "step", "step", "program"]];
     const found = await Promise.all(kinds.map(async ([of, group, name, view]) => {
-      const { rows } = await reportRows(this.context, of)({ filter: query, sort: "", first: 0, count: 12 });
+      const { rows } = await reportRows(this.context, of, this.source.isFrozen ? {} : { columns: "name" })({ filter: query, sort: "", first: 0, count: 12 });
       return rows.map((row) => ({ title: row.name, group, run: () => this.context.go(view, { [name]: row.row }) }));
     }));
     return found.flat();

@@ -5,6 +5,7 @@ const TYPES = {
   uint32: Uint32Array, int32: Int32Array, float32: Float32Array, float64: Float64Array,
 };
 const MOST_BYTES = 96e6;
+const MOST_UNDERWAY = 6;
 
 /** What the server would not answer, in its words. */
 export class AskError extends Error {
@@ -47,6 +48,8 @@ export class Source extends EventTarget {
     this.kept = new Map();
     this.keptBytes = 0;
     this.waiting = new Map();
+    this.underway = 0;
+    this.queue = [];
     const frozen = document.getElementById("abele-frozen");
     this.frozen = frozen ? JSON.parse(frozen.textContent) : null;
   }
@@ -145,20 +148,41 @@ export class Source extends EventTarget {
       const packed = this.frozen.answers[place];
       if (packed === undefined) {
         throw new AskError({
-          message: "This file does not hold that detail.",
+          message: "This file does not hold that detail",
           remedy: "abele view REPORT shows every detail of the report",
         });
       }
+      if (typeof packed === "object") throw new AskError(packed);
       const raw = Uint8Array.from(atob(packed), (c) => c.charCodeAt(0));
       const stream = new Blob([raw]).stream().pipeThrough(new DecompressionStream("gzip"));
       return new Response(stream).arrayBuffer();
     }
-    const answer = await fetch(`/data/${address(key, question, { ...params, stamp })}`);
-    if (!answer.ok) {
-      const text = await answer.text();
-      throw new AskError(text.startsWith("{") ? JSON.parse(text) : { message: text });
+    await this.#turn();
+    try {
+      const answer = await fetch(`/data/${address(key, question, { ...params, stamp })}`);
+      if (!answer.ok) {
+        const text = await answer.text();
+        throw new AskError(text.startsWith("{") ? JSON.parse(text) : { message: text });
+      }
+      return await answer.arrayBuffer();
+    } finally {
+      this.#leave();
     }
-    return answer.arrayBuffer();
+  }
+
+  /** Wait for a place among the few requests under way. What was asked last goes first: it is what is looked at now. */
+  #turn() {
+    if (this.underway < MOST_UNDERWAY) {
+      this.underway += 1;
+      return Promise.resolve();
+    }
+    return new Promise((go) => this.queue.push(go));
+  }
+
+  #leave() {
+    const next = this.queue.pop();
+    if (next) next();
+    else this.underway -= 1;
   }
 
   #busy(name, question, promise) {

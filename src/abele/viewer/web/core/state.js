@@ -55,8 +55,8 @@ export class State {
     if (!changed.size) return;
     // Browsers allow some 200 changes of an address in 30 seconds: what moves is written when it rests.
     clearTimeout(this.timer);
-    if (page) this.past.pushState(null, "", written(this.values));
-    else this.timer = setTimeout(() => this.past.replaceState(null, "", written(this.values)), 150);
+    if (page) this.#write("pushState");
+    else this.timer = setTimeout(() => this.#write("replaceState"), 150);
     this.#tell(changed);
   }
 
@@ -64,6 +64,14 @@ export class State {
   listen(listener) {
     this.listeners.add(listener);
     return () => this.listeners.delete(listener);
+  }
+
+  #write(how) {
+    try {
+      this.past[how](null, "", written(this.values));
+    } catch {
+      // A frame in a notebook has no address of its own; the page does without.
+    }
   }
 
   #read() {

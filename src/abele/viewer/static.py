@@ -1,0 +1,103 @@
+"""The page as one file: modules, styles and answers inside, so that it needs no server and no network.
+
+Modules are the same files as a server sends. An import map leads their names to ``data:`` addresses, answers lie in the
+page as JSON, and the content policy in its head allows exactly these scripts and styles and no connection at all. It
+works where nothing is served: from a mail's attachment, from a folder, and within a frame without rights in a notebook.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from abele import __version__
+from abele.errors import InvalidOptionError
+from abele.report import Report
+from abele.viewer import pages
+from abele.viewer.frozen import Frozen, frozen
+from abele.viewer.opened import Shelf
+from abele.writing import writing_whole
+
+MOST_BYTES = 8_000_000
+"""Size of a page, when nobody says."""
+_LEAST_ROOM = 100_000
+"""What a page should have for answers beside its modules."""
+
+Reports = Sequence[str | Path | Report] | str | Path | Report
+
+
+def static_page(reports: Reports, path: str | Path, most_bytes: float = MOST_BYTES) -> int:
+    """Write a page that shows reports by itself, whole or not at all.
+
+    Args:
+        reports: One report or several, or their files.
+        path: The file, by custom ``*.html``; folders above it are made.
+        most_bytes: How large it may become. Details that have no room are left out, and its foot says so.
+
+    Returns:
+        Bytes of the page.
+
+    Raises:
+        FileFormatError: A report cannot be read, or the file cannot be written.
+        InvalidOptionError: No reports, too many, or fewer bytes than a page needs.
+    """
+    html = static_html(reports, most_bytes).encode()
+    with writing_whole(path) as part:
+        part.write_bytes(html)
+    return len(html)
+
+
+def static_html(reports: Reports, most_bytes: float = MOST_BYTES) -> str:
+    """The page that :func:`static_page` writes; the same arguments and errors."""
+    if not math.isfinite(most_bytes):
+        raise InvalidOptionError(f"a page of {most_bytes} B", remedy=f"a number, as {MOST_BYTES:,}")
+    shelf = Shelf([reports] if isinstance(reports, str | Path | Report) else list(reports))
+    title = ", ".join(opened.title for opened in shelf)
+    listed = [{"key": o.key, "title": o.title, "stamp": o.stamp, "changed": False, "cycles": o.cycles} for o in shelf]
+    known: dict[str, Any] = {"reports": listed, "version": __version__, "left": {}, "answers": {}}
+    bare = len(_html(title, known).encode())
+    # Room for the list of what is left out, which grows as the rest shrinks.
+    room = int(most_bytes) - bare - 2_000
+    if room < _LEAST_ROOM:
+        raise InvalidOptionError(
+            f"a page of {int(most_bytes):,} B has no room for a report",
+            remedy=f"{bare + 2_000 + _LEAST_ROOM:,} B or more",
+        )
+    found: Frozen = frozen(shelf, room)
+    return _html(title, {**known, "left": found.left, "answers": found.answers})
+
+
+def _html(title: str, known: dict[str, Any]) -> str:
+    imports = _import_map()
+    style = pages.style()
+    start = 'import "abele/start.js";'
+    scripts = f"{pages.hashed(imports)} {pages.hashed(start)}"
+    policy = (
+        f"default-src 'none'; script-src {scripts} data:; style-src {pages.hashed(style)}; "
+        "img-src data: blob:; base-uri 'none'; form-action 'none'"
+    )
+    return pages.filled(
+        title=title,
+        policy=f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
+        styles=f"<style>{style}</style>",
+        imports=imports,
+        frozen=f'<script type="application/json" id="abele-frozen">{_json(known)}</script>\n',
+        start=f'<script type="module">{start}</script>',
+    )
+
+
+def _import_map() -> str:
+    def module(name: str) -> str:
+        content = base64.b64encode((pages.WEB / name).read_bytes()).decode()
+        return f"data:{pages.TYPES['.js']};base64,{content}"
+
+    return _json({"imports": {f"abele/{name}": module(name) for name in pages.module_names()}})
+
+
+def _json(value: Any) -> str:
+    """JSON that may stand in a script element: no ``<`` could end it, and lone surrogates cannot be written."""
+    return json.dumps(value, ensure_ascii=True, separators=(",", ":")).replace("<", "\\u003c")
