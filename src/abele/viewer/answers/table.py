@@ -86,9 +86,9 @@ def matching(opened: Opened, name: str, filtered: str, sort: str) -> Rows:
         if key in kept:
             kept.move_to_end(key)
             return kept[key]
-    rows = _order(whole, sort)
+    rows = ordered(whole, sort)
     if filtered.strip():
-        rows = rows[_mask(whole, filtered)[rows]]
+        rows = rows[mask(whole, filtered)[rows]]
     with opened.lock:
         kept[key] = rows
         while len(kept) > _KEPT_ORDERS:
@@ -96,7 +96,8 @@ def matching(opened: Opened, name: str, filtered: str, sort: str) -> Rows:
     return rows
 
 
-def _order(whole: Table, sort: str) -> Rows:
+def ordered(whole: Table, sort: str) -> Rows:
+    """All rows of a table in order of a column, with ``-`` before it for largest first; its own order when empty."""
     column, descending = sort.removeprefix("-"), sort.startswith("-")
     if not column:
         return np.arange(len(whole), dtype=np.int64)
@@ -119,11 +120,12 @@ _COMPARISONS: dict[str, Any] = {
 }
 
 
-def _mask(whole: Table, filtered: str) -> npt.NDArray[np.bool_]:
-    mask = np.ones(len(whole), dtype=bool)
+def mask(whole: Table, filtered: str) -> npt.NDArray[np.bool_]:
+    """Rows of a table that a filter leaves, bool[rows]."""
+    left = np.ones(len(whole), dtype=bool)
     for term in filtered.split():
-        mask &= _term(whole, term)
-    return mask
+        left &= _term(whole, term)
+    return left
 
 
 def _term(whole: Table, term: str) -> npt.NDArray[np.bool_]:

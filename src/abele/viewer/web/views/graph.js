@@ -1,9 +1,490 @@
-// Operations and what flows between them.
+// Operations in their modules and what flows between them; and what one tile holds and does.
 
-import { fill } from "abele/core/dom.js";
-import { empty } from "abele/core/parts.js";
+import { Chart } from "abele/core/chart.js";
+import { facts, link, listing, part } from "abele/core/detail.js";
+import { fill, h, settled } from "abele/core/dom.js";
+import { bytes, count, fitted, percent, short } from "abele/core/format.js";
+import { choice, dropdown, empty, failure, panel, toggle } from "abele/core/parts.js";
+import { Plane, grab } from "abele/core/plane.js";
+import { hideTip, tip } from "abele/core/tip.js";
+import { TileGraph } from "abele/views/graph_tile.js";
+
+const [OP, MODULE, OPENED, REST] = [0, 1, 2, 3];
+const METRICS = { cycles: "cycles", flops: "FLOP", moved_bytes: "moved bytes", read_bytes: "read bytes", written_bytes: "written bytes", code_bytes: "code", balance: "tile balance" };
+
+/** Numbers of open modules as the question takes them. */
+export function openText(numbers) {
+  return numbers.length ? [...numbers].sort((a, b) => a - b).join(".") : "none";
+}
+
+/** The part of a colour scale that a value has; small ones stay apart. */
+export function shade(value, most) {
+  return most > 0 && value > 0 ? Math.sqrt(Math.min(1, value / most)) : 0;
+}
 
 export function mount(context, place) {
-  fill(place, empty("This view is not there yet."));
-  return { update() {}, destroy() {}, charts: [], commands: [] };
+  const view = new GraphView(context);
+  fill(place, view.element);
+  view.start();
+  return {
+    update: (changed) => view.update(changed),
+    destroy: () => view.destroy(),
+    get charts() { return [view.ofTile ? view.ofTile.chart : view.chart]; },
+    commands: [
+      { title: "Open all modules that fit", run: () => view.openMore() },
+      { title: "Close all modules", run: () => view.open([]) },
+      { title: "Show all of the graph", run: () => view.plane.whole() },
+      { title: "Labels of edges", run: () => context.state.set({ "graph.labels": context.state.get("graph.labels") ? null : "1" }) },
+    ],
+  };
+}
+
+class GraphView {
+  constructor(context) {
+    this.context = context;
+    this.data = null;
+    this.asked = 0;
+    const { state } = context;
+    this.chart = new Chart({ label: "Operations and what flows between them", name: "graph", draw: (c, p) => this.#draw(c, p) });
+    this.chart.element.classList.add("fill");
+    this.plane = new Plane(() => ({ width: this.data?.head.width ?? 1, height: this.data?.head.height ?? 1, boxWidth: this.chart.width, boxHeight: this.chart.height }));
+    const remember = settled(() => state.set({ "graph.place": this.plane.text() }), 200);
+    this.plane.addEventListener("change", () => {
+      this.chart.redraw();
+      remember();
+    });
+    grab(this.chart.canvas, this.plane, { click: (event) => this.#click(event) });
+    this.chart.canvas.addEventListener("pointermove", (event) => this.#hover(event));
+    this.chart.canvas.addEventListener("pointerleave", hideTip);
+    this.chart.canvas.addEventListener("dblclick", (event) => {
+      const i = this.#under(event);
+      if (i >= 0) this.#turn(i);
+    });
+    this.chart.canvas.addEventListener("keydown", (event) => this.#key(event));
+    this.find = h("input.filter", { type: "search", placeholder: "find operations", "aria-label": "Find in the graph", value: state.get("graph.find"), spellcheck: "false" });
+    this.find.addEventListener("input", settled(() => state.set({ "graph.find": this.find.value || null }), 100));
+    this.find.addEventListener("keydown", (event) => event.key === "Enter" && this.#next());
+    this.note = h("span.dim", { role: "status" });
+    this.metric = dropdown("Colour", Object.entries(METRICS), state.get("graph.metric", "cycles"), (m) => state.set({ "graph.metric": m === "cycles" ? null : m }));
+    this.labels = toggle("tensors", state.get("graph.labels") === "1", (on) => state.set({ "graph.labels": on ? "1" : null }));
+    this.round = toggle("loops", state.get("graph.round", "1") === "1", (on) => state.set({ "graph.round": on ? null : "0" }));
+    this.details = h("div.told", { "aria-live": "polite" });
+    this.of = choice("Graph of", [["ops", "operations"], ["tile", "one tile"]], state.get("graph.of", "ops"), (of) => state.set({ "graph.of": of === "ops" ? null : of }));
+    this.bar = h("div.bar", {}, this.find, this.note, h("span.grow"), h("label.dim", {}, "colour ", this.metric), this.labels, this.round,
+      h("button.small", { onclick: () => this.plane.whole(), title: "Show all (0)" }, "fit"),
+      h("button.small", { onclick: () => this.openMore(), title: "Open one level more" }, "+"),
+      h("button.small", { onclick: () => this.open([]), title: "Close all modules" }, "−"));
+    this.box = h("div.fill.lists", {}, this.bar, this.chart.element);
+    this.left = h("div.fill.lists");
+    this.element = h("div.beside.wide", {}, panel("Graph", this.left, this.of), panel("Details", this.details));
+  }
+
+  destroy() {
+    this.chart.destroy();
+    this.ofTile?.destroy();
+  }
+
+  start() {
+    this.#which();
+  }
+
+  update(changed) {
+    const { state } = this.context;
+    if (changed.has("graph.of")) {
+      this.of.show(state.get("graph.of", "ops"));
+      this.#which();
+      return;
+    }
+    if (this.ofTile) {
+      this.ofTile.update(changed);
+      return;
+    }
+    if (changed.has("graph.open") || changed.has("reports")) this.#load(false);
+    else if (changed.has("op") || changed.has("step")) this.#selected(changed.has("op"));
+    if (changed.has("graph.find")) this.#found();
+    if (["graph.metric", "graph.labels", "graph.round", "graph.find", "theme"].some((n) => changed.has(n))) this.chart.redraw();
+    if (changed.has("unit")) this.#tell();
+  }
+
+  #which() {
+    const tile = this.context.state.get("graph.of") === "tile";
+    this.ofTile?.destroy();
+    this.ofTile = null;
+    if (tile) {
+      this.ofTile = new TileGraph(this.context, this.details);
+      fill(this.left, this.ofTile.element);
+      return;
+    }
+    fill(this.left, this.box);
+    this.context.keys.steer(this.plane);
+    if (!this.data) this.#load(true);
+    else this.#tell();
+  }
+
+  open(numbers) {
+    this.context.state.set({ "graph.open": openText(numbers) });
+  }
+
+  openMore() {
+    if (!this.data) return;
+    const { head, arrays } = this.data;
+    const more = [...arrays.node].filter((_, i) => arrays.kind[i] === MODULE);
+    this.open([...head.open, ...more]);
+  }
+
+  async #load(first) {
+    const { state } = this.context;
+    this.asked += 1;
+    const mine = this.asked;
+    const op = state.number("op");
+    const open = state.get("graph.open");
+    try {
+      // A drawing that opens by itself for an operation is asked for once; others are as the state says.
+      let data = await this.context.ask("graph", { open });
+      if (op >= 0 && !this.context.source.isFrozen && !data.arrays.op.includes(op) && first) data = await this.context.ask("graph", { open, op });
+      if (mine !== this.asked) return;
+      const held = this.data && this.#hold();
+      this.data = data;
+      this.#index();
+      if (first && !this.plane.read(state.get("graph.place"))) this.#atFirst();
+      else if (held) this.#keep(held);
+      this.#found();
+      this.#selected(first && op >= 0 && !state.get("graph.place"));
+    } catch (error) {
+      if (mine === this.asked) fill(this.details, failure(error));
+    }
+  }
+
+  /** Show the whole where that can be read, else its beginning. */
+  #atFirst() {
+    if (!this.chart.width) {
+      requestAnimationFrame(() => this.#atFirst());
+      return;
+    }
+    this.plane.whole();
+    if (this.plane.scale >= 0.5) return;
+    const scale = Math.max(0.6, Math.min(1, (this.chart.width - 24) / Math.max(1, this.data.head.width)));
+    const { arrays } = this.data;
+    const first = [...arrays.node.keys()].filter((i) => arrays.kind[i] !== OPENED && arrays.y[i] < this.chart.height / scale);
+    const middle = first.reduce((sum, i) => sum + arrays.x[i] + arrays.w[i] / 2, 0) / Math.max(1, first.length);
+    const x = this.chart.width / 2 - middle * scale;
+    const room = this.chart.width - this.data.head.width * scale;
+    this.plane.set(room > 0 ? room / 2 : Math.min(12, Math.max(room - 12, x)), 12, scale);
+  }
+
+  /** The node that stays where it is when modules open or close. */
+  #hold() {
+    const { arrays } = this.data;
+    const i = this.turned ?? this.chosen;
+    if (!(i >= 0)) return null;
+    return { node: arrays.node[i], rest: arrays.kind[i] === REST, x: arrays.x[i] * this.plane.scale + this.plane.x, y: arrays.y[i] * this.plane.scale + this.plane.y };
+  }
+
+  #keep(held) {
+    const { arrays } = this.data;
+    const i = arrays.node.findIndex((n, k) => n === held.node && (arrays.kind[k] === REST) === held.rest);
+    this.turned = undefined;
+    if (i >= 0) this.plane.set(held.x - arrays.x[i] * this.plane.scale, held.y - arrays.y[i] * this.plane.scale);
+    else this.chart.redraw();
+  }
+
+  /** What is looked up while drawing: edges of nodes, greatest values. */
+  #index() {
+    const { head, arrays } = this.data;
+    const n = arrays.node.length;
+    const k = head.metrics.length;
+    this.most = head.metrics.map((_, m) => {
+      let most = 0;
+      for (let i = 0; i < n; i += 1) if (arrays.kind[i] !== OPENED) most = Math.max(most, arrays.metric[i * k + m]);
+      return most;
+    });
+    this.edges = Array.from({ length: n }, () => []);
+    for (let e = 0; e < arrays.from.length; e += 1) {
+      this.edges[arrays.from[e]].push(e);
+      this.edges[arrays.to[e]].push(e);
+    }
+    const labels = Array.from(head.labels, (label, i) => `${label}${arrays.kind[i] === OP ? "" : ` (${arrays.count[i]} operations)`}`);
+    this.chart.describe(`Graph of ${n} nodes and ${arrays.from.length} edges: ${labels.slice(0, 40).join(", ")}${n > 40 ? " and more" : ""}. Arrow keys go from node to node.`);
+    this.note.textContent = `${count(n)} nodes, ${count(arrays.from.length)} edges${head.left_out ? ` (${count(head.left_out)} thinner ones left out)` : ""}${head.told ? "" : ": from lifetimes and order"}`;
+    this.note.title = head.told ? "" : "This report does not tell which steps read and write which variables. Edges lead from the operation that brings a variable to life to the last that needs it; dotted ones are mere order.";
+  }
+
+  #under(event) {
+    if (!this.data) return -1;
+    const [x, y] = this.plane.at(this.chart.canvas, event);
+    const { arrays } = this.data;
+    for (let i = arrays.node.length - 1; i >= 0; i -= 1) {
+      if (x < arrays.x[i] || x > arrays.x[i] + arrays.w[i] || y < arrays.y[i] || y > arrays.y[i] + arrays.h[i]) continue;
+      if (arrays.kind[i] !== OPENED || y < arrays.y[i] + 22) return i;
+    }
+    return -1;
+  }
+
+  #click(event) {
+    const i = this.#under(event);
+    this.chart.canvas.focus({ preventScroll: true });
+    this.#choose(i);
+    if (i >= 0) {
+      const { arrays } = this.data;
+      const [x] = this.plane.at(this.chart.canvas, event);
+      // The mark at the left end opens and closes.
+      if (arrays.kind[i] !== OP && x < arrays.x[i] + 18) this.#turn(i);
+    }
+  }
+
+  #choose(i) {
+    this.chosen = i;
+    const op = i >= 0 ? this.data.arrays.op[i] : -1;
+    this.context.state.set({ op: op >= 0 ? op : null });
+    this.#tell();
+    this.chart.redraw();
+  }
+
+  #turn(i) {
+    const { head, arrays } = this.data;
+    const node = arrays.node[i];
+    this.turned = i;
+    if (arrays.kind[i] === MODULE) this.open([...head.open, node]);
+    else if (arrays.kind[i] === OPENED) this.open(head.open.filter((n) => n !== node));
+  }
+
+  #selected(centre) {
+    if (!this.data) return;
+    const op = this.context.state.number("op");
+    const { arrays } = this.data;
+    if (op >= 0) {
+      this.chosen = arrays.op.indexOf(op);
+      if (this.chosen < 0) this.#openFor(op);
+    } else if (this.chosen >= 0 && arrays.op[this.chosen] >= 0) this.chosen = -1;
+    if (centre && this.chosen >= 0) this.#bring(this.chosen);
+    this.#tell();
+    this.chart.redraw();
+  }
+
+  /** Open what an operation is in, so that it is seen. */
+  async #openFor(op) {
+    if (this.context.source.isFrozen) return;
+    const { head } = await this.context.ask("graph", { open: this.context.state.get("graph.open"), op });
+    if (this.context.state.number("op") === op && openText(head.open) !== openText(this.data.head.open)) this.open(head.open);
+  }
+
+  #bring(i) {
+    const { arrays } = this.data;
+    const [x, y] = [arrays.x[i] * this.plane.scale + this.plane.x, arrays.y[i] * this.plane.scale + this.plane.y];
+    if (x > 0 && y > 0 && x < this.chart.width - 60 && y < this.chart.height - 30) return;
+    this.plane.centre(arrays.x[i] + arrays.w[i] / 2, arrays.y[i] + arrays.h[i] / 2, Math.max(this.plane.scale, 0.6));
+  }
+
+  #found() {
+    const words = this.context.state.get("graph.find").toLowerCase().split(/\s+/).filter(Boolean);
+    const labels = this.data?.head.labels ?? [];
+    this.hits = words.length ? labels.map((label, i) => i).filter((i) => words.every((w) => labels[i].toLowerCase().includes(w))) : [];
+    this.hit = -1;
+    this.hitSet = words.length ? new Set(this.hits) : null;
+  }
+
+  #next() {
+    if (!this.hits?.length) return;
+    this.hit = (this.hit + 1) % this.hits.length;
+    this.#choose(this.hits[this.hit]);
+    this.#bring(this.hits[this.hit]);
+  }
+
+  #key(event) {
+    if (!this.data || !this.data.arrays.node.length) return;
+    const n = this.data.arrays.node.length;
+    const steps = { ArrowDown: 1, ArrowRight: 1, ArrowUp: -1, ArrowLeft: -1 };
+    if (event.key in steps) {
+      this.#choose((((this.chosen ?? -1) + steps[event.key]) % n + n) % n);
+      this.#bring(this.chosen);
+    } else if ((event.key === "Enter" || event.key === " ") && this.chosen >= 0) {
+      this.#turn(this.chosen);
+    } else return;
+    event.preventDefault();
+    event.stopPropagation();
+  }
+
+  #value(i, name) {
+    const { head, arrays } = this.data;
+    return arrays.metric[i * head.metrics.length + head.metrics.indexOf(name)];
+  }
+
+  #show(name, value) {
+    if (name === "balance") return percent(value);
+    return name.endsWith("_bytes") ? bytes(value, this.context.state.get("unit", "auto")) : name === "flops" ? short(value) : count(value);
+  }
+
+  /** Names of the modules around a node, outermost first. */
+  #around(i) {
+    const { head, arrays } = this.data;
+    const names = [];
+    for (let at = arrays.around[i]; at >= 0; at = arrays.around[at]) names.unshift(head.labels[at]);
+    return names;
+  }
+
+  #brief(name, value) {
+    return name === "cycles" ? `${short(value)} cycles` : this.#show(name, value);
+  }
+
+  #hover(event) {
+    if (event.buttons) return hideTip();
+    const i = this.#under(event);
+    this.chart.canvas.style.cursor = i >= 0 ? "pointer" : "grab";
+    if (i < 0) return hideTip();
+    const { head, arrays } = this.data;
+    return tip(event, [head.labels[i], ...(arrays.kind[i] === OP ? [] : [["operations", count(arrays.count[i])]]), ...head.metrics.map((m) => [METRICS[m], this.#show(m, this.#value(i, m))]), arrays.kind[i] === OP ? "" : "double-click opens and closes"].filter(Boolean));
+  }
+
+  /** What is told of the node that is chosen. */
+  #tell() {
+    if (this.ofTile) return;
+    const i = this.chosen ?? -1;
+    if (!this.data || i < 0 || i >= this.data.arrays.node.length) {
+      fill(this.details, this.data && !this.data.arrays.node.length ? empty("This report has no operations.") : [empty("Select an operation or a module. The wheel zooms, a drag moves, a double-click opens a module."), this.#table()]);
+      return;
+    }
+    const { head, arrays } = this.data;
+    const { context } = this;
+    const unit = context.state.get("unit", "auto");
+    const flows = (mine, other) => this.edges[i].filter((e) => arrays[mine][e] === i).map((e) => ({ e, node: arrays[other][e] })).sort((a, b) => arrays.bytes[b.e] - arrays.bytes[a.e]);
+    const table = (title, rows) => part(`${title} ${count(rows.length)}`, rows.length ? listing(title, [
+      ["node", (r) => h("button.link", { onclick: () => { this.#choose(r.node); this.#bring(r.node); } }, `${arrays.round[r.e] ? "↻ " : ""}${head.labels[r.node]}`)],
+      ["tensor", (r) => (head.tensors[r.e] ? h("span", { title: head.tensors[r.e] }, `${head.tensors[r.e].split("\n")[1]}${arrays.num[r.e] > 1 ? ` and ${arrays.num[r.e] - 1} more` : ""}`) : "order")],
+      ["bytes", (r) => (arrays.bytes[r.e] ? bytes(arrays.bytes[r.e], unit) : ""), true],
+    ], rows.slice(0, 60)) : h("p.dim", {}, "none"));
+    const op = arrays.op[i];
+    fill(this.details,
+      part(head.labels[i], facts([
+        ["is", ["an operation", "a module", "a module, open", "the cheapest others of a module"][arrays.kind[i]]],
+        ["in", this.#around(i).join(" › ")],
+        ["operations", arrays.kind[i] === OP ? "" : count(arrays.count[i])],
+        ...head.metrics.map((m) => [METRICS[m], this.#value(i, m) ? this.#show(m, this.#value(i, m)) : ""]),
+      ])),
+      h("div.links", {}, op >= 0 ? link(context, "operation", "operations", { op }) : null,
+        arrays.kind[i] === MODULE || arrays.kind[i] === OPENED ? h("button.link", { onclick: () => this.#turn(i) }, arrays.kind[i] === MODULE ? "open" : "close") : null),
+      table("Comes from", flows("to", "from")), table("Goes to", flows("from", "to")));
+  }
+
+  /** The nodes as a table, for those who do not see the picture. */
+  #table() {
+    if (!this.data) return null;
+    const { head, arrays } = this.data;
+    const rows = [...arrays.node.keys()].filter((i) => arrays.kind[i] !== OPENED).sort((a, b) => this.#value(b, "cycles") - this.#value(a, "cycles")).slice(0, 40);
+    return rows.length ? part("Most cycles", listing("Nodes with most cycles", [["node", (i) => h("button.link", { onclick: () => { this.#choose(i); this.#bring(i); } }, head.labels[i])], ["cycles", (i) => this.#value(i, "cycles"), true]], rows)) : null;
+  }
+
+  #draw(context, { width, height, theme: colours }) {
+    if (!this.data) return;
+    const { head, arrays } = this.data;
+    const { x, y, scale } = this.plane;
+    const state = this.context.state;
+    const metric = Math.max(0, head.metrics.indexOf(state.get("graph.metric", "cycles")));
+    const k = head.metrics.length;
+    context.save();
+    context.translate(x, y);
+    context.scale(scale, scale);
+    const [left, top, right, bottom] = [-x / scale, -y / scale, (width - x) / scale, (height - y) / scale];
+    const seen = (i) => arrays.x[i] < right && arrays.x[i] + arrays.w[i] > left && arrays.y[i] < bottom && arrays.y[i] + arrays.h[i] > top;
+    context.font = "12px system-ui, sans-serif";
+    for (let i = 0; i < arrays.node.length; i += 1) {
+      if (arrays.kind[i] !== OPENED || !seen(i)) continue;
+      context.fillStyle = colours.hover;
+      context.globalAlpha = 0.5;
+      context.fillRect(arrays.x[i], arrays.y[i], arrays.w[i], arrays.h[i]);
+      context.globalAlpha = 1;
+      context.lineWidth = i === this.chosen ? 2 / scale : 1 / scale;
+      context.strokeStyle = i === this.chosen ? colours.accent : colours.rule;
+      context.strokeRect(arrays.x[i], arrays.y[i], arrays.w[i], arrays.h[i]);
+      if (scale > 0.3) {
+        context.fillStyle = colours.dim;
+        context.fillText(fitted(context, `▾ ${head.labels[i]}`, arrays.w[i] - 12), arrays.x[i] + 6, arrays.y[i] + 16);
+      }
+    }
+    this.#edges(context, colours, state, scale);
+    for (let i = 0; i < arrays.node.length; i += 1) {
+      if (arrays.kind[i] === OPENED || !seen(i)) continue;
+      const part_ = metric === head.metrics.indexOf("balance") ? arrays.metric[i * k + metric] : shade(arrays.metric[i * k + metric], this.most[metric]);
+      const tone = Math.round(part_ * 255);
+      context.globalAlpha = this.hitSet && !this.hitSet.has(i) ? 0.3 : 1;
+      context.fillStyle = colours.heat[tone];
+      const [bx, by, bw, bh] = [arrays.x[i], arrays.y[i], arrays.w[i], arrays.h[i]];
+      context.fillRect(bx, by, bw, bh);
+      context.lineWidth = (i === this.chosen ? 3 : arrays.kind[i] === OP ? 1 : 1.6) / Math.max(scale, 0.5);
+      context.strokeStyle = i === this.chosen ? colours.accent : colours.dim;
+      context.strokeRect(bx, by, bw, bh);
+      if (arrays.kind[i] !== OP) context.strokeRect(bx + 2.5, by + 2.5, bw - 5, bh - 5);
+      if (scale > 0.35) {
+        context.fillStyle = colours.dark ? (tone > 150 ? "#101418" : "#f2f5f8") : (tone > 110 ? "#ffffff" : "#14181d");
+        const mark = arrays.kind[i] === MODULE ? "▸ " : "";
+        context.fillText(fitted(context, mark + head.labels[i], bw - 12), bx + 7, by + 15);
+        context.font = "10px system-ui, sans-serif";
+        const below = arrays.kind[i] === OP ? "" : `${count(arrays.count[i])} ops · `;
+        context.fillText(fitted(context, below + this.#brief(head.metrics[metric], arrays.metric[i * k + metric]), bw - 12), bx + 7, by + 28);
+        context.font = "12px system-ui, sans-serif";
+      }
+      context.globalAlpha = 1;
+    }
+    context.restore();
+  }
+
+  #edges(context, colours, state, scale) {
+    const { head, arrays } = this.data;
+    const rounds = state.get("graph.round", "1") === "1";
+    const mine = new Set(this.chosen >= 0 ? this.edges[this.chosen] : []);
+    const line = (e) => {
+      const [a, b] = [arrays.first[e], arrays.first[e + 1]];
+      const px = (p) => arrays.points[2 * p];
+      const py = (p) => arrays.points[2 * p + 1];
+      context.moveTo(px(a), py(a));
+      for (let p = a + 1; p < b; p += 1) {
+        const middle = (py(p - 1) + py(p)) / 2;
+        context.bezierCurveTo(px(p - 1), middle, px(p), middle, px(p), py(p));
+      }
+      // A small arrow where it ends.
+      const up = py(b - 1) < py(b - 2) ? 5 : -5;
+      context.moveTo(px(b - 1) - 3, py(b - 1) + up);
+      context.lineTo(px(b - 1), py(b - 1));
+      context.lineTo(px(b - 1) + 3, py(b - 1) + up);
+    };
+    const draw = (which, colour, thick, dash) => {
+      context.strokeStyle = colour;
+      context.lineWidth = thick / Math.max(scale, 0.4);
+      context.setLineDash(dash);
+      context.beginPath();
+      let any = false;
+      for (let e = 0; e < arrays.from.length; e += 1) {
+        if (!which(e)) continue;
+        line(e);
+        any = true;
+      }
+      if (any) context.stroke();
+      context.setLineDash([]);
+    };
+    context.globalAlpha = mine.size ? 0.35 : 0.75;
+    draw((e) => !mine.has(e) && !arrays.round[e] && arrays.num[e] > 0, colours.dim, 0.9, []);
+    draw((e) => !mine.has(e) && arrays.num[e] === 0, colours.dim, 0.8, [2, 3]);
+    if (rounds) draw((e) => !mine.has(e) && arrays.round[e] && arrays.num[e] > 0, colours.series[3], 0.9, [6, 4]);
+    context.globalAlpha = 1;
+    draw((e) => mine.has(e), colours.accent, 1.8, []);
+    if (scale < 0.5) return;
+    const labels = state.get("graph.labels") === "1";
+    context.font = "10px system-ui, sans-serif";
+    context.textAlign = "center";
+    for (let e = 0; e < arrays.from.length; e += 1) {
+      if (!(labels || mine.has(e)) || !head.tensors[e] || (arrays.round[e] && !rounds)) continue;
+      const [a, b] = [arrays.first[e], arrays.first[e + 1]];
+      const p = Math.floor((a + b - 1) / 2);
+      const [lx, ly] = [(arrays.points[2 * p] + arrays.points[2 * p + 2]) / 2, (arrays.points[2 * p + 1] + arrays.points[2 * p + 3]) / 2];
+      const text = `${head.tensors[e].split("\n")[1]}${arrays.num[e] > 1 ? ` +${arrays.num[e] - 1}` : ""}`;
+      const wide = context.measureText(text).width;
+      context.fillStyle = colours.panel;
+      context.globalAlpha = 0.85;
+      context.fillRect(lx - wide / 2 - 2, ly - 8, wide + 4, 12);
+      context.globalAlpha = 1;
+      context.fillStyle = mine.has(e) ? colours.accent : colours.dim;
+      context.fillText(text, lx, ly + 2);
+    }
+    context.textAlign = "start";
+    context.font = "12px system-ui, sans-serif";
+  }
 }
