@@ -13,7 +13,7 @@ import abele
 _ROOT = Path(abele.__file__).parent
 _MOST_POSITIONAL = 6
 
-_FRONT_ENDS = ("poplar/", "pvti.py")
+_FRONT_ENDS = ("poplar/", "pva/", "pvti.py")
 """Rooms whose classes bear the names that users of another product know, over a class of ours with the same name."""
 
 _SAME_NAME = {
@@ -22,8 +22,8 @@ _SAME_NAME = {
         "PyTorch's name, over our optimiser",
     ),
     "Block": (
-        {"frontends/poptorch/program/blocks.py", "graph/control.py"},
-        "PopTorch's part of a model; ours is Poplar's",
+        {"frontends/poptorch/program/blocks.py", "graph/control.py", "pva/blocks.py"},
+        "PopTorch's part of a model, and libpva's span of a run; ours is Poplar's",
     ),
     "Cast": ({"poplibs/popops/expr.py", "expr/nodes.py"}, "PopLibs' name, over a node of the expression language"),
     "Channel": ({"frontends/poptorch/program/profiling.py", "trace/channel.py"}, "PopTorch's channel, over ours"),
@@ -36,8 +36,8 @@ _SAME_NAME = {
     ),
     "NameScope": ({"frontends/poptorch/functions/annotations.py", "codelet/scope.py"}, "PopTorch's context of names"),
     "Operation": (
-        {"poplibs/popops/expressions/op_types.py", "expr/operation.py"},
-        "PopLibs' enumeration of reductions; ours is what users define operations with",
+        {"poplibs/popops/expressions/op_types.py", "expr/operation.py", "pva/operations.py"},
+        "PopLibs' enumeration of reductions, and libpva's row of a report; ours is what users define operations with",
     ),
     "OutputMode": ({"frontends/poptorch/enums.py", "parallel/schedule.py"}, "PopTorch's enumeration of our modes"),
     "Plan": ({"poplibs/popnn/ctc/plan.py", "poplibs/popnn/ctc_infer/plan.py"}, "PopLibs' name of both plans of CTC"),
@@ -95,7 +95,7 @@ def _ambiguous(nodes: _Nodes) -> dict[str, list[str]]:
     for name, places in _places(nodes).items():
         ours = [path for path in places if not path.startswith(_FRONT_ENDS)]
         allowed = _SAME_NAME.get(name, (set(), ""))[0]
-        if len(ours) > 1 and set(ours) != allowed:
+        if len(ours) > 1 and not set(ours) <= allowed:
             found[name] = places
     return found
 

@@ -14,7 +14,7 @@ from abele.poplibs import poplin, popops
 from abele.report import GROUPS, PHASE_TILES, SPANS, STEPS, Memory, Report
 from abele.report.block_runs import block_runs
 from abele.viewer.answers import answer
-from abele.viewer.bars import Bars, edges_of, seen
+from abele.viewer.bars import LaneBars, edges_of, seen
 from abele.viewer.flames import make_blocks, make_flame, make_paths
 from abele.viewer.lanes import COMPLETE, FIRST, PARTS, loops_of, make_lanes, parts_of_steps, stepped_shares
 from abele.viewer.lanes import STEPS as OF_STEPS
@@ -223,7 +223,7 @@ def test_seen__more_bars_than_asked_for__every_column_shows_its_longest() -> Non
     rng = np.random.default_rng(8)
     gaps, lengths = rng.integers(0, 4, 900), rng.integers(0, 40, 900)
     begin = np.cumsum(gaps + lengths) - lengths
-    bars = Bars(begin, begin + lengths, np.arange(900))
+    bars = LaneBars(begin, begin + lengths, np.arange(900))
     edges = np.linspace(0, int(bars.end[-1]), 65)
     found = seen(bars, edges, 100)
     for low, high in itertools.pairwise(edges):

@@ -15,7 +15,7 @@ COLUMNS = 512
 
 
 @dataclass(frozen=True, eq=False)
-class Bars:
+class LaneBars:
     """Bars that follow each other.
 
     Attributes:
@@ -66,7 +66,7 @@ def edges_of(index: int, level: int, low: float, high: float, columns: int = COL
     return np.asarray(low + (high - low) * places / (columns * (1 << level)), np.float64)
 
 
-def inside(bars: Bars, low: float, high: float) -> slice:
+def inside(bars: LaneBars, low: float, high: float) -> slice:
     """The bars that lie at least partly in a window; those without length where they lie in it."""
     first = int(np.searchsorted(bars.end, low, side="left"))
     # One that ends where the window begins is outside, unless it has no length.
@@ -75,7 +75,7 @@ def inside(bars: Bars, low: float, high: float) -> slice:
     return slice(first, max(first, int(np.searchsorted(bars.begin, high, side="left"))))
 
 
-def seen(bars: Bars, edges: Float64, most: int) -> Seen:
+def seen(bars: LaneBars, edges: Float64, most: int) -> Seen:
     """The bars of a window: as they are where there are at most so many, else the longest of each column.
 
     Args:

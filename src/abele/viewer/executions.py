@@ -73,38 +73,42 @@ def executions_of(report: Report, program: int, window: tuple[int, int] | None =
         group, step, start, cycles = (
             spans[name].astype(np.int64) for name in ("group", "step", "start_cycle", "cycles")
         )
-        return Executions(group, step, start, cycles, None, total, total)
+        return Executions(group=group, step=step, start=start, cycles=cycles, untold=None, end=total, total=total)
     untold = _untold(report, program)
     if window is not None:
         return _unfolded(report, program, *window, MOST_WINDOW, untold, total)
     if num_executions(report, program) <= MOST_WHOLE:
-        return _unfolded(report, program, 0, max(total, 1), 4 * MOST_WHOLE, untold, total)
+        return _unfolded(
+            report=report, program=program, first=0, end=max(total, 1), most=4 * MOST_WHOLE, untold=untold, total=total
+        )
     # The longest beginning that is not too much, by halving.
     low, high = 0, max(total, 1)
     best = no_executions(untold, 0, total)
     while high - low > max(total >> 12, 1):
         middle = (low + high) // 2
         try:
-            best = _unfolded(report, program, 0, middle, MOST_WINDOW, untold, total)
+            best = _unfolded(
+                report=report, program=program, first=0, end=middle, most=MOST_WINDOW, untold=untold, total=total
+            )
             low = middle
         except TooManySpansError:
             high = middle
     horizon = {int(g): best.end for g in np.flatnonzero(report.groups["program"] == program)}
     return Executions(
-        best.group,
-        best.step,
-        best.start,
-        best.cycles,
-        {g: min(untold.get(g, end), end) for g, end in horizon.items()},
-        best.end,
-        total,
+        group=best.group,
+        step=best.step,
+        start=best.start,
+        cycles=best.cycles,
+        untold={g: min(untold.get(g, end), end) for g, end in horizon.items()},
+        end=best.end,
+        total=total,
     )
 
 
 def no_executions(untold: dict[int, int] | None, end: int, total: int) -> Executions:
     """A stretch of a run in which nothing is executed."""
     nothing = np.zeros(0, np.int64)
-    return Executions(nothing, nothing, nothing, nothing, untold, end, total)
+    return Executions(group=nothing, step=nothing, start=nothing, cycles=nothing, untold=untold, end=end, total=total)
 
 
 def num_executions(report: Report, program: int) -> float:
@@ -161,7 +165,15 @@ def _unfolded(
     )
     group = _groups(spans["first_group"][told], spans["num_groups"][told])
     inside = group < len(report.groups)
-    return Executions(group[inside], step[inside], start[inside], cycles[inside], untold, end, total)
+    return Executions(
+        group=group[inside],
+        step=step[inside],
+        start=start[inside],
+        cycles=cycles[inside],
+        untold=untold,
+        end=end,
+        total=total,
+    )
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,8 +14,8 @@ import numpy.typing as npt
 from abele.report import Report
 from abele.report.block_runs import meets_host
 from abele.report.text_column import Text
-from abele.viewer.bars import Bars
-from abele.viewer.lanes import Lanes, lanes_of
+from abele.viewer.bars import LaneBars
+from abele.viewer.lanes import GroupLanes, lanes_of
 from abele.viewer.opened import Opened
 
 Int64 = npt.NDArray[np.int64]
@@ -72,7 +72,7 @@ def _parts(block: str, name: str) -> list[str]:
     return parts
 
 
-def flame_of(opened: Opened, program: int, held: Lanes, lane: int) -> list[Bars]:
+def flame_of(opened: Opened, program: int, held: GroupLanes, lane: int) -> list[LaneBars]:
     """The rows of a lane's flame, outermost first; each bar is of a row of spans, the first under it.
 
     Args:
@@ -87,7 +87,7 @@ def flame_of(opened: Opened, program: int, held: Lanes, lane: int) -> list[Bars]
     return opened.once(f"flame {program} {lane}", lambda: make_flame(held, node, lane))
 
 
-def make_flame(lanes: Lanes, node: Int32, lane: int) -> list[Bars]:
+def make_flame(lanes: GroupLanes, node: Int32, lane: int) -> list[LaneBars]:
     """As :func:`flame_of`, from the paths of steps, int32[steps, depth]."""
     spans = slice(int(lanes.first[lane]), int(lanes.first[lane + 1]))
     step, start, stop = lanes.step[spans], lanes.start[spans], lanes.stop[spans]
@@ -104,7 +104,7 @@ def make_flame(lanes: Lanes, node: Int32, lane: int) -> list[Bars]:
         if not len(at):
             break
         last = _lasts(breaks)[at]
-        found.append(Bars(start[at], stop[last], at + spans.start))
+        found.append(LaneBars(start[at], stop[last], at + spans.start))
     return found
 
 
@@ -131,11 +131,11 @@ class Blocks:
         number: int64[n], how many times the block ran until then, this time included.
     """
 
-    bars: Bars
+    bars: LaneBars
     number: Int64
 
 
-def blocks_of(opened: Opened, program: int, held: Lanes, lane: int) -> Blocks:
+def blocks_of(opened: Opened, program: int, held: GroupLanes, lane: int) -> Blocks:
     """The runs of blocks on a lane: as ``abele.report.block_runs`` tells them, without a walk over spans.
 
     Of lanes of a window, runs are not numbered: what came before is not known.
@@ -146,13 +146,13 @@ def blocks_of(opened: Opened, program: int, held: Lanes, lane: int) -> Blocks:
     return opened.once(f"blocks {program} {lane}", lambda: make_blocks(opened.report, held, lane))
 
 
-def make_blocks(report: Report, lanes: Lanes, lane: int) -> Blocks:
+def make_blocks(report: Report, lanes: GroupLanes, lane: int) -> Blocks:
     """As :func:`blocks_of`."""
     spans = slice(int(lanes.first[lane]), int(lanes.first[lane + 1]))
     step, start, stop = lanes.step[spans], lanes.start[spans], lanes.stop[spans]
     block = report.steps.columns["block"]
     assert isinstance(block, Text)
-    nothing = Blocks(Bars(*(np.zeros(0, np.int64) for _ in range(3))), np.zeros(0, np.int64))
+    nothing = Blocks(LaneBars(*(np.zeros(0, np.int64) for _ in range(3))), np.zeros(0, np.int64))
     if not len(step) or not any(block.words):
         return nothing
     unnamed = [n for n, word in enumerate(block.words) if not word]
@@ -166,7 +166,7 @@ def make_blocks(report: Report, lanes: Lanes, lane: int) -> Blocks:
     first, last = at[kept], _lasts(breaks)[at[kept]]
     if not len(first):
         return nothing
-    return Blocks(Bars(start[first], stop[last], step[first].astype(np.int64)), _counted(block.codes[step[first]]))
+    return Blocks(LaneBars(start[first], stop[last], step[first].astype(np.int64)), _counted(block.codes[step[first]]))
 
 
 def _counted(codes: npt.NDArray[np.int32]) -> Int64:

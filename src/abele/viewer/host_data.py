@@ -18,7 +18,7 @@ from abele.report import Report
 from abele.trace.columns import Events, HeatmapData, Instants, Processes, SeriesData, Threads
 from abele.trace.nesting import nested
 from abele.trace.trace import Trace
-from abele.viewer.bars import Bars
+from abele.viewer.bars import LaneBars
 from abele.viewer.opened import Opened
 
 Int64 = npt.NDArray[np.int64]
@@ -33,7 +33,7 @@ _MOST_TRACEPOINTS = 200_000
 
 
 @dataclass(frozen=True, eq=False)
-class Columns:
+class HostColumns:
     """Events of one process, with the columns of a trace and nothing beside them."""
 
     events: Events
@@ -59,14 +59,14 @@ class HostSource:
     """
 
     kind: str
-    columns: Trace | Columns
+    columns: Trace | HostColumns
     note: str = ""
 
     @cached_property
-    def rows(self) -> dict[int, list[Bars]]:
+    def rows(self) -> dict[int, list[LaneBars]]:
         """Events of each thread by depth; bars have rows of the events table."""
         events, threads = self.columns.events, self.columns.threads
-        found: dict[int, list[Bars]] = {}
+        found: dict[int, list[LaneBars]] = {}
         for thread in range(len(threads)):
             first = int(threads.first_event[thread])
             mine = slice(first, first + int(threads.num_events[thread]))
@@ -82,7 +82,7 @@ class HostSource:
                 begin = events.begin_ns[at]
                 # What a file says to overlap at one depth ends where the next begins.
                 end = np.minimum(begin + events.duration_ns[at], np.append(begin[1:], _MOST_NS))
-                found[thread].append(Bars(begin, np.maximum(end, begin), at))
+                found[thread].append(LaneBars(begin, np.maximum(end, begin), at))
         return found
 
     @cached_property
@@ -148,14 +148,14 @@ def make_host_data(report: Report, traces: Sequence[Trace] = ()) -> HostData:
     return HostData(tuple(sources), last + 1)
 
 
-def _end(columns: Trace | Columns) -> int:
+def _end(columns: Trace | HostColumns) -> int:
     ends = [int(columns.events.end_ns.max(initial=0)), int(columns.instants.time_ns.max(initial=0))]
     ends += [int(each.time_ns.max(initial=0)) for each in columns.series]
     ends += [int(each.time_ns.max(initial=0)) for each in columns.heatmaps]
     return max(ends)
 
 
-def _tracepoints(told: Any) -> Columns | None:
+def _tracepoints(told: Any) -> HostColumns | None:
     """The spans that ``poptorch.profiling`` recorded; what is none of them is left out."""
     if not isinstance(told, list | tuple):
         return None
@@ -180,14 +180,23 @@ def _tracepoints(told: Any) -> Columns | None:
     ]
     thread, channel, label = np.array(rows, np.int32).T
     names = tuple(threads), tuple(channels), tuple(labels)
-    return _columns("host program", "tracepoints of the report", names, thread, channel, label, begin, length)
+    return _columns(
+        process="host program",
+        file="tracepoints of the report",
+        names=names,
+        thread=thread,
+        channel=channel,
+        label=label,
+        begin=begin,
+        length=length,
+    )
 
 
 def _seconds(value: Any) -> float:
     return float(value) if isinstance(value, int | float) and abs(value) < _MOST_NS / 1e9 else np.nan
 
 
-def _runs(report: Report) -> Columns | None:
+def _runs(report: Report) -> HostColumns | None:
     """The runs of a report, each with what the host did before, during and after it."""
     runs = report.runs
     if not len(runs):
@@ -205,14 +214,14 @@ def _runs(report: Report) -> Columns | None:
     label = np.concatenate([np.arange(count) + len(_PHASES), np.tile(np.arange(len(_PHASES)), count)[shown]])
     zeros = np.zeros(len(begin), np.int32)
     return _columns(
-        "runs of the engine",
-        "runs of the report",
-        (("runs, one after the other",), ("runs",), (*_PHASES, *names)),
-        zeros,
-        zeros,
-        label.astype(np.int32),
-        begin,
-        length,
+        process="runs of the engine",
+        file="runs of the report",
+        names=(("runs, one after the other",), ("runs",), (*_PHASES, *names)),
+        thread=zeros,
+        channel=zeros,
+        label=label.astype(np.int32),
+        begin=begin,
+        length=length,
     )
 
 
@@ -225,7 +234,7 @@ def _columns(
     label: Int32,
     begin: Float64,
     length: Float64,
-) -> Columns:
+) -> HostColumns:
     """Events of a process, of which the report has begin and length in seconds, float64[n].
 
     Args:
@@ -256,7 +265,7 @@ def _columns(
         is_open=np.zeros(count, dtype=bool),
     )
     nothing = np.zeros(0, np.int32)
-    return Columns(
+    return HostColumns(
         events=events,
         instants=Instants(nothing, nothing, nothing, nothing, np.zeros(0, np.int64), nothing),
         threads=Threads(

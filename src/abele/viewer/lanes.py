@@ -40,7 +40,7 @@ _KEPT_WINDOWS = 12
 
 
 @dataclass(frozen=True, eq=False)
-class Lanes:
+class GroupLanes:
     """The lanes of one program.
 
     Attributes:
@@ -142,17 +142,17 @@ class Lanes:
         return np.diff(np.clip(edges, self.known[lane], max(self.end[lane], self.known[lane])))
 
 
-def lanes_of(opened: Opened, program: int) -> Lanes:
+def lanes_of(opened: Opened, program: int) -> GroupLanes:
     """The lanes of a program; worked out once."""
     return opened.once(f"lanes {program}", lambda: make_lanes(opened.report, program))
 
 
-def lanes_in(opened: Opened, program: int, low: float, high: float) -> Lanes:
+def lanes_in(opened: Opened, program: int, low: float, high: float) -> GroupLanes:
     """The lanes of a program as far as a window needs them: its own executions where the whole run has too many."""
     whole = lanes_of(opened, program)
     if whole.made_of != FIRST or high <= whole.held or not len(opened.report.run_spans):
         return whole
-    kept: OrderedDict[tuple[int, float, float], Lanes] = opened.once("lanes of windows", OrderedDict)
+    kept: OrderedDict[tuple[int, float, float], GroupLanes] = opened.once("lanes of windows", OrderedDict)
     key = (program, low, high)
     with opened.lock:
         if key in kept:
@@ -169,7 +169,7 @@ def lanes_in(opened: Opened, program: int, low: float, high: float) -> Lanes:
     return found
 
 
-def make_lanes(report: Report, program: int, window: tuple[int, int] | None = None) -> Lanes:
+def make_lanes(report: Report, program: int, window: tuple[int, int] | None = None) -> GroupLanes:
     """The lanes of a program: its sync groups, then the streams of the host and of streaming memory.
 
     Args:
@@ -211,7 +211,7 @@ def make_lanes(report: Report, program: int, window: tuple[int, int] | None = No
     total = max(int(report.cycles(program).total), max(ends, default=0), 1)
     if total >= MOST_CYCLES:
         raise _too_long(program)
-    return _lanes(report, program, names, parts, known, ends, total, made_of, found.end)
+    return _lanes(report, program, names, parts, known=known, ends=ends, total=total, made_of=made_of, held=found.end)
 
 
 def _in_order(group: Int64, start: Int64) -> Int64 | slice:
@@ -222,7 +222,7 @@ def _in_order(group: Int64, start: Int64) -> Int64 | slice:
     return np.lexsort((start, group))
 
 
-def _of_steps(report: Report, program: int) -> Lanes:
+def _of_steps(report: Report, program: int) -> GroupLanes:
     """One lane on which the steps follow each other, each as long as all its executions."""
     steps = report.steps
     mine = np.flatnonzero((steps["program"] == program) & (steps["executions"] > 0)).astype(np.int32)
@@ -232,7 +232,15 @@ def _of_steps(report: Report, program: int) -> Lanes:
     start = np.cumsum(cycles) - cycles
     end = int(cycles.sum())
     return _lanes(
-        report, program, ["all tiles"], [(-1, start, cycles, mine)], [end], [end], max(end, 1), STEPS, max(end, 1)
+        report,
+        program,
+        ["all tiles"],
+        [(-1, start, cycles, mine)],
+        known=[end],
+        ends=[end],
+        total=max(end, 1),
+        made_of=STEPS,
+        held=max(end, 1),
     )
 
 
@@ -246,11 +254,11 @@ def _lanes(
     total: int,
     made_of: str,
     held: int,
-) -> Lanes:
+) -> GroupLanes:
     lengths = np.array([len(part[1]) for part in parts], np.int64)
     start, cycles = (np.concatenate([part[n] for part in parts]).astype(np.int64) for n in (1, 2))
     step = np.concatenate([part[3] for part in parts]).astype(np.int32)
-    return Lanes(
+    return GroupLanes(
         names=tuple(names),
         group=np.array([part[0] for part in parts], np.int64),
         first=np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
@@ -364,13 +372,13 @@ def stepped_shares(covered: Float64, widths: Float64) -> npt.NDArray[np.uint8]:
     return np.diff(rounded, axis=1, prepend=0).astype(np.uint8)
 
 
-def loops_of(opened: Opened, lanes: Lanes, program: int, lane: int) -> Looped:
+def loops_of(opened: Opened, lanes: GroupLanes, program: int, lane: int) -> Looped:
     """The executions of a lane in their loops; worked out once."""
     group = int(lanes.group[lane])
     return opened.once(f"loops {program} {group}", lambda: looped(opened.report, program, group))
 
 
-def looped_covered(opened: Opened, lanes: Lanes, program: int, lane: int, edges: Float64) -> Float64:
+def looped_covered(opened: Opened, lanes: GroupLanes, program: int, lane: int, edges: Float64) -> Float64:
     """Cycles that each part takes between neighbouring edges, float64[cells, parts], of a run too long to unfold.
 
     How many executions of a span of the run are done before an instant follows from the loops around it, and how far

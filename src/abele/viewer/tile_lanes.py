@@ -17,7 +17,7 @@ import numpy.typing as npt
 from abele.report import Report
 from abele.report.tile_runs import spread
 from abele.viewer.executions import Looped
-from abele.viewer.lanes import PARTS, SLOTS, Lanes, lanes_of
+from abele.viewer.lanes import PARTS, SLOTS, GroupLanes, lanes_of
 from abele.viewer.opened import Opened
 
 Int64 = npt.NDArray[np.int64]
@@ -48,7 +48,7 @@ def owners_of(opened: Opened, program: int) -> Owners:
     return opened.once(f"owners {program}", lambda: make_owners(opened.report, lanes_of(opened, program)))
 
 
-def make_owners(report: Report, lanes: Lanes) -> Owners:
+def make_owners(report: Report, lanes: GroupLanes) -> Owners:
     """Which lane each tile belongs to.
 
     The group ``IPU i`` has the tiles of that IPU, but for those of groups that the user named: these have the tiles on
@@ -85,7 +85,7 @@ def _touched(report: Report, group: int) -> npt.NDArray[np.bool_]:
 
 
 @dataclass(frozen=True, eq=False)
-class Work:
+class TileWork:
     """What some phases do on rows of tiles in one execution.
 
     Attributes:
@@ -100,7 +100,7 @@ class Work:
     traffic: Float64
 
 
-def work_of(report: Report, phases: Int64, edges: Int64, *, most: bool = False) -> Work:
+def work_of(report: Report, phases: Int64, edges: Int64, *, most: bool = False) -> TileWork:
     """What phases do on rows of tiles.
 
     Args:
@@ -133,7 +133,7 @@ def work_of(report: Report, phases: Int64, edges: Int64, *, most: bool = False) 
         spans = high - low + 1
         place = np.repeat(low - (np.cumsum(spans) - spans), spans) + np.arange(int(spans.sum()))
         np.maximum.at(highest, (np.repeat(owner, spans), place), np.repeat(compute, spans))
-    return Work(sums[..., 0], highest, sums[..., 1] / np.maximum(busiest, 1)[:, None])
+    return TileWork(sums[..., 0], highest, sums[..., 1] / np.maximum(busiest, 1)[:, None])
 
 
 def _row_sums(owner: Int64, begin: Int64, end: Int64, values: Int64, owners: int, edges: Int64) -> Float64:
@@ -196,7 +196,7 @@ def stretches(owners: Owners, edges: Int64) -> list[Stretch]:
     ]
 
 
-def shares_by_tile(report: Report, lanes: Lanes, stretch: Stretch, edges: Float64) -> Float64:
+def shares_by_tile(report: Report, lanes: GroupLanes, stretch: Stretch, edges: Float64) -> Float64:
     """Cycles that rows of tiles spend on each of ``KINDS`` between edges, float64[rows, cells, kinds].
 
     Args:
@@ -236,7 +236,7 @@ def shares_by_tile(report: Report, lanes: Lanes, stretch: Stretch, edges: Float6
 
 
 def looped_shares_by_tile(
-    report: Report, lanes: Lanes, stretch: Stretch, edges: Float64, loops: Looped, covered: Float64
+    report: Report, lanes: GroupLanes, stretch: Stretch, edges: Float64, loops: Looped, covered: Float64
 ) -> Float64:
     """As :func:`shares_by_tile`, of a run that is too long to unfold.
 
@@ -327,7 +327,7 @@ class Fine:
     exchange: Float64
 
 
-def fine_by_tile(report: Report, lanes: Lanes, stretch: Stretch, low: float, high: float) -> Fine:
+def fine_by_tile(report: Report, lanes: GroupLanes, stretch: Stretch, low: float, high: float) -> Fine:
     """The spans between two cycles, and what the rows do in each."""
     rows = len(stretch.edges) - 1
     spans = lanes.rows(stretch.lane, low, high)

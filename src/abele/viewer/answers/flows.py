@@ -87,8 +87,14 @@ def _joined(variable: Int64, op: Int64, read_bytes: Int64, written_bytes: Int64)
     read = np.flatnonzero(has)[owner]
     keys = np.stack([source, target, variable[read]], axis=1)
     _, first = np.unique(keys, axis=0, return_index=True)
-    return Flows(source[first], target[first], variable[read][first], read_bytes[read][first].astype(np.int64),
-                 early[read][first], True)  # fmt: skip
+    return Flows(
+        source[first],
+        target[first],
+        variable[read][first],
+        read_bytes[read][first].astype(np.int64),
+        early[read][first],
+        True,
+    )
 
 
 def _firsts(group: Int64, values: Int64, most: int) -> tuple[Int64, Int64]:

@@ -85,9 +85,14 @@ def _modules(opened: Opened) -> Modules:
     begin = np.full(len(whole), len(op), dtype=np.int64)
     np.minimum.at(begin, op[op >= 0], np.flatnonzero(op >= 0))
     return Modules(
-        tree, parents(tree.depth.astype(np.int64)), label, metrics, _least(begin[tree.leaves], tree), leaf,
-        flows_of(report),
-    )  # fmt: skip
+        tree=tree,
+        parent=parents(tree.depth.astype(np.int64)),
+        label=label,
+        metrics=metrics,
+        begin=_least(begin[tree.leaves], tree),
+        leaf=leaf,
+        flows=flows_of(report),
+    )
 
 
 def _least(values: Int64, tree: Nested) -> Int64:
@@ -142,8 +147,10 @@ def graph(opened: Opened, params: Params) -> Answer:
     wanted = (
         opened_at_first(found)
         if not given
-        else [] if given == "none" else [int(word) for word in given.split(".") if word.isdecimal()]
-    )  # fmt: skip
+        else []
+        if given == "none"
+        else [int(word) for word in given.split(".") if word.isdecimal()]
+    )
     op = params.number("op", -1, low=-1)
     if 0 <= op < len(found.leaf):
         node = int(found.parent[found.leaf[op]])
@@ -264,9 +271,16 @@ def _boxes(found: Modules, opened_: set[int]) -> tuple[list[_Box], Int64]:
                 waiting.append((child, len(boxes)))
             label = found.label[child]
             boxes.append(
-                _Box(child, kind, label, around, int(tree.num_leaves[child]), np.array([child]),
-                     w=min(max(len(label) * _LETTER + 22.0, 84.0), 230.0))
-            )  # fmt: skip
+                _Box(
+                    child,
+                    kind,
+                    label,
+                    around,
+                    int(tree.num_leaves[child]),
+                    np.array([child]),
+                    w=min(max(len(label) * _LETTER + 22.0, 84.0), 230.0),
+                )
+            )
     return boxes, box_of
 
 

@@ -31,7 +31,6 @@ ORDERS = ("number", "size", "physical")
 SIDE = 256
 """Groups of tiles, and of steps, of an answer."""
 _CHUNK_CELLS = 1_000_000
-_DEEPEST = 40
 
 
 def pyramid(opened: Opened, grid: Grid, metric: str, program: int) -> Float32:
@@ -169,7 +168,15 @@ def _frozen_cells(opened: Opened) -> Frozen:
         column = top_level(len(grid.steps))
         for level in range(column, max(column - 3, -1), -1):
             for at in range(-(-len(grid.steps) // (SIDE << level))):
-                yield {"metric": metric, "order": "number", "program": "0", "cl": str(level), "rl": str(row), "c": str(at), "r": "0"}  # fmt: skip # noqa: E501
+                yield {
+                    "metric": metric,
+                    "order": "number",
+                    "program": "0",
+                    "cl": str(level),
+                    "rl": str(row),
+                    "c": str(at),
+                    "r": "0",
+                }
 
 
 def top_level(length: int) -> int:
@@ -190,7 +197,8 @@ def matrix(opened: Opened, params: Params) -> Answer:
         InvalidOptionError: Sorted tiles are asked for more finely than they are sorted.
     """
     metric, program, order, grid = _asked(params, opened)
-    column_level, row_level = (params.number(name, high=_DEEPEST) for name in ("cl", "rl"))
+    column_level = params.number("cl", high=len(grid.steps).bit_length())
+    row_level = params.number("rl", high=grid.tiles.bit_length())
     at_column, at_row = params.number("c"), params.number("r")
     columns = _span(at_column, column_level, len(grid.steps))
     tiles = _span(at_row, row_level, grid.tiles)
@@ -199,7 +207,10 @@ def matrix(opened: Opened, params: Params) -> Answer:
             f"sorted tiles are shown {1 << grid.unit} at a time", remedy="order=number shows single tiles"
         )
     if metric == "memory_bytes":
-        return Answer({}, {"values": _memory(opened, grid, program, order, columns, column_level, tiles, row_level)})
+        found = _memory(
+            opened, grid, program, order, columns=columns, column_level=column_level, tiles=tiles, row_level=row_level
+        )
+        return Answer({}, {"values": found})
     if column_level < grid.group or row_level < grid.unit:
         if order == "number":
             found = cells(grid, metric, columns, row_level, tiles)

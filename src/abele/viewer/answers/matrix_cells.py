@@ -118,7 +118,7 @@ def cells(grid: Grid, metric: str, columns: slice, unit: int, tiles: slice) -> F
         values = table[column][rows]
         here = (start < stop) & ((values > 0) | idle)
         start, stop, values, at = start[here] - low, stop[here] - low, values[here], owner[here] + first
-        _paint(found, covered, start, stop, values, at, size)
+        _paint(found=found, covered=covered, start=start, stop=stop, values=values, at=at, size=size)
     if covered is None:
         return found
     # Tiles that do nothing wait for as long as the step computes, as far as their IPU takes part.

@@ -32,7 +32,7 @@ MOST_VARIABLES = 8
 
 
 @dataclass(frozen=True)
-class Parts:
+class MemoryParts:
     """Bytes on each tile, part by part.
 
     Attributes:
@@ -44,24 +44,24 @@ class Parts:
     bytes: Int64
 
 
-def _none(report: Report) -> Parts:
+def _none(report: Report) -> MemoryParts:
     gaps = _category(report, "gaps")
-    return Parts(("in use", "gaps"), np.stack([report.memory.by_tile - gaps, gaps]))
+    return MemoryParts(("in use", "gaps"), np.stack([report.memory.by_tile - gaps, gaps]))
 
 
-def _categories(report: Report) -> Parts:
-    return Parts(report.memory.categories, report.memory.bytes)
+def _categories(report: Report) -> MemoryParts:
+    return MemoryParts(report.memory.categories, report.memory.bytes)
 
 
-def _live(report: Report) -> Parts:
+def _live(report: Report) -> MemoryParts:
     """Always live, or not: temporaries are those that come and go, at the worst step of each tile."""
     gaps, passing = _category(report, "gaps"), _category(report, "temporaries")
-    return Parts(
+    return MemoryParts(
         ("always live", "not always live", "gaps"), np.stack([report.memory.by_tile - gaps - passing, passing, gaps])
     )
 
 
-def _regions(report: Report) -> Parts:
+def _regions(report: Report) -> MemoryParts:
     """What vertices want in interleaved memory, what lies anywhere, and what is beyond the memory of the tile.
 
     Of variables that come and go, the report does not say how much of them lies in interleaved memory at the worst
@@ -75,10 +75,10 @@ def _regions(report: Report) -> Parts:
     room = np.maximum(held - gaps - over, 0)
     interleaved = np.minimum(spread(first, count, size, report.memory.num_tiles), room)
     names = ("not interleaved", "interleaved", "too much", "gaps")
-    return Parts(names, np.stack([room - interleaved, interleaved, over, held - room - over]))
+    return MemoryParts(names, np.stack([room - interleaved, interleaved, over, held - room - over]))
 
 
-def _types(report: Report) -> Parts:
+def _types(report: Report) -> MemoryParts:
     """Variables that are always live by element type; the rest as categories have it."""
     memory = report.memory
     held = np.asarray(report.variables["always_live"], dtype=bool)
@@ -97,10 +97,10 @@ def _types(report: Report) -> Parts:
     others = [name for name in memory.categories if name not in ("variables", "gaps")]
     bytes = np.stack([*rows, rest, *(_category(report, name) for name in others), _category(report, "gaps")])
     names = [f"variables of {name}" for name in names]
-    return Parts((*names, "other variables", *others, "gaps"), bytes)
+    return MemoryParts((*names, "other variables", *others, "gaps"), bytes)
 
 
-_DIVISIONS: dict[str, Callable[[Report], Parts]] = {
+_DIVISIONS: dict[str, Callable[[Report], MemoryParts]] = {
     "category": _categories,
     "live": _live,
     "type": _types,
@@ -116,7 +116,7 @@ def _category(report: Report, name: str) -> Int64:
     return np.repeat(memory.run_bytes[memory.categories.index(name)], memory.run_tiles)
 
 
-def parts_of(opened: Opened, by: str, gaps: bool) -> Parts:
+def parts_of(opened: Opened, by: str, gaps: bool) -> MemoryParts:
     """Bytes on each tile, divided in one of the ways that there are, with or without gaps; empty parts are left out.
 
     Args:
@@ -125,18 +125,18 @@ def parts_of(opened: Opened, by: str, gaps: bool) -> Parts:
         gaps: True to count gaps.
     """
 
-    def make() -> Parts:
+    def make() -> MemoryParts:
         if by.startswith("variables:"):
             rows = variable_rows(opened.report, by.removeprefix("variables:"))
             names = opened.report.variables["name"]
             held = [variable_by_tile(opened.report, row) for row in rows]
             none = np.zeros((0, opened.report.memory.num_tiles), np.int64)
-            return Parts(tuple(str(names[row]) for row in rows), np.stack(held) if held else none)
+            return MemoryParts(tuple(str(names[row]) for row in rows), np.stack(held) if held else none)
         found = _DIVISIONS[by](opened.report)
         kept = [
             at for at, name in enumerate(found.names) if (gaps or name != "gaps") and (at == 0 or found.bytes[at].any())
         ]
-        return Parts(tuple(found.names[at] for at in kept), found.bytes[kept])
+        return MemoryParts(tuple(found.names[at] for at in kept), found.bytes[kept])
 
     return recent(opened, "parts of tiles", (by, gaps), make, 8 if opened.report.memory.num_tiles < _MANY else 2)
 
@@ -147,7 +147,7 @@ def variable_rows(report: Report, text: str) -> list[int]:
     return [row for row in dict.fromkeys(rows) if row < len(report.variables)][:MOST_VARIABLES]
 
 
-def order_of(opened: Opened, params: Params) -> tuple[Parts, Int64]:
+def order_of(opened: Opened, params: Params) -> tuple[MemoryParts, Int64]:
     """The parts that a question asks for, and its tiles in their order, int64[places]."""
     by = params.text("by", "category")
     if not by.startswith("variables:"):
@@ -159,7 +159,7 @@ def order_of(opened: Opened, params: Params) -> tuple[Parts, Int64]:
     return parts, recent(opened, "orders of tiles", (by, gaps, order, ipu), lambda: _order(opened, parts, order, ipu))
 
 
-def _order(opened: Opened, parts: Parts, order: str, ipu: int) -> Int64:
+def _order(opened: Opened, parts: MemoryParts, order: str, ipu: int) -> Int64:
     report = opened.report
     tiles, size = report.memory.num_tiles, ipu_tiles(report)
     if order == "size":

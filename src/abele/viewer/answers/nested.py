@@ -59,7 +59,15 @@ def nested(levels: Int64) -> Nested:
     level = np.where(is_leaf, -1, np.concatenate([ordered, np.full((num, 1), -1)], axis=1)[at, column])
     size = _sizes(depth)
     ends = np.append(at, num)[np.arange(len(at)) + size]
-    return Nested(depth, level, np.where(is_leaf, leaves[at] if num else 0, -1), at, leaves, ends - at, size)
+    return Nested(
+        depth=depth,
+        level=level,
+        row=np.where(is_leaf, leaves[at] if num else 0, -1),
+        first=at,
+        leaves=leaves,
+        num_leaves=ends - at,
+        size=size,
+    )
 
 
 def _appearance(columns: Int64) -> Int64:

@@ -35,9 +35,20 @@ _MORE = {
     "block": "block of its first step",
 }
 _SUMMED = (
-    "cycles", "compute_cycles", "exchange_cycles", "sync_cycles", "host_cycles", "flops", "moved_bytes", "read_bytes",
-    "written_bytes", "num_vertices", "num_steps", "exchange_code_bytes", "share",
-)  # fmt: skip
+    "cycles",
+    "compute_cycles",
+    "exchange_cycles",
+    "sync_cycles",
+    "host_cycles",
+    "flops",
+    "moved_bytes",
+    "read_bytes",
+    "written_bytes",
+    "num_vertices",
+    "num_steps",
+    "exchange_code_bytes",
+    "share",
+)
 """Columns of which groups have sums; code is shared between operations, so that it has none."""
 MOST_POINTS = 20_000
 
@@ -180,8 +191,12 @@ def _levels(whole: Table, by: str) -> tuple[Int64, list[str]]:
     if by == "path":
         return path_levels(whole)
     if by == "source":
-        return _coded([f"{file}:{line}" if file else "(no source)" for file, line in
-                       zip(whole["file"].tolist(), whole["line"].tolist(), strict=True)])  # fmt: skip
+        return _coded(
+            [
+                f"{file}:{line}" if file else "(no source)"
+                for file, line in zip(whole["file"].tolist(), whole["line"].tolist(), strict=True)
+            ]
+        )
     names = [str(name) or f"(no {by})" for name in whole[by].tolist()]
     return _coded(names)
 

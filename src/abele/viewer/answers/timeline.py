@@ -18,7 +18,7 @@ from abele.viewer.lanes import (
     COMPLETE,
     FIRST,
     PARTS,
-    Lanes,
+    GroupLanes,
     first_of_each,
     lanes_in,
     lanes_of,
@@ -97,7 +97,7 @@ def _frozen_steps(opened: Opened) -> Frozen:
         yield {"step": str(step)}
 
 
-def _lanes(opened: Opened, params: Params) -> tuple[int, Lanes]:
+def _lanes(opened: Opened, params: Params) -> tuple[int, GroupLanes]:
     program = params.number("program")
     if program not in _programs(opened):
         raise InvalidOptionError(
@@ -106,7 +106,7 @@ def _lanes(opened: Opened, params: Params) -> tuple[int, Lanes]:
     return program, lanes_of(opened, program)
 
 
-def _window(opened: Opened, params: Params) -> tuple[int, Lanes, int, int]:
+def _window(opened: Opened, params: Params) -> tuple[int, GroupLanes, int, int]:
     """The program of a map tile, its lanes as far as that needs them, level, index."""
     program, whole = _lanes(opened, params)
     level, index = _place(params)
@@ -163,7 +163,7 @@ def outline(opened: Opened, params: Params) -> Answer:
     )
 
 
-def _note(report: Report, lanes: Lanes) -> str:
+def _note(report: Report, lanes: GroupLanes) -> str:
     if lanes.made_of == COMPLETE:
         return ""
     if lanes.made_of == FIRST:
@@ -181,7 +181,7 @@ def _note(report: Report, lanes: Lanes) -> str:
     return "The report does not say when steps run: each is drawn as long as all its executions, one after the other."
 
 
-def _block_names(opened: Opened, program: int, held: Lanes, lane: int) -> list[str]:
+def _block_names(opened: Opened, program: int, held: GroupLanes, lane: int) -> list[str]:
     blocks = blocks_of(opened, program, held, lane)
     return [_name(word) for word in _words(opened.report, "block", np.unique(blocks.bars.row))]
 
@@ -237,12 +237,12 @@ def lanes(opened: Opened, params: Params) -> Answer:
     return Answer(head | {"mode": "shares"}, {"shares": shares, "critical": critical})
 
 
-def _is_beyond(opened: Opened, held: Lanes, high: float) -> bool:
+def _is_beyond(opened: Opened, held: GroupLanes, high: float) -> bool:
     """True if the report knows more executions before a cycle than are at hand."""
     return high > held.held and held.made_of == FIRST and bool(len(opened.report.run_spans))
 
 
-def _covered(opened: Opened, held: Lanes, program: int, lane: int, edges: npt.NDArray[np.float64]) -> Array:
+def _covered(opened: Opened, held: GroupLanes, program: int, lane: int, edges: npt.NDArray[np.float64]) -> Array:
     """Cycles of each part and of what is not known, float64[cells, parts + 1]."""
     if _is_beyond(opened, held, float(edges[-1])) and held.group[lane] >= 0:
         covered = looped_covered(opened, held, program, lane, edges)
@@ -297,7 +297,7 @@ def flame(opened: Opened, params: Params) -> Answer:
     return Answer({"names": names, "beyond": _is_beyond(opened, held, float(edges[-1]))}, arrays)
 
 
-def _largest_part(opened: Opened, held: Lanes) -> npt.NDArray[np.uint8]:
+def _largest_part(opened: Opened, held: GroupLanes) -> npt.NDArray[np.uint8]:
     """What most of each step is, as an index into ``PARTS``, uint8[steps]."""
 
     def make() -> npt.NDArray[np.uint8]:
@@ -377,7 +377,7 @@ def tiles(opened: Opened, params: Params) -> Answer:
     return Answer(head | {"mode": "shares"}, {"edges": edges, "shares": shares})
 
 
-def _fine(opened: Opened, held: Lanes, parts: list[Stretch], edges: Int64, head: dict[str, Any]) -> Answer:
+def _fine(opened: Opened, held: GroupLanes, parts: list[Stretch], edges: Int64, head: dict[str, Any]) -> Answer:
     found = [fine_by_tile(opened.report, held, part, head["low"], head["high"]) for part in parts]
     listed = [
         {"first": part.first, "rows": len(part.edges) - 1, "lane": part.lane, "spans": len(fine.start)}
@@ -461,7 +461,7 @@ def figures(opened: Opened, params: Params) -> Answer:
     )
 
 
-def _ops_in(report: Report, held: Lanes, at: Int64, step: Array, inside: Array) -> list[dict[str, Any]]:
+def _ops_in(report: Report, held: GroupLanes, at: Int64, step: Array, inside: Array) -> list[dict[str, Any]]:
     """Operations by their cycles in a window; what several groups do at once counts once."""
     once = first_of_each(held.start[at], step)
     op = report.steps["op"][step[once]]

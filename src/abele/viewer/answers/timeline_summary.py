@@ -10,7 +10,7 @@ import numpy.typing as npt
 from abele.report import Report
 from abele.report.block_runs import meets_host
 from abele.report.text_column import Text
-from abele.viewer.lanes import PARTS, SLOTS, Lanes, parts_of_steps
+from abele.viewer.lanes import PARTS, SLOTS, GroupLanes, parts_of_steps
 from abele.words import shortened
 
 _MOST_LINKS = 200
@@ -22,7 +22,7 @@ _BYTES = {"exchange": "", "host": "host", "memory": "streaming memory", "replica
 Int64 = npt.NDArray[np.int64]
 
 
-def summary_of(report: Report, lanes: Lanes, program: int) -> dict[str, Any]:
+def summary_of(report: Report, lanes: GroupLanes, program: int) -> dict[str, Any]:
     """The figures of a run, as plain data."""
     parts = _parts(report)
     steps = report.steps
@@ -82,7 +82,7 @@ def _bytes(report: Report, times: Int64) -> dict[str, int]:
     return found
 
 
-def _lane(report: Report, lanes: Lanes, lane: int, parts: dict[str, Int64]) -> dict[str, Any]:
+def _lane(report: Report, lanes: GroupLanes, lane: int, parts: dict[str, Int64]) -> dict[str, Any]:
     """What one sync group does in a run."""
     steps, group = report.steps, int(lanes.group[lane])
     relation = report.step_groups

@@ -129,10 +129,22 @@ def _told(report: Report, costs: StepCosts, depth: Int64, parent: Int64) -> Tree
     columns = {name: table.columns[name] for name in ("kind", "name", "title")}
     texts = {name: column for name, column in columns.items() if isinstance(column, Text)}
     nodes = Tree(
-        depth, parent, sizes(depth), texts["kind"], texts["name"], texts["title"],
-        first, count, table["op"].astype(np.int64), table["count"].astype(np.int64), table["function"].astype(np.int64),
-        np.arange(len(table)), np.zeros(len(table), dtype=bool), cycles, True,
-    )  # fmt: skip
+        depth=depth,
+        parent=parent,
+        size=sizes(depth),
+        kind=texts["kind"],
+        name=texts["name"],
+        title=texts["title"],
+        step=first,
+        num_steps=count,
+        op=table["op"].astype(np.int64),
+        count=table["count"].astype(np.int64),
+        function=table["function"].astype(np.int64),
+        source=np.arange(len(table)),
+        is_step=np.zeros(len(table), dtype=bool),
+        cycles=cycles,
+        told=True,
+    )
     if len(table) + num_steps > MOST_NODES:
         return nodes
     return _with_steps(report, costs, nodes, owners(depth, first, count, num_steps, table["function"]))
@@ -201,14 +213,22 @@ def _with_steps(report: Report, costs: StepCosts, nodes: Tree, owner: Int64) -> 
     shift = np.append(old, -1)
     table = report.steps
     return Tree(
-        depth, parents(depth), sizes(depth),
-        _merged_text(nodes.kind, table.columns["kind"], old, new, steps, total),
-        _merged_text(nodes.name, table.columns["name"], old, new, steps, total),
-        _merged_text(nodes.title, Text(np.zeros(len(table), np.int32), ("",)), old, new, steps, total),
-        merged(nodes.step, steps), merged(nodes.num_steps, 1), merged(nodes.op, table["op"][steps].astype(np.int64)),
-        merged(nodes.count, 1), merged(shift[nodes.function], -1), merged(nodes.source, -1), is_step,
-        cycles, nodes.told,
-    )  # fmt: skip
+        depth=depth,
+        parent=parents(depth),
+        size=sizes(depth),
+        kind=_merged_text(nodes.kind, table.columns["kind"], old, new, steps, total),
+        name=_merged_text(nodes.name, table.columns["name"], old, new, steps, total),
+        title=_merged_text(nodes.title, Text(np.zeros(len(table), np.int32), ("",)), old, new, steps, total),
+        step=merged(nodes.step, steps),
+        num_steps=merged(nodes.num_steps, 1),
+        op=merged(nodes.op, table["op"][steps].astype(np.int64)),
+        count=merged(nodes.count, 1),
+        function=merged(shift[nodes.function], -1),
+        source=merged(nodes.source, -1),
+        is_step=is_step,
+        cycles=cycles,
+        told=nodes.told,
+    )
 
 
 def _places(nodes: Tree, steps: Int64, above: Int64, num_steps: int) -> Int64:
@@ -237,8 +257,23 @@ def _named(report: Report, costs: StepCosts) -> Tree:
     if not num:
         none = np.zeros(0, dtype=np.int64)
         empty = Text(np.zeros(0, np.int32), ())
-        return Tree(none, none, none, empty, empty, empty, none, none, none, none, none, none, none.astype(bool),
-                    costs.cycles[:0], False)  # fmt: skip
+        return Tree(
+            depth=none,
+            parent=none,
+            size=none,
+            kind=empty,
+            name=empty,
+            title=empty,
+            step=none,
+            num_steps=none,
+            op=none,
+            count=none,
+            function=none,
+            source=none,
+            is_step=none.astype(bool),
+            cycles=costs.cycles[:0],
+            told=False,
+        )
     levels, words = _levels(report)
     given = levels >= 0
     # A node begins where any of the levels down to its own differs from the step before.
@@ -258,11 +293,22 @@ def _named(report: Report, costs: StepCosts) -> Tree:
     op = steps["op"].astype(np.int64)[step]
     single = np.full(len(step), -1, dtype=np.int64)
     return Tree(
-        depth.astype(np.int64), parents(depth), size, Text(code, kinds),
-        Text(levels[step, depth].astype(np.int32), words), Text(np.zeros(len(step), np.int32), ("",)),
-        step.astype(np.int64), end - step, np.where(is_step, op, -1), np.ones(len(step), dtype=np.int64), single,
-        single, is_step, costs.between(step, end), False,
-    )  # fmt: skip
+        depth=depth.astype(np.int64),
+        parent=parents(depth),
+        size=size,
+        kind=Text(code, kinds),
+        name=Text(levels[step, depth].astype(np.int32), words),
+        title=Text(np.zeros(len(step), np.int32), ("",)),
+        step=step.astype(np.int64),
+        num_steps=end - step,
+        op=np.where(is_step, op, -1),
+        count=np.ones(len(step), dtype=np.int64),
+        function=single,
+        source=single,
+        is_step=is_step,
+        cycles=costs.between(step, end),
+        told=False,
+    )
 
 
 def _levels(report: Report) -> tuple[Int64, tuple[str, ...]]:
