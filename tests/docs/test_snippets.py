@@ -17,7 +17,7 @@ from support.pages import ROOT, blocks, names_without_import, pages, run_page, s
 QUOTING = ROOT / "docs" / "examples"
 """Pages that quote scripts, which the tests of the examples run and hold the quotes to."""
 RUN = [page for page in pages() if snippets(page) and page.parent != QUOTING]
-LONG = ("demo", "validate", "debug", "fit", "run")
+LONG = ("demo", "validate", "debug", "fit", "run", "view")
 """Commands of Abele that take long, stand for a session, or take a program: they have tests of their own."""
 
 
