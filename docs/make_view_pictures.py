@@ -22,10 +22,10 @@ FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
 SHOTS: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {
     "view-summary": (("digits",), {"view": "summary"}),
     "view-timeline": (("bert-pod16",), {"view": "timeline"}),
-    "view-timeline-tiles": (("braggnn",), {"view": "timeline", "timeline.shape": "tiles"}),
+    "view-timeline-tiles": (("braggnn",), {"view": "timeline", "timeline.view": "tiles"}),
     "view-memory": (("bert-pod16",), {"view": "memory"}),
     "view-liveness": (("braggnn",), {"view": "liveness"}),
-    "view-program": (("bert-pod16",), {"view": "program", "theme": "dark"}),
+    "view-program": (("braggnn",), {"view": "program", "theme": "dark"}),
     "view-operations": (("braggnn",), {"view": "operations"}),
     "view-graph": (("braggnn",), {"view": "graph"}),
     "view-exchange": (("bert-pod16",), {"view": "exchange"}),

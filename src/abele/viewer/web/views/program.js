@@ -228,6 +228,12 @@ class ProgramView {
     }
   }
 
+  /** Cycles of steps as a time; with several sync groups steps overlap, and the run is shorter. */
+  time(cycles) {
+    const text = seconds(this.context.seconds(cycles));
+    return this.context.facts.rows.groups > this.context.facts.programs.length ? `${text} one after the other` : text;
+  }
+
   #ofNode(node) {
     const { all, head, context } = this;
     const n = head.parts.length;
@@ -243,7 +249,7 @@ class ProgramView {
     }
     return [
       part(`${head.kinds[all.kind[node]]} ${name}`, facts([
-        ["cycles", `${count(this.total[node])} (${percent(this.total[node] / this.whole)}), ${seconds(context.seconds(this.total[node]))}`],
+        ["cycles", `${count(this.total[node])} (${percent(this.total[node] / this.whole)}), ${this.time(this.total[node])}`],
         ...head.parts.map((p, k) => [p, all.cycles[node * n + k] ? `${count(all.cycles[node * n + k])} (${percent(all.cycles[node * n + k] / this.total[node])})` : ""]),
         ["steps", all.num_steps[node] ? count(all.num_steps[node]) : ""],
         ["trips", all.count[node] > 1 ? count(all.count[node]) : ""],
@@ -266,7 +272,7 @@ class ProgramView {
       part(f.name, facts([
         ["kind", `${f.kind}${f.partner ? ` with ${f.partner}` : ""}${f.basis !== "static" ? `, ${f.basis}` : ""}`],
         ["cycles", `${count(f.cycles)} × ${count(f.executions)} = ${count(total)} (${percent(total / this.whole)})`],
-        ["time", seconds(context.seconds(total))],
+        ["time", this.time(total)],
         ...["compute", "exchange", "sync", "host"].map((p) => [p, f[`${p}_cycles`] ? `${count(f[`${p}_cycles`])} cycles` : ""]),
         ["balance", f.compute_cycles ? percent(f.tile_balance) : ""],
         ["vertices", f.num_vertices ? `${count(f.num_vertices)} on ${count(f.active_tiles)} tiles` : ""],
