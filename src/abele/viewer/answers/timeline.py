@@ -412,7 +412,7 @@ def summary(opened: Opened, params: Params) -> Answer:
 def figures(opened: Opened, params: Params) -> Answer:
     """Figures of a window of the run.
 
-    Parameters: ``program``, ``from`` and ``to`` in cycles.
+    Parameters: ``program``, ``from`` and ``to`` in cycles; ``of``: ``all``, or ``lanes`` alone, which is quick.
 
     Answer: head ``lanes`` with ``cycles`` by part and ``unknown``; ``utilisation`` (mean part of the window in which a
     tile computes) and ``ops`` with most cycles: their name, row, executions begun or going on, cycles in the window.
@@ -435,6 +435,8 @@ def figures(opened: Opened, params: Params) -> Answer:
                 "critical": float(held.critical_covered(lane, edges)[0]),
             }
         )
+    if params.choice("of", ("all", "lanes")) == "lanes":
+        return Answer({"low": low, "high": high, "lanes": listed})
     owned = [lane for lane in range(len(held)) if held.group[lane] >= 0 or held.made_of not in (COMPLETE, FIRST)]
     at = np.concatenate(
         [np.zeros(0, np.int64), *(np.arange(s.start, s.stop) for s in (held.rows(n, low, high) for n in owned))]

@@ -359,9 +359,10 @@ class TimelineView {
         "timeline.rows": every ? null : `${Math.round(rows.low)}-${Math.max(Math.round(rows.high) - 1, Math.round(rows.low))}`,
       });
       if (this.isTiles) this.#notes();
-      this.#words();
     }, 200);
+    this.tell ??= settled(() => this.#words(), 40);
     this.keep();
+    this.tell();
   }
 
   #redraw() {
@@ -443,7 +444,7 @@ class TimelineView {
     const { low, high } = this.range;
     this.chart.describe(`Timeline of ${this.outline.lanes.length} lanes, ${this.#windowText(low, high)}${this.isTiles ? `, tiles ${Math.round(this.rows.low)} to ${Math.round(this.rows.high) - 1}` : ""}`);
     if (this.context.source.isFrozen) return;
-    this.context.ask("timeline.window", { program: this.context.program, from: Math.round(low), to: Math.max(Math.round(high), Math.round(low) + 1) }).then(({ head }) => {
+    this.context.ask("timeline.window", { program: this.context.program, of: "lanes", from: Math.round(low), to: Math.max(Math.round(high), Math.round(low) + 1) }).then(({ head }) => {
       fill(this.seen, h("caption", {}, this.#windowText(low, high)), h("tr", {}, ["lane", ...this.outline.parts].map((t) => h("th", {}, t))),
         head.lanes.slice(0, 64).map((lane) => h("tr", {}, h("th", {}, lane.name), this.outline.parts.map((part) => h("td", {}, percent(lane.cycles[part] / (head.high - head.low || 1)))))));
     }, () => {});
