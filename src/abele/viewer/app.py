@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import logging
 
 from starlette.applications import Starlette
@@ -22,9 +21,6 @@ from abele.viewer.wire import pack
 from abele.words import visible
 
 _LOG = logging.getLogger("abele.viewer")
-_PACKED_FROM = 4_096
-"""Answers of fewer bytes are not worth compressing."""
-_LEVEL = 1
 _IMMUTABLE = "private, max-age=31536000, immutable"
 
 
@@ -85,9 +81,6 @@ def viewer_app(shelf: Shelf, token: str, port: int) -> Starlette:
             _LOG.exception("the viewer could not answer %s", visible(request.path_params["question"])[:60])
             return JSONResponse(unexpected(error), 500)
         headers = {"Cache-Control": _IMMUTABLE if request.query_params.get("stamp") == opened.stamp else "no-store"}
-        if len(packed) >= _PACKED_FROM and "gzip" in request.headers.get("accept-encoding", ""):
-            packed = gzip.compress(packed, _LEVEL)
-            headers["Content-Encoding"] = "gzip"
         return Response(packed, media_type="application/octet-stream", headers=headers)
 
     return Starlette(

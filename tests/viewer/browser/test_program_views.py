@@ -279,7 +279,7 @@ def test_matrix__keys__fly_and_arrows_move_the_selection(look, small: Report) ->
 @pytest.mark.parametrize(
     ("module", "code", "expected"),
     [
-        ("views/matrix", "[m.levelFor(1472, 500), m.levelFor(10, 500), m.levelFor(94208, 486, 3)]", [1, 0, 7]),
+        ("views/matrix", "[m.levelFor(1472, 500), m.levelFor(10, 500), m.levelFor(94208, 486, 3)]", [2, 0, 8]),
         ("views/matrix", "[[0, 9], [1000, 1000], [7, 3]].map(([v, most]) => m.toned(v, most, 'log'))", [0, 1, 1]),
         ("views/graph_tile", "[...m.packed([0, 1, 3, 2], [2, 5, 4, 9], [0, 1, 3, 2]).lane]", [0, 1, 0, 2]),
         ("views/graph", "[m.openText([]), m.openText([3, 1])]", ["none", "1.3"]),

@@ -18,11 +18,11 @@ const SUMS = 52;
 const KEPT = 160;
 const PAGE = 200;
 const DECADES = 3;
-const REST = 40;
+const REST = 30;
 
-/** The level at which one group is about a pixel or more: log2 of what it joins. */
+/** The level at which one group is one pixel or two: log2 of what it joins. Finer ones would be four times as many squares. */
 export function levelFor(span, pixels, least = 0) {
-  return Math.max(least, Math.floor(Math.log2(Math.max(span / Math.max(pixels, 1), 1))));
+  return Math.max(least, Math.ceil(Math.log2(Math.max(span / Math.max(pixels, 1), 1))));
 }
 
 /** Where a value stands between nothing and the greatest: 0 to 1; the logarithmic scale spans three decades. */
