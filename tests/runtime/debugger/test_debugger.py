@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import re
+import socket
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +17,7 @@ from hypothesis import strategies as st
 import abele as ab
 from abele import InOut, Vector, f32, i32
 from abele.errors import ConstantWriteError, EngineError, StreamConnectionError
+from abele.report import Report
 from abele.runtime.debugger import AtStep, AtTile, AtVertex, OnAnyNan, OnChange, OnNan
 
 
@@ -336,3 +339,20 @@ def test_terminal__mistake__is_told_and_the_session_goes_on(command: str, answer
     text = session(Program().engine.debug(), command, "where", "quit")
     assert answer in text
     assert text.split("(abele) where")[1].strip().startswith("step ")
+
+
+def test_terminal__view__serves_the_program_at_the_step_at_hand_until_the_session_ends(tmp_path: Path) -> None:
+    pytest.importorskip("uvicorn", reason="needs the extra view")
+    debugger = Program().engine.debug()
+    path = tmp_path / "at hand.abele-report"
+    told = session(debugger, "step 2", "view", "view", f"view {path}")
+    addresses = [line for line in told.splitlines() if line.startswith("http://127.0.0.1:")]
+    assert len(addresses) == 2
+    assert addresses[0] == addresses[1]
+    row = int(addresses[0].partition("#step=")[2].partition("&")[0])
+    at_hand = debugger.step_at_hand
+    assert debugger.engine.executable.steps[row].node is at_hand
+    assert Report.load(path).steps["name"][row] == debugger.engine.report.steps["name"][row]
+    port = int(addresses[0].partition("127.0.0.1:")[2].partition("/")[0])
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", port), timeout=1)

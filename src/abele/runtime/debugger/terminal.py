@@ -7,8 +7,9 @@ import cmd
 import fnmatch
 import shlex
 import sys
+import webbrowser
 from collections.abc import Callable
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 from rich.markup import escape
@@ -20,6 +21,9 @@ from abele.runtime.debugger import text
 from abele.runtime.debugger.breakpoints import AtStep, AtTile, AtVertex, Breakpoint, OnAnyNan, OnChange, OnNan
 from abele.runtime.debugger.debugger import Debugger
 from abele.runtime.debugger.views import find_view
+
+if TYPE_CHECKING:
+    from abele.viewer import Viewer
 
 _SHORT = {
     "s": "step",
@@ -53,6 +57,7 @@ class Terminal(cmd.Cmd):
     def __init__(self, debugger: Debugger, commands: IO[str] | None = None, output: IO[str] | None = None) -> None:
         super().__init__(stdin=commands, stdout=output)
         self.debugger = debugger
+        self._viewer: Viewer | None = None
         self._scripted = commands is not None
         self.use_rawinput = not self._scripted
         self._shown_prompt, self.prompt = self.prompt, "" if self._scripted else self.prompt
@@ -70,6 +75,8 @@ class Terminal(cmd.Cmd):
                     self._say("interrupted; quit leaves the debugger")
         finally:
             self.debugger.close()
+            if self._viewer is not None:
+                self._viewer.close()
 
     # --- running -----------------------------------------------------------------------------------------------------
 
@@ -211,6 +218,23 @@ class Terminal(cmd.Cmd):
         self.debugger.write(tensor, values)
         self._lines(text.tensor_lines(name, tensor, self.debugger.read(tensor)))
 
+    def do_view(self, line: str) -> None:
+        """view [FILE]: the program in the browser, at the step at hand; or its report, written to FILE."""
+        engine, at_hand = self.debugger.engine, self.debugger.step_at_hand
+        if line.strip():
+            engine.report.save(line.strip())
+            self._say(f"written: {line.strip()}; abele view shows it")
+            return
+        if self._viewer is None:
+            from abele.viewer import view
+
+            self._viewer = view(engine.report, browser=False)
+        row = next((n for n, step in enumerate(engine.executable.steps) if step.node is at_hand), None)
+        address = self._viewer.address + ("#view=program" if row is None else f"#step={row}&view=program")
+        self._say(address)
+        if not self._scripted:
+            webbrowser.open(address)
+
     # --- the loop ----------------------------------------------------------------------------------------------------
 
     def onecmd(self, line: str) -> bool:
@@ -337,6 +361,7 @@ _HELP = (
     "tile",
     "vertex",
     "set",
+    "view",
     "help",
     "quit",
 )
