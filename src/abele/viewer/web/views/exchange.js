@@ -5,6 +5,7 @@ import { fill, h } from "abele/core/dom.js";
 import { FloorPlan } from "abele/core/floorplan.js";
 import { bytes, count, percent, seconds, short } from "abele/core/format.js";
 import { choice, empty, failure, figure, panel, split } from "abele/core/parts.js";
+import { renewed } from "abele/core/renewed.js";
 import { DataTable, fits, sorted } from "abele/core/table.js";
 import { theme } from "abele/core/theme.js";
 import { WhoToWhom } from "abele/views/exchange_whom.js";
@@ -16,22 +17,14 @@ export function byTile(first, counts, values, tiles) {
   return found;
 }
 
-export async function mount(context, place) {
+export const mount = (context, place) => renewed(context, place, ofReport);
+
+async function ofReport(context, place) {
   const { state } = context;
-  let view = null;
-  let shown = 0;
-  const show = async () => {
-    shown += 1;
-    const mine = shown;
-    const floor = await context.ask("floor");
-    if (mine !== shown) return;
-    view?.destroy();
-    view = new ExchangeView(context, floor);
-    fill(place, view.element);
-  };
-  await show();
+  const view = new ExchangeView(context, await context.ask("floor"));
+  fill(place, view.element);
   return {
-    update: (changed) => (changed.has("reports") ? show().catch((error) => fill(place, failure(error))) : view.update(changed)),
+    update: (changed) => view.update(changed),
     destroy: () => view.destroy(),
     get charts() { return [state.get("exchange.side") === "whom" ? view.whom.chart : view.plan.chart]; },
     commands: [["Sent bytes on the floor plan", "sent"], ["Received bytes on the floor plan", null], ["Who sends to whom", "whom"]].map(([title, side]) => ({ title, run: () => state.set({ "exchange.side": side }) })),

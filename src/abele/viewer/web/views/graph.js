@@ -80,6 +80,8 @@ class GraphView {
   }
 
   destroy() {
+    this.isGone = true;
+    this.asked += 1;
     this.chart.destroy();
     this.ofTile?.destroy();
   }
@@ -158,7 +160,7 @@ class GraphView {
   /** Show the whole where that can be read, else its beginning. */
   #atFirst() {
     if (!this.chart.width) {
-      requestAnimationFrame(() => this.#atFirst());
+      if (!this.isGone) requestAnimationFrame(() => this.#atFirst());
       return;
     }
     this.plane.whole();

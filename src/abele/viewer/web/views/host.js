@@ -5,6 +5,7 @@ import { everyFrame, fill, h, settled } from "abele/core/dom.js";
 import { bytes, count, percent, seconds, short } from "abele/core/format.js";
 import { choice, empty, failure, legend, shares, split, tabs, toggle } from "abele/core/parts.js";
 import { Range, steer } from "abele/core/range.js";
+import { NOTHING, renewed } from "abele/core/renewed.js";
 import { DataTable, arrayRows, reportRows } from "abele/core/table.js";
 import { theme } from "abele/core/theme.js";
 import { tips } from "abele/core/tip.js";
@@ -19,29 +20,13 @@ import { font } from "abele/views/timeline/labels.js";
 
 const MARGIN = 8;
 
-export async function mount(context, place) {
-  let view = null;
-  const show = async () => {
-    view?.destroy();
-    view = null;
-    try {
-      const outline = (await context.ask("host.outline")).head;
-      if (!outline.sources.length && !outline.leaves) {
-        fill(place, empty("Nothing was measured on the host.", "Run the program before its report is saved, or open a trace beside it: abele view REPORT TRACE"));
-      } else {
-        view = new HostView(context, place, outline);
-      }
-    } catch (error) {
-      fill(place, failure(error));
-    }
-  };
-  await show();
-  return {
-    update: (changed) => (changed.has("reports") ? show() : view?.update(changed)),
-    destroy: () => view?.destroy(),
-    get charts() { return view?.charts ?? []; },
-    get commands() { return view?.commands ?? []; },
-  };
+export const mount = (context, place) => renewed(context, place, ofReport);
+
+async function ofReport(context, place) {
+  const { head } = await context.ask("host.outline");
+  if (head.sources.length || head.leaves) return new HostView(context, place, head);
+  fill(place, empty("Nothing was measured on the host.", "Run the program before its report is saved, or open a trace beside it: abele view REPORT TRACE"));
+  return NOTHING;
 }
 
 const time = (ns) => seconds(ns / 1e9);

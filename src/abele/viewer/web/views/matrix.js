@@ -47,7 +47,7 @@ export function mount(context, place) {
 
 class MatrixView {
   constructor(context) {
-    Object.assign(this, { context, axes: null, asked: 0, squares: new Map(), colours: null });
+    Object.assign(this, { context, axes: null, asked: 0, squares: new Map(), named: new Set() });
     const { state } = context;
     this.columns = new Range(0, 1, 1);
     this.rows = new Range(0, 1, 1);
@@ -87,6 +87,7 @@ class MatrixView {
 
   destroy() {
     clearTimeout(this.rest);
+    this.asked += 1;
     this.chart.destroy();
   }
 
@@ -129,6 +130,7 @@ class MatrixView {
       const other = !this.axes || this.axes.head.columns !== columns || this.axes.head.rows !== rows;
       this.axes = axes;
       this.squares = new Map();
+      this.named = new Set();
       this.position = null;
       if (!columns || !rows) {
         fill(this.details, empty("This program has no steps.", "Another program may have: choose it above."));
@@ -275,13 +277,20 @@ class MatrixView {
     return tip(event, lines.length && Array.isArray(lines[0]) ? [`${lines[0][0]} ${lines[0][1]}`, ...lines.slice(1)] : lines);
   }
 
-  /** A step's name if it is here; asks for it otherwise. */
+  /** A step's name if it is here. Names come a page at a time; when one that is asked for is here, it is told. */
   #stepName(step) {
     const first = Math.floor(step / PAGE) * PAGE;
-    const asked = { of: "steps", first, count: PAGE, columns: "name" };
-    const known = this.context.known("table", asked);
+    const page = { of: "steps", first, count: PAGE, columns: "name" };
+    const known = this.context.known("table", page);
     if (known) return known.head.text.name[step - first];
-    if (!this.context.source.isFrozen) this.context.ask("table", asked).catch(() => {});
+    if (this.context.source.isFrozen || this.named.has(first)) return null;
+    // What could not be had once is not asked for again and again.
+    this.named.add(first);
+    const mine = this.asked;
+    this.context.ask("table", page).then(() => {
+      this.named.delete(first);
+      if (mine === this.asked) this.#tell();
+    }, () => {});
     return null;
   }
 
@@ -365,16 +374,6 @@ class MatrixView {
     const step = column >= 0 ? arrays.step[column] : -1;
     const named = (s) => this.#stepName(s) ?? `step ${count(s)}`;
     const busiest = most(arrays.column_sums, 14);
-    // Names of steps come a page at a time; tell again when they are here.
-    const missing = [step, ...busiest.map((c) => arrays.step[c])].filter((s) => s >= 0 && !this.#stepName(s));
-    if (missing.length && !context.source.isFrozen && !this.naming) {
-      this.naming = true;
-      const pages = [...new Set(missing.map((s) => Math.floor(s / PAGE) * PAGE))];
-      Promise.allSettled(pages.map((first) => context.ask("table", { of: "steps", first, count: PAGE, columns: "name" }))).then(() => {
-        this.naming = false;
-        this.#tell();
-      });
-    }
     fill(this.details,
       column >= 0 || row >= 0 ? part("Selected", facts([
         ["tile", row >= 0 ? count(this.#tileAt(row)) : ""],

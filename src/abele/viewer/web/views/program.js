@@ -4,6 +4,7 @@ import { facts, link, listing, part, shareBar, source } from "abele/core/detail.
 import { fill, h } from "abele/core/dom.js";
 import { bytes, count, cycles, percent, seconds, short } from "abele/core/format.js";
 import { choice, empty, failure, legend, panel } from "abele/core/parts.js";
+import { renewed } from "abele/core/renewed.js";
 import { theme } from "abele/core/theme.js";
 import { TreeTable, parents } from "abele/core/tree.js";
 
@@ -32,23 +33,16 @@ export function fitting(depth, most = 40) {
   return level;
 }
 
-export async function mount(context, place) {
+export const mount = (context, place) => renewed(context, place, ofReport);
+
+async function ofReport(context, place) {
   const { state } = context;
-  let view = null;
-  let shown = 0;
-  const show = async () => {
-    shown += 1;
-    const mine = shown;
-    const { head, arrays } = await context.ask("program");
-    if (mine !== shown) return;
-    view?.tree.destroy();
-    view = new ProgramView(context, head, arrays);
-    fill(place, arrays.depth.length ? view.element : empty("This report has no steps.", "It holds what was compiled; a program that was not lowered has none."));
-    view.start();
-  };
-  await show();
+  const { head, arrays } = await context.ask("program");
+  const view = new ProgramView(context, head, arrays);
+  fill(place, arrays.depth.length ? view.element : empty("This report has no steps.", "It holds what was compiled; a program that was not lowered has none."));
+  view.start();
   return {
-    update: (changed) => (changed.has("reports") ? show().catch((error) => fill(place, failure(error))) : view.update(changed)),
+    update: (changed) => view.update(changed),
     destroy: () => view.tree.destroy(),
     charts: [],
     commands: [

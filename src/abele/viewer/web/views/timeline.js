@@ -5,6 +5,7 @@ import { everyFrame, fill, h, settled } from "abele/core/dom.js";
 import { count, cycles, percent, ranges, seconds } from "abele/core/format.js";
 import { choice, empty, failure, legend, split, tabs, toggle } from "abele/core/parts.js";
 import { Range, steer } from "abele/core/range.js";
+import { NOTHING, renewed } from "abele/core/renewed.js";
 import { theme } from "abele/core/theme.js";
 import { tips } from "abele/core/tip.js";
 import { drawAxis } from "abele/views/timeline/axis.js";
@@ -16,29 +17,13 @@ import { TilesPicture } from "abele/views/timeline/tiles.js";
 
 const MARGIN = 8;
 
-export async function mount(context, place) {
-  let view = null;
-  const show = async () => {
-    view?.destroy();
-    view = null;
-    try {
-      const outline = (await context.ask("timeline.outline", { program: context.program })).head;
-      if (!outline.lanes.some((lane) => lane.spans > 0)) fill(place, empty("No steps run in this program."));
-      else view = new TimelineView(context, place, outline);
-    } catch (error) {
-      fill(place, failure(error));
-    }
-  };
-  await show();
-  return {
-    update(changed) {
-      if (changed.has("reports") || changed.has("program")) show();
-      else view?.update(changed);
-    },
-    destroy: () => view?.destroy(),
-    get charts() { return view?.charts ?? []; },
-    get commands() { return view?.commands ?? []; },
-  };
+export const mount = (context, place) => renewed(context, place, ofProgram, ["program"]);
+
+async function ofProgram(context, place) {
+  const { head } = await context.ask("timeline.outline", { program: context.program });
+  if (head.lanes.some((lane) => lane.spans > 0)) return new TimelineView(context, place, head);
+  fill(place, empty("This program has no steps.", "Another program may have: choose it above."));
+  return NOTHING;
 }
 
 class TimelineView {
