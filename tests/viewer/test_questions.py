@@ -177,12 +177,12 @@ def test_question__about_a_file_with_a_damaged_column__names_it_or_does_without(
 
 @pytest.mark.parametrize("name", ["facts", "program", "exchanges", "insights", "timeline.outline", "timeline.summary"])
 def test_question__about_a_program_with_a_huge_number__takes_no_room_for_those_before_it(
-    looped: Report, name: str
+    made_small: Report, name: str
 ) -> None:
-    columns = {column: looped.steps.columns[column] for column in looped.steps.names}
+    columns = {column: made_small.steps.columns[column] for column in made_small.steps.names}
     columns["program"] = columns["program"].copy()
     columns["program"][-1] = 2_000_000_000
-    opened = Opened("huge", "huge", replace(looped, steps=type(looped.steps)(columns)))
+    opened = Opened("huge", "huge", replace(made_small, steps=type(made_small.steps)(columns)))
     frozen = QUESTIONS[name].frozen
     assert frozen is not None
     tracemalloc.start()

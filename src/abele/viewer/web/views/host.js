@@ -1,5 +1,6 @@
 // What was measured on the host, beside the modelled machine: runs, tracepoints, traces of files.
 
+import { Brush } from "abele/core/brush.js";
 import { Chart } from "abele/core/chart.js";
 import { everyFrame, fill, h, settled } from "abele/core/dom.js";
 import { bytes, count, percent, seconds, short } from "abele/core/format.js";
@@ -10,7 +11,6 @@ import { DataTable, arrayRows, reportRows } from "abele/core/table.js";
 import { theme } from "abele/core/theme.js";
 import { tips } from "abele/core/tip.js";
 import { drawAxis } from "abele/views/timeline/axis.js";
-import { Brush } from "abele/views/timeline/brush.js";
 import { LanesPicture } from "abele/views/timeline/lanes.js";
 import { hashed } from "abele/views/timeline/paint.js";
 import { Search } from "abele/views/timeline/search.js";
@@ -44,13 +44,14 @@ class HostView {
     if (state.get("host.low") !== "") this.range.set(state.number("host.low", 0), state.number("host.high", outline.duration));
     this.selected = null;
     this.tables = [];
+    this.asked = 0;
     this.redraw = everyFrame(() => {
       this.chart.redraw();
       this.brush.redraw();
     });
     this.picture = new HostPicture(context, outline, this.range, this.redraw, () => this.#how());
     this.chart = new Chart({ label: "Events of the host", name: "host", draw: (pen, size) => this.#draw(pen, size) });
-    this.brush = new Brush(this.range, { label: "Overview of the host", left: () => this.picture.left, height: 34, text: (r) => `${time(r.low)} to ${time(r.high)}`, draw: (pen, size) => this.#overview(pen, size) });
+    this.brush = new Brush({ range: this.range, label: "Overview of the host", margins: () => ({ left: this.picture.left, right: MARGIN }), height: 34, text: (r) => `${time(r.low)} to ${time(r.high)}`, draw: (pen, size) => this.#overview(pen, size) });
     this.search = new Search(context, {
       label: "Search events", name: "host.search", find: (text) => context.ask("host.find", { text }), now: () => (this.range.low + this.range.high) / 2,
       go: ({ arrays }, i) => {
@@ -282,6 +283,8 @@ class HostView {
   /** The event that the state names. */
   async #again() {
     const match = /^(\d+)-(\d+)$/.exec(this.context.state.get("host.event"));
+    this.asked += 1;
+    const mine = this.asked;
     if (!match) {
       this.selected = null;
       this.#event(null);
@@ -291,10 +294,12 @@ class HostView {
     const [source, row] = match.slice(1).map(Number);
     try {
       const { head } = await this.context.ask("host.event", { source, row });
+      if (mine !== this.asked) return;
       this.selected = { source, row };
       this.#event(head, source);
       this.#machine(head);
     } catch (error) {
+      if (mine !== this.asked) return;
       fill(this.event, failure(error));
     }
     this.redraw();
@@ -323,6 +328,7 @@ class HostView {
   async #machine(told) {
     this.below?.destroy();
     this.below = null;
+    const mine = this.asked;
     const program = told?.program ?? -1;
     if (program < 0) {
       fill(this.machine, empty("The selected event is no run of the program.", "Select a run: its modelled timeline stands here."));
@@ -330,6 +336,7 @@ class HostView {
     }
     try {
       const outline = (await this.context.ask("timeline.outline", { program })).head;
+      if (mine !== this.asked) return;
       const range = new Range(0, outline.total, Math.min(20, outline.total));
       const context = Object.create(this.context, { program: { value: program } });
       const each = 1 / (this.context.facts.clock_hz || 1);
@@ -351,7 +358,7 @@ class HostView {
           h("button.small", { onclick: () => this.context.go("timeline", { program }) }, "timeline")),
         chart.element));
     } catch (error) {
-      fill(this.machine, failure(error));
+      if (mine === this.asked) fill(this.machine, failure(error));
     }
   }
 
@@ -394,8 +401,12 @@ class HostView {
 
   #tree() {
     const body = h("div.ttree", { role: "tree", "aria-label": "Call tree" });
-    this.grow = async () => {
+    let grown = 0;
+    const grow = async () => {
+      grown += 1;
+      const mine = grown;
       const { tree } = await this.#figures();
+      if (mine !== grown) return;
       const under = new Map();
       tree.forEach((node, i) => under.set(node.parent, [...(under.get(node.parent) ?? []), i]));
       const whole = (under.get(-1) ?? []).reduce((sum, i) => sum + tree[i].total, 0) || 1;
@@ -409,7 +420,8 @@ class HostView {
       fill(body, (under.get(-1) ?? []).sort((a, b) => tree[b].total - tree[a].total).map(branch));
       if (!tree.length) fill(body, empty("No events in this window."));
     };
-    this.grow().catch((error) => fill(body, failure(error)));
+    this.grow = () => grow().catch((error) => fill(body, failure(error)));
+    this.grow();
     return body;
   }
 
@@ -427,9 +439,9 @@ class HostView {
         const source = this.outline.sources.findIndex((each) => each.kind === "runs");
         const place = source < 0 ? null : this.context.ask("host.find", { text: `run ${run.row + 1}` });
         place?.then(({ arrays }) => {
-          const i = arrays.source.findIndex((s) => s === source);
+          const i = arrays.source.indexOf(source);
           if (i >= 0) this.#pick(source, arrays.row[i]);
-        });
+        }, () => {});
       },
     });
     const { seconds: told } = this.outline;
@@ -495,8 +507,9 @@ class HostView {
   }
 
   destroy() {
+    this.asked += 1;
     this.chart.destroy();
-    this.brush.chart.destroy();
+    this.brush.destroy();
     this.below?.destroy();
     this.search.destroy();
     for (const table of this.tables) table.destroy();

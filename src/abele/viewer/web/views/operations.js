@@ -209,10 +209,12 @@ class OperationsView {
       const { f16_flops_per_second: f16, f32_flops_per_second: f32, exchange_bytes_per_second: exchange, memory_bytes_per_second: memory } = head.peaks;
       if (!arrays.op.length || !(exchange > 0)) return empty("No operation of this report counts floating-point operations.");
       const local = context.state.get("operations.roof") === "memory" && memory > 0;
-      const chart = roofline({ ...arrays, intensity: local ? arrays.local : arrays.intensity }, {
-        bandwidth: local ? memory : exchange, axis: local ? "of memory" : "moved", peaks: [["float16", f16], ["float32", f32]].filter(([, v]) => v > 0),
-        chosen: () => context.state.number("op"), name: (op) => head.names[arrays.op.indexOf(op)] ?? "", pick: (op) => context.state.set({ op }),
-      });
+      const intensity = local ? arrays.local : arrays.intensity;
+      const points = Array.from(arrays.op, (op, i) => ({ op, title: head.names[i], intensity: intensity[i], rate: arrays.rate[i], cycles: arrays.cycles[i] }));
+      const peaks = [["float16", f16], ["float32", f32]].filter(([, peak]) => peak > 0);
+      const data = () => ({ points, bandwidth: local ? memory : exchange, axis: local ? "of memory" : "exchanged", peaks });
+      const chart = roofline({ data, chosen: () => context.state.number("op"), pick: (op) => context.state.set({ op }) });
+      chart.describe(`Roofline of ${count(points.length)} operations: FLOP/s against FLOP for each byte ${data().axis}`);
       this.charts.push(chart);
       const box = h("div.fill.lists.roof", {}, choice("Bytes", [["moved", "exchanged"], ["memory", "in memory"]], local ? "memory" : "moved", async (v) => {
         context.state.set({ "operations.roof": v === "moved" ? null : v });
@@ -234,7 +236,7 @@ class OperationsView {
     const flops = () => {
       const box = h("div.fill.lists");
       this.#roofline().then((chart) => fill(box, facts([
-        ["FLOP", short(f.flops)], ["rate", `${short(f.flops_per_second)}flop/s`],
+        ["FLOP", short(f.flops)], ["rate", `${short(f.flops_per_second)}FLOP/s`],
         ["for each byte moved", f.intensity ? short(f.intensity) : "moves nothing"],
       ]), chart));
       return box;
@@ -269,7 +271,7 @@ class OperationsView {
         ...told.map(([, p, v]) => [p, `${count(v)} cycles (${percent(v / Math.max(1, f.cycles))})`]),
         ["executions", count(f.executions)],
         ["balance of tiles", f.balance ? percent(f.balance) : ""],
-        ["FLOP", f.flops ? `${short(f.flops)}, ${short(f.flops_per_second)}flop/s` : ""],
+        ["FLOP", f.flops ? `${short(f.flops)}, ${short(f.flops_per_second)}FLOP/s` : ""],
         ["FLOP for each byte moved", f.intensity ? short(f.intensity) : ""],
         ["moved", f.moved_bytes ? size(f.moved_bytes) : ""],
         ["reads, writes", f.read_bytes || f.written_bytes ? `${size(f.read_bytes)}, ${size(f.written_bytes)}` : ""],

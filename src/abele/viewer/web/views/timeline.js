@@ -1,5 +1,6 @@
 // When each IPU does what: lanes of sync groups and streams, flames of names, tiles over time; figures of what is selected below.
 
+import { Brush } from "abele/core/brush.js";
 import { Chart } from "abele/core/chart.js";
 import { everyFrame, fill, h, settled } from "abele/core/dom.js";
 import { count, cycles, percent, ranges, seconds } from "abele/core/format.js";
@@ -9,7 +10,6 @@ import { NOTHING, renewed } from "abele/core/renewed.js";
 import { theme } from "abele/core/theme.js";
 import { tips } from "abele/core/tip.js";
 import { drawAxis } from "abele/views/timeline/axis.js";
-import { Brush } from "abele/views/timeline/brush.js";
 import { RunDetails, StepDetails, TITLES, WindowDetails } from "abele/views/timeline/details.js";
 import { LanesPicture } from "abele/views/timeline/lanes.js";
 import { Search } from "abele/views/timeline/search.js";
@@ -42,8 +42,8 @@ class TimelineView {
     this.lanes = new LanesPicture(context, outline, this.range, this.redraw, how);
     this.tiles = new TilesPicture(context, outline, this.range, this.rows, this.redraw, how);
     this.chart = new Chart({ label: "Timeline", name: "timeline", draw: (pen, size) => this.#draw(pen, size) });
-    this.brush = new Brush(this.range, {
-      label: "Overview of the run", left: () => this.picture.left, text: (r) => this.#windowText(r.low, r.high),
+    this.brush = new Brush({
+      range: this.range, label: "Overview of the run", margins: () => ({ left: this.picture.left, right: MARGIN }), height: 44, text: (r) => this.#windowText(r.low, r.high),
       draw: (pen, size) => this.#overview(pen, size),
     });
     this.search = new Search(context, {
@@ -485,7 +485,7 @@ class TimelineView {
 
   destroy() {
     this.chart.destroy();
-    this.brush.chart.destroy();
+    this.brush.destroy();
     for (const part of [this.run, this.windowed, this.step]) part.destroy();
     this.search.destroy();
   }

@@ -27,18 +27,22 @@ export class RunDetails {
     Object.assign(this, { context, fly });
     this.element = h("div.tdetails");
     this.table = null;
+    this.asked = 0;
     this.show();
   }
 
   async show() {
     const { context } = this;
+    this.asked += 1;
+    const mine = this.asked;
     let told;
     try {
       told = (await context.ask("timeline.summary", { program: context.program })).head;
     } catch (error) {
-      fill(this.element, failure(error));
+      if (mine === this.asked) fill(this.element, failure(error));
       return;
     }
+    if (mine !== this.asked) return;
     const unit = unitOf(context);
     const basis = Object.entries(told.basis).filter(([word]) => word !== "static").map(([word, n]) => `${count(n)} ${word}`).join(", ");
     const single = told.lanes.length <= 1;
@@ -80,6 +84,7 @@ export class RunDetails {
   }
 
   destroy() {
+    this.asked += 1;
     this.table?.destroy();
   }
 }
