@@ -88,8 +88,7 @@ export function roofline({ data, pick, chosen = () => NaN, height }) {
   }
 
   function nearest(event) {
-    const place = chart.canvas.getBoundingClientRect();
-    const [mx, my] = [event.clientX - place.left, event.clientY - place.top];
+    const [mx, my] = chart.at(event);
     let [found, least] = [null, NEAR];
     for (const [px, py, radius, point] of spots) {
       const away = Math.hypot(px - mx, py - my) - radius;
@@ -104,7 +103,7 @@ export function roofline({ data, pick, chosen = () => NaN, height }) {
     if (!point) return hideTip();
     const { bandwidth, peaks, axis } = data();
     const roof = roofOver(point.intensity, bandwidth, Math.max(0, ...peaks.map(([, peak]) => peak)));
-    return tip(event, [point.title, ["cycles of a run", short(point.cycles)], ["reaches", `${short(point.rate)}FLOP/s`], ["of the highest roof", percent(point.rate / roof)],
+    return tip(event, [point.title, ["cycles per run", short(point.cycles)], ["reaches", `${short(point.rate)}FLOP/s`], ["of the highest roof", percent(point.rate / roof)],
       [`FLOP for each byte ${axis}`, point.intensity > 0 ? short(point.intensity) : "none moved"], ...(point.lines ?? [])]);
   });
   chart.canvas.addEventListener("pointerleave", hideTip);

@@ -3,6 +3,7 @@
 
 import { fill, h } from "abele/core/dom.js";
 import { bytes, count, cycles, percent, seconds, short } from "abele/core/format.js";
+import { partTitle } from "abele/core/part_titles.js";
 import { failure, figure, legend, panel, shares } from "abele/core/parts.js";
 import { theme } from "abele/core/theme.js";
 import { roofs } from "abele/views/summary/roofline.js";
@@ -55,7 +56,7 @@ function headlines(context, found) {
   const { step_name: name, steps_per_run: steps } = found.program;
   const sum = PARTS.reduce((total, part) => total + (parts[part] ?? 0), 0);
   const whole = Math.max(sum, step, 1);
-  const entries = PARTS.map((part) => [colours[part], part, parts[part] ?? 0]);
+  const entries = PARTS.map((part) => [colours[part], partTitle(part), parts[part] ?? 0]);
   const rate = context.facts.meta.samples_per_run ? context.facts.meta.samples_per_run / (time * steps) : null;
   const unit = context.state.get("unit", "auto");
   const { memory } = found;
