@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
+import tracemalloc
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -171,3 +173,21 @@ def test_question__about_a_file_with_a_damaged_column__names_it_or_does_without(
     table, key = column.split("/")
     with pytest.raises(FileFormatError, match="damaged"):
         answer(opened, "table", Params({"of": table, "columns": key}))
+
+
+@pytest.mark.parametrize("name", ["facts", "program", "exchanges", "insights", "timeline.outline", "timeline.summary"])
+def test_question__about_a_program_with_a_huge_number__takes_no_room_for_those_before_it(
+    made_small: Report, name: str
+) -> None:
+    columns = {column: made_small.steps.columns[column] for column in made_small.steps.names}
+    columns["program"] = columns["program"].copy()
+    columns["program"][-1] = 2_000_000_000
+    opened = Opened("huge", "huge", replace(made_small, steps=type(made_small.steps)(columns)))
+    frozen = QUESTIONS[name].frozen
+    assert frozen is not None
+    tracemalloc.start()
+    for given in islice(frozen(opened), 4):
+        ask(opened, name, dict(given))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 200 << 20

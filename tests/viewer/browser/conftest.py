@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import time
 from collections.abc import Callable, Iterator
@@ -137,3 +138,30 @@ def small() -> Report:
     engine["b"] = np.ones((64, 64), np.float32)
     engine.run()
     return engine.report
+
+
+@pytest.fixture
+def files(small: Report, tmp_path: Path) -> tuple[Path, Path]:
+    """A report's file, and one of a trace of two threads with a series and an instant."""
+    report, trace = tmp_path / "r.abele-report", tmp_path / "t.json"
+    small.save(report)
+    rows = [{"ph": "M", "pid": 1, "tid": 1, "name": "thread_name", "args": {"name": "<b>loader</b>"}}]
+    for n in range(50):
+        rows.append(
+            {
+                "ph": "X",
+                "pid": 1,
+                "tid": 1,
+                "name": "load",
+                "cat": "data",
+                "ts": n * 100,
+                "dur": 80,
+                "args": {"batch": n},
+            }
+        )
+        rows.append({"ph": "X", "pid": 1, "tid": 1, "name": "decode", "cat": "data", "ts": n * 100, "dur": 0.4})
+        rows.append({"ph": "C", "pid": 1, "name": "loss", "ts": n * 100, "args": {"loss": 1 / (n + 1)}})
+    rows.append({"ph": "i", "s": "t", "pid": 1, "tid": 1, "name": "epoch", "ts": 2500})
+    rows.append({"ph": "X", "pid": 1, "tid": 2, "name": "Engine.run", "ts": 1000, "dur": 500})
+    trace.write_text(json.dumps({"traceEvents": rows}))
+    return report, trace

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -10,32 +9,6 @@ import pytest
 from abele.report import Report
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
-
-
-@pytest.fixture
-def files(small: Report, tmp_path: Path) -> tuple[Path, Path]:
-    report, trace = tmp_path / "r.abele-report", tmp_path / "t.json"
-    small.save(report)
-    rows = [{"ph": "M", "pid": 1, "tid": 1, "name": "thread_name", "args": {"name": "<b>loader</b>"}}]
-    for n in range(50):
-        rows.append(
-            {
-                "ph": "X",
-                "pid": 1,
-                "tid": 1,
-                "name": "load",
-                "cat": "data",
-                "ts": n * 100,
-                "dur": 80,
-                "args": {"batch": n},
-            }
-        )
-        rows.append({"ph": "X", "pid": 1, "tid": 1, "name": "decode", "cat": "data", "ts": n * 100, "dur": 0.4})
-        rows.append({"ph": "C", "pid": 1, "name": "loss", "ts": n * 100, "args": {"loss": 1 / (n + 1)}})
-    rows.append({"ph": "i", "s": "t", "pid": 1, "tid": 1, "name": "epoch", "ts": 2500})
-    rows.append({"ph": "X", "pid": 1, "tid": 2, "name": "Engine.run", "ts": 1000, "dur": 500})
-    trace.write_text(json.dumps({"traceEvents": rows}))
-    return report, trace
 
 
 def test_host__runs_of_a_report__are_there_without_a_trace(look, small: Report) -> None:

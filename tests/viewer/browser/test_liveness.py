@@ -100,9 +100,9 @@ def test_liveness__play__passes_through_every_step_and_pauses(look, made: Random
         """async () => {
           const seen = new Set();
           abele.state.listen(() => seen.add(Number(abele.state.get("step"))));
-          abele.keys.commands.find((c) => c.key === " ").run();
+          abele.commands().find((c) => c.key === " ").run();
           await new Promise((done) => setTimeout(done, 1200));
-          abele.keys.commands.find((c) => c.key === " ").run();
+          abele.commands().find((c) => c.key === " ").run();
           const at = abele.state.get("step");
           await new Promise((done) => setTimeout(done, 300));
           return { seen: [...seen], still: abele.state.get("step") === at };

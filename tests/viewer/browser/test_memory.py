@@ -327,6 +327,8 @@ def test_brush__press__takes_hold_of_what_is_beneath(look, small: Report) -> Non
     sight = look(small)
     grips = "(xs) => import('abele/core/brush.js').then((m) => xs.map((x) => m.grip(x, 100, 200)))"
     assert sight.page.evaluate(grips, [100, 150, 198, 300, 20]) == ["low", "window", "high", "new", "new"]
+    narrow = "(xs) => import('abele/core/brush.js').then((m) => xs.map((x) => m.grip(x, 100, 101)))"
+    assert sight.page.evaluate(narrow, [95, 100, 101, 107]) == ["low", "low", "high", "high"]
     sight.go("memory")
     box = sight.page.locator(".brush canvas").bounding_box()
     y = box["y"] + box["height"] / 2

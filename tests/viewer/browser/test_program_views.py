@@ -279,13 +279,19 @@ def test_matrix__keys__fly_and_arrows_move_the_selection(look, small: Report) ->
 @pytest.mark.parametrize(
     ("module", "code", "expected"),
     [
-        ("views/matrix", "[m.levelFor(1472, 500), m.levelFor(10, 500), m.levelFor(94208, 486, 3)]", [2, 0, 8]),
-        ("views/matrix", "[[0, 9], [1000, 1000], [7, 3]].map(([v, most]) => m.toned(v, most, 'log'))", [0, 1, 1]),
+        ("views/matrix/cells", "[m.levelFor(1472, 500), m.levelFor(10, 500), m.levelFor(94208, 486, 3)]", [2, 0, 8]),
+        ("views/matrix/cells", "[[0, 9], [1000, 1000], [7, 3]].map(([v, most]) => m.toned(v, most, 'log'))", [0, 1, 1]),
+        ("views/matrix/cells", "m.tileAt({ head: { sorted: true, unit: 2 }, arrays: { tile: [8, 0] } }, 6)", 2),
+        ("views/matrix/cells", "m.greatest([3, 9, 1, 7], 2)", [1, 3]),
+        ("views/matrix/cells", "import('abele/core/range.js').then((r) => m.bars([0, 0], new r.Range(0, 2), 8))", []),
+        ("views/graph/draw", "[m.shade(4, 16), m.shade(1, 0), m.shade(-1, 2)]", [0.5, 0, 0]),
+        ("core/part_titles", "[m.partTitle('idle'), m.partTitle('streams'), m.partTitle('other')]", ["waiting", "host streams", "other"]),
         ("views/graph_tile", "[...m.packed([0, 1, 3, 2], [2, 5, 4, 9], [0, 1, 3, 2]).lane]", [0, 1, 0, 2]),
         ("views/graph", "[m.openText([]), m.openText([3, 1])]", ["none", "1.3"]),
         ("core/plane", "m.zoomedAbout([10, 20, 1], 2, 30, 40)", [-10, 0, 2]),
         ("core/plane", "m.fitting(100, 50, 232, 132)", [66, 41, 1]),
-        ("views/roofline", "[m.decades([3, 250]), m.decades([0])]", [[0, 3], [0, 1]]),
+        ("core/log_axis", "[m.decades([3, 250]), m.decades([0])]", [[0, 3], [0, 1]]),
+        ("views/roofline", "[m.roofOver(2, 10, 100), m.roofOver(50, 10, 100), m.roofOver(0, 10, 100)]", [20, 100, 100]),
         ("views/exchange", "[...m.byTile([0, 2], [2, 9], [5, 7], 4)]", [5, 5, 7, 7]),
         ("core/detail", "[m.lastScopes('a/b/c/d: exchange', 2), m.lastScopes('a', 2)]", ["…/c/d: exchange", "a"]),
     ],
@@ -318,3 +324,39 @@ def test_view__answers_that_a_static_page_takes_along__are_those_that_it_asks_fo
         sight.go(view, **state)
         assert sight.page.locator("main [role=alert], main .bar .bad").count() == 0
     assert not [url for url in sight.asked[before:] if "/data/" in url]
+
+
+def test_bars__more_places_than_pixels__are_the_greatest_of_each(look, small: Report) -> None:
+    found = look(small).page.evaluate(
+        """async () => {
+          const { Range } = await import('abele/core/range.js');
+          const { bars } = await import('abele/views/matrix/cells.js');
+          return bars([1, 4, 2, 2], new Range(0, 4), 2).map(({ from, share, at }) => [from, share, at]);
+        }"""
+    )
+    assert found == [[0, 1, 1], [1, 0.5, 2]]
+
+
+def test_overview__one_of_two_lanes_computes_half_the_run__is_a_half_high_for_half_of_it(look, small: Report) -> None:
+    bars, used = look(small).page.evaluate(
+        """async () => {
+          const { stackedShares } = await import('abele/views/timeline/overview.js');
+          const arrays = { lane: [0], start: [0], cuts: [0, 0, 0, 50], part: [0, 0, 0, 1] };
+          const outline = { lanes: [{ group: 0 }, { group: 1 }], parts: ['sync', 'compute'], total: 100 };
+          const { bars, used } = stackedShares({ head: { mode: 'spans' }, arrays }, outline);
+          return [bars, [...used]];
+        }"""
+    )
+    assert used == ["compute"]
+    assert bars == [{"part": "compute", "column": column, "low": 0, "high": 0.5} for column in range(256)]
+
+
+def test_key_names__letters__differ_by_shift_and_not_by_caps_lock(look, small: Report) -> None:
+    found = look(small).page.evaluate(
+        """async () => {
+          const { keyName } = await import('abele/core/keys.js');
+          const presses = [['n', false], ['N', true], ['N', false], ['k', false, true], ['Escape', true], ['?', true]];
+          return presses.map(([key, shiftKey, ctrlKey]) => keyName({ key, shiftKey, ctrlKey }));
+        }"""
+    )
+    assert found == ["n", "N", "n", "ctrl+k", "Escape", "?"]

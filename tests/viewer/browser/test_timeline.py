@@ -201,9 +201,6 @@ def test_pure_functions__of_the_timeline__are_right(look, small: Report) -> None
     texts = evaluate(sight, "timeline/axis", "m.timeMarks(1e6, 1e6 + 10, 440, 1e-9).map((x) => x.text)")
     assert len(set(texts)) == len(texts)
     assert evaluate(
-        sight, "timeline/brush", "[m.grip(5, 4, 90), m.grip(92, 4, 90), m.grip(40, 4, 90), m.grip(200, 4, 90)]"
-    ) == ["low", "high", "move", "new"]
-    assert evaluate(
         sight,
         "timeline/search",
         "[[[1, 5, 9], 5, 1], [[1, 5, 9], 5, -1], [[1, 5, 9], 9, 1], [[], 1, 1]].map((each) => m.neighbour(...each))",

@@ -18,6 +18,7 @@ from abele.report.compare.tables import (
     matched_steps,
     matched_variables,
 )
+from abele.report.programs import check_program, program_name
 from abele.report.report import Report
 from abele.words import counted, visible
 
@@ -81,11 +82,7 @@ def _check(reports: Sequence[Report], program: int, labels: Sequence[str] | None
     if labels is not None and len(labels) != len(reports):
         raise InvalidOptionError(f"{counted(len(labels), 'label')} for {counted(len(reports), 'report')}")
     for n, report in enumerate(reports):
-        known = max(len(report.meta.get("programs", ())), int(report.steps["program"].max(initial=-1)) + 1, 1)
-        if not 0 <= program < known:
-            raise InvalidOptionError(
-                f"report {n} has no program {program}", remedy=f"its programs are numbered 0 to {known - 1}"
-            )
+        check_program(report, program, f"report {n}")
 
 
 def _labels(reports: Sequence[Report], labels: Sequence[str] | None) -> list[str]:
@@ -96,13 +93,13 @@ def _labels(reports: Sequence[Report], labels: Sequence[str] | None) -> list[str
 
 
 def _described(side: Side, label: str) -> ComparedReport:
-    meta, names = side.report.meta, side.report.meta.get("programs", ())
+    meta = side.report.meta
     return ComparedReport(
         name=visible(str(meta.get("name", ""))),
         label=label,
         system=visible(str(side.report.target.get("name", ""))),
         created=visible(str(meta.get("created", ""))),
-        program=visible(str(names[side.program])) if side.program < len(names) else str(side.program),
+        program=program_name(side.report, side.program) or str(side.program),
     )
 
 

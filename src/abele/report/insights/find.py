@@ -21,6 +21,7 @@ from abele.report.insights.roofline import roofline_of
 from abele.report.insights.streams import host_cost, streaming_memory_cost
 from abele.report.insights.sync import sync_cost
 from abele.report.insights.tile_contents import fullest_tile
+from abele.report.programs import check_program, program_name
 from abele.report.text import percent_text
 from abele.words import visible
 
@@ -66,7 +67,7 @@ def insights(report: Report, program: int = 0, *, count: int = COUNT) -> Insight
     by_tile = report.program_by_tile("compute_cycles", program)
     return Insights(
         program=program,
-        program_name=_name(report, program),
+        program_name=program_name(report, program) or str(program),
         step_name=visible(str(report.meta.get("step_name", "step"))) if program == 0 else "run",
         steps_per_run=_steps_per_run(report, program),
         run_cycles=steps.run_cycles,
@@ -85,11 +86,7 @@ def insights(report: Report, program: int = 0, *, count: int = COUNT) -> Insight
 
 
 def _check(report: Report, program: int, count: int) -> None:
-    known = max(len(report.meta.get("programs", ())), int(report.steps["program"].max(initial=-1)) + 1, 1)
-    if not 0 <= program < known:
-        raise InvalidOptionError(
-            f"the report has no program {program}", remedy=f"programs are numbered 0 to {known - 1}"
-        )
+    check_program(report, program)
     if count < 1:
         raise InvalidOptionError(f"count = {count}: how many costs are told must be at least 1")
 
@@ -107,11 +104,6 @@ def _cycle_costs(steps: ProgramSteps, types: ElementTypes) -> Iterator[Cost]:
     for whole in (sync_cost, host_cost, streaming_memory_cost, pipeline_cost, loader_cost):
         if (cost := whole(steps)) is not None:
             yield cost
-
-
-def _name(report: Report, program: int) -> str:
-    names = report.meta.get("programs", ())
-    return visible(str(names[program])) if program < len(names) else str(program)
 
 
 def _steps_per_run(report: Report, program: int) -> int:

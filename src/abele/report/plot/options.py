@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from abele.errors import InvalidOptionError
+from abele.report.programs import num_programs
 from abele.words import counted
 
 if TYPE_CHECKING:
@@ -34,9 +35,7 @@ class PlotOptions:
         Raises:
             InvalidOptionError: One is out of its range.
         """
-        steps, groups = report.steps["program"], report.groups["program"]
-        known = max((int(column.max(initial=-1)) for column in (steps, groups)), default=-1) + 1
-        known = max(known, len(report.meta.get("programs", ())), 1)
+        known = num_programs(report)
         if not 0 <= self.program < known:
             raise InvalidOptionError(f"there is no program {self.program}: the report has {counted(known, 'program')}")
         if self.top < 1:

@@ -12,6 +12,8 @@ from abele.viewer.answers import (
     graph_tile,
     holdings,
     host,
+    host_numbers,
+    host_window,
     insights,
     liveness,
     matrix,
@@ -23,6 +25,10 @@ from abele.viewer.answers import (
     table,
     tile_steps,
     timeline,
+    timeline_flames,
+    timeline_steps,
+    timeline_tiles,
+    timeline_window,
 )
 from abele.viewer.answers.registry import QUESTIONS, Question, answer
 
@@ -39,6 +45,8 @@ __all__ = [
     "graph_tile",
     "holdings",
     "host",
+    "host_numbers",
+    "host_window",
     "insights",
     "liveness",
     "matrix",
@@ -50,4 +58,8 @@ __all__ = [
     "table",
     "tile_steps",
     "timeline",
+    "timeline_flames",
+    "timeline_steps",
+    "timeline_tiles",
+    "timeline_window",
 ]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from abele.report import Report
@@ -13,9 +11,10 @@ from abele.report.tile_runs import spread
 from abele.report.tiles import rows_of
 from abele.viewer.answers.costs import Int64
 from abele.viewer.answers.floor import ipu_tiles
+from abele.viewer.answers.pages import page_of
 from abele.viewer.answers.program import checked_row, record, variables_of
 from abele.viewer.answers.registry import Frozen, question
-from abele.viewer.answers.table import MOST_ROWS, mask, ordered
+from abele.viewer.answers.table import MOST_ROWS, ordered
 from abele.viewer.opened import Opened
 from abele.viewer.params import Params
 from abele.viewer.wire import Answer, Array
@@ -63,8 +62,8 @@ def exchanges_of(report: Report) -> Table:
     received = np.append(np.bincount(table["phase"], weights=count * table["received_bytes"], minlength=num), 0)[phase]
     receivers, most = tiles("received_bytes"), steps["max_receive_bytes"][rows]
     total = (cycles * steps["executions"])[rows]
-    program = steps["program"][rows]
-    whole = np.bincount(program, weights=total, minlength=1)[program] if len(rows) else total
+    _, program = np.unique(steps["program"][rows], return_inverse=True)
+    whole = np.bincount(program, weights=total, minlength=1)[program]
     moved = steps["exchanged_bytes"][rows]
     texts = {name: steps.columns[name] for name in ("name", "kind", "partner")}
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -95,25 +94,12 @@ def _frozen(opened: Opened) -> Frozen:
 def rows(opened: Opened, params: Params) -> Answer:
     """Steps that move data, as rows of a table; parameters and answer as of ``table``, ``row`` is the step."""
     whole = exchanges(opened)
-    order = ordered(whole, params.text("sort"))
-    found = order[mask(whole, params.text("filter"))[order]]
-    first = params.number("first")
-    page = found[first : first + params.number("count", 200, high=MOST_ROWS)]
-    head: dict[str, Any] = {
-        "total": len(whole),
-        "found": len(found),
-        "first": first,
-        "columns": [
-            {"name": name, "text": isinstance(column, Text), "doc": _DOCS[name]}
-            for name, column in whole.columns.items()
-            if name in _DOCS
-        ],
-        "text": {name: c[page].decode().tolist() for name, c in whole.columns.items() if isinstance(c, Text)},
-        "bytes": float((whole["bytes"] * whole["executions"])[found].sum()),
-        "cycles": float(whole["total_cycles"][found].sum()),
+    page = page_of(whole, _DOCS, params)
+    sums = {
+        "bytes": float((whole["bytes"].astype(np.float64) * whole["executions"])[page.found].sum()),
+        "cycles": float(whole["total_cycles"][page.found].sum()),
     }
-    arrays = {name: c[page] for name, c in whole.columns.items() if not isinstance(c, Text) and name != "step"}
-    return Answer(head, {"row": whole["step"][page], **arrays})
+    return Answer(page.head | sums, {"row": whole["step"][page.rows], **page.arrays})
 
 
 def _before(report: Report, step: int) -> int:

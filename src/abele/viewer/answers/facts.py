@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
+from abele.errors import FileFormatError
+from abele.report import Report
+from abele.report.programs import num_programs, program_name
 from abele.report.schema import TABLES
 from abele.viewer.answers.registry import once, question
 from abele.viewer.opened import Opened
 from abele.viewer.params import Params
 from abele.viewer.wire import Answer
+
+MOST_PROGRAMS = 1_000
+"""Programs that can be chosen on the page."""
 
 
 @question("facts", frozen=once, rank=0)
@@ -21,7 +27,7 @@ def facts(opened: Opened, params: Params) -> Answer:
         "graph": report.graph,
         "meta": {name: value for name, value in report.meta.items() if name != "tracepoints"},
         "rows": {name: len(getattr(report, name)) for name in TABLES if hasattr(report, name)},
-        "programs": list(report.meta.get("programs", ())),
+        "programs": _programs(report),
         "cycles": opened.cycles,
         "clock_hz": report.target.get("clock_hz"),
         "num_tiles": report.memory.num_tiles,
@@ -30,3 +36,12 @@ def facts(opened: Opened, params: Params) -> Answer:
         "fullest_tile": report.memory.fullest_tile,
     }
     return Answer(head)
+
+
+def _programs(report: Report) -> list[str]:
+    """Names of the programs that can be chosen; where the column of steps is damaged, of those that are named."""
+    try:
+        known = num_programs(report)
+    except FileFormatError:
+        known = len(report.meta.get("programs") or ())
+    return [program_name(report, program) for program in range(min(known, MOST_PROGRAMS))]

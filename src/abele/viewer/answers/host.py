@@ -1,80 +1,33 @@
-"""What was measured on the host: events of threads, instants, series, heat maps, and figures of a window."""
+"""What was measured on the host: its sources, and the events of their threads."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from abele.errors import InvalidOptionError
+from abele.report.programs import program_name
+from abele.viewer.answers.host_asked import (
+    FROZEN_LEVELS,
+    MOST_BINS,
+    MOST_LABELS,
+    edges_asked,
+    row_asked,
+    short_name,
+    source_asked,
+)
 from abele.viewer.answers.registry import Frozen, once, question
-from abele.viewer.bars import COLUMNS, edges_of, seen
-from abele.viewer.host_data import HostData, HostSource, host_data
+from abele.viewer.bars import seen
+from abele.viewer.host_data import HostSource, host_data
 from abele.viewer.opened import Opened
 from abele.viewer.params import Params
 from abele.viewer.wire import Answer, Array
-from abele.words import counted, shortened
+from abele.words import shortened
 
 _MOST_BARS = 1_000
-_MOST_POINTS = 1_024
 _MOST_FOUND = 20_000
-_MOST_LABELS = 400
 _MOST_ROWS = 512
-_MOST_BINS = 128
-_MOST_LEVEL = 50
-_NAME_LETTERS = 200
 _DETAIL_LETTERS = 4_000
-_FROZEN_LEVELS = 4
-
-Int64 = npt.NDArray[np.int64]
-
-
-def _name(text: str) -> str:
-    return shortened(text, _NAME_LETTERS)
-
-
-def _frozen_events(opened: Opened) -> Frozen:
-    for number, source in enumerate(host_data(opened).sources):
-        for thread in range(min(len(source.columns.threads), 16)):
-            for level in range(_FROZEN_LEVELS):
-                for index in range(1 << level):
-                    yield {"source": str(number), "thread": str(thread), "level": str(level), "index": str(index)}
-
-
-def _frozen_series(opened: Opened) -> Frozen:
-    for number, source in enumerate(host_data(opened).sources):
-        for each in range(min(len(source.columns.series), 16)):
-            yield {"source": str(number), "series": str(each), "level": "0", "index": "0"}
-
-
-def _frozen_heatmaps(opened: Opened) -> Frozen:
-    for number, source in enumerate(host_data(opened).sources):
-        for each in range(min(len(source.columns.heatmaps), 8)):
-            yield {"source": str(number), "heatmap": str(each), "level": "0", "index": "0"}
-
-
-def _source(opened: Opened, params: Params) -> tuple[HostData, HostSource]:
-    data = host_data(opened)
-    number = params.number("source", high=1 << 20)
-    if number >= len(data.sources):
-        raise InvalidOptionError(
-            f"there is no source {number}", remedy=f"{counted(len(data.sources), 'source')} of events are open"
-        )
-    return data, data.sources[number]
-
-
-def _row(params: Params, name: str, rows: int) -> int:
-    number = params.number(name, high=1 << 40)
-    if number >= rows:
-        raise InvalidOptionError(f"there is no {name} {number}", remedy=f"there are {rows:,}")
-    return number
-
-
-def _edges(data: HostData, params: Params, columns: int = COLUMNS) -> npt.NDArray[np.float64]:
-    level = params.number("level", high=_MOST_LEVEL)
-    index = params.number("index", high=(1 << level) - 1)
-    return edges_of(index, level, 0.0, float(max(data.duration_ns, 1)), columns)
 
 
 @question("host.outline", frozen=once, rank=3)
@@ -108,10 +61,10 @@ def _listed(source: HostSource) -> dict[str, Any]:
         "events": len(held.events),
         "instants": len(held.instants),
         "origin": held.origin_unix_ns,
-        "channels": [_name(channel) for channel in held.channels[:_MOST_LABELS]],
+        "channels": [short_name(channel) for channel in held.channels[:MOST_LABELS]],
         "left_out": max(len(threads) - _MOST_ROWS, 0),
         "processes": [
-            {"name": _name(name), "id": int(number), "host": _name(host), "file": _name(file)}
+            {"name": short_name(name), "id": int(number), "host": short_name(host), "file": short_name(file)}
             for name, number, host, file in zip(
                 held.processes.name, held.processes.id, held.processes.host, held.processes.file, strict=True
             )
@@ -120,7 +73,7 @@ def _listed(source: HostSource) -> dict[str, Any]:
             {
                 "thread": thread,
                 "process": int(threads.process[thread]),
-                "name": _name(threads.name[thread]),
+                "name": short_name(threads.name[thread]),
                 "id": int(threads.id[thread]),
                 "events": int(threads.num_events[thread]),
                 "instants": int(marked[thread]),
@@ -130,9 +83,9 @@ def _listed(source: HostSource) -> dict[str, Any]:
         ],
         "series": [
             {
-                "graph": _name(each.graph),
-                "name": _name(each.name),
-                "unit": _name(each.unit),
+                "graph": short_name(each.graph),
+                "name": short_name(each.name),
+                "unit": short_name(each.unit),
                 "process": each.process,
                 "points": len(each),
                 "low": _finite(each.values, np.min),
@@ -142,11 +95,11 @@ def _listed(source: HostSource) -> dict[str, Any]:
         ],
         "heatmaps": [
             {
-                "name": _name(each.name),
-                "unit": _name(each.unit),
+                "name": short_name(each.name),
+                "unit": short_name(each.unit),
                 "process": each.process,
                 "rows": len(each),
-                "bins": min(each.counts.shape[1], _MOST_BINS),
+                "bins": min(each.counts.shape[1], MOST_BINS),
                 "low": float(each.edges[0]) if len(each.edges) else 0.0,
                 "high": float(each.edges[-1]) if len(each.edges) else 0.0,
                 "most": int(each.counts.max(initial=0)),
@@ -161,6 +114,14 @@ def _finite(values: Array, pick: Any) -> float | None:
     return float(pick(finite)) if len(finite) else None
 
 
+def _frozen_events(opened: Opened) -> Frozen:
+    for number, source in enumerate(host_data(opened).sources):
+        for thread in range(min(len(source.columns.threads), 16)):
+            for level in range(FROZEN_LEVELS):
+                for index in range(1 << level):
+                    yield {"source": str(number), "thread": str(thread), "level": str(level), "index": str(index)}
+
+
 @question("host.events", frozen=_frozen_events, rank=5)
 def events(opened: Opened, params: Params) -> Answer:
     """The events of a thread in a map tile.
@@ -171,9 +132,9 @@ def events(opened: Opened, params: Params) -> Answer:
     the events table and ``count`` (events that each stands for); ``marks`` and ``mark_node``, the instants, those of a
     column once.
     """
-    data, source = _source(opened, params)
-    thread = _row(params, "thread", len(source.columns.threads))
-    edges = _edges(data, params)
+    data, source = source_asked(opened, params)
+    thread = row_asked(params, "thread", len(source.columns.threads))
+    edges = edges_asked(data, params)
     held = source.columns
     columns: dict[str, list[Array]] = {name: [np.zeros(0)] for name in ("depth", "start", "cycles", "row", "count")}
     for depth, bars in enumerate(source.rows[thread]):
@@ -193,7 +154,7 @@ def events(opened: Opened, params: Params) -> Answer:
     codes = np.concatenate([held.events.label[row], marks.label[at]]).astype(np.int64)
     different, place = np.unique(codes, return_inverse=True)
     return Answer(
-        {"names": [_name(held.labels[code]) for code in different.tolist()]},
+        {"names": [short_name(held.labels[code]) for code in different.tolist()]},
         {
             "depth": arrays["depth"].astype(np.int32),
             "start": arrays["start"],
@@ -208,88 +169,16 @@ def events(opened: Opened, params: Params) -> Answer:
     )
 
 
-@question("host.series", frozen=_frozen_series, rank=5)
-def series(opened: Opened, params: Params) -> Answer:
-    """A numeric series in a map tile, with one point before and behind it.
-
-    Parameters: ``source``, ``series``, ``level``, ``index``.
-
-    Answer: arrays ``time``, ``low``, ``high``, ``value`` (ns and values): single points, or least, largest and last of
-    each column that has some.
-    """
-    data, source = _source(opened, params)
-    held = source.columns.series[_row(params, "series", len(source.columns.series))]
-    edges = _edges(data, params)
-    first, last = np.searchsorted(held.time_ns, [edges[0], edges[-1]])
-    rows = slice(max(int(first) - 1, 0), int(last) + 1)
-    time, value = held.time_ns[rows], held.values[rows]
-    if len(time) <= _MOST_POINTS:
-        return Answer({}, {"time": time, "low": value, "high": value, "value": value})
-    column = np.searchsorted(edges, time, side="right")
-    starts = np.flatnonzero(np.append(True, np.diff(column) != 0))
-    ends = np.append(starts[1:], len(time)) - 1
-    low = np.fmin.reduceat(value, starts)
-    high = np.fmax.reduceat(value, starts)
-    return Answer({}, {"time": time[ends], "low": low, "high": high, "value": value[ends]})
-
-
-@question("host.heatmap", frozen=_frozen_heatmaps, rank=6)
-def heatmap(opened: Opened, params: Params) -> Answer:
-    """A histogram over time in a map tile.
-
-    Parameters: ``source``, ``heatmap``, ``level``, ``index``.
-
-    Answer: arrays ``time`` (ns, where each column begins), ``until`` and ``counts`` float32[columns, bins], means of
-    what falls into a column; ``edges`` of the bins.
-    """
-    data, source = _source(opened, params)
-    held = source.columns.heatmaps[_row(params, "heatmap", len(source.columns.heatmaps))]
-    edges = _edges(data, params)
-    first, last = np.searchsorted(held.time_ns, [edges[0], edges[-1]])
-    rows = slice(max(int(first) - 1, 0), max(int(last), 1))
-    time, counts = held.time_ns[rows], held.counts[rows].astype(np.float64)
-    ends = np.append(held.time_ns[rows.start + 1 : rows.stop], _next(held.time_ns, rows.stop, data.duration_ns))
-    if len(time) > COLUMNS:
-        column = np.searchsorted(edges, time, side="right")
-        starts = np.flatnonzero(np.append(True, np.diff(column) != 0))
-        sizes = np.diff(np.append(starts, len(time)))
-        counts = np.add.reduceat(counts, starts, axis=0) / sizes[:, None]
-        time, ends = time[starts], np.append(time[starts][1:], ends[-1])
-    bins, bin_edges = _fewer_bins(counts, held.edges)
-    return Answer(
-        {},
-        {"time": time, "until": ends[: len(time)], "counts": bins.astype(np.float32), "edges": bin_edges},
-    )
-
-
-def _next(times: Int64, place: int, end: int) -> int:
-    """The time after some rows; as long as the one before where there is none."""
-    if place < len(times):
-        return int(times[place])
-    if len(times) > 1:
-        return min(int(2 * times[-1] - times[-2]), max(end, int(times[-1])))
-    return end
-
-
-def _fewer_bins(counts: Array, edges: Array) -> tuple[Array, Array]:
-    """Neighbouring bins added up where there are too many to draw."""
-    each = -(-counts.shape[1] // _MOST_BINS) if counts.shape[1] else 1
-    starts = np.arange(0, counts.shape[1], each)
-    if each == 1 or not len(starts):
-        return counts, edges
-    return np.add.reduceat(counts, starts, axis=1), np.append(edges[starts], edges[-1])
-
-
 @question("host.event")
 def event(opened: Opened, params: Params) -> Answer:
     """All that is known of an event: ``source``, ``row``."""
-    _, source = _source(opened, params)
+    _, source = source_asked(opened, params)
     held = source.columns
-    row = _row(params, "row", len(held.events))
+    row = row_asked(params, "row", len(held.events))
     parents: list[dict[str, Any]] = []
     above = int(held.events.parent[row])
     while above >= 0 and len(parents) < 64:
-        parents.append({"row": above, "name": _name(held.labels[held.events.label[above]])})
+        parents.append({"row": above, "name": short_name(held.labels[held.events.label[above]])})
         above = int(held.events.parent[above])
     label = held.events.label[row]
     alike = held.events.label == label
@@ -299,9 +188,9 @@ def event(opened: Opened, params: Params) -> Answer:
         {
             "row": row,
             "name": shortened(name, 1_000),
-            "channel": _name(held.channels[held.events.channel[row]]),
-            "process": _name(held.processes.name[held.events.process[row]]),
-            "thread": _name(held.threads.name[held.events.thread[row]]),
+            "channel": short_name(held.channels[held.events.channel[row]]),
+            "process": short_name(held.processes.name[held.events.process[row]]),
+            "thread": short_name(held.threads.name[held.events.thread[row]]),
             "thread_row": int(held.events.thread[row]),
             "start": int(held.events.begin_ns[row]),
             "cycles": int(held.events.duration_ns[row]),
@@ -325,7 +214,7 @@ def _program_of(opened: Opened, source: HostSource, row: int, name: str) -> int:
             row = int(source.columns.events.parent[row])
         whole = np.flatnonzero(source.columns.events.depth[: row + 1] == 0)
         return int(runs["program"][min(len(whole), len(runs)) - 1]) if len(runs) else -1
-    programs = [str(program) for program in opened.report.meta.get("programs", ()) or ()]
+    programs = [program_name(opened.report, n) for n in range(len(opened.report.meta.get("programs") or ()))]
     words = set(name.replace(":", " ").replace("(", " ").replace(")", " ").split())
     for number, program in enumerate(programs):
         if program and program in words and {"run", "Engine.run", "Engine::run", "execute"} & words:
@@ -368,85 +257,3 @@ def find(opened: Opened, params: Params) -> Answer:
     order = np.argsort(found[3], kind="stable")[:_MOST_FOUND]
     names = ("source", "thread", "row", "start", "cycles")
     return Answer({"total": found.shape[1]}, dict(zip(names, found[:, order], strict=True)))
-
-
-@question("host.window", frozen=once, rank=4)
-def figures(opened: Opened, params: Params) -> Answer:
-    """What happens in a window: figures by name, and the call tree.
-
-    Parameters: ``from`` and ``to`` in ns; all of it by default.
-
-    Answer: head ``names`` with most time: ``name``, ``channel``, ``source``, ``count``, ``total``, ``self``, ``mean``,
-    ``most`` (ns, of what lies in the window); ``tree``: ``name``, ``parent`` (place in the list, −1), ``count``,
-    ``total``, ``self``.
-    """
-    data = host_data(opened)
-    low = params.real("from")
-    high = max(params.real("to", float(data.duration_ns)), low)
-    names: list[dict[str, Any]] = []
-    tree: list[dict[str, Any]] = []
-    for number, source in enumerate(data.sources):
-        held = source.columns
-        inside = np.flatnonzero((held.events.begin_ns < high) & (held.events.end_ns > low))
-        if not len(inside):
-            continue
-        cut = np.minimum(held.events.end_ns[inside], high) - np.maximum(held.events.begin_ns[inside], low)
-        own = _self(held.events.parent, inside, cut, len(held.events))
-        names += _by_name(source, number, inside, cut, own)
-        tree += _tree(source, inside, cut, own, len(tree))
-    names.sort(key=lambda entry: -entry["total"])
-    return Answer({"low": low, "high": high, "names": names[:_MOST_LABELS], "tree": tree})
-
-
-def _self(parent: Int64, inside: Int64, cut: Array, count: int) -> Array:
-    """Time in a window that no event inside takes, of some events."""
-    inner = np.bincount(parent[inside] + 1, cut, count + 1)[1:]
-    return np.asarray(np.maximum(cut - inner[inside], 0))
-
-
-def _by_name(source: HostSource, number: int, inside: Int64, cut: Array, own: Array) -> list[dict[str, Any]]:
-    held = source.columns
-    label = held.events.label[inside]
-    size = len(held.labels)
-    count = np.bincount(label, minlength=size)
-    total, alone = np.bincount(label, cut, size), np.bincount(label, own, size)
-    most = np.zeros(size)
-    np.maximum.at(most, label, cut)
-    channel = np.zeros(size, np.int64)
-    channel[label] = held.events.channel[inside]
-    return [
-        {
-            "name": _name(held.labels[n]),
-            "channel": _name(held.channels[channel[n]]),
-            "source": number,
-            "count": int(count[n]),
-            "total": float(total[n]),
-            "self": float(alone[n]),
-            "mean": float(total[n] / count[n]),
-            "most": float(most[n]),
-        }
-        for n in np.argsort(-total, kind="stable")[:_MOST_LABELS].tolist()
-        if count[n]
-    ]
-
-
-def _tree(source: HostSource, inside: Int64, cut: Array, own: Array, first: int) -> list[dict[str, Any]]:
-    """Call paths with most time, each after what is around it."""
-    node, parent, label = source.nodes
-    size = len(parent)
-    count = np.bincount(node[inside], minlength=size)
-    total, alone = np.bincount(node[inside], cut, size), np.bincount(node[inside], own, size)
-    kept = np.sort(np.argsort(-total, kind="stable")[:_MOST_LABELS])
-    kept = kept[count[kept] > 0]
-    place = np.full(size + 1, -1)
-    place[kept] = np.arange(len(kept)) + first
-    return [
-        {
-            "name": _name(source.columns.labels[label[n]]),
-            "parent": int(place[parent[n]]) if parent[n] >= 0 else -1,
-            "count": int(count[n]),
-            "total": float(total[n]),
-            "self": float(alone[n]),
-        }
-        for n in kept.tolist()
-    ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abele.report.insights import insights as found_in
+from abele.report.programs import num_programs
 from abele.viewer.answers.registry import Frozen, question
 from abele.viewer.opened import Opened
 from abele.viewer.params import Params
@@ -12,7 +13,7 @@ COSTS = 5
 
 
 def _programs(opened: Opened) -> Frozen:
-    for program in range(min(len(opened.report.meta.get("programs", ())) or 1, 4)):
+    for program in range(min(num_programs(opened.report), 4)):
         yield {"program": str(program)}
 
 

@@ -12,9 +12,10 @@ from abele.report.table import Table
 from abele.report.text_column import Text
 from abele.viewer.answers.costs import PARTS, Float64, Int64, flat, occurrences, step_costs
 from abele.viewer.answers.nested import nested, split_path
+from abele.viewer.answers.pages import page_of
 from abele.viewer.answers.program import MOST_LISTED, checked, record, variables_of, vertices_of
 from abele.viewer.answers.registry import Frozen, question
-from abele.viewer.answers.table import MOST_ROWS, mask, ordered
+from abele.viewer.answers.table import MOST_ROWS
 from abele.viewer.opened import Opened
 from abele.viewer.params import Params
 from abele.viewer.wire import Answer, Array
@@ -128,24 +129,9 @@ def rows(opened: Opened, params: Params) -> Answer:
     Answer: as of ``table``; the head has ``sums`` of what the filter leaves as well.
     """
     whole = operations(opened)
-    order = ordered(whole, params.text("sort"))
-    left = mask(whole, params.text("filter"))
-    found = order[left[order]]
-    first = params.number("first")
-    page = found[first : first + params.number("count", 200, high=MOST_ROWS)]
-    head: dict[str, Any] = {
-        "total": len(whole),
-        "found": len(found),
-        "first": first,
-        "columns": [
-            {"name": name, "text": isinstance(column, Text), "doc": _doc(name)}
-            for name, column in whole.columns.items()
-        ],
-        "text": {name: c[page].decode().tolist() for name, c in whole.columns.items() if isinstance(c, Text)},
-        "sums": {name: float(whole[name][found].sum()) for name in _SUMMED},
-    }
-    arrays = {name: column[page] for name, column in whole.columns.items() if not isinstance(column, Text)}
-    return Answer(head, {"row": page, **arrays})
+    page = page_of(whole, {name: _doc(name) for name in whole.names}, params)
+    sums = {name: float(whole[name][page.found].sum()) for name in _SUMMED}
+    return Answer(page.head | {"sums": sums}, {"row": page.rows, **page.arrays})
 
 
 def _doc(name: str) -> str:

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from abele.report import Report
+from abele.report.programs import program_name
 from abele.report.text_column import Text
 from abele.viewer.answers.costs import Float64, Int64, StepCosts, flat
 
@@ -315,10 +316,9 @@ def _levels(report: Report) -> tuple[Int64, tuple[str, ...]]:
     """What each step is inside of, outermost first, as numbers of words, −1 behind the last, int64[steps, levels]."""
     steps = report.steps
     words: dict[str, int] = {}
-    programs = list(report.meta.get("programs", ()))
-    numbers = steps["program"]
-    names = [str(programs[i]) if i < len(programs) else f"program {i}" for i in range(int(numbers.max(initial=0)) + 1)]
-    columns = [np.array([words.setdefault(name, len(words)) for name in names])[numbers][:, None]]
+    numbers, place = np.unique(steps["program"], return_inverse=True)
+    names = [program_name(report, number) or f"program {number}" for number in numbers.tolist()]
+    columns = [np.array([words.setdefault(name, len(words)) for name in names])[place][:, None]]
     for column in ("block", "name"):
         held = steps.columns[column]
         assert isinstance(held, Text)

@@ -24,10 +24,14 @@ export class App {
   constructor(root) {
     this.source = new Source();
     this.state = new State();
-    this.keys = new Keys();
+    this.keys = new Keys(() => this.commands());
     this.context = new Context(this.source, this.state, this.keys);
     this.shown = null;
     this.showing = 0;
+    this.reporting = 0;
+    this.making = false;
+    this.missed = new Set();
+    this.given = [];
     this.top = h("header.top");
     this.nav = h("nav.nav", { "aria-label": "Views" });
     this.main = h("main.main", { tabindex: "-1" });
@@ -48,17 +52,16 @@ export class App {
     }
     this.source.watch();
     this.#left();
-    await this.#report();
-    await this.#show();
+    if (await this.#report()) await this.#show();
   }
 
   /** The commands that can be given now. */
   commands() {
-    return [...this.keys.commands.filter((c) => c.title), ...(this.shown?.commands ?? [])];
+    return [...this.given, ...(this.shown?.commands ?? [])];
   }
 
   #listen() {
-    this.keys.add([
+    this.given = [
       ...VIEWS.map((view) => ({ title: `Show ${view.title.toLowerCase()}`, key: view.key, group: "view", run: () => this.context.go(view.name) })),
       { title: "Commands", key: "ctrl+k", run: () => openPalette(() => this.commands(), (query) => this.#search(query)) },
       { title: "Search", key: "/", run: () => this.#focusFilter() },
@@ -69,7 +72,7 @@ export class App {
       { title: "Save picture as SVG", run: () => this.#save("svg") },
       { title: "Copy a link to what is shown", key: "y", run: () => navigator.clipboard?.writeText(location.href) },
       { title: "Nothing selected", key: "Escape", run: () => this.state.set({ tiles: null, step: null, op: null, variable: null }) },
-    ]);
+    ];
     this.state.listen((changed) => this.#changed(changed));
     let timer = 0;
     this.source.addEventListener("busy", ({ detail }) => {
@@ -87,18 +90,27 @@ export class App {
 
   async #changed(changed) {
     if (changed.has("theme")) this.#theme();
-    if (changed.has("reports")) await this.#report();
-    if (changed.has("view")) await this.#show();
+    if (changed.has("reports") && !(await this.#report())) return;
+    const again = !this.shown && !this.making && (changed.has("reports") || changed.has("program"));
+    if (changed.has("view") || again) await this.#show();
+    // A view that is being made has read the state before: it is told of this when it is there.
+    else if (this.making) for (const name of changed) this.missed.add(name);
     else this.shown?.update(changed);
   }
 
-  /** Facts of the report that is shown, and the line on top. */
+  /** Facts of the report that is shown, and the line on top; false where another was asked for meanwhile, or it has none. */
   async #report() {
+    this.reporting += 1;
+    const mine = this.reporting;
     try {
-      this.context.facts = (await this.context.ask("facts")).head;
+      const { head } = await this.context.ask("facts");
+      if (mine !== this.reporting) return false;
+      this.context.facts = head;
     } catch (error) {
+      if (mine !== this.reporting) return false;
+      this.#leave();
       fill(this.main, failure(error));
-      throw error;
+      return false;
     }
     const { facts } = this.context;
     const several = this.source.reports.length > 1;
@@ -113,33 +125,45 @@ export class App {
       choice("Unit of bytes", [["auto", "auto"], ["B", "B"], ["kB", "kB"], ["KiB", "KiB"]], this.state.get("unit", "auto"), (unit) => this.state.set({ unit: unit === "auto" ? null : unit })),
       h("button.small", { onclick: () => this.#flip(), title: "Dark or light (t)", "aria-label": "Dark or light" }, "◐"));
     document.title = `${facts.title} · Abele`;
+    return true;
+  }
+
+  /** The view that is shown goes away. */
+  #leave() {
+    this.showing += 1;
+    this.making = false;
+    this.shown?.destroy();
+    this.shown = null;
+    this.keys.steer(null);
+    hideTip();
   }
 
   async #show() {
     const view = VIEWS.find((v) => v.name === this.state.get("view")) ?? VIEWS[0];
-    this.showing += 1;
-    const mine = this.showing;
+    this.#leave();
     this.#navigation();
-    hideTip();
-    let module;
+    this.making = true;
+    const mine = this.showing;
+    const isShown = () => mine === this.showing;
+    const place = h(`div.view.view-${view.name}`);
+    let made = null;
     try {
-      module = await view.load();
+      const module = await view.load();
+      if (!isShown()) return;
+      fill(this.main, place);
+      this.missed.clear();
+      made = await module.mount(this.context.ofView(isShown), place);
     } catch (error) {
-      fill(this.main, failure(error));
+      if (isShown()) fill(this.main, fill(place, failure(error)));
+    }
+    if (!isShown()) {
+      made?.destroy();
       return;
     }
-    if (mine !== this.showing) return;
-    this.shown?.destroy();
-    this.keys.steer(null);
-    const place = h(`div.view.view-${view.name}`);
-    fill(this.main, place);
-    try {
-      this.shown = await module.mount(this.context, place);
-    } catch (error) {
-      this.shown = null;
-      fill(place, failure(error));
-    }
+    this.making = false;
+    this.shown = made;
     this.main.dataset.view = view.name;
+    if (this.missed.size) this.shown?.update(new Set(this.missed));
   }
 
   /** What a static page does without, in the foot. */
@@ -163,8 +187,7 @@ export class App {
       h("button.small", { onclick: async () => {
         try {
           await Promise.all(keys.map((key) => this.source.reload(key)));
-          await this.#report();
-          await this.#show();
+          if (await this.#report()) await this.#show();
         } catch (error) {
           fill(notice, failure(error));
         }

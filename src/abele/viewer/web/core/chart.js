@@ -31,6 +31,12 @@ export class Chart {
     this.canvas.setAttribute("aria-label", label);
   }
 
+  /** Where an event happens in the picture, in CSS pixels. */
+  at(event) {
+    const { left, top } = this.canvas.getBoundingClientRect();
+    return [event.clientX - left, event.clientY - top];
+  }
+
   setHeight(height) {
     this.element.style.height = `${height}px`;
   }

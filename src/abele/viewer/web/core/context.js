@@ -22,8 +22,10 @@ export class Context {
     return this.reports[0];
   }
 
+  /** The program that is shown: the first one where the report has no such program as the state names. */
   get program() {
-    return this.state.number("program", 0);
+    const named = this.state.number("program", 0);
+    return Number.isInteger(named) && named > 0 && named < (this.facts?.programs.length ?? Infinity) ? named : 0;
   }
 
   /** Ask about the report that is shown. */
@@ -43,6 +45,14 @@ export class Context {
   /** Cycles as a time on the modelled machine. */
   seconds(cycles) {
     return cycles / (this.facts?.clock_hz || 1);
+  }
+
+  /** The same for one view, which steers by the keyboard only while `isShown()`. */
+  ofView(isShown) {
+    const steer = (range) => {
+      if (isShown()) this.keys.steer(range);
+    };
+    return Object.create(this, { keys: { value: { steer } } });
   }
 
   /** Go to a view with a selection. */

@@ -37,6 +37,11 @@ export function source(file, line) {
   return file ? `${file}${line ? ":" + line : ""}` : "";
 }
 
+/** What stands where a report is of an earlier format. */
+export function untold() {
+  return h("p.dim", {}, "This report does not tell it; reports of format 7 do.");
+}
+
 /** The last scopes of a name; what the compiler says behind a colon stays. */
 export function lastScopes(name, number = 3) {
   const [head, ...tail] = name.split(": ");

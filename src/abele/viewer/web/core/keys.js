@@ -9,33 +9,23 @@ export function typing(target) {
   return target instanceof Element && target.closest("input, textarea, select, [contenteditable]") !== null;
 }
 
-/** The name of a key press: "ctrl+k", "shift+/", "?". */
+/** The name of a key press: "ctrl+k", "?", "n", and "N" with shift, whatever caps lock says. */
 export function keyName(event) {
-  const key = event.key.length === 1 ? event.key.toLowerCase() : event.key;
+  const key = event.key.length > 1 ? event.key : event.shiftKey ? event.key.toUpperCase() : event.key.toLowerCase();
   return `${event.ctrlKey || event.metaKey ? "ctrl+" : ""}${event.altKey ? "alt+" : ""}${key}`;
 }
 
-/** Commands of the page, by key and for the palette. */
+/** Runs commands by their keys, and flies over an axis. */
 export class Keys {
-  constructor(target = document) {
-    this.commands = [];
+  /** @param {() => Array<{title: string, key?: string, run: () => void}>} commands  those that can be given now */
+  constructor(commands, target = document) {
+    this.commands = commands;
     this.range = null;
     this.held = new Set();
     this.last = 0;
     target.addEventListener("keydown", (event) => this.#down(event));
     target.addEventListener("keyup", (event) => this.held.delete(event.key.toLowerCase()));
     globalThis.addEventListener("blur", () => this.held.clear());
-  }
-
-  /**
-   * Add commands; returns what takes them away.
-   * @param {Array<{title: string, key?: string, run: () => void, group?: string}>} commands
-   */
-  add(commands) {
-    this.commands.push(...commands);
-    return () => {
-      this.commands = this.commands.filter((c) => !commands.includes(c));
-    };
   }
 
   /** The range that W A S D steer; null for none. */
@@ -47,19 +37,20 @@ export class Keys {
     // A dialog has the keyboard for itself, Escape above all.
     if (document.querySelector("dialog[open]") || (typing(event.target) && event.key !== "Escape")) return;
     const name = keyName(event);
-    if (this.range && name in FLIGHT) {
+    const flight = name.toLowerCase();
+    if (this.range && flight in FLIGHT) {
       if (!this.held.size) {
         this.last = performance.now();
         // One press moves at once, however short it is.
-        this.held.add(name);
+        this.held.add(flight);
         this.#fly(this.last + 16);
         requestAnimationFrame((now) => this.#frame(now));
       }
-      this.held.add(name);
+      this.held.add(flight);
       event.preventDefault();
       return;
     }
-    const command = this.commands.findLast((c) => c.key === name);
+    const command = this.commands().findLast((c) => c.key === name);
     if (command) {
       event.preventDefault();
       command.run();

@@ -1,6 +1,7 @@
 // Small pieces that views are put together of.
 
 import { fill, h } from "abele/core/dom.js";
+import { percent } from "abele/core/format.js";
 
 /** A panel with a heading, things beside it, and content. */
 export function panel(title, content, ...beside) {
@@ -50,10 +51,10 @@ export function legend(entries) {
 
 /** One bar of shares. */
 export function shares(entries, whole) {
-  const bar = h("div.shares", { role: "img", "aria-label": entries.map(([, title, value]) => `${title} ${((value / whole) * 100).toFixed(1)}%`).join(", ") });
+  const bar = h("div.shares", { role: "img", "aria-label": entries.map(([, title, value]) => `${title} ${percent(value / whole)}`).join(", ") });
   for (const [colour, title, value] of entries) {
     if (!(value > 0)) continue;
-    const part = h("i", { title: `${title}: ${((value / whole) * 100).toFixed(1)}%` });
+    const part = h("i", { title: `${title}: ${percent(value / whole)}` });
     part.style.background = colour;
     part.style.width = `${(value / whole) * 100}%`;
     bar.append(part);

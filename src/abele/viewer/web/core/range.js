@@ -68,6 +68,23 @@ export class Range extends EventTarget {
 }
 
 /**
+ * Let arrow keys move a range by a tenth of its window, and what lies across it.
+ * @param {HTMLElement} element  that has the focus
+ * @param {Range} range
+ * @param {(direction: number) => void} across  −1 for up, 1 for down
+ */
+export function arrows(element, range, across) {
+  element.addEventListener("keydown", (event) => {
+    const along = { ArrowLeft: -0.1, ArrowRight: 0.1 }[event.key];
+    const other = { ArrowUp: -1, ArrowDown: 1 }[event.key];
+    if (along) range.move(along);
+    else if (other) across(other);
+    else return;
+    event.preventDefault();
+  });
+}
+
+/**
  * Let wheel and pointer steer a range.
  * @param {HTMLElement} element  where they act
  * @param {Range} range

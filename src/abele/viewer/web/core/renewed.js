@@ -3,19 +3,23 @@
 import { fill } from "abele/core/dom.js";
 import { failure } from "abele/core/parts.js";
 
+/** What is shown where there is no view: it does nothing. */
+export const NOTHING = { update() {}, destroy() {}, charts: [], commands: [] };
+
 /**
  * A view that is mounted again when the report changes.
  * @param {any} context @param {HTMLElement} place
  * @param {(context: any, place: HTMLElement) => Promise<any>} mount  makes the view of one report
+ * @param {string[]} [names]  what else of the state a view of its own is for
  */
-export async function renewed(context, place, mount) {
+export async function renewed(context, place, mount, names = []) {
   let now = await mount(context, place);
   let turn = 0;
   const again = async () => {
     turn += 1;
     const mine = turn;
     now.destroy();
-    now = { update() {}, destroy() {}, charts: [], commands: [] };
+    now = NOTHING;
     fill(place);
     try {
       const next = await mount(context, place);
@@ -27,7 +31,7 @@ export async function renewed(context, place, mount) {
   };
   return {
     update(changed) {
-      if (changed.has("reports")) again();
+      if (["reports", ...names].some((name) => changed.has(name))) again();
       else now.update(changed);
     },
     destroy() {

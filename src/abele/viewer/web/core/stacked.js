@@ -99,7 +99,7 @@ export class Stacked {
 
   redraw() {
     this.chart.redraw();
-    this.brush.chart.redraw();
+    this.brush.redraw();
   }
 
   /** Ask anew: what the curve is of changed. What is there stays until the first answer is. */

@@ -1,10 +1,11 @@
 // Exchanges: which cost most, and of one which tiles send and receive how much, on the floor plan and over IPUs.
 
-import { facts, lastScopes, link, listing, part, source } from "abele/core/detail.js";
+import { facts, lastScopes, link, listing, part, source, untold } from "abele/core/detail.js";
 import { fill, h } from "abele/core/dom.js";
 import { FloorPlan } from "abele/core/floorplan.js";
 import { bytes, count, percent, seconds, short } from "abele/core/format.js";
 import { choice, empty, failure, figure, panel, split } from "abele/core/parts.js";
+import { renewed } from "abele/core/renewed.js";
 import { DataTable, fits, sorted } from "abele/core/table.js";
 import { theme } from "abele/core/theme.js";
 import { WhoToWhom } from "abele/views/exchange_whom.js";
@@ -16,22 +17,14 @@ export function byTile(first, counts, values, tiles) {
   return found;
 }
 
-export async function mount(context, place) {
+export const mount = (context, place) => renewed(context, place, ofReport);
+
+async function ofReport(context, place) {
   const { state } = context;
-  let view = null;
-  let shown = 0;
-  const show = async () => {
-    shown += 1;
-    const mine = shown;
-    const floor = await context.ask("floor");
-    if (mine !== shown) return;
-    view?.destroy();
-    view = new ExchangeView(context, floor);
-    fill(place, view.element);
-  };
-  await show();
+  const view = new ExchangeView(context, await context.ask("floor"));
+  fill(place, view.element);
   return {
-    update: (changed) => (changed.has("reports") ? show().catch((error) => fill(place, failure(error))) : view.update(changed)),
+    update: (changed) => view.update(changed),
     destroy: () => view.destroy(),
     get charts() { return [state.get("exchange.side") === "whom" ? view.whom.chart : view.plan.chart]; },
     commands: [["Sent bytes on the floor plan", "sent"], ["Received bytes on the floor plan", null], ["Who sends to whom", "whom"]].map(([title, side]) => ({ title, run: () => state.set({ "exchange.side": side }) })),
@@ -113,7 +106,7 @@ class ExchangeView {
       for (const { name, text } of head.columns) row[name] = text ? head.text[name][i] : arrays[name][i];
       return row;
     });
-    fill(this.totals, figure(count(head.found), "steps that move data"), figure(count(head.cycles), "cycles in a run"), figure(seconds(this.context.seconds(head.cycles)), "one after the other"), figure(bytes(head.bytes, this.context.state.get("unit", "auto")), "moved in a run"));
+    fill(this.totals, figure(count(head.found), "steps that move data"), figure(count(head.cycles), "cycles per run"), figure(seconds(this.context.seconds(head.cycles)), "one after the other"), figure(bytes(head.bytes, this.context.state.get("unit", "auto")), "moved per run"));
     // The costliest is shown until somebody chooses.
     if (rows.length && !filter && first === 0 && !(this.context.state.number("step") >= 0)) this.#show((rows.find((row) => row.receivers > 0) ?? rows[0]).row);
     if (!frozen) return { total: head.total, found: head.found, rows };
@@ -201,7 +194,7 @@ class ExchangeView {
       part(f.name, facts([
         ["cycles", `${count(cycles)} × ${count(f.executions)}`],
         ["bytes", size(f.exchanged_bytes)],
-        ["rate", cycles ? `${size(f.exchanged_bytes / cycles)} a cycle, ${size((f.exchanged_bytes / cycles) * (head.clock_hz || 0))}/s` : ""],
+        ["rate", cycles ? `${size(f.exchanged_bytes / cycles)} per cycle, ${size((f.exchanged_bytes / cycles) * (head.clock_hz || 0))}/s` : ""],
         ["most received", f.max_receive_bytes ? `${size(f.max_receive_bytes)} by one tile` : ""],
         ["with", f.partner],
         ["exchange code", head.superstep?.exchange_code_bytes ? size(head.superstep.exchange_code_bytes) : ""],
@@ -209,6 +202,6 @@ class ExchangeView {
         ["source", source(head.op?.file, head.op?.line)],
       ])),
       h("div.links", {}, head.op ? link(context, `operation ${head.op.name}`, "operations", { op: f.op }) : null, link(context, "the step", "program", { step: head.step }), link(context, "matrix", "matrix", { step: head.step, "matrix.metric": "received_bytes" })),
-      part("Variables of the superstep", head.variables === null ? h("p.dim", {}, "This report does not tell it; reports of format 7 do.") : head.variables.length ? listing("Variables that are read and written", [["variable", (v) => link(context, v.name, "memory", { variable: v.variable })], ["type", (v) => `${v.type}${v.shape ? ` [${v.shape}]` : ""}`], ["reads", (v) => (v.read ? size(v.read) : ""), true], ["writes", (v) => (v.written ? size(v.written) : ""), true], ["tiles", (v) => v.tiles, true]], head.variables) : h("p.dim", {}, "none")));
+      part("Variables of the superstep", head.variables === null ? untold() : head.variables.length ? listing("Variables that are read and written", [["variable", (v) => link(context, v.name, "memory", { variable: v.variable })], ["type", (v) => `${v.type}${v.shape ? ` [${v.shape}]` : ""}`], ["reads", (v) => (v.read ? size(v.read) : ""), true], ["writes", (v) => (v.written ? size(v.written) : ""), true], ["tiles", (v) => v.tiles, true]], head.variables) : h("p.dim", {}, "none")));
   }
 }

@@ -58,9 +58,9 @@ export class WhoToWhom {
 
   #under(event) {
     if (!this.answer) return null;
-    const box = this.chart.canvas.getBoundingClientRect();
+    const [x, y] = this.chart.at(event);
     const [w, t] = this.#cell();
-    const [column, row] = [Math.floor((event.clientX - box.left - EDGE.left) / w), Math.floor((event.clientY - box.top - EDGE.top) / t)];
+    const [column, row] = [Math.floor((x - EDGE.left) / w), Math.floor((y - EDGE.top) / t)];
     const [from, to] = [this.from.distinct[row], this.to.distinct[column]];
     return from === undefined || to === undefined ? null : { from, to, bytes: this.bytes.get(`${row} ${column}`) ?? 0 };
   }

@@ -3,23 +3,18 @@
 import { Chart } from "abele/core/chart.js";
 import { facts, link, listing, part } from "abele/core/detail.js";
 import { fill, h, settled } from "abele/core/dom.js";
-import { bytes, count, fitted, percent, short } from "abele/core/format.js";
+import { bytes, count, percent, short } from "abele/core/format.js";
 import { choice, dropdown, empty, failure, panel, toggle } from "abele/core/parts.js";
 import { Plane, grab } from "abele/core/plane.js";
 import { hideTip, tip } from "abele/core/tip.js";
+import { MODULE, OP, OPENED, REST, drawGraph } from "abele/views/graph/draw.js";
 import { TileGraph } from "abele/views/graph_tile.js";
 
-const [OP, MODULE, OPENED, REST] = [0, 1, 2, 3];
 const METRICS = { cycles: "cycles", flops: "FLOP", moved_bytes: "moved bytes", read_bytes: "read bytes", written_bytes: "written bytes", code_bytes: "code", balance: "tile balance" };
 
 /** Numbers of open modules as the question takes them. */
 export function openText(numbers) {
   return numbers.length ? [...numbers].sort((a, b) => a - b).join(".") : "none";
-}
-
-/** The part of a colour scale that a value has; small ones stay apart. */
-export function shade(value, most) {
-  return most > 0 && value > 0 ? Math.sqrt(Math.min(1, value / most)) : 0;
 }
 
 export function mount(context, place) {
@@ -80,6 +75,8 @@ class GraphView {
   }
 
   destroy() {
+    this.isGone = true;
+    this.asked += 1;
     this.chart.destroy();
     this.ofTile?.destroy();
   }
@@ -158,7 +155,7 @@ class GraphView {
   /** Show the whole where that can be read, else its beginning. */
   #atFirst() {
     if (!this.chart.width) {
-      requestAnimationFrame(() => this.#atFirst());
+      if (!this.isGone) requestAnimationFrame(() => this.#atFirst());
       return;
     }
     this.plane.whole();
@@ -373,118 +370,12 @@ class GraphView {
     return rows.length ? part("Most cycles", listing("Nodes with most cycles", [["node", (i) => h("button.link", { onclick: () => { this.#choose(i); this.#bring(i); } }, head.labels[i])], ["cycles", (i) => this.#value(i, "cycles"), true]], rows)) : null;
   }
 
-  #draw(context, { width, height, theme: colours }) {
+  #draw(context, size) {
     if (!this.data) return;
-    const { head, arrays } = this.data;
-    const { x, y, scale } = this.plane;
-    const state = this.context.state;
-    const metric = Math.max(0, head.metrics.indexOf(state.get("graph.metric", "cycles")));
-    const k = head.metrics.length;
-    context.save();
-    context.translate(x, y);
-    context.scale(scale, scale);
-    const [left, top, right, bottom] = [-x / scale, -y / scale, (width - x) / scale, (height - y) / scale];
-    const seen = (i) => arrays.x[i] < right && arrays.x[i] + arrays.w[i] > left && arrays.y[i] < bottom && arrays.y[i] + arrays.h[i] > top;
-    context.font = "12px system-ui, sans-serif";
-    for (let i = 0; i < arrays.node.length; i += 1) {
-      if (arrays.kind[i] !== OPENED || !seen(i)) continue;
-      context.fillStyle = colours.hover;
-      context.globalAlpha = 0.5;
-      context.fillRect(arrays.x[i], arrays.y[i], arrays.w[i], arrays.h[i]);
-      context.globalAlpha = 1;
-      context.lineWidth = i === this.chosen ? 2 / scale : 1 / scale;
-      context.strokeStyle = i === this.chosen ? colours.accent : colours.rule;
-      context.strokeRect(arrays.x[i], arrays.y[i], arrays.w[i], arrays.h[i]);
-      if (scale > 0.3) {
-        context.fillStyle = colours.dim;
-        context.fillText(fitted(context, `▾ ${head.labels[i]}`, arrays.w[i] - 12), arrays.x[i] + 6, arrays.y[i] + 16);
-      }
-    }
-    this.#edges(context, colours, state, scale);
-    for (let i = 0; i < arrays.node.length; i += 1) {
-      if (arrays.kind[i] === OPENED || !seen(i)) continue;
-      const part_ = metric === head.metrics.indexOf("balance") ? arrays.metric[i * k + metric] : shade(arrays.metric[i * k + metric], this.most[metric]);
-      const tone = Math.round(part_ * 255);
-      context.globalAlpha = this.hitSet && !this.hitSet.has(i) ? 0.3 : 1;
-      context.fillStyle = colours.heat[tone];
-      const [bx, by, bw, bh] = [arrays.x[i], arrays.y[i], arrays.w[i], arrays.h[i]];
-      context.fillRect(bx, by, bw, bh);
-      context.lineWidth = (i === this.chosen ? 3 : arrays.kind[i] === OP ? 1 : 1.6) / Math.max(scale, 0.5);
-      context.strokeStyle = i === this.chosen ? colours.accent : colours.dim;
-      context.strokeRect(bx, by, bw, bh);
-      if (arrays.kind[i] !== OP) context.strokeRect(bx + 2.5, by + 2.5, bw - 5, bh - 5);
-      if (scale > 0.35) {
-        context.fillStyle = colours.dark ? (tone > 150 ? "#101418" : "#f2f5f8") : (tone > 110 ? "#ffffff" : "#14181d");
-        const mark = arrays.kind[i] === MODULE ? "▸ " : "";
-        context.fillText(fitted(context, mark + head.labels[i], bw - 12), bx + 7, by + 15);
-        context.font = "10px system-ui, sans-serif";
-        const below = arrays.kind[i] === OP ? "" : `${count(arrays.count[i])} ops · `;
-        context.fillText(fitted(context, below + this.#brief(head.metrics[metric], arrays.metric[i * k + metric]), bw - 12), bx + 7, by + 28);
-        context.font = "12px system-ui, sans-serif";
-      }
-      context.globalAlpha = 1;
-    }
-    context.restore();
-  }
-
-  #edges(context, colours, state, scale) {
-    const { head, arrays } = this.data;
-    const rounds = state.get("graph.round", "1") === "1";
-    const mine = new Set(this.chosen >= 0 ? this.edges[this.chosen] : []);
-    const line = (e) => {
-      const [a, b] = [arrays.first[e], arrays.first[e + 1]];
-      const px = (p) => arrays.points[2 * p];
-      const py = (p) => arrays.points[2 * p + 1];
-      context.moveTo(px(a), py(a));
-      for (let p = a + 1; p < b; p += 1) {
-        const middle = (py(p - 1) + py(p)) / 2;
-        context.bezierCurveTo(px(p - 1), middle, px(p), middle, px(p), py(p));
-      }
-      // A small arrow where it ends.
-      const up = py(b - 1) < py(b - 2) ? 5 : -5;
-      context.moveTo(px(b - 1) - 3, py(b - 1) + up);
-      context.lineTo(px(b - 1), py(b - 1));
-      context.lineTo(px(b - 1) + 3, py(b - 1) + up);
-    };
-    const draw = (which, colour, thick, dash) => {
-      context.strokeStyle = colour;
-      context.lineWidth = thick / Math.max(scale, 0.4);
-      context.setLineDash(dash);
-      context.beginPath();
-      let any = false;
-      for (let e = 0; e < arrays.from.length; e += 1) {
-        if (!which(e)) continue;
-        line(e);
-        any = true;
-      }
-      if (any) context.stroke();
-      context.setLineDash([]);
-    };
-    context.globalAlpha = mine.size ? 0.35 : 0.75;
-    draw((e) => !mine.has(e) && !arrays.round[e] && arrays.num[e] > 0, colours.dim, 0.9, []);
-    draw((e) => !mine.has(e) && arrays.num[e] === 0, colours.dim, 0.8, [2, 3]);
-    if (rounds) draw((e) => !mine.has(e) && arrays.round[e] && arrays.num[e] > 0, colours.series[3], 0.9, [6, 4]);
-    context.globalAlpha = 1;
-    draw((e) => mine.has(e), colours.accent, 1.8, []);
-    if (scale < 0.5) return;
-    const labels = state.get("graph.labels") === "1";
-    context.font = "10px system-ui, sans-serif";
-    context.textAlign = "center";
-    for (let e = 0; e < arrays.from.length; e += 1) {
-      if (!(labels || mine.has(e)) || !head.tensors[e] || (arrays.round[e] && !rounds)) continue;
-      const [a, b] = [arrays.first[e], arrays.first[e + 1]];
-      const p = Math.floor((a + b - 1) / 2);
-      const [lx, ly] = [(arrays.points[2 * p] + arrays.points[2 * p + 2]) / 2, (arrays.points[2 * p + 1] + arrays.points[2 * p + 3]) / 2];
-      const text = `${head.tensors[e].split("\n")[1]}${arrays.num[e] > 1 ? ` +${arrays.num[e] - 1}` : ""}`;
-      const wide = context.measureText(text).width;
-      context.fillStyle = colours.panel;
-      context.globalAlpha = 0.85;
-      context.fillRect(lx - wide / 2 - 2, ly - 8, wide + 4, 12);
-      context.globalAlpha = 1;
-      context.fillStyle = mine.has(e) ? colours.accent : colours.dim;
-      context.fillText(text, lx, ly + 2);
-    }
-    context.textAlign = "start";
-    context.font = "12px system-ui, sans-serif";
+    const { state } = this.context;
+    drawGraph(context, size, {
+      data: this.data, edges: this.edges, most: this.most, chosen: this.chosen, hits: this.hitSet, plane: this.plane, metric: state.get("graph.metric", "cycles"),
+      names: state.get("graph.labels") === "1", rounds: state.get("graph.round", "1") === "1", brief: (name, value) => this.#brief(name, value),
+    });
   }
 }

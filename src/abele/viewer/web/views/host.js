@@ -1,54 +1,35 @@
 // What was measured on the host, beside the modelled machine: runs, tracepoints, traces of files.
 
+import { Brush } from "abele/core/brush.js";
 import { Chart } from "abele/core/chart.js";
 import { everyFrame, fill, h, settled } from "abele/core/dom.js";
-import { bytes, count, percent, seconds, short } from "abele/core/format.js";
-import { choice, empty, failure, legend, shares, split, tabs, toggle } from "abele/core/parts.js";
-import { Range, steer } from "abele/core/range.js";
-import { DataTable, arrayRows, reportRows } from "abele/core/table.js";
+import { count, percent, short } from "abele/core/format.js";
+import { choice, empty, failure, shares, split, tabs, toggle } from "abele/core/parts.js";
+import { Range, arrows, steer } from "abele/core/range.js";
+import { NOTHING, renewed } from "abele/core/renewed.js";
+import { DataTable, arrayRows } from "abele/core/table.js";
 import { theme } from "abele/core/theme.js";
 import { tips } from "abele/core/tip.js";
 import { drawAxis } from "abele/views/timeline/axis.js";
-import { Brush } from "abele/views/timeline/brush.js";
-import { LanesPicture } from "abele/views/timeline/lanes.js";
 import { hashed } from "abele/views/timeline/paint.js";
 import { Search } from "abele/views/timeline/search.js";
-import { HostPicture, SHORT } from "abele/views/host/picture.js";
+import { MachineRun } from "abele/views/host/machine.js";
+import { HostPicture } from "abele/views/host/picture.js";
 import { rowsOf } from "abele/views/host/rows.js";
+import { detailTable, profileTables, runsTable } from "abele/views/host/tables.js";
+import { lengthText, time } from "abele/views/host/times.js";
 import { font } from "abele/views/timeline/labels.js";
 
 const MARGIN = 8;
+const ROW = 40;
 
-export async function mount(context, place) {
-  let view = null;
-  const show = async () => {
-    view?.destroy();
-    view = null;
-    try {
-      const outline = (await context.ask("host.outline")).head;
-      if (!outline.sources.length && !outline.leaves) {
-        fill(place, empty("Nothing was measured on the host.", "Run the program before its report is saved, or open a trace beside it: abele view REPORT TRACE"));
-      } else {
-        view = new HostView(context, place, outline);
-      }
-    } catch (error) {
-      fill(place, failure(error));
-    }
-  };
-  await show();
-  return {
-    update: (changed) => (changed.has("reports") ? show() : view?.update(changed)),
-    destroy: () => view?.destroy(),
-    get charts() { return view?.charts ?? []; },
-    get commands() { return view?.commands ?? []; },
-  };
-}
+export const mount = (context, place) => renewed(context, place, ofReport);
 
-const time = (ns) => seconds(ns / 1e9);
-
-/** How long an event takes, in words. */
-export function lengthText(ns) {
-  return ns < SHORT ? `<1 µs (${count(ns)} ns)` : time(ns);
+async function ofReport(context, place) {
+  const { head } = await context.ask("host.outline");
+  if (head.sources.length || head.leaves) return new HostView(context, place, head);
+  fill(place, empty("Nothing was measured on the host.", "Run the program before its report is saved, or open a trace beside it: abele view REPORT TRACE"));
+  return NOTHING;
 }
 
 class HostView {
@@ -59,13 +40,14 @@ class HostView {
     if (state.get("host.low") !== "") this.range.set(state.number("host.low", 0), state.number("host.high", outline.duration));
     this.selected = null;
     this.tables = [];
+    this.asked = 0;
     this.redraw = everyFrame(() => {
       this.chart.redraw();
       this.brush.redraw();
     });
     this.picture = new HostPicture(context, outline, this.range, this.redraw, () => this.#how());
     this.chart = new Chart({ label: "Events of the host", name: "host", draw: (pen, size) => this.#draw(pen, size) });
-    this.brush = new Brush(this.range, { label: "Overview of the host", left: () => this.picture.left, height: 34, text: (r) => `${time(r.low)} to ${time(r.high)}`, draw: (pen, size) => this.#overview(pen, size) });
+    this.brush = new Brush({ range: this.range, label: "Overview of the host", margins: () => ({ left: this.picture.left, right: MARGIN }), height: 34, text: (r) => `${time(r.low)} to ${time(r.high)}`, draw: (pen, size) => this.#overview(pen, size) });
     this.search = new Search(context, {
       label: "Search events", name: "host.search", find: (text) => context.ask("host.find", { text }), now: () => (this.range.low + this.range.high) / 2,
       go: ({ arrays }, i) => {
@@ -158,14 +140,14 @@ class HostView {
     const note = h("div.tnote.dim", { role: "note" }, notes.join(" "));
     note.hidden = !notes.length;
     this.event = h("div.tdetails");
-    this.machine = h("div.tdetails");
-    const entries = [["event", "Event", () => this.event], ["names", "Statistics", () => this.#names()], ["tree", "Call tree", () => this.#tree()], ["machine", "Machine", () => this.machine]];
-    if (this.outline.runs) entries.push(["runs", "Runs", () => this.#runs()]);
-    if (this.outline.leaves) entries.push(["profile", "Profile", () => this.#profile()]);
+    this.machine = new MachineRun(this.context);
+    const entries = [["event", "Event", () => this.event], ["names", "Statistics", () => this.#names()], ["tree", "Call tree", () => this.#tree()], ["machine", "Machine", () => this.machine.element]];
+    if (this.outline.runs) entries.push(["runs", "Runs", () => runsTable(this.context, this.outline, (how) => this.#table(how), (source, row) => this.#pick(source, row))]);
+    if (this.outline.leaves) entries.push(["profile", "Profile", () => profileTables(this.context, this.outline, (how) => this.#table(how))]);
     entries.push(["rows", "Rows", () => this.#rows()]);
     this.tabs = tabs("Details", entries, state.get("host.tab", this.outline.sources.length ? "event" : "profile"), (name) => state.set({ "host.tab": name === "event" ? null : name }));
     this.#event(null);
-    this.#machine(null);
+    this.machine.show(null);
     const lower = h("section.panel.fill", { "aria-label": "Details" }, this.tabs);
     const charts = h("div.tcharts", {}, this.brush.element, h("div.tmain", {}, this.chart.element));
     fill(this.place, this.bar, note, this.outline.sources.length ? split(charts, lower, state.number("host.split", 0.6), (part) => state.set({ "host.split": part.toFixed(3) })) : lower);
@@ -174,25 +156,12 @@ class HostView {
 
   #steer() {
     const { canvas } = this.chart;
-    canvas.addEventListener("wheel", (event) => {
-      if (!event.altKey) return;
-      this.#scroll(event.deltaY);
-      event.preventDefault();
-      event.stopImmediatePropagation();
-    }, { passive: false, capture: true });
     steer(canvas, this.range, () => ({ left: this.picture.left, width: this.chart.width - this.picture.left - MARGIN }), {
       select: (low, high, done) => this.#select(low, high, done),
       click: (event) => this.#click(event),
       across: (pixels) => this.#scroll(pixels),
     });
-    canvas.addEventListener("keydown", (event) => {
-      const step = { ArrowLeft: -0.1, ArrowRight: 0.1 }[event.key];
-      const across = { ArrowUp: -40, ArrowDown: 40 }[event.key];
-      if (step) this.range.move(step);
-      else if (across) this.#scroll(across);
-      else return;
-      event.preventDefault();
-    });
+    arrows(canvas, this.range, (direction) => this.#scroll(direction * ROW));
     tips(canvas, (event) => this.#tip(event));
   }
 
@@ -202,8 +171,7 @@ class HostView {
   }
 
   #place(event) {
-    const box = this.chart.canvas.getBoundingClientRect();
-    return this.picture.at(event.clientX - box.left, event.clientY - box.top, this.chart.width, this.chart.height);
+    return this.picture.at(...this.chart.at(event), this.chart.width, this.chart.height);
   }
 
   #tip(event) {
@@ -297,6 +265,8 @@ class HostView {
   /** The event that the state names. */
   async #again() {
     const match = /^(\d+)-(\d+)$/.exec(this.context.state.get("host.event"));
+    this.asked += 1;
+    const mine = this.asked;
     if (!match) {
       this.selected = null;
       this.#event(null);
@@ -306,10 +276,12 @@ class HostView {
     const [source, row] = match.slice(1).map(Number);
     try {
       const { head } = await this.context.ask("host.event", { source, row });
+      if (mine !== this.asked) return;
       this.selected = { source, row };
       this.#event(head, source);
-      this.#machine(head);
+      this.machine.show(head);
     } catch (error) {
+      if (mine !== this.asked) return;
       fill(this.event, failure(error));
     }
     this.redraw();
@@ -332,42 +304,6 @@ class HostView {
         row("thread", `${told.thread} of ${told.process}`), row("events of this name", `${count(told.alike)}, ${time(told.alike_total)} in all`))),
     h("div.tcolumn", {}, told.parents.length ? [h("div.dim", {}, "inside of"), told.parents.map((parent) => h("div", {}, h("button.small", { onclick: () => this.#pick(source, parent.row) }, parent.name)))] : h("div.dim", {}, "inside of no other event"),
       told.detail ? [h("div.dim", {}, "told with it"), detailTable(told.detail)] : null));
-  }
-
-  /** The modelled run of a program below an event that is a run of it. */
-  async #machine(told) {
-    this.below?.destroy();
-    this.below = null;
-    const program = told?.program ?? -1;
-    if (program < 0) {
-      fill(this.machine, empty("The selected event is no run of the program.", "Select a run: its modelled timeline stands here."));
-      return;
-    }
-    try {
-      const outline = (await this.context.ask("timeline.outline", { program })).head;
-      const range = new Range(0, outline.total, Math.min(20, outline.total));
-      const context = Object.create(this.context, { program: { value: program } });
-      const each = 1 / (this.context.facts.clock_hz || 1);
-      const picture = new LanesPicture(context, outline, range, () => chart.redraw(), () => ({ shape: "flat", bubbles: false, critical: false, selected: null, window: null }));
-      const chart = new Chart({
-        label: `Modelled run: ${seconds(outline.total * each)}, ${outline.lanes.length} lanes`, name: "machine",
-        draw: (pen, size) => {
-          drawAxis(pen, { low: range.low, high: range.high, left: picture.left, width: size.width - picture.left - MARGIN, height: size.height, theme: size.theme, seconds: each });
-          picture.draw(pen, size);
-        },
-      });
-      range.addEventListener("change", () => chart.redraw());
-      steer(chart.canvas, range, () => ({ left: picture.left, width: chart.width - picture.left - MARGIN }));
-      this.below = chart;
-      const modelled = outline.total * each;
-      fill(this.machine, h("div.tcolumn.grow.tbelow", {},
-        h("div.bar", {}, h("b", {}, `One run of ${this.context.facts.programs[program] || `program ${program}`} on the modelled machine: ${seconds(modelled)}`),
-          h("span.dim", {}, told.cycles > 0 ? `the event took ${lengthText(told.cycles)} on the host: ${short(told.cycles / 1e9 / modelled)} times as long` : ""), h("span.grow"),
-          h("button.small", { onclick: () => this.context.go("timeline", { program }) }, "timeline")),
-        chart.element));
-    } catch (error) {
-      fill(this.machine, failure(error));
-    }
   }
 
   #table(how) {
@@ -409,8 +345,12 @@ class HostView {
 
   #tree() {
     const body = h("div.ttree", { role: "tree", "aria-label": "Call tree" });
-    this.grow = async () => {
+    let grown = 0;
+    const grow = async () => {
+      grown += 1;
+      const mine = grown;
       const { tree } = await this.#figures();
+      if (mine !== grown) return;
       const under = new Map();
       tree.forEach((node, i) => under.set(node.parent, [...(under.get(node.parent) ?? []), i]));
       const whole = (under.get(-1) ?? []).reduce((sum, i) => sum + tree[i].total, 0) || 1;
@@ -424,58 +364,9 @@ class HostView {
       fill(body, (under.get(-1) ?? []).sort((a, b) => tree[b].total - tree[a].total).map(branch));
       if (!tree.length) fill(body, empty("No events in this window."));
     };
-    this.grow().catch((error) => fill(body, failure(error)));
+    this.grow = () => grow().catch((error) => fill(body, failure(error)));
+    this.grow();
     return body;
-  }
-
-  #runs() {
-    const table = this.#table({
-      label: "runs", columns: [
-        { name: "name", title: "run" }, { name: "program", right: true, width: 80, hidden: true }, { name: "mode", width: 80 }, { name: "threads", right: true, width: 70 },
-        { name: "wall_seconds", title: "running", right: true, width: 100, show: seconds }, { name: "waiting_seconds", title: "waiting", right: true, width: 100, show: seconds },
-        { name: "sending_seconds", title: "sending", right: true, width: 100, show: seconds }, { name: "reading_seconds", title: "reading", right: true, width: 100, show: seconds },
-        { name: "samples", right: true, width: 90, show: count }, { name: "cycles", title: "modelled cycles", right: true, width: 130, show: count },
-        { name: "factor", title: "host / machine", right: true, width: 120, show: (_, run) => (run.cycles ? `${short(run.wall_seconds / this.context.seconds(run.cycles))}×` : "–") },
-      ],
-      page: reportRows(this.context, "runs"),
-      pick: (run) => {
-        const source = this.outline.sources.findIndex((each) => each.kind === "runs");
-        const place = source < 0 ? null : this.context.ask("host.find", { text: `run ${run.row + 1}` });
-        place?.then(({ arrays }) => {
-          const i = arrays.source.findIndex((s) => s === source);
-          if (i >= 0) this.#pick(source, arrays.row[i]);
-        });
-      },
-    });
-    const { seconds: told } = this.outline;
-    const colours = theme().parts;
-    const parts = [[colours.idle, "waiting for data", told.waiting], [colours.host, "sending", told.sending], [colours.compute, "running", told.running], [colours.exchange, "reading", told.reading]];
-    return h("div.table", {}, shares(parts, Object.values(told).reduce((a, b) => a + b, 0) || 1), legend(parts.filter(([, , v]) => v > 0).map(([c, t, v]) => [c, `${t} ${seconds(v)}`])), table.element);
-  }
-
-  #profile() {
-    const rate = (amount, took, unit) => (amount && took ? `${short(amount / took)}${unit}` : "");
-    const table = this.#table({
-      label: "host leaves", sort: "-seconds", columns: [
-        { name: "name", title: "what it carries out" }, { name: "kind", width: 80 }, { name: "network_op", title: "network", width: 140 }, { name: "seconds", right: true, width: 90, show: seconds },
-        { name: "executions", title: "times", right: true, width: 80, show: count }, { name: "best_seconds", title: "best", right: true, width: 90, show: seconds }, { name: "balance", right: true, width: 80, show: percent },
-        { name: "flops", title: "FLOP/s", right: true, width: 90, show: (v, leaf) => rate(v * leaf.executions, leaf.seconds, "FLOP/s") },
-        { name: "read_bytes", title: "bytes/s", right: true, width: 90, show: (v, leaf) => (leaf.seconds ? `${bytes(((v + leaf.written_bytes) * leaf.executions) / leaf.seconds)}/s` : "") },
-        { name: "file", title: "source", width: 170, show: (v, leaf) => (v ? `${v}:${leaf.line}` : "") }, { name: "calls", width: 160, hidden: true }, { name: "lanes", right: true, width: 60, hidden: true }],
-      page: reportRows(this.context, "host_leaves"),
-      pick: (leaf) => {
-        inner.setFilter(`leaf=${leaf.row}`);
-        box.hidden = false;
-      },
-    });
-    const inner = this.#table({
-      label: "functions of a leaf", sort: "-seconds", placeholder: "functions of the leaf",
-      columns: [{ name: "name", title: "function" }, { name: "leaf", right: true, width: 60 }, { name: "seconds", right: true, width: 90, show: seconds }, { name: "calls", right: true, width: 90, show: count }, { name: "file", title: "source", width: 170, show: (v, f) => (v ? `${v}:${f.line}` : "") }],
-      page: reportRows(this.context, "host_functions"),
-    });
-    const box = h("div.tcolumn", {}, inner.element);
-    box.hidden = true;
-    return h("div.table", {}, h("div.dim", {}, this.outline.profile.join("; ")), h("div.tpair", {}, table.element, box));
   }
 
   #rows() {
@@ -505,25 +396,16 @@ class HostView {
       const [low, high] = [state.number("host.low", 0), state.number("host.high", this.outline.duration)];
       if (Math.abs(low - this.range.low) > 1 || Math.abs(high - this.range.high) > 1) this.range.set(low, high);
     }
-    this.below?.redraw();
+    this.machine.redraw();
     this.redraw();
   }
 
   destroy() {
+    this.asked += 1;
     this.chart.destroy();
-    this.brush.chart.destroy();
-    this.below?.destroy();
+    this.brush.destroy();
+    this.machine.destroy();
     this.search.destroy();
     for (const table of this.tables) table.destroy();
-  }
-}
-
-/** What is told with an event, as names and values where it is JSON. */
-function detailTable(text) {
-  try {
-    const told = JSON.parse(text);
-    return h("table.tfigures", {}, Object.entries(told).slice(0, 60).map(([name, value]) => h("tr", {}, h("td", {}, name), h("td", {}, typeof value === "object" ? JSON.stringify(value) : String(value)))));
-  } catch {
-    return h("div", {}, text);
   }
 }

@@ -4,7 +4,7 @@ import { fill, h, settled } from "abele/core/dom.js";
 import { bytes, count, percent } from "abele/core/format.js";
 import { dropdown, empty, failure, legend, split, tabs, toggle } from "abele/core/parts.js";
 import { Range } from "abele/core/range.js";
-import { renewed } from "abele/core/renewed.js";
+import { NOTHING, renewed } from "abele/core/renewed.js";
 import { Stacked } from "abele/core/stacked.js";
 import { theme } from "abele/core/theme.js";
 import { Lifetimes } from "abele/views/liveness/lifetimes.js";
@@ -24,7 +24,7 @@ export const mount = (context, place) => renewed(context, place, ofReport);
 async function ofReport(context, place) {
   if (!context.facts.rows.liveness) {
     fill(place, empty("This report says nothing about what is live when.", "Reports of compiled programs that have a step do."));
-    return { update() {}, destroy() {}, charts: [], commands: [] };
+    return NOTHING;
   }
   const view = new LivenessView(context, place);
   await view.start();
@@ -40,9 +40,6 @@ class LivenessView {
     this.commands = [
       { title: "Show the step on the timeline", run: () => context.go("timeline", { step: this.steps[0] }) },
       { title: "Show the step in the program", run: () => context.go("program", { step: this.steps[0] }) },
-    ];
-    this.forget = () => {};
-    this.keyed = [
       { title: "Next step", key: ".", run: () => this.player.step(1) },
       { title: "Step before", key: ",", run: () => this.player.step(-1) },
       { title: "Next step (arrow)", key: "ArrowRight", run: () => this.player.step(1) },
@@ -129,7 +126,6 @@ class LivenessView {
     this.player.plan.mark(this.chosen.marks);
     this.begun = true;
     this.#step();
-    this.forget = context.keys.add(this.keyed);
   }
 
   #build() {
@@ -312,7 +308,6 @@ class LivenessView {
   }
 
   destroy() {
-    this.forget();
     this.player.destroy();
     this.stacked.destroy();
     this.lifetimes.destroy();

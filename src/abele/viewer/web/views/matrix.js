@@ -7,8 +7,9 @@ import { fill, h, settled } from "abele/core/dom.js";
 import { bytes, count, fitted, marks, ranges, short } from "abele/core/format.js";
 import { choice, dropdown, empty, failure, panel } from "abele/core/parts.js";
 import { Range } from "abele/core/range.js";
-import { theme } from "abele/core/theme.js";
+import { PARTS, theme } from "abele/core/theme.js";
 import { hideTip, tip } from "abele/core/tip.js";
+import { bars, greatest, levelFor, tileAt, toned } from "abele/views/matrix/cells.js";
 
 const METRICS = [["compute_cycles", "compute cycles"], ["sent_bytes", "sent"], ["received_bytes", "received"], ["idle_cycles", "waiting"], ["memory_bytes", "memory"]];
 const ORDERS = [["number", "number"], ["size", "largest sum"], ["physical", "place"]];
@@ -17,19 +18,7 @@ const EDGE = { left: 122, right: 8, top: 62, bottom: 20 };
 const SUMS = 52;
 const KEPT = 160;
 const PAGE = 200;
-const DECADES = 3;
 const REST = 30;
-
-/** The level at which one group is one pixel or two: log2 of what it joins. Finer ones would be four times as many squares. */
-export function levelFor(span, pixels, least = 0) {
-  return Math.max(least, Math.ceil(Math.log2(Math.max(span / Math.max(pixels, 1), 1))));
-}
-
-/** Where a value stands between nothing and the greatest: 0 to 1; the logarithmic scale spans three decades. */
-export function toned(value, most, scale) {
-  if (!(value > 0) || !(most > 0)) return 0;
-  return Math.min(1, Math.max(0, scale === "log" ? 1 + Math.log10(value / most) / DECADES : value / most));
-}
 
 export function mount(context, place) {
   const view = new MatrixView(context);
@@ -47,7 +36,7 @@ export function mount(context, place) {
 
 class MatrixView {
   constructor(context) {
-    Object.assign(this, { context, axes: null, asked: 0, squares: new Map(), colours: null });
+    Object.assign(this, { context, axes: null, asked: 0, squares: new Map(), named: new Set() });
     const { state } = context;
     this.columns = new Range(0, 1, 1);
     this.rows = new Range(0, 1, 1);
@@ -87,6 +76,7 @@ class MatrixView {
 
   destroy() {
     clearTimeout(this.rest);
+    this.asked += 1;
     this.chart.destroy();
   }
 
@@ -129,6 +119,7 @@ class MatrixView {
       const other = !this.axes || this.axes.head.columns !== columns || this.axes.head.rows !== rows;
       this.axes = axes;
       this.squares = new Map();
+      this.named = new Set();
       this.position = null;
       if (!columns || !rows) {
         fill(this.details, empty("This program has no steps.", "Another program may have: choose it above."));
@@ -158,9 +149,7 @@ class MatrixView {
 
   /** The tile at a place on the axis of rows, and the other way round. */
   #tileAt(row) {
-    const { head, arrays } = this.axes;
-    const size = 2 ** head.unit;
-    return head.sorted ? arrays.tile[Math.floor(row / size)] + (row % size) : row;
+    return tileAt(this.axes, row);
   }
 
   #rowOf(tile) {
@@ -179,12 +168,16 @@ class MatrixView {
     return { left: EDGE.left, top: EDGE.top, width: Math.max(1, this.chart.width - EDGE.left - EDGE.right), height: Math.max(1, this.chart.height - EDGE.top - EDGE.bottom) };
   }
 
+  #inPlot(event, plot) {
+    const [x, y] = this.chart.at(event);
+    return [x - plot.left, y - plot.top];
+  }
+
   /** The cell under an event: column and row. */
   #under(event) {
     if (!this.axes) return null;
-    const box = this.chart.canvas.getBoundingClientRect();
     const plot = this.#plot();
-    const [x, y] = [event.clientX - box.left - plot.left, event.clientY - box.top - plot.top];
+    const [x, y] = this.#inPlot(event, plot);
     if (x < -EDGE.left || y < -EDGE.top || x >= plot.width || y >= plot.height) return null;
     const column = x < 0 ? -1 : Math.floor(this.columns.value(x, plot.width));
     const row = y < 0 ? -1 : Math.floor(this.rows.value(y, plot.height));
@@ -195,9 +188,8 @@ class MatrixView {
     const { canvas } = this.chart;
     let from = null;
     canvas.addEventListener("wheel", (event) => {
-      const box = canvas.getBoundingClientRect();
       const plot = this.#plot();
-      const [x, y] = [event.clientX - box.left - plot.left, event.clientY - box.top - plot.top];
+      const [x, y] = this.#inPlot(event, plot);
       const factor = Math.exp(Math.max(-200, Math.min(200, event.deltaY || event.deltaX)) * 0.002);
       // At the sides, or with shift or alt, one axis alone.
       if (x >= 0 && !event.altKey) this.columns.zoom(factor, this.columns.value(x, plot.width));
@@ -270,18 +262,25 @@ class MatrixView {
     if (at.column >= 0 && at.row >= 0) {
       const found = this.#value(at.column, at.row);
       if (found) lines.push([found.joined > 1 ? "most in sight here" : METRICS.find(([m]) => m === this.asking.metric)[1], this.#words(found.value)]);
-    } else if (at.row >= 0) lines.push([this.asking.metric === "memory_bytes" ? "at most" : "in a run", this.#words(arrays.row_sums[at.row])]);
+    } else if (at.row >= 0) lines.push([this.asking.metric === "memory_bytes" ? "at most" : "per run", this.#words(arrays.row_sums[at.row])]);
     else lines.push(["all tiles", this.#words(arrays.column_sums[at.column])]);
     return tip(event, lines.length && Array.isArray(lines[0]) ? [`${lines[0][0]} ${lines[0][1]}`, ...lines.slice(1)] : lines);
   }
 
-  /** A step's name if it is here; asks for it otherwise. */
+  /** A step's name if it is here. Names come a page at a time; when one that is asked for is here, it is told. */
   #stepName(step) {
     const first = Math.floor(step / PAGE) * PAGE;
-    const asked = { of: "steps", first, count: PAGE, columns: "name" };
-    const known = this.context.known("table", asked);
+    const page = { of: "steps", first, count: PAGE, columns: "name" };
+    const known = this.context.known("table", page);
     if (known) return known.head.text.name[step - first];
-    if (!this.context.source.isFrozen) this.context.ask("table", asked).catch(() => {});
+    if (this.context.source.isFrozen || this.named.has(first)) return null;
+    // What could not be had once is not asked for again and again.
+    this.named.add(first);
+    const mine = this.asked;
+    this.context.ask("table", page).then(() => {
+      this.named.delete(first);
+      if (mine === this.asked) this.#tell();
+    }, () => {});
     return null;
   }
 
@@ -359,32 +358,21 @@ class MatrixView {
     const { context } = this;
     const { state } = context;
     const { column, row } = this.#chosen();
-    const most = (values, number) => [...values.keys()].sort((a, b) => values[b] - values[a]).slice(0, number);
     const metric = METRICS.find(([m]) => m === this.asking.metric)[1];
     const memory = this.asking.metric === "memory_bytes";
     const step = column >= 0 ? arrays.step[column] : -1;
     const named = (s) => this.#stepName(s) ?? `step ${count(s)}`;
-    const busiest = most(arrays.column_sums, 14);
-    // Names of steps come a page at a time; tell again when they are here.
-    const missing = [step, ...busiest.map((c) => arrays.step[c])].filter((s) => s >= 0 && !this.#stepName(s));
-    if (missing.length && !context.source.isFrozen && !this.naming) {
-      this.naming = true;
-      const pages = [...new Set(missing.map((s) => Math.floor(s / PAGE) * PAGE))];
-      Promise.allSettled(pages.map((first) => context.ask("table", { of: "steps", first, count: PAGE, columns: "name" }))).then(() => {
-        this.naming = false;
-        this.#tell();
-      });
-    }
+    const busiest = greatest(arrays.column_sums, 14);
     fill(this.details,
       column >= 0 || row >= 0 ? part("Selected", facts([
         ["tile", row >= 0 ? count(this.#tileAt(row)) : ""],
-        [memory ? "holds at most" : `${metric} in a run`, row >= 0 ? this.#words(arrays.row_sums[row]) : ""],
+        [memory ? "holds at most" : `${metric} per run`, row >= 0 ? this.#words(arrays.row_sums[row]) : ""],
         ["step", column >= 0 ? named(step) : ""],
         [memory ? "live over all tiles" : "all tiles, one execution", column >= 0 ? this.#words(arrays.column_sums[column]) : ""],
         ["cell", column >= 0 && row >= 0 && this.#value(column, row)?.joined === 1 ? this.#words(this.#value(column, row).value) : ""],
       ]), h("div.links", {}, row >= 0 ? link(context, "memory of the tile", "memory", {}) : null, row >= 0 ? link(context, "graph of the tile", "graph", { "graph.of": "tile" }) : null, column >= 0 ? link(context, "the step", "program", {}) : null, column >= 0 ? link(context, "its exchange", "exchange", {}) : null))
         : h("p.dim", {}, "Click a cell: its tile and step are selected everywhere. The wheel zooms both axes, at the sides one of them; drag moves."),
-      part(memory ? "Fullest tiles" : "Busiest tiles", listing("Tiles with the greatest sums", [["tile", (r) => h("button.link", { onclick: () => state.set({ tiles: String(this.#tileAt(r)) }) }, count(this.#tileAt(r)))], [memory ? "most bytes" : "in a run", (r) => this.#words(arrays.row_sums[r]), true]], most(arrays.row_sums, 10))),
+      part(memory ? "Fullest tiles" : "Busiest tiles", listing("Tiles with the greatest sums", [["tile", (r) => h("button.link", { onclick: () => state.set({ tiles: String(this.#tileAt(r)) }) }, count(this.#tileAt(r)))], [memory ? "most bytes" : "per run", (r) => this.#words(arrays.row_sums[r]), true]], greatest(arrays.row_sums, 10))),
       part("Steps with most", listing("Steps with the greatest sums", [["step", (c) => h("button.link", { onclick: () => state.set({ step: arrays.step[c] }), title: named(arrays.step[c]) }, lastScopes(named(arrays.step[c]), 2))], ["all tiles", (c) => this.#words(arrays.column_sums[c]), true]], busiest)));
   }
 
@@ -448,37 +436,21 @@ class MatrixView {
 
   /** Sums of columns above, of rows at the left: of several places in a pixel the greatest. */
   #sides(context, colours, plot, arrays, head) {
-    const bars = (values, range, pixels, part_) => {
-      let most = 0;
-      for (let i = 0; i < values.length; i += 1) most = Math.max(most, values[i]);
-      const [low, high] = [Math.max(0, Math.floor(range.low)), Math.min(values.length, Math.ceil(range.high))];
-      if (range.span <= pixels) {
-        const gap = pixels / range.span > 4 ? 1 : 0;
-        for (let i = low; i < high; i += 1) part_(range.pixel(i, pixels), range.pixel(i + 1, pixels) - gap, values[i] / most, i);
-        return;
-      }
-      for (let pixel = 0; pixel < pixels; pixel += 1) {
-        let at = Math.max(low, Math.floor(range.value(pixel, pixels)));
-        for (let k = at; k < Math.min(range.value(pixel + 1, pixels), high); k += 1) if (values[k] > values[at]) at = k;
-        if (at < high && values[at] > 0) part_(pixel, pixel + 1, values[at] / most, at);
-      }
-    };
-    const parts = ["compute", "arrange", "exchange", "replicas", "sync", "host", "memory"];
     context.save();
     context.beginPath();
     context.rect(plot.left, 0, plot.width, plot.top);
     context.clip();
-    bars(arrays.column_sums, this.columns, plot.width, (a, b, value, at) => {
-      context.fillStyle = colours.parts[parts[arrays.part[at]]];
-      context.fillRect(plot.left + a, plot.top - 4 - SUMS * value, b - a, SUMS * value);
-    });
+    for (const { from, to, share, at } of bars(arrays.column_sums, this.columns, plot.width)) {
+      context.fillStyle = colours.parts[PARTS[arrays.part[at]]];
+      context.fillRect(plot.left + from, plot.top - 4 - SUMS * share, to - from, SUMS * share);
+    }
     context.restore();
     context.save();
     context.beginPath();
     context.rect(0, plot.top, plot.left, plot.height);
     context.clip();
     context.fillStyle = colours.series[6];
-    bars(arrays.row_sums, this.rows, Math.floor(plot.height), (a, b, value) => context.fillRect(plot.left - 4 - SUMS * value, plot.top + a, SUMS * value, b - a));
+    for (const { from, to, share } of bars(arrays.row_sums, this.rows, Math.floor(plot.height))) context.fillRect(plot.left - 4 - SUMS * share, plot.top + from, SUMS * share, to - from);
     context.fillStyle = colours.dim;
     context.font = "11px system-ui, sans-serif";
     context.textAlign = "right";

@@ -5,7 +5,7 @@ import { bytes, count, percent } from "abele/core/format.js";
 import { FloorPlan } from "abele/core/floorplan.js";
 import { choice, dropdown, empty, failure, legend, split, tabs, toggle } from "abele/core/parts.js";
 import { Range } from "abele/core/range.js";
-import { renewed } from "abele/core/renewed.js";
+import { NOTHING, renewed } from "abele/core/renewed.js";
 import { Stacked } from "abele/core/stacked.js";
 import { theme } from "abele/core/theme.js";
 import { LONGEST, rangesText } from "abele/core/tileset.js";
@@ -28,7 +28,7 @@ async function ofReport(context, place) {
   const { facts, state } = context;
   if (!facts.num_tiles) {
     fill(place, empty("This report says nothing about tiles.", "Reports of compiled programs do; abele compile makes one."));
-    return { update() {}, destroy() {}, charts: [], commands: [] };
+    return NOTHING;
   }
   const view = new MemoryView(context, place);
   await view.start();
@@ -50,9 +50,6 @@ class MemoryView {
       { title: "Select tiles that are too full", run: () => this.#select("over") },
       { title: "Select the fullest tile", run: () => this.#select(String(context.facts.fullest_tile)) },
       { title: "Select the ten fullest tiles", run: () => this.#select("top 10") },
-    ];
-    this.forget = () => {};
-    this.keyed = [
       { title: "Next tile", key: ".", run: () => this.#step(1) },
       { title: "Tile before", key: ",", run: () => this.#step(-1) },
     ];
@@ -107,7 +104,6 @@ class MemoryView {
     await this.stacked.ready;
     await Promise.all([this.#order(), this.#selected(), this.#metric()]);
     this.#arrange();
-    this.forget = context.keys.add(this.keyed);
   }
 
   #build() {
@@ -395,7 +391,6 @@ class MemoryView {
   }
 
   destroy() {
-    this.forget();
     this.stacked.destroy();
     this.plan.destroy();
     for (const part of this.parts) part.destroy();

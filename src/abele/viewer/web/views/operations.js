@@ -1,8 +1,9 @@
 // Operations: a table with chosen columns or groups with sums, and everything about the one that is selected.
 
-import { facts, link, listing, part, shareBar, source } from "abele/core/detail.js";
+import { facts, link, listing, part, shareBar, source, untold } from "abele/core/detail.js";
 import { fill, h } from "abele/core/dom.js";
 import { bytes, count, percent, seconds, short } from "abele/core/format.js";
+import { partTitle } from "abele/core/part_titles.js";
 import { choice, empty, failure, figure, panel, shares, tabs } from "abele/core/parts.js";
 import { DataTable, fits, sorted } from "abele/core/table.js";
 import { theme } from "abele/core/theme.js";
@@ -19,7 +20,7 @@ function columns(context) {
   return [
     { name: "cycles", right: true, width: 96, show: count },
     { name: "share", title: "%", right: true, width: 58, show: percent },
-    ...CYCLES.map((p) => ({ name: `${p}_cycles`, title: p, right: true, width: 92, show: some(count) })),
+    ...CYCLES.map((p) => ({ name: `${p}_cycles`, title: partTitle(p), right: true, width: 92, show: some(count) })),
     { name: "flops", title: "FLOP", right: true, width: 76, show: some(short) },
     { name: "flops_per_second", title: "FLOP/s", right: true, width: 76, show: some(short), hidden: true },
     { name: "intensity", title: "FLOP/B", right: true, width: 66, show: some(short), hidden: true },
@@ -154,7 +155,7 @@ class OperationsView {
       figure(percent(sums.share), "of the run"),
       figure(short(sums.flops), "FLOP"),
       figure(bytes(sums.moved_bytes, unit), "moved"),
-      h("div.grow", {}, shares(CYCLES.map((p) => [colours[p], p, sums[`${p}_cycles`]]), Math.max(1, sums.cycles))));
+      h("div.grow", {}, shares(CYCLES.map((p) => [colours[p], partTitle(p), sums[`${p}_cycles`]]), Math.max(1, sums.cycles))));
   }
 
   #grouped({ head, arrays }) {
@@ -209,10 +210,12 @@ class OperationsView {
       const { f16_flops_per_second: f16, f32_flops_per_second: f32, exchange_bytes_per_second: exchange, memory_bytes_per_second: memory } = head.peaks;
       if (!arrays.op.length || !(exchange > 0)) return empty("No operation of this report counts floating-point operations.");
       const local = context.state.get("operations.roof") === "memory" && memory > 0;
-      const chart = roofline({ ...arrays, intensity: local ? arrays.local : arrays.intensity }, {
-        bandwidth: local ? memory : exchange, axis: local ? "of memory" : "moved", peaks: [["float16", f16], ["float32", f32]].filter(([, v]) => v > 0),
-        chosen: () => context.state.number("op"), name: (op) => head.names[arrays.op.indexOf(op)] ?? "", pick: (op) => context.state.set({ op }),
-      });
+      const intensity = local ? arrays.local : arrays.intensity;
+      const points = Array.from(arrays.op, (op, i) => ({ op, title: head.names[i], intensity: intensity[i], rate: arrays.rate[i], cycles: arrays.cycles[i] }));
+      const peaks = [["float16", f16], ["float32", f32]].filter(([, peak]) => peak > 0);
+      const data = () => ({ points, bandwidth: local ? memory : exchange, axis: local ? "of memory" : "exchanged", peaks });
+      const chart = roofline({ data, chosen: () => context.state.number("op"), pick: (op) => context.state.set({ op }) });
+      chart.describe(`Roofline of ${count(points.length)} operations: FLOP/s against FLOP for each byte ${data().axis}`);
       this.charts.push(chart);
       const box = h("div.fill.lists.roof", {}, choice("Bytes", [["moved", "exchanged"], ["memory", "in memory"]], local ? "memory" : "moved", async (v) => {
         context.state.set({ "operations.roof": v === "moved" ? null : v });
@@ -230,11 +233,10 @@ class OperationsView {
     const f = head.facts;
     const unit = context.state.get("unit", "auto");
     const size = (v) => bytes(v, unit);
-    const tell = h("p.dim", {}, "This report does not tell it; reports of format 7 do.");
     const flops = () => {
       const box = h("div.fill.lists");
       this.#roofline().then((chart) => fill(box, facts([
-        ["FLOP", short(f.flops)], ["rate", `${short(f.flops_per_second)}flop/s`],
+        ["FLOP", short(f.flops)], ["rate", `${short(f.flops_per_second)}FLOP/s`],
         ["for each byte moved", f.intensity ? short(f.intensity) : "moves nothing"],
       ]), chart));
       return box;
@@ -244,11 +246,11 @@ class OperationsView {
       ["steps", `Steps ${count(head.num_steps)}`, () => h("div.told", {}, head.num_steps > head.steps.length ? h("p.dim", {}, `the first ${count(head.steps.length)} of ${count(head.num_steps)}`) : null, listing("Steps of the operation", [
         ["step", (s) => h("button.link", { onclick: () => context.go("program", { step: s.step }) }, s.name.slice(s.name.lastIndexOf("/", s.name.includes(": ") ? s.name.indexOf(": ") : undefined) + 1))], ["kind", (s) => s.kind], ["cycles", (s) => s.cycles, true], ["×", (s) => s.executions, true], ["moved", (s) => (s.exchanged_bytes ? size(s.exchanged_bytes) : ""), true], ["balance", (s) => (s.compute_cycles ? percent(s.tile_balance) : ""), true],
       ], head.steps))],
-      ["code", "Code", () => h("div.told", {}, head.vertices === null ? tell : listing("Code by codelet", [
+      ["code", "Code", () => h("div.told", {}, head.vertices === null ? untold() : listing("Code by codelet", [
         ["codelet", (v) => v.name], ["kind", (v) => v.kind], ["code", (v) => size(v.code_bytes), true], ["vertices", (v) => v.num_vertices, true], ["tiles", (v) => v.tiles, true], ["state", (v) => size(v.state_bytes), true], ["cycles", (v) => short(v.cycles), true], ["source", (v) => source(v.file, v.line)],
       ], head.vertices))],
       ["flops", "FLOPs", flops],
-      ["variables", "Variables", () => h("div.told", {}, head.variables === null ? tell : listing("Variables of the operation", [
+      ["variables", "Variables", () => h("div.told", {}, head.variables === null ? untold() : listing("Variables of the operation", [
         ["variable", (v) => link(context, v.name, "memory", { variable: v.variable })], ["type", (v) => `${v.type}${v.shape ? ` [${v.shape}]` : ""}`], ["bytes", (v) => size(v.bytes), true], ["reads", (v) => (v.read ? size(v.read) : ""), true], ["writes", (v) => (v.written ? size(v.written) : ""), true],
       ], head.variables))],
       ["source", "Source", () => h("div.told", {}, this.#path(head, arrays))],
@@ -260,7 +262,7 @@ class OperationsView {
     const { context } = this;
     const f = head.facts;
     const colours = theme().parts;
-    const told = head.parts.map((p, k) => [colours[p], p, arrays.cycles[k]]).filter(([, , v]) => v > 0);
+    const told = head.parts.map((p, k) => [colours[p], partTitle(p), arrays.cycles[k]]).filter(([, , v]) => v > 0);
     return [
       told.length ? shares(told, told.reduce((sum, [, , v]) => sum + v, 0)) : null,
       facts([
@@ -269,7 +271,7 @@ class OperationsView {
         ...told.map(([, p, v]) => [p, `${count(v)} cycles (${percent(v / Math.max(1, f.cycles))})`]),
         ["executions", count(f.executions)],
         ["balance of tiles", f.balance ? percent(f.balance) : ""],
-        ["FLOP", f.flops ? `${short(f.flops)}, ${short(f.flops_per_second)}flop/s` : ""],
+        ["FLOP", f.flops ? `${short(f.flops)}, ${short(f.flops_per_second)}FLOP/s` : ""],
         ["FLOP for each byte moved", f.intensity ? short(f.intensity) : ""],
         ["moved", f.moved_bytes ? size(f.moved_bytes) : ""],
         ["reads, writes", f.read_bytes || f.written_bytes ? `${size(f.read_bytes)}, ${size(f.written_bytes)}` : ""],
@@ -295,7 +297,7 @@ class OperationsView {
       part("Modules", h("p", {}, head.modules.length ? head.modules.join(" › ") + (head.module_kind ? ` (${head.module_kind})` : "") : h("span.dim", {}, "outside of modules"))),
       part("Operation", h("p", {}, `${f.name}: ${f.kind}`)),
       part("Steps", head.steps.length ? listing("Steps", [["step", (s) => link(context, s.name, "program", { step: s.step })], ["cycles", (s) => s.cycles * s.executions, true]], [...head.steps].sort((a, b) => b.cycles * b.executions - a.cycles * a.executions).slice(0, 8)) : h("p.dim", {}, "none")),
-      part(`Tiles: ${count(tiles)} compute`, runs.length ? listing("Busiest tiles", [["tiles", (r) => link(context, named(r), "memory", { tiles: named(r) })], ["cycles of a run", (r) => r.busy, true]], runs) : h("p.dim", {}, "none")),
+      part(`Tiles: ${count(tiles)} compute`, runs.length ? listing("Busiest tiles", [["tiles", (r) => link(context, named(r), "memory", { tiles: named(r) })], ["cycles per run", (r) => r.busy, true]], runs) : h("p.dim", {}, "none")),
     ];
   }
 }

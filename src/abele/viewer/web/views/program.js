@@ -1,9 +1,11 @@
 // The tree of control programs: what is inside what, what each subtree costs, and what a step does.
 
-import { facts, link, listing, part, shareBar, source } from "abele/core/detail.js";
+import { facts, link, listing, part, shareBar, source, untold } from "abele/core/detail.js";
 import { fill, h } from "abele/core/dom.js";
 import { bytes, count, cycles, percent, seconds, short } from "abele/core/format.js";
+import { partTitle } from "abele/core/part_titles.js";
 import { choice, empty, failure, legend, panel } from "abele/core/parts.js";
+import { renewed } from "abele/core/renewed.js";
 import { theme } from "abele/core/theme.js";
 import { TreeTable, parents } from "abele/core/tree.js";
 
@@ -32,23 +34,16 @@ export function fitting(depth, most = 40) {
   return level;
 }
 
-export async function mount(context, place) {
+export const mount = (context, place) => renewed(context, place, ofReport);
+
+async function ofReport(context, place) {
   const { state } = context;
-  let view = null;
-  let shown = 0;
-  const show = async () => {
-    shown += 1;
-    const mine = shown;
-    const { head, arrays } = await context.ask("program");
-    if (mine !== shown) return;
-    view?.tree.destroy();
-    view = new ProgramView(context, head, arrays);
-    fill(place, arrays.depth.length ? view.element : empty("This report has no steps.", "It holds what was compiled; a program that was not lowered has none."));
-    view.start();
-  };
-  await show();
+  const { head, arrays } = await context.ask("program");
+  const view = new ProgramView(context, head, arrays);
+  fill(place, arrays.depth.length ? view.element : empty("This report has no steps.", "It holds what was compiled; a program that was not lowered has none."));
+  view.start();
   return {
-    update: (changed) => (changed.has("reports") ? show().catch((error) => fill(place, failure(error))) : view.update(changed)),
+    update: (changed) => view.update(changed),
     destroy: () => view.tree.destroy(),
     charts: [],
     commands: [
@@ -80,9 +75,9 @@ class ProgramView {
       },
       columns: [
         { name: "bar", title: "of its parent", width: 140, doc: "what the cycles of all that is inside go to, loops counted, as a part of those of the node around it", show: (i) => this.#bar(i) },
-        { name: "cycles", width: 92, right: true, doc: "cycles of a run, loops counted", show: (i) => count(this.total[this.nodes[i]]), value: (i) => this.total[this.nodes[i]] },
+        { name: "cycles", width: 92, right: true, doc: "cycles per run, loops counted", show: (i) => count(this.total[this.nodes[i]]), value: (i) => this.total[this.nodes[i]] },
         { name: "share", title: "%", width: 56, right: true, show: (i) => percent(this.total[this.nodes[i]] / this.whole), value: (i) => this.total[this.nodes[i]] },
-        { name: "runs", title: "×", width: 52, right: true, doc: "times it is carried out in a run", show: (i) => this.#times(i), value: (i) => this.all.executions[this.nodes[i]] },
+        { name: "runs", title: "×", width: 52, right: true, doc: "executions per run", show: (i) => this.#times(i), value: (i) => this.all.executions[this.nodes[i]] },
       ],
     });
     this.total = new Float64Array(arrays.depth.length);
@@ -93,7 +88,7 @@ class ProgramView {
     this.stage = choice("Stage", STAGES, state.get("program.stage", "steps"), (s) => state.set({ "program.stage": s === "steps" ? null : s }));
     const colours = theme();
     this.element = h("div.beside", {},
-      panel("Program", [this.tree.element], legend(this.#parts().map((p) => [colours.parts[p], p])), head.told ? this.stage : h("span.dim", { title: "This report does not hold the program tree: what is inside what follows from blocks and scopes in the names of steps." }, "from names")),
+      panel("Program", [this.tree.element], legend(this.#parts().map((p) => [colours.parts[p], partTitle(p)])), head.told ? this.stage : h("span.dim", { title: "This report does not hold the program tree: what is inside what follows from blocks and scopes in the names of steps." }, "from names")),
       panel("Details", this.details));
   }
 
@@ -168,7 +163,7 @@ class ProgramView {
     const { parts } = theme();
     const n = this.head.parts.length;
     return shareBar(this.head.parts.map((p, k) => [parts[p], this.all.cycles[node * n + k]]), this.above[node] >= 0 ? this.total[this.above[node]] : this.whole,
-      this.head.parts.map((p, k) => [p, this.all.cycles[node * n + k]]).filter(([, v]) => v > 0).map(([p, v]) => `${p} ${count(v)}`).join(" · "));
+      this.head.parts.map((p, k) => [p, this.all.cycles[node * n + k]]).filter(([, v]) => v > 0).map(([p, v]) => `${partTitle(p)} ${count(v)}`).join(" · "));
   }
 
   #times(i) {
@@ -250,7 +245,7 @@ class ProgramView {
     return [
       part(`${head.kinds[all.kind[node]]} ${name}`, facts([
         ["cycles", `${count(this.total[node])} (${percent(this.total[node] / this.whole)}), ${this.time(this.total[node])}`],
-        ...head.parts.map((p, k) => [p, all.cycles[node * n + k] ? `${count(all.cycles[node * n + k])} (${percent(all.cycles[node * n + k] / this.total[node])})` : ""]),
+        ...head.parts.map((p, k) => [partTitle(p), all.cycles[node * n + k] ? `${count(all.cycles[node * n + k])} (${percent(all.cycles[node * n + k] / this.total[node])})` : ""]),
         ["steps", all.num_steps[node] ? count(all.num_steps[node]) : ""],
         ["trips", all.count[node] > 1 ? count(all.count[node]) : ""],
         ["calls", links.length ? links : ""],
@@ -267,13 +262,12 @@ class ProgramView {
     const total = f.cycles * f.executions;
     const moves = head.moves;
     const busy = (m, show) => (m && m.most ? h("span", {}, `${show(m.most)} on `, link(context, `tile ${m.tile}`, "memory", { tiles: m.tile }), `; ${count(m.tiles)} tiles, ${show(m.total)} in all`) : "");
-    const tell = "This report does not tell it; reports of format 7 do.";
     return [
       part(f.name, facts([
         ["kind", `${f.kind}${f.partner ? ` with ${f.partner}` : ""}${f.basis !== "static" ? `, ${f.basis}` : ""}`],
         ["cycles", `${count(f.cycles)} × ${count(f.executions)} = ${count(total)} (${percent(total / this.whole)})`],
         ["time", this.time(total)],
-        ...["compute", "exchange", "sync", "host"].map((p) => [p, f[`${p}_cycles`] ? `${count(f[`${p}_cycles`])} cycles` : ""]),
+        ...["compute", "exchange", "sync", "host"].map((p) => [partTitle(p), f[`${p}_cycles`] ? `${count(f[`${p}_cycles`])} cycles` : ""]),
         ["balance", f.compute_cycles ? percent(f.tile_balance) : ""],
         ["vertices", f.num_vertices ? `${count(f.num_vertices)} on ${count(f.active_tiles)} tiles` : ""],
         ["moved", f.exchanged_bytes ? `${size(f.exchanged_bytes)}; one tile receives up to ${size(f.max_receive_bytes)}` : ""],
@@ -292,11 +286,11 @@ class ProgramView {
         f.exchange_cycles || f.exchanged_bytes ? link(context, "who sends to whom", "exchange", { step: head.step }) : null,
         link(context, "matrix", "matrix", { step: head.step }),
         link(context, "liveness", "liveness", { step: head.step })),
-      part("Vertices", head.vertices === null ? h("p.dim", {}, tell) : head.vertices.length ? listing("Vertices by codelet", [
+      part("Vertices", head.vertices === null ? untold() : head.vertices.length ? listing("Vertices by codelet", [
         ["codelet", (v) => v.name], ["vertices", (v) => v.num_vertices, true], ["tiles", (v) => v.tiles, true], ["cycles", (v) => short(v.cycles), true],
         ["slowest", (v) => v.max_cycles, true], ["state", (v) => size(v.state_bytes), true], ["code", (v) => size(v.code_bytes), true],
       ], head.vertices) : h("p.dim", {}, "none")),
-      part("Variables", head.variables === null ? h("p.dim", {}, tell) : head.variables.length ? listing("Variables read and written", [
+      part("Variables", head.variables === null ? untold() : head.variables.length ? listing("Variables read and written", [
         ["variable", (v) => link(context, v.name, "memory", { variable: v.variable })], ["type", (v) => `${v.type}${v.shape ? ` [${v.shape}]` : ""}`],
         ["reads", (v) => (v.read ? size(v.read) : ""), true], ["writes", (v) => (v.written ? size(v.written) : ""), true],
       ], head.variables) : h("p.dim", {}, "none")),

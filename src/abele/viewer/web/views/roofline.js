@@ -1,108 +1,115 @@
-// The roofline: how fast operations compute against how much they compute for each byte, on logarithmic axes.
+// The roofline: how fast operations compute against how much they compute for each byte, below the roofs of the machine.
 
 import { Chart } from "abele/core/chart.js";
-import { short } from "abele/core/format.js";
+import { fitted, percent, short } from "abele/core/format.js";
+import { decades, logAxes } from "abele/core/log_axis.js";
 import { hideTip, tip } from "abele/core/tip.js";
 
-const EDGE = { left: 54, right: 12, top: 10, bottom: 30 };
+const EDGE = { left: 54, right: 12, top: 8, bottom: 34 };
+const NEAR = 12;
+const NAMED = 3;
 
-/** The powers of ten around some positive values. */
-export function decades(values) {
-  let [low, high] = [Infinity, -Infinity];
-  for (const v of values) {
-    if (!(v > 0)) continue;
-    low = Math.min(low, v);
-    high = Math.max(high, v);
-  }
-  if (!(high > 0)) return [0, 1];
-  const [a, b] = [Math.floor(Math.log10(low)), Math.ceil(Math.log10(high) + 1e-9)];
-  return [a, Math.max(b, a + 1)];
+/** What the roof over an operation allows, FLOP/s; one that moves nothing has the flat part over it. */
+export function roofOver(intensity, bandwidth, peak) {
+  return intensity > 0 ? Math.min(peak, intensity * bandwidth) : peak;
 }
 
 /**
- * @param {{op: ArrayLike<number>, intensity: ArrayLike<number>, rate: ArrayLike<number>, cycles: ArrayLike<number>}} points
- * @param {{bandwidth: number, peaks: Array<[string, number]>, chosen: () => number, name: (op: number) => string, pick: (op: number) => void, axis: string}} how
+ * @typedef {{op: number, title: string, intensity: number, rate: number, cycles: number, part?: string, lines?: Array<[string, string]>}} Point
+ *   intensity in FLOP for each byte, 0 for none moved; rate in FLOP/s; part: what bounds it, by whose colour it is drawn; lines: more of its tip
+ * @param {object} how
+ * @param {() => {points: Point[], bandwidth: number, peaks: Array<[string, number]>, axis: string}} how.data  points with most cycles first;
+ *   bandwidth in bytes/s; roofs by name in FLOP/s; axis: which bytes
+ * @param {(op: number) => void} how.pick
+ * @param {() => number} [how.chosen]
+ * @param {number} [how.height]  CSS pixels; else as tall as the box around it
  */
-export function roofline(points, { bandwidth, peaks, chosen, name, pick, axis }) {
-  const top = Math.max(...peaks.map(([, v]) => v), 1);
-  const [x0, x1] = decades([...points.intensity, top / bandwidth]);
-  const [y0, y1] = decades([...points.rate, top]);
-  const most = points.cycles[0] || 1;
-  let place = [];
-  const chart = new Chart({
-    label: `Roofline of ${points.op.length} operations: floating-point operations a second against operations for each byte ${axis}`,
-    name: "roofline",
-    draw(context, { width, height, theme }) {
-      const [w, t] = [width - EDGE.left - EDGE.right, height - EDGE.top - EDGE.bottom];
-      const x = (v) => EDGE.left + ((Math.log10(v) - x0) / (x1 - x0)) * w;
-      const y = (v) => EDGE.top + (1 - (Math.log10(v) - y0) / (y1 - y0)) * t;
-      context.font = "11px system-ui, sans-serif";
-      context.fillStyle = theme.rule;
-      for (let d = x0; d <= x1; d += 1) context.fillRect(x(10 ** d), EDGE.top, 1, t);
-      for (let d = y0; d <= y1; d += 1) context.fillRect(EDGE.left, y(10 ** d), w, 1);
-      context.fillStyle = theme.dim;
-      context.textAlign = "center";
-      for (let d = x0; d <= x1; d += 1) {
-        context.fillText(d > 2 || d < -2 ? short(10 ** d) : String(10 ** d), x(10 ** d), EDGE.top + t + 13);
+export function roofline({ data, pick, chosen = () => NaN, height }) {
+  let spots = [];
+  const chart = new Chart({ label: "Roofline", name: "roofline", height, draw });
+
+  function draw(pen, { width, height: tall, theme }) {
+    const { points, bandwidth, peaks, axis } = data();
+    const box = { left: EDGE.left, top: EDGE.top, width: Math.max(1, width - EDGE.left - EDGE.right), height: Math.max(1, tall - EDGE.top - EDGE.bottom) };
+    const highest = Math.max(0, ...peaks.map(([, peak]) => peak));
+    const { x, y, ends, draw: grid } = logAxes(decades([...points.map((p) => p.intensity), highest / bandwidth]), decades([...points.map((p) => p.rate), highest]), box);
+    const right = box.left + box.width;
+    grid(pen, theme, `FLOP for each byte ${axis}`);
+    pen.save();
+    pen.beginPath();
+    pen.rect(box.left, box.top, box.width, box.height);
+    pen.clip();
+    pen.textAlign = "right";
+    peaks.forEach(([name, peak], i) => {
+      const bend = Math.min(Math.max(peak / bandwidth, ends[0]), ends[1]);
+      pen.strokeStyle = theme.ink;
+      pen.lineWidth = 1.25;
+      pen.setLineDash(i ? [5, 3] : []);
+      pen.beginPath();
+      pen.moveTo(x(ends[0]), y(ends[0] * bandwidth));
+      pen.lineTo(x(bend), y(peak));
+      pen.lineTo(x(ends[1]), y(peak));
+      pen.stroke();
+      pen.setLineDash([]);
+      pen.fillStyle = theme.dim;
+      pen.fillText(`${name} ${short(peak)}FLOP/s`, right - 3, y(peak) + 8);
+    });
+    const most = Math.max(points[0]?.cycles ?? 0, 1);
+    spots = [];
+    for (let i = points.length - 1; i >= 0; i -= 1) {
+      const point = points[i];
+      // What moves nothing stands at the right edge.
+      const [px, py] = [point.intensity > 0 ? x(point.intensity) : right - 4, y(point.rate)];
+      const radius = 2.5 + 8 * Math.sqrt(Math.min(1, point.cycles / most));
+      pen.globalAlpha = 0.65;
+      pen.fillStyle = theme.parts[point.part] ?? theme.parts.compute;
+      pen.beginPath();
+      pen.arc(px, py, radius, 0, 2 * Math.PI);
+      pen.fill();
+      pen.globalAlpha = 1;
+      if (point.op === chosen()) {
+        pen.lineWidth = 2.5;
+        pen.strokeStyle = theme.bad;
+        pen.stroke();
       }
-      context.fillText(`flop for each byte ${axis}`, EDGE.left + w / 2, EDGE.top + t + 26);
-      context.textAlign = "right";
-      for (let d = y0; d <= y1; d += 1) {
-        context.fillText(short(10 ** d), EDGE.left - 5, y(10 ** d) + 4);
-      }
-      context.save();
-      context.beginPath();
-      context.rect(EDGE.left, EDGE.top, w, t);
-      context.clip();
-      context.textAlign = "right";
-      peaks.forEach(([title, peak], i) => {
-        context.strokeStyle = i ? theme.dim : theme.accent;
-        context.lineWidth = 1.5;
-        context.beginPath();
-        context.moveTo(x(10 ** x0), y(Math.max(10 ** x0 * bandwidth, 1e-9)));
-        context.lineTo(x(peak / bandwidth), y(peak));
-        context.lineTo(x(10 ** x1), y(peak));
-        context.stroke();
-        context.fillStyle = context.strokeStyle;
-        context.fillText(`${title} ${short(peak)}flop/s`, x(10 ** x1) - 4, y(peak) - 4);
-      });
-      place = [];
-      for (let i = points.op.length - 1; i >= 0; i -= 1) {
-        const moves = points.intensity[i] > 0;
-        // What moves nothing stands at the right edge.
-        const [px, py] = [moves ? x(points.intensity[i]) : EDGE.left + w - 4, y(points.rate[i])];
-        const r = 2.5 + 8 * Math.sqrt(points.cycles[i] / most);
-        context.beginPath();
-        context.arc(px, py, r, 0, 2 * Math.PI);
-        context.globalAlpha = 0.55;
-        context.fillStyle = theme.parts.compute;
-        context.fill();
-        context.globalAlpha = 1;
-        if (points.op[i] === chosen()) {
-          context.lineWidth = 2.5;
-          context.strokeStyle = theme.bad;
-          context.stroke();
-        }
-        place.push([px, py, r, i]);
-      }
-      context.restore();
-    },
-  });
-  const under = (event) => {
-    const box = chart.canvas.getBoundingClientRect();
-    const [mx, my] = [event.clientX - box.left, event.clientY - box.top];
-    return place.findLast(([px, py, r]) => (px - mx) ** 2 + (py - my) ** 2 <= (r + 2) ** 2)?.[3];
-  };
+      spots.push([px, py, radius, point]);
+    }
+    pen.restore();
+    pen.textAlign = "left";
+    pen.fillStyle = theme.ink;
+    for (const [px, py, radius, point] of spots.slice(-NAMED)) {
+      pen.fillText(fitted(pen, point.title.split("/").slice(-2).join("/"), Math.min(150, right - px - radius - 4)), px + radius + 3, py);
+    }
+    if (!points.length) {
+      pen.textAlign = "center";
+      pen.fillStyle = theme.dim;
+      pen.fillText("No operation of this report counts floating-point operations.", box.left + box.width / 2, box.top + box.height / 2);
+    }
+  }
+
+  function nearest(event) {
+    const [mx, my] = chart.at(event);
+    let [found, least] = [null, NEAR];
+    for (const [px, py, radius, point] of spots) {
+      const away = Math.hypot(px - mx, py - my) - radius;
+      if (away <= least) [least, found] = [away, point];
+    }
+    return found;
+  }
+
   chart.canvas.addEventListener("pointermove", (event) => {
-    const i = under(event);
-    if (i === undefined) return hideTip();
-    const reach = Math.min(top, points.intensity[i] > 0 ? points.intensity[i] * bandwidth : top);
-    return tip(event, [name(points.op[i]), ["rate", `${short(points.rate[i])}flop/s`], [`flop / byte ${axis}`, points.intensity[i] > 0 ? short(points.intensity[i]) : "none moved"], ["of what the roof allows", `${((points.rate[i] / reach) * 100).toFixed(1)} %`]]);
+    const point = nearest(event);
+    chart.canvas.style.cursor = point ? "pointer" : "";
+    if (!point) return hideTip();
+    const { bandwidth, peaks, axis } = data();
+    const roof = roofOver(point.intensity, bandwidth, Math.max(0, ...peaks.map(([, peak]) => peak)));
+    return tip(event, [point.title, ["cycles per run", short(point.cycles)], ["reaches", `${short(point.rate)}FLOP/s`], ["of the highest roof", percent(point.rate / roof)],
+      [`FLOP for each byte ${axis}`, point.intensity > 0 ? short(point.intensity) : "none moved"], ...(point.lines ?? [])]);
   });
   chart.canvas.addEventListener("pointerleave", hideTip);
   chart.canvas.addEventListener("click", (event) => {
-    const i = under(event);
-    if (i !== undefined) pick(points.op[i]);
+    const point = nearest(event);
+    if (point) pick(point.op);
   });
   return chart;
 }

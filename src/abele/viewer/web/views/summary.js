@@ -3,9 +3,10 @@
 
 import { fill, h } from "abele/core/dom.js";
 import { bytes, count, cycles, percent, seconds, short } from "abele/core/format.js";
-import { figure, legend, panel, shares } from "abele/core/parts.js";
+import { partTitle } from "abele/core/part_titles.js";
+import { failure, figure, legend, panel, shares } from "abele/core/parts.js";
 import { theme } from "abele/core/theme.js";
-import { roofline } from "abele/views/summary/roofline.js";
+import { roofs } from "abele/views/summary/roofline.js";
 
 const PARTS = ["compute", "exchange", "sync", "host"];
 const LEAST = 0.001;
@@ -14,7 +15,7 @@ const FULL = 0.5;
 const CATEGORIES = ["variables", "temporaries", "vertex_state", "vertex_code", "control_code", "exchange_code", "stacks", "stream_buffers", "gaps"];
 
 export async function mount(context, place) {
-  const roofs = roofline(context);
+  const roofed = roofs(context);
   let found = null;
   let waits = 0;
   const show = async (ask = true) => {
@@ -25,12 +26,12 @@ export async function mount(context, place) {
       if (mine !== waits) return;
       found = asked.head;
     }
-    roofs.show(found.roofline);
+    roofed.show(found.roofline);
     fill(place,
       headlines(context, found),
       h("div.summary-rows", {},
         h("div", {}, panel("The costs that matter", costs(context, found.costs, "cycles"))),
-        h("div", {}, memory(context, found), found.roofline.ops.some((op) => op.flops_per_second > 0) ? panel("Operations below the roofs of the machine", roofs.element) : null)),
+        h("div", {}, memory(context, found), found.roofline.ops.some((op) => op.flops_per_second > 0) ? panel("Operations below the roofs of the machine", roofed.element) : null)),
       found.notes.length ? panel("What these figures do not know", found.notes.map((note) => h("p", {}, note))) : null,
       ...facts(context));
   };
@@ -38,10 +39,13 @@ export async function mount(context, place) {
   return {
     update(changed) {
       if (changed.has("theme")) show(false);
-      else if (["unit", "reports", "program"].some((n) => changed.has(n))) show().catch((error) => fill(place, String(error.message)));
+      else if (["unit", "reports", "program"].some((n) => changed.has(n))) show().catch((error) => fill(place, failure(error)));
     },
-    destroy: () => roofs.chart.destroy(),
-    charts: [roofs.chart],
+    destroy() {
+      waits += 1;
+      roofed.chart.destroy();
+    },
+    charts: [roofed.chart],
     commands: [],
   };
 }
@@ -52,18 +56,18 @@ function headlines(context, found) {
   const { step_name: name, steps_per_run: steps } = found.program;
   const sum = PARTS.reduce((total, part) => total + (parts[part] ?? 0), 0);
   const whole = Math.max(sum, step, 1);
-  const entries = PARTS.map((part) => [colours[part], part, parts[part] ?? 0]);
+  const entries = PARTS.map((part) => [colours[part], partTitle(part), parts[part] ?? 0]);
   const rate = context.facts.meta.samples_per_run ? context.facts.meta.samples_per_run / (time * steps) : null;
   const unit = context.state.get("unit", "auto");
   const { memory } = found;
-  const loader = parts.loader ? [h("span.dim", {}, "loader"), h("span", {}, `${cycles(parts.loader)} of a ${name} in which the device waits for batches`)] : [];
+  const loader = parts.loader ? [h("span.dim", {}, "loader"), h("span", {}, `${cycles(parts.loader)} per ${name} in which the device waits for batches`)] : [];
   return h("section.panel", { "aria-label": "What limits this program" },
     h("p.summary-limit", {}, found.limit),
     h("div.figures", {},
-      figure(seconds(time), `${steps > 1 || name !== "step" ? `a ${name || "run"}` : "a step"}, modelled`),
-      figure(short(step), "cycles of it"),
-      steps > 1 ? figure(count(steps), `${name}s a run`) : null,
-      rate ? figure(short(rate), `${context.facts.meta.sample_name ?? "samples"} a second`) : null,
+      figure(seconds(time), `per ${name || "run"}, modelled`),
+      figure(short(step), `cycles per ${name || "run"}`),
+      steps > 1 ? figure(count(steps), `${name}s per run`) : null,
+      rate ? figure(short(rate), `${context.facts.meta.sample_name ?? "samples"} per second`) : null,
       figure(percent(found.balance.tile_balance), "tile balance", "mean tile / slowest tile while computing", found.balance.tile_balance < 0.5 ? "warn" : ""),
       figure(`${count(found.balance.active_tiles)} of ${count(found.balance.num_tiles)}`, "tiles compute"),
       figure(memory.fits ? bytes(memory.headroom_bytes, unit) : `−${bytes(memory.largest_excess_bytes, unit)}`, memory.fits ? "head-room of the fullest tile" : `too much; ${count(memory.tiles_too_full)} tiles too full`, "", memory.fits ? "" : "bad")),

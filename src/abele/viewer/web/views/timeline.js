@@ -1,44 +1,32 @@
 // When each IPU does what: lanes of sync groups and streams, flames of names, tiles over time; figures of what is selected below.
 
+import { Brush } from "abele/core/brush.js";
 import { Chart } from "abele/core/chart.js";
 import { everyFrame, fill, h, settled } from "abele/core/dom.js";
 import { count, cycles, percent, ranges, seconds } from "abele/core/format.js";
-import { choice, empty, failure, legend, split, tabs, toggle } from "abele/core/parts.js";
-import { Range, steer } from "abele/core/range.js";
+import { partTitle } from "abele/core/part_titles.js";
+import { choice, empty, legend, split, tabs, toggle } from "abele/core/parts.js";
+import { Range, arrows, steer } from "abele/core/range.js";
+import { NOTHING, renewed } from "abele/core/renewed.js";
 import { theme } from "abele/core/theme.js";
 import { tips } from "abele/core/tip.js";
 import { drawAxis } from "abele/views/timeline/axis.js";
-import { Brush } from "abele/views/timeline/brush.js";
-import { RunDetails, StepDetails, TITLES, WindowDetails } from "abele/views/timeline/details.js";
+import { RunDetails, StepDetails, WindowDetails } from "abele/views/timeline/details.js";
 import { LanesPicture } from "abele/views/timeline/lanes.js";
+import { COLUMNS, stackedShares } from "abele/views/timeline/overview.js";
 import { Search } from "abele/views/timeline/search.js";
 import { TilesPicture } from "abele/views/timeline/tiles.js";
 
 const MARGIN = 8;
+const ROW = 40;
 
-export async function mount(context, place) {
-  let view = null;
-  const show = async () => {
-    view?.destroy();
-    view = null;
-    try {
-      const outline = (await context.ask("timeline.outline", { program: context.program })).head;
-      if (!outline.lanes.some((lane) => lane.spans > 0)) fill(place, empty("No steps run in this program."));
-      else view = new TimelineView(context, place, outline);
-    } catch (error) {
-      fill(place, failure(error));
-    }
-  };
-  await show();
-  return {
-    update(changed) {
-      if (changed.has("reports") || changed.has("program")) show();
-      else view?.update(changed);
-    },
-    destroy: () => view?.destroy(),
-    get charts() { return view?.charts ?? []; },
-    get commands() { return view?.commands ?? []; },
-  };
+export const mount = (context, place) => renewed(context, place, ofProgram, ["program"]);
+
+async function ofProgram(context, place) {
+  const { head } = await context.ask("timeline.outline", { program: context.program });
+  if (head.lanes.some((lane) => lane.spans > 0)) return new TimelineView(context, place, head);
+  fill(place, empty("This program has no steps.", "Another program may have: choose it above."));
+  return NOTHING;
 }
 
 class TimelineView {
@@ -57,8 +45,8 @@ class TimelineView {
     this.lanes = new LanesPicture(context, outline, this.range, this.redraw, how);
     this.tiles = new TilesPicture(context, outline, this.range, this.rows, this.redraw, how);
     this.chart = new Chart({ label: "Timeline", name: "timeline", draw: (pen, size) => this.#draw(pen, size) });
-    this.brush = new Brush(this.range, {
-      label: "Overview of the run", left: () => this.picture.left, text: (r) => this.#windowText(r.low, r.high),
+    this.brush = new Brush({
+      range: this.range, label: "Overview of the run", margins: () => ({ left: this.picture.left, right: MARGIN }), height: 44, text: (r) => this.#windowText(r.low, r.high),
       draw: (pen, size) => this.#overview(pen, size),
     });
     this.search = new Search(context, {
@@ -173,8 +161,8 @@ class TimelineView {
 
   #legend() {
     const { parts } = theme();
-    const used = this.isTiles ? ["compute", "arrange", "exchange", "sync", "host"] : this.outline.parts.filter((part) => this.used?.has(part) ?? true);
-    const marks = used.map((part) => [parts[part], TITLES[part]]);
+    const used = this.isTiles ? ["compute", "arrange", "exchange", "sync", "host"] : this.outline.parts.filter((part) => this.overview?.used.has(part) ?? true);
+    const marks = used.map((part) => [parts[part], partTitle(part)]);
     marks.push([parts.idle, "waiting"]);
     if (!this.isTiles && this.#how().critical) marks.push([theme().bad, "critical path"]);
     return marks;
@@ -207,15 +195,9 @@ class TimelineView {
     const { canvas } = this.chart;
     const plot = () => ({ left: this.picture.left, width: this.chart.width - this.picture.left - MARGIN });
     canvas.addEventListener("wheel", (event) => {
-      const box = canvas.getBoundingClientRect();
-      if (this.isTiles && event.ctrlKey) {
-        const at = this.rows.value(event.clientY - box.top - 20, this.chart.height - 20);
-        this.rows.zoom(Math.exp(Math.max(-200, Math.min(200, event.deltaY)) * 0.002), at);
-      } else if (!this.isTiles && event.altKey) {
-        this.#scroll(event.deltaY);
-      } else {
-        return;
-      }
+      if (!this.isTiles || !event.ctrlKey) return;
+      const [, y] = this.chart.at(event);
+      this.rows.zoom(Math.exp(Math.max(-200, Math.min(200, event.deltaY)) * 0.002), this.rows.value(y - 20, this.chart.height - 20));
       event.preventDefault();
       event.stopImmediatePropagation();
     }, { passive: false, capture: true });
@@ -227,14 +209,9 @@ class TimelineView {
         else this.#scroll(pixels);
       },
     });
-    canvas.addEventListener("keydown", (event) => {
-      const step = { ArrowLeft: -0.1, ArrowRight: 0.1 }[event.key];
-      const across = { ArrowUp: -1, ArrowDown: 1 }[event.key];
-      if (step) this.range.move(step);
-      else if (across && this.isTiles) this.rows.move(across * Math.max(0.1, 1 / this.rows.span));
-      else if (across) this.#scroll(across * 40);
-      else return;
-      event.preventDefault();
+    arrows(canvas, this.range, (direction) => {
+      if (this.isTiles) this.rows.move(direction * Math.max(0.1, 1 / this.rows.span));
+      else this.#scroll(direction * ROW);
     });
     tips(canvas, (event) => this.#tip(event));
   }
@@ -245,8 +222,7 @@ class TimelineView {
   }
 
   #place(event) {
-    const box = this.chart.canvas.getBoundingClientRect();
-    return this.picture.at(event.clientX - box.left, event.clientY - box.top, this.chart.width, this.chart.height);
+    return this.picture.at(...this.chart.at(event), this.chart.width, this.chart.height);
   }
 
   #tip(event) {
@@ -270,7 +246,7 @@ class TimelineView {
     if (at.shares) {
       const parts = at.shares.filter(([, share]) => share > 0.002);
       const rest = 1 - parts.reduce((sum, [, share]) => sum + share, 0);
-      return [where || "here", when, ...parts.map(([part, share]) => [TITLES[part] ?? (part === "streams" ? TITLES.host : part), percent(share)]), rest > 0.004 ? ["waiting", percent(rest)] : null].filter(Boolean);
+      return [where || "here", when, ...parts.map(([part, share]) => [partTitle(part), percent(share)]), rest > 0.004 ? ["waiting", percent(rest)] : null].filter(Boolean);
     }
     return where ? [where, when, ["waiting", ""]] : null;
   }
@@ -385,54 +361,20 @@ class TimelineView {
       this.lanes.lanes.tile(0, 0);
       return;
     }
-    if (this.overview?.answer !== answer || this.overview.theme !== colours) this.overview = { answer, theme: colours, bars: this.#summed(answer) };
-    const { bars, columns } = this.overview.bars;
+    if (this.overview?.answer !== answer) {
+      this.overview = { answer, ...stackedShares(answer, this.outline) };
+      queueMicrotask(() => this.make());
+    }
+    const { bars } = this.overview;
     pen.fillStyle = colours.parts.idle;
     pen.globalAlpha = 0.5;
     pen.fillRect(left, 0, width, height);
     pen.globalAlpha = 1;
     for (const { part, column, low, high } of bars) {
       pen.fillStyle = colours.parts[part];
-      const from = Math.floor(left + (column / columns) * width);
-      pen.fillRect(from, height * (1 - high), Math.ceil(left + ((column + 1) / columns) * width) - from, height * (high - low));
+      const from = Math.floor(left + (column / COLUMNS) * width);
+      pen.fillRect(from, height * (1 - high), Math.ceil(left + ((column + 1) / COLUMNS) * width) - from, height * (high - low));
     }
-  }
-
-  #summed({ head, arrays }) {
-    const lanes = this.outline.lanes.map((lane, i) => i).filter((i) => this.outline.lanes[i].group >= 0 || this.outline.made_of === "steps");
-    const bars = [];
-    const { parts } = this.outline;
-    const columns = 512;
-    const sums = new Float32Array(columns * parts.length);
-    if (head.mode === "shares") {
-      const [, , each] = arrays.shares.shape;
-      for (const lane of lanes) for (let c = 0; c < columns; c += 1) for (let p = 0; p < parts.length; p += 1) sums[c * parts.length + p] += arrays.shares[(lane * columns + c) * each + p] / 255 / lanes.length;
-    } else {
-      const wanted = new Set(lanes);
-      for (let i = 0; i < arrays.start.length; i += 1) {
-        if (!wanted.has(arrays.lane[i])) continue;
-        let from = 0;
-        for (let slot = 0; slot < 4; slot += 1) {
-          const to = arrays.cuts[i * 4 + slot];
-          const [a, b] = [from, to].map((v) => ((arrays.start[i] + v) / this.outline.total) * columns);
-          for (let c = Math.floor(a); c < b && c < columns; c += 1) sums[c * parts.length + arrays.part[i * 4 + slot]] += (Math.min(b, c + 1) - Math.max(a, c)) / lanes.length;
-          from = to;
-        }
-      }
-    }
-    this.used = new Set();
-    for (let c = 0; c < columns; c += 1) {
-      let low = 0;
-      for (let p = 0; p < parts.length; p += 1) {
-        const share = sums[c * parts.length + p];
-        if (share < 0.002) continue;
-        this.used.add(parts[p]);
-        bars.push({ part: parts[p], column: c, low, high: Math.min(low + share, 1) });
-        low += share;
-      }
-    }
-    queueMicrotask(() => this.make());
-    return { bars, columns };
   }
 
   #windowText(low, high) {
@@ -501,7 +443,7 @@ class TimelineView {
 
   destroy() {
     this.chart.destroy();
-    this.brush.chart.destroy();
+    this.brush.destroy();
     for (const part of [this.run, this.windowed, this.step]) part.destroy();
     this.search.destroy();
   }

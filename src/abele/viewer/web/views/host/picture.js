@@ -13,7 +13,6 @@ const MOST_DRAWN = 2500;
 const PAINTED = 1024;
 
 /** Events of less than this many ns are told as shorter than 1 µs. */
-export const SHORT = 1000;
 
 export class HostPicture {
   /**

@@ -16,7 +16,7 @@ export function overflowTab(context) {
         link("Select them", { tiles: "over" }), worst.step >= 0 ? [". Tile ", String(worst.tile), " is fullest at ", h("button.link", { onclick: () => context.go("liveness", { step: worst.step, tiles: worst.tile, "liveness.source": "tiles" }) }, `step ${count(worst.step)}`)] : null, "."),
       h("p.dim", {}, head.where),
       h("ul", {}, head.advice.map((line) => h("li", {}, line))),
-      h("table.tree", {}, h("thead", {}, h("tr", {}, ["what would have to go", "", "on these tiles", "at most a tile", "share", "tiles that would fit without it", "enough for all"].map((title, i) => h(i > 1 ? "th.right" : "th", {}, title)))),
+      h("table.tree", {}, h("thead", {}, h("tr", {}, ["what would have to go", "", "on these tiles", "at most per tile", "share", "tiles that would fit without it", "enough for all"].map((title, i) => h(i > 1 ? "th.right" : "th", {}, title)))),
         h("tbody", {}, head.contributors.map((each) => h("tr", {},
           h("th", { scope: "row" }, each.row >= 0 ? link(each.name || "(no name)", { variable: each.row, "memory.variables": each.row, "memory.kind": "variables" }) : each.name),
           h("td.dim", {}, each.kind),

@@ -44,7 +44,7 @@ export function variablesTab(context, chosen) {
       }) },
       { name: "name", title: "variable" },
       { name: "here", title: "here", right: true, width: 92, show: size, doc: "bytes on the selected tiles" },
-      { name: "each", title: "a tile", right: true, width: 92, show: size, doc: "mean bytes on those of the selected tiles that hold part of it" },
+      { name: "each", title: "per tile", right: true, width: 92, show: size, doc: "mean bytes on those of the selected tiles that hold part of it" },
       { name: "on", title: "on tiles", right: true, width: 80, show: count, doc: "how many of the selected tiles hold part of it" },
       { name: "gap", title: "gap", right: true, width: 70, show: (v) => (v ? size(v) : "·"), doc: "bytes of gaps behind it on these tiles" },
       { name: "bytes", title: "in all", right: true, width: 92, show: size, doc: "bytes over all tiles" },
@@ -101,7 +101,7 @@ export function why(row) {
   if (!row.gap) return "";
   const each = row.gap / Math.max(1, row.on);
   const size = row.here / Math.max(1, row.on);
-  const much = `${short(each)} B a tile: ${short(size)} B do not fill whole words`;
+  const much = `${short(each)} B per tile: ${short(size)} B do not fill whole words`;
   return row.alignment_bytes > 0 ? `${much}; vertices want it aligned to ${count(row.alignment_bytes)} B` : much;
 }
 

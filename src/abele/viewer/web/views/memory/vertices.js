@@ -24,7 +24,7 @@ export function verticesTab(context, params, words) {
     columns: [
       { name: "name", title: "codelet" },
       { name: "kind", width: 90 },
-      { name: "code_bytes", title: "code a tile", right: true, width: 100, show: size, doc: "bytes of its instructions on a tile" },
+      { name: "code_bytes", title: "code per tile", right: true, width: 100, show: size, doc: "bytes of its instructions on a tile" },
       { name: "tiles", title: "on tiles", right: true, width: 84, show: count, doc: "tiles that have its code, of all" },
       { name: "vertices", title: "vertices", right: true, width: 92, show: count, doc: "its vertices in these steps, on all tiles" },
       { name: "state_bytes", title: "state", right: true, width: 92, show: size, doc: "bytes of the records of these vertices, on all tiles" },

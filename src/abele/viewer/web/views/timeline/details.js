@@ -3,18 +3,17 @@
 import { Chart } from "abele/core/chart.js";
 import { fill, h } from "abele/core/dom.js";
 import { bytes, count, cycles, percent, seconds, short } from "abele/core/format.js";
+import { partTitle } from "abele/core/part_titles.js";
 import { empty, failure, figure, legend, shares } from "abele/core/parts.js";
 import { DataTable, arrayRows } from "abele/core/table.js";
 import { theme } from "abele/core/theme.js";
-
-export const TITLES = { compute: "compute", arrange: "arrange", exchange: "exchange", replicas: "between replicas", sync: "sync", host: "host streams", memory: "streaming memory", idle: "waiting" };
 
 const unitOf = (context) => context.state.get("unit", "auto");
 
 /** Parts with something in them, as entries of a bar of shares. */
 export function entries(parts) {
   const { parts: colours } = theme();
-  return Object.entries(parts).filter(([, value]) => value > 0).map(([part, value]) => [colours[part], TITLES[part], value]);
+  return Object.entries(parts).filter(([, value]) => value > 0).map(([part, value]) => [colours[part], partTitle(part), value]);
 }
 
 function row(...cells) {
@@ -27,18 +26,22 @@ export class RunDetails {
     Object.assign(this, { context, fly });
     this.element = h("div.tdetails");
     this.table = null;
+    this.asked = 0;
     this.show();
   }
 
   async show() {
     const { context } = this;
+    this.asked += 1;
+    const mine = this.asked;
     let told;
     try {
       told = (await context.ask("timeline.summary", { program: context.program })).head;
     } catch (error) {
-      fill(this.element, failure(error));
+      if (mine === this.asked) fill(this.element, failure(error));
       return;
     }
+    if (mine !== this.asked) return;
     const unit = unitOf(context);
     const basis = Object.entries(told.basis).filter(([word]) => word !== "static").map(([word, n]) => `${count(n)} ${word}`).join(", ");
     const single = told.lanes.length <= 1;
@@ -80,6 +83,7 @@ export class RunDetails {
   }
 
   destroy() {
+    this.asked += 1;
     this.table?.destroy();
   }
 }
@@ -203,7 +207,7 @@ export class StepDetails {
           selected ? row("this execution", `cycle ${count(selected.start)} to ${count(selected.start + selected.cycles)}${selected.of ? `, ${count(selected.number)} of ${count(selected.of)} held` : ""}`) : null,
           row("one execution", `${count(told.cycles)} cycles = ${seconds(context.seconds(told.cycles))}`),
           row("executions", `${count(told.executions)} (${told.basis || "static"})${told.held < told.executions ? `, of which the report holds ${count(told.held)}` : ""}`),
-          row("in a run", `${count(told.cycles * told.executions)} cycles`),
+          row("per run", `${count(told.cycles * told.executions)} cycles`),
           told.critical ? row("on the critical path", percent(told.critical)) : null,
           row("first starts at", told.start_cycle >= 0 ? count(told.start_cycle) : "never"),
           told.groups.length ? row("keeps busy", whereText(told.groups)) : null,
@@ -220,7 +224,7 @@ export class StepDetails {
           operation ? row("operation", `${operation.name} (${operation.kind})`) : null,
           operation?.path ? row("of", operation.path) : null,
           operation?.file ? row("source", `${operation.file}:${operation.line}`) : null,
-          operation?.flops ? row("arithmetic of the operation", `${short(operation.flops)} FLOP in a run`) : null,
+          operation?.flops ? row("arithmetic of the operation", `${short(operation.flops)} FLOP per run`) : null,
           operation ? row("operation takes", percent(operation.share)) : null)),
       h("div.tcolumn.grow", {}, h("div.dim", {}, byTile(this.told.arrays)), this.chart.element));
     const { compute, exchange } = this.told.arrays;
