@@ -134,7 +134,8 @@ def perfetto_app(folder: Path, trace: Path, title: str, token: str, port: int) -
         del request
         return HTMLResponse(
             '<!doctype html><meta charset="utf-8"><title>Abele</title><link rel="icon" href="data:,">'
-            f'<style>{style}</style><iframe src="/ui/index.html#!/viewer" title="Perfetto"></iframe><script>{script}</script>'
+            f'<style>{style}</style><iframe src="/ui/index.html#!/viewer" title="Perfetto"></iframe>'
+            f"<script>{script}</script>"
         )
 
     def traced(request: Request) -> Response:

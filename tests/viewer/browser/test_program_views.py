@@ -285,7 +285,7 @@ def test_matrix__keys__fly_and_arrows_move_the_selection(look, small: Report) ->
         ("views/matrix/cells", "m.greatest([3, 9, 1, 7], 2)", [1, 3]),
         ("views/matrix/cells", "import('abele/core/range.js').then((r) => m.bars([0, 0], new r.Range(0, 2), 8))", []),
         ("views/graph/draw", "[m.shade(4, 16), m.shade(1, 0), m.shade(-1, 2)]", [0.5, 0, 0]),
-        ("core/part_titles", "[m.partTitle('idle'), m.partTitle('streams'), m.partTitle('other')]", ["waiting", "host streams", "other"]),
+        ("core/part_titles", "[m.partTitle('streams'), m.partTitle('other')]", ["host streams", "other"]),
         ("views/graph_tile", "[...m.packed([0, 1, 3, 2], [2, 5, 4, 9], [0, 1, 3, 2]).lane]", [0, 1, 0, 2]),
         ("views/graph", "[m.openText([]), m.openText([3, 1])]", ["none", "1.3"]),
         ("core/plane", "m.zoomedAbout([10, 20, 1], 2, 30, 40)", [-10, 0, 2]),
