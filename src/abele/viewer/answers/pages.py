@@ -14,7 +14,7 @@ from abele.words import shortened
 
 
 @dataclass(frozen=True, eq=False)
-class Page:
+class TablePage:
     """Some rows of a table.
 
     Attributes:
@@ -30,7 +30,7 @@ class Page:
     arrays: dict[str, Array]
 
 
-def page_of(table: Table, docs: dict[str, str], params: Params) -> Page:
+def page_of(table: Table, docs: dict[str, str], params: Params) -> TablePage:
     """The page that ``filter``, ``sort``, ``first`` and ``count`` ask for.
 
     Args:
@@ -57,4 +57,4 @@ def page_of(table: Table, docs: dict[str, str], params: Params) -> Page:
             if isinstance(column, Text)
         },
     }
-    return Page(found, rows, head, {name: c[rows] for name, c in columns.items() if not isinstance(c, Text)})
+    return TablePage(found, rows, head, {name: c[rows] for name, c in columns.items() if not isinstance(c, Text)})
