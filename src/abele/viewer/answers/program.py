@@ -20,6 +20,7 @@ from abele.viewer.wire import Answer, Array
 MOST_LISTED = 200
 """Rows of a list of details."""
 _FROZEN_STEPS = 300
+_MOST_PROGRAMS = 1 << 16
 
 
 def tree(opened: Opened) -> Tree:
@@ -47,8 +48,9 @@ def program(opened: Opened, params: Params) -> Answer:
         end = own + np.maximum(found.num_steps, 1)
         has &= turns[end] == turns[own + 1]
     part = np.where(found.is_step, costs.part[own] if len(steps) else 0, found.cycles.argmax(axis=1))
-    totals = np.zeros(int(steps["program"].max(initial=-1)) + 1)
-    np.add.at(totals, steps["program"], costs.total)
+    # A number that no report of ours has is left out, and takes no room.
+    told = steps["program"] < _MOST_PROGRAMS
+    totals = np.bincount(steps["program"][told], costs.total[told])
     head = {
         "parts": list(PARTS),
         "told": found.told,
