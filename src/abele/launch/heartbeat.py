@@ -19,6 +19,8 @@ from abele.job.progress import PROGRAM, PROGRESS
 
 SECONDS = 0.25
 """Between two beats."""
+_LOOKS = 8
+"""Looks at where the program is, from one beat to the next: one alone may find a busy loop at the same place each time."""
 _LEAST_USE = 0.05
 """Part of the time between two beats that a process uses a processor for, if it does anything."""
 _PLACES = 4
@@ -43,6 +45,7 @@ class Heartbeat:
         self._used = time.process_time()
         self._moved = self._at = time.monotonic()
         self._places: OrderedDict[int, None] = OrderedDict()
+        self._elsewhere = False
         self._writing = threading.Lock()
 
     def start(self) -> None:
@@ -52,13 +55,16 @@ class Heartbeat:
 
     def _beat_on(self) -> None:
         while True:
-            time.sleep(SECONDS)
+            for _ in range(_LOOKS):
+                time.sleep(SECONDS / _LOOKS)
+                with self._writing:
+                    self._look(self._frame())
             self.beat()
 
     def beat(self, **more: str | int) -> None:
         """Tell where the process is, and what else there is to tell."""
         with self._writing:
-            frame = sys._current_frames().get(self._main or 0)
+            frame = self._frame()
             self._note(frame)
             told = PROGRESS.told() | {"place": self._place(frame), "idle": time.monotonic() - self._moved} | more
             told = {name: value[-_MOST_TEXT:] if isinstance(value, str) else value for name, value in told.items()}
@@ -68,24 +74,28 @@ class Heartbeat:
                 # Nobody listens any longer; whoever kept this process ends it.
                 PROGRESS.listener = None
 
+    def _frame(self) -> FrameType | None:
+        """What the main thread runs."""
+        return sys._current_frames().get(self._main or 0)
+
     def _note(self, frame: FrameType | None) -> None:
-        """Look whether the process has come any further since the last beat."""
+        """Find out whether the process has come any further since the last beat."""
+        self._look(frame)
         now, used = time.monotonic(), time.process_time()
         works = used - self._used > _LEAST_USE * (now - self._at)
-        elsewhere = self._is_new(_fingerprint(frame))
         changed = PROGRESS.changes != self._changes
-        if changed or (works and (elsewhere or PROGRESS.phase != PROGRAM)):
+        if changed or (works and (self._elsewhere or PROGRESS.phase != PROGRAM)):
             self._moved = now
-        self._changes, self._used, self._at = PROGRESS.changes, used, now
+        self._changes, self._used, self._at, self._elsewhere = PROGRESS.changes, used, now, False
 
-    def _is_new(self, place: int) -> bool:
-        """True if a place is none of the last few different ones."""
-        known = place in self._places
+    def _look(self, frame: FrameType | None) -> None:
+        """Note whether the program is at a place that is none of the last few different ones."""
+        place = _fingerprint(frame)
+        self._elsewhere |= place not in self._places
         self._places[place] = None
         self._places.move_to_end(place)
         if len(self._places) > _PLACES:
             self._places.popitem(last=False)
-        return not known
 
     def _place(self, frame: FrameType | None) -> str:
         """Where the program's own code is."""
