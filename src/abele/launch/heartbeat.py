@@ -20,7 +20,7 @@ from abele.job.progress import PROGRAM, PROGRESS
 SECONDS = 0.25
 """Between two beats."""
 _LOOKS = 8
-"""Looks at where the program is, from one beat to the next: one alone may find a busy loop at the same place each time."""
+"""Looks at where the program is between two beats: one alone may find a busy loop at the same place each time."""
 _LEAST_USE = 0.05
 """Part of the time between two beats that a process uses a processor for, if it does anything."""
 _PLACES = 4
