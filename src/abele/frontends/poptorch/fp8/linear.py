@@ -1,0 +1,93 @@
+"""Linear layers whose products are of 8-bit floats: activations and weights forward, gradients backward.
+
+With x8 = x·2^sx and w8 = w·2^sw rounded to F143, and dy8 = dy·2^sdy rounded to F152,
+
+    y = x8 · w8ᵀ · 2^-(sx + sw),    dx = dy8 · w8 · 2^-(sdy + sw),    dw = dy8ᵀ · x8 · 2^-(sx + sdy).
+
+x8 and w8 are what is kept for the backward pass: half the bytes of float16. Biases, and what else a model computes, stay
+in its own types.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from abele.frontends.poptorch.fp8.casts import matmul_pow2scaled, pow2scale_cast_to_fp8
+from abele.frontends.poptorch.fp8.recipe import Fp8Recipe
+
+
+class _Product(torch.autograd.Function):
+    """[rows, in] by [out, in] to [rows, out]."""
+
+    @staticmethod
+    def forward(ctx: Any, value: Tensor, weight: Tensor, recipe: Fp8Recipe) -> Tensor:
+        value_scale, weight_scale = recipe.scale(value, "activation"), recipe.scale(weight, "weight")
+        value8, weight8 = (
+            pow2scale_cast_to_fp8(part, scale, recipe.forward_format, nan_on_overflow=recipe.nan_on_overflow)
+            for part, scale in ((value, value_scale), (weight, weight_scale))
+        )
+        ctx.save_for_backward(value8, weight8, value_scale, weight_scale)
+        ctx.recipe, ctx.dtypes = recipe, (value.dtype, weight.dtype)
+        return matmul_pow2scaled(
+            value8,
+            weight8,
+            -(value_scale + weight_scale),
+            transposed=(False, True),
+            allow_conversion=recipe.allow_conversion,
+        ).to(value.dtype)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Any:
+        value8, weight8, value_scale, weight_scale = ctx.saved_tensors
+        recipe: Fp8Recipe = ctx.recipe
+        scale = recipe.scale(grad, "gradient")
+        grad8 = pow2scale_cast_to_fp8(grad, scale, recipe.gradient_format, nan_on_overflow=recipe.nan_on_overflow)
+        allow = recipe.allow_conversion
+        by_value = by_weight = None
+        if ctx.needs_input_grad[0]:
+            by_value = matmul_pow2scaled(grad8, weight8, -(scale + weight_scale), allow_conversion=allow)
+            by_value = by_value.to(ctx.dtypes[0])
+        if ctx.needs_input_grad[1]:
+            by_weight = matmul_pow2scaled(
+                grad8, value8, -(value_scale + scale), transposed=(True, False), allow_conversion=allow
+            ).to(ctx.dtypes[1])
+        return by_value, by_weight, None
+
+
+class Fp8Product:
+    """A product of features and weights in 8-bit floats.
+
+    Args:
+        recipe: Formats and scales.
+    """
+
+    def __init__(self, recipe: Fp8Recipe) -> None:
+        self.recipe = recipe
+
+    def __call__(self, value: Tensor, weight: Tensor) -> Tensor:
+        """Features [..., out] of features [..., in] and weights [out, in], in the type of the features."""
+        rows = value.reshape(-1, value.shape[-1])
+        made: Tensor = _Product.apply(rows, weight, self.recipe)  # type: ignore[no-untyped-call]
+        return made.reshape(*value.shape[:-1], weight.shape[0])
+
+
+class Fp8Linear(nn.Linear):
+    """A fully connected layer that multiplies 8-bit floats; :func:`fp8_linear` makes it of a plain one.
+
+    Attributes:
+        product: What multiplies, with its recipe.
+    """
+
+    product: Fp8Product
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Features [..., out] of features [..., in]."""
+        made = self.product(input, self.weight)
+        return made if self.bias is None else made + self.bias.to(made.dtype)
+
+    def extra_repr(self) -> str:
+        """Sizes and scaling."""
+        return f"{super().extra_repr()}, scaling={self.product.recipe.scaling!r}"
