@@ -202,6 +202,36 @@ class Cast(Expr):
 
 
 @dataclass(frozen=True)
+class Rounded(Expr):
+    """An f32 value as a store into a narrow float leaves it, and a load widens it again.
+
+    Attributes:
+        type: The narrow float.
+        arg: The value.
+        word: A u32 to round at random by; None for nearest, ties to even.
+        saturates: What is too large becomes the largest number, rather than infinity.
+    """
+
+    type: ElementType
+    arg: Expr
+    word: Expr | None = None
+    saturates: bool = False
+
+    @property
+    def args(self) -> tuple[Expr, ...]:
+        """The value, and the random word if there is one."""
+        return (self.arg,) if self.word is None else (self.arg, self.word)
+
+    def of(self, args: tuple[Expr, ...]) -> Rounded:
+        """The same of another value, and by another word where there is one."""
+        return replace(self, arg=args[0], word=args[1] if len(args) > 1 else None)
+
+    def __str__(self) -> str:
+        by = "" if self.word is None else f" by {self.word}"
+        return f"{self.type}({self.arg}{by}{', held' * self.saturates})"
+
+
+@dataclass(frozen=True)
 class Index(Expr):
     """A loop index as i32."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from abele.errors import TypeMismatchError
-from abele.expr.nodes import Apply, Cast, Const, Expr, Index, Load, Random, RowLoad
+from abele.expr.nodes import Apply, Cast, Const, Expr, Index, Load, Random, Rounded, RowLoad
 from abele.expr.operation import TABLE
 from abele.numerics import ElementType, bool_, f32, i32, i64, u32, u64
 
@@ -51,7 +51,7 @@ class Typing:
         match expression:
             case Load() | RowLoad():
                 return compute_type(self.types[expression.operand])
-            case Const() | Cast():
+            case Const() | Cast() | Rounded():
                 return compute_type(expression.type)
             case Index():
                 return i32

@@ -23,7 +23,7 @@ library calls becomes native code in one call::
 - Keep ``plan`` alive as long as its leaves may run.
 """
 
-from abele.kernels.nest.binding import BoundKernel, Buffer, OperandBinding, bind
+from abele.kernels.nest.binding import BoundKernel, Buffer, OperandBinding, StoreRounding, bind
 from abele.kernels.nest.copy_kernel import copy_kernel
 from abele.kernels.nest.ir import HostKernel
 from abele.kernels.nest.reference import evaluate
@@ -38,6 +38,7 @@ __all__ = [
     "NativePlan",
     "OperandBinding",
     "PlanLeaf",
+    "StoreRounding",
     "bind",
     "copy_kernel",
     "dump_passes",

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from abele.codelet import compile_codelet
 from abele.compiler import Executable
 from abele.compiler.collector import collector_paused
-from abele.graph import Variable, walk
+from abele.graph import Variable
 from abele.runtime.checks.checking import Checking
 from abele.runtime.checks.checks import Checks
 from abele.runtime.checks.overruns import Overruns
@@ -26,7 +26,7 @@ from abele.runtime.memory.effects import EffectsOf
 from abele.runtime.native.fusion import Storage
 from abele.runtime.native.plan_runs import HostKernels
 from abele.runtime.ranks.group import Ranks
-from abele.runtime.supersteps.float_behaviour import Behaviour
+from abele.runtime.supersteps.float_behaviour import CHECKS, Behaviour
 from abele.runtime.supersteps.native_supersteps import NativeSupersteps
 from abele.runtime.supersteps.placed_groups import CountedVertices
 from abele.runtime.supersteps.seeds import Seeds
@@ -171,8 +171,8 @@ def build_image(
     placed = NativeSupersteps(arena, compile_codelet, executable.system.ipu, options.num_threads, prints)
     checking = Checking(options.checks)
     supersteps = checking.supersteps(placed, callbacks, options.debug)
-    behaviour, clock = Behaviour((step for p in programs for step in walk(p)), options.behaviour), Clock.of(executable)
-    may_place = bool(behaviour.possible)
+    behaviour, clock = Behaviour(programs, options.behaviour), Clock.of(executable)
+    may_place = bool(behaviour.possible & CHECKS)
     storage = None
     if options.native:
         watched = options.checks.any or options.debug

@@ -9,7 +9,7 @@ from typing import Any
 from abele.kernels.code.lanes import transposed
 from abele.kernels.code.memory import I32, I64, element_pointer, gather_lanes, iota, load_lanes, load_one, pointers_at
 from abele.kernels.code.ops import apply_op, llvm_type, saturated, splat
-from abele.kernels.nest.ir import Affine, Apply, Cast, Const, Expr, Index, compute_type
+from abele.kernels.nest.ir import Affine, Apply, Cast, Const, Expr, Index, Rounded, compute_type
 from abele.kernels.nest.loop_nest import (
     Acc,
     Bound,
@@ -26,6 +26,7 @@ from abele.llvm import convert
 from abele.llvm import ir as ll
 from abele.llvm import random as llvm_random
 from abele.llvm.emit import constant
+from abele.llvm.narrow import narrowed, widened
 from abele.numerics import ElementType, bf16, bool_, f16, f32, i32, u32
 
 Value = Any
@@ -142,6 +143,8 @@ class Points:
                 return self._hash(expression, at)
             case Cast():
                 return self._cast(expression, at)
+            case Rounded():
+                return self._rounded(expression, at)
             case Apply():
                 return self._apply(expression, at)
         raise TypeError(f"{expression!r} cannot be generated")
@@ -166,6 +169,13 @@ class Points:
             name = expression.type.name
             value = convert.to_f32(self.builder, convert.from_f32(self.builder, value, name), name)
         return Typed(value, wanted)
+
+    def _rounded(self, expression: Rounded, at: Point) -> Typed:
+        parts = [self.value(a, at, wanted) for a, wanted in zip(expression.args, (f32, u32), strict=False)]
+        values = [self.vector(p) for p in parts] if any(p.wide for p in parts) else [p.value for p in parts]
+        # A store of the result has nothing left to round, and LLVM leaves out the way to f32 and back.
+        bits = narrowed(self.builder, values[0], expression.type, *values[1:], saturate=expression.saturates)
+        return Typed(widened(self.builder, bits, expression.type), f32)
 
     def _hash(self, expression: Hash, at: Point) -> Typed:
         index = self.position(expression.index, at, I64)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from abele.kernels.nest.ir import Apply, Cast, Expr
+from abele.kernels.nest.ir import Apply, Cast, Expr, Rounded
 from abele.kernels.nest.loop_nest import LoopNest, RowFetch
 
 
@@ -28,6 +28,8 @@ def _shared(expression: Expr, known: dict[Expr, Expr]) -> Expr:
                 rebuilt: Expr = Apply(expression.op, (_shared(a, known) for a in expression.args))
             case Cast():
                 rebuilt = Cast(expression.type, _shared(expression.arg, known))
+            case Rounded():
+                rebuilt = expression.of(tuple(_shared(a, known) for a in expression.args))
             case RowFetch():
                 rebuilt = expression.at_row(_shared(expression.place.row, known))
             case _:

@@ -9,7 +9,7 @@ from abele.errors import TensorError, TypeMismatchError
 from abele.expr.operation import Array
 from abele.kernels.nest.ir import HostKernel
 from abele.kernels.target import HostTarget, host_target
-from abele.numerics import ElementType
+from abele.numerics import ElementType, u32
 
 Factors = tuple[tuple[int, int], ...]
 """One dim of a view, outermost factor first: (extent, stride in elements) each; their extents multiply to the dim's."""
@@ -86,12 +86,30 @@ class BoundKernel:
 
 
 @dataclass(frozen=True)
+class StoreRounding:
+    """How results are rounded to narrow floats, where that is not simply to nearest.
+
+    Attributes:
+        seed: Where the seed of random rounding is, a u32[2]: id of a pinned buffer, later the number of its space; None
+            where results are rounded to nearest.
+        saturates: True if what is too large becomes the largest number, rather than infinity.
+    """
+
+    seed: int | None = None
+    saturates: bool = False
+
+
+@dataclass(frozen=True)
 class BoundCalls:
-    """A straight run of calls, every buffer that one of them is bound to, by id, and the CPU that will run them."""
+    """A straight run of calls, every buffer that one of them is bound to, by id, and the CPU that will run them.
+
+    Results are rounded to nearest where ``rounding`` does not say otherwise.
+    """
 
     buffers: Mapping[int, Buffer]
     calls: tuple[BoundKernel, ...]
     target: HostTarget
+    rounding: StoreRounding | None = None
 
 
 def bind(buffer: Buffer) -> OperandBinding:
@@ -104,7 +122,10 @@ def bind(buffer: Buffer) -> OperandBinding:
 
 
 def bound_calls(
-    buffers: Sequence[Buffer], calls: Sequence[BoundKernel], target: HostTarget | None = None
+    buffers: Sequence[Buffer],
+    calls: Sequence[BoundKernel],
+    target: HostTarget | None = None,
+    rounding: StoreRounding | None = None,
 ) -> BoundCalls:
     """``calls`` with the buffers that they are bound to, checked; for this CPU unless there is a ``target``.
 
@@ -115,7 +136,19 @@ def bound_calls(
     known = {b.id: b for b in buffers}
     for call in calls:
         check_bindings(call, known)
-    return BoundCalls(known, tuple(calls), target or host_target())
+    if rounding is not None and rounding.seed is not None:
+        _check_seed(known, rounding.seed)
+    return BoundCalls(known, tuple(calls), target or host_target(), rounding)
+
+
+def _check_seed(buffers: Mapping[int, Buffer], seed: int) -> None:
+    if seed not in buffers:
+        raise TensorError(f"no buffer {seed}", at="the seed of random rounding")
+    buffer = buffers[seed]
+    if buffer.type != u32 or buffer.shape != (2,) or not buffer.pinned:
+        raise TypeMismatchError(
+            f"the seed of random rounding is a pinned u32[2], buffer {seed} is {buffer.type}{list(buffer.shape)}"
+        )
 
 
 def check_bindings(call: BoundKernel, buffers: Mapping[int, Buffer]) -> None:

@@ -34,7 +34,8 @@ def normalise(form: BoundCalls) -> BoundCalls:
     """Give start values nests of their own, sum 16-bit floats in f32, and drop loop dims of extent one."""
     # Calls of one kernel go on sharing one, by which later passes find what they know of it.
     kernels = {id(call.kernel): call.kernel for call in form.calls}
-    changed = {number: _normal(kernel) for number, kernel in kernels.items()}
+    once = form.rounding is not None
+    changed = {number: _normal(kernel, round_once=once) for number, kernel in kernels.items()}
     return replace(form, calls=tuple(_with_kernel(call, changed[id(call.kernel)]) for call in form.calls))
 
 
@@ -51,8 +52,8 @@ def _with_kernel(call: BoundKernel, kernel: HostKernel) -> BoundKernel:
     return call if kernel is call.kernel else replace(call, kernel=kernel)
 
 
-def _normal(kernel: HostKernel) -> HostKernel:
-    builder = _KernelBuilder(kernel)
+def _normal(kernel: HostKernel, *, round_once: bool = False) -> HostKernel:
+    builder = _KernelBuilder(kernel, round_once)
     nests = [_without_units(n) for original in kernel.nests for n in builder.nests(original)]
     if len(nests) == len(kernel.nests) and all(a is b for a, b in zip(nests, kernel.nests, strict=True)):
         return kernel
@@ -71,9 +72,10 @@ def overwrites(kernel: HostKernel, operand: int) -> bool:
 
 
 class _KernelBuilder:
-    """A kernel while temporaries are added to it."""
+    """A kernel while temporaries are added to it; rows are rounded once, too, if it is to ``round_once``."""
 
-    def __init__(self, kernel: HostKernel) -> None:
+    def __init__(self, kernel: HostKernel, round_once: bool) -> None:
+        self.round_once = round_once
         self.shapes, self.types = list(kernel.shapes), list(kernel.types)
 
     def nests(self, item: Nest) -> list[Nest]:
@@ -97,9 +99,13 @@ class _KernelBuilder:
     def _is_rounded_often(self, item: Nest, target: Store) -> bool:
         type_ = self.types[target.operand]
         once = target.combine == "set" or injective(target.index, item.extents)
-        # A table is not copied for some of its rows: they are rounded with every row that is added.
-        if target.row is not None and target.accumulate:
-            return False
+        if target.row is not None and target.combine != "set":
+            if self.round_once:
+                # Combining stores have no code for other roundings than to nearest, so rows are summed in f32, too.
+                once = False
+            elif target.accumulate:
+                # A table is not copied for some of its rows: they are rounded with every row that is added.
+                return False
         return type_.is_float and type_.bits < 32 and not once
 
     def _temporary(self, shape: tuple[int, ...]) -> int:

@@ -19,13 +19,15 @@ from abele.kernels.nest.ir import (
     Load,
     Nest,
     Random,
+    Rounded,
     RowLoad,
     Store,
     common_type,
     result_type,
 )
 from abele.llvm.random import hash_u32
-from abele.numerics import ElementType, bf16, f16, f32, i32
+from abele.numerics import ElementType, bf16, f16, f32, i32, u32
+from abele.numerics.narrow import round_at_random, round_to_nearest
 from abele.words import counted
 
 
@@ -114,6 +116,8 @@ class _Evaluator:
                 return hash_u32(key[0], key[1], expression.modifier, _position(expression.index, grid))
             case Cast():
                 return self.cast(expression, grid)
+            case Rounded():
+                return self.rounded(expression, grid)
             case Apply():
                 return self.apply(expression, grid)
         raise TypeError(f"{expression!r} is no kernel expression")
@@ -145,6 +149,16 @@ class _Evaluator:
             return value.astype(cast.type.np).astype(np.float32)
         wanted = self.dtype(cast.type)
         return _saturated(value, wanted) if value.dtype.kind == "f" and wanted.kind in "iu" else value.astype(wanted)
+
+    def rounded(self, part: Rounded, grid: dict[str, Array]) -> Array:
+        """The argument rounded as a store would, and widened again."""
+        value = self.value(part.arg, grid, f32)
+        if self.precise:
+            return value
+        if part.word is None:
+            return round_to_nearest(value, part.type, saturate=part.saturates).astype(np.float32)
+        value, words = np.broadcast_arrays(value, self.value(part.word, grid, u32))
+        return round_at_random(value, part.type, words, saturate=part.saturates).astype(np.float32)
 
     def apply(self, expression: Apply, grid: dict[str, Array]) -> Array:
         """The operation on the values of its arguments."""

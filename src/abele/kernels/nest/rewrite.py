@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from abele.kernels.nest.ir import Apply, Cast, Expr, RowLoad
+from abele.kernels.nest.ir import Apply, Cast, Expr, Rounded, RowLoad
 from abele.kernels.nest.loop_nest import RowFetch
 
 
@@ -18,6 +18,8 @@ def rewrite(expression: Expr, change: Callable[[Expr], Expr | None]) -> Expr:
             return Apply(expression.op, (rewrite(a, change) for a in expression.args))
         case Cast():
             return Cast(expression.type, rewrite(expression.arg, change))
+        case Rounded():
+            return expression.of(tuple(rewrite(a, change) for a in expression.args))
         case RowLoad() | RowFetch():
             return expression.at_row(rewrite(expression.args[0], change))
     return expression

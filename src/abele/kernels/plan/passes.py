@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from abele.errors import InvalidOptionError, nearest
-from abele.kernels.nest.binding import BoundCalls, BoundKernel, Buffer, bound_calls
+from abele.kernels.nest.binding import BoundCalls, BoundKernel, Buffer, StoreRounding, bound_calls
 from abele.kernels.nest.normalise import normalise
 from abele.kernels.plan.assemble import assemble
 from abele.kernels.plan.check import check_form
@@ -46,6 +46,7 @@ from abele.kernels.tasks.order_stages import order_stages
 from abele.kernels.tasks.program import TaskProgram
 from abele.kernels.tasks.read_unwidened import read_unwidened
 from abele.kernels.tasks.rematerialise import rematerialise
+from abele.kernels.tasks.round_stores import round_stores
 from abele.kernels.tasks.split_dims import split_dims
 from abele.kernels.tasks.split_reductions import split_reductions
 from abele.kernels.tasks.split_sums import split_sums
@@ -86,6 +87,7 @@ PIPELINE = tuple(
     for run in (
         normalise,
         split_dims,
+        round_stores,
         join_dims,
         join_samples,
         fuse_tasks,
@@ -145,19 +147,22 @@ def run_passes(form: Form, *, after: str | None = None, check: bool | None = Non
     return form
 
 
-def plan_native(buffers: Sequence[Buffer], calls: Sequence[BoundKernel]) -> NativePlan:
+def plan_native(
+    buffers: Sequence[Buffer], calls: Sequence[BoundKernel], rounding: StoreRounding | None = None
+) -> NativePlan:
     """Native leaves that do what ``calls`` do, in order.
 
     Args:
         buffers: Every buffer that a call is bound to.
         calls: Kernels with their operands bound.
+        rounding: How results are rounded to narrow floats; None for nearest, ties to even.
 
     Raises:
         TensorError: A binding names no buffer or reaches outside it.
         TypeMismatchError: A buffer holds another type than the kernel wants.
     """
     folder = dump_folder()
-    calls_here = bound_calls(buffers, calls, measured_target(_planned))
+    calls_here = bound_calls(buffers, calls, measured_target(_planned), rounding)
     plan = run_passes(calls_here, watch=None if folder is None else _to_files(folder))
     assert isinstance(plan, NativePlan)
     return plan
@@ -175,6 +180,7 @@ def dump_passes(
     *,
     after: str | None = None,
     target: HostTarget | None = None,
+    rounding: StoreRounding | None = None,
 ) -> str:
     """The forms of ``calls`` from pass to pass as text; passes that change nothing are told in a line.
 
@@ -183,6 +189,7 @@ def dump_passes(
         calls: Kernels with their operands bound.
         after: Name of the last pass to run; None: all.
         target: The CPU that is planned for; None: this one.
+        rounding: How results are rounded to narrow floats; None for nearest, ties to even.
     """
     parts: list[str] = []
     last = ""
@@ -194,7 +201,7 @@ def dump_passes(
         parts.extend([] if text == last else [text, ""])
         last = text
 
-    run_passes(bound_calls(buffers, calls, target), after=after, watch=watch)
+    run_passes(bound_calls(buffers, calls, target, rounding), after=after, watch=watch)
     return "\n".join(parts)
 
 

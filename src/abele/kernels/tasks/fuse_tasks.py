@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from abele.kernels.nest.ir import Affine, Cast, Const, Expr, compute_type
+from abele.kernels.nest.ir import Affine, Cast, Const, Expr, Rounded, compute_type
 from abele.kernels.nest.loop_nest import NestLocal
 from abele.kernels.tasks.program import Put, Ref, Space, Task, TaskProgram, plain, substitute
 
@@ -192,6 +192,8 @@ def _name_of_both(producer: Task, consumer: Task) -> str:
 def as_stored(spaces: Spaces, put: Put) -> Expr:
     """The value as a later load would give it: rounded to 16 bits where that is how it is stored."""
     type_ = spaces[put.space].type
+    if isinstance(put.value, Rounded) and put.value.type == type_:
+        return put.value
     if type_.bits < 32 and type_.kind != "bool":
         return Cast(type_, put.value)
     return Cast(compute_type(type_), put.value) if isinstance(put.value, Const) else put.value

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from abele.expr.operation import Array, identity
-from abele.kernels.nest.ir import Affine, Apply, Cast, Const, Expr, Index
+from abele.kernels.nest.ir import Affine, Apply, Cast, Const, Expr, Index, Rounded
 from abele.kernels.nest.loop_nest import Acc, NestLocal
 from abele.kernels.tasks.program import Ref, Task, TaskReduction, plain
 from abele.numerics import bool_, f32
@@ -141,6 +141,12 @@ class Evaluation:
                 return self._element(part)
             case Cast():
                 # Rounding keeps zeros, infinities and truth; of other values the bounds would move a little.
+                known = self.value(part.arg, totals, found)
+                return known if _is_kept_by_casts(known) else ANY
+            case Rounded() if part.saturates:
+                return ANY
+            case Rounded():
+                # Zeros and infinities are as they are, however the rest is rounded.
                 known = self.value(part.arg, totals, found)
                 return known if _is_kept_by_casts(known) else ANY
             case Apply() if part.op not in _BITWISE or all(map(self._is_truth, part.args)):

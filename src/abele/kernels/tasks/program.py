@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from abele.expr.operation import Array
+from abele.kernels.nest.binding import StoreRounding
 from abele.kernels.nest.ir import Affine, Expr, Index
 from abele.kernels.nest.loop_nest import PAST_CACHES, Bound, Dims, Hash, RowFetch, RowPlace
 from abele.kernels.nest.rewrite import rewrite
@@ -306,6 +307,7 @@ class TaskProgram:
         layouts: Where elements lie of the spaces that are not row-major.
         target: The CPU that will run it.
         constants: The elements of pinned buffers that never change, by id.
+        rounding: How results are rounded to narrow floats, where that is not simply to nearest.
     """
 
     spaces: tuple[Space, ...]
@@ -317,6 +319,7 @@ class TaskProgram:
     stages: tuple[TaskStage, ...] = ()
     layouts: Mapping[int, SpaceLayout] = field(default_factory=dict)
     constants: Mapping[int, Array] = field(default_factory=dict, repr=False, compare=False)
+    rounding: StoreRounding | None = None
 
 
 class SpaceTable:

@@ -35,7 +35,6 @@ from abele.kernels.nest.ir import Affine, Expr, HostKernel, Index, Load, Nest, R
 from abele.kernels.nest.loop_nest import Bound, ElementAccess, Hash, RowFetch, RowPlace
 from abele.kernels.nest.normalise import normalised, overwrites
 from abele.kernels.nest.rewrite import rewrite
-from abele.kernels.target import HostTarget
 from abele.kernels.tasks.divisors import Chain
 from abele.kernels.tasks.lower_nest import lower_nest
 from abele.kernels.tasks.program import Ref, Space, SpaceTable, TaskProgram, plain
@@ -77,7 +76,7 @@ def split_dims(form: BoundCalls) -> TaskProgram:
         attempt = _Splitting(known, calls, whole)
         issues = attempt.issues()
         if not issues:
-            return attempt.program(form.target)
+            return attempt.program(form)
         copied = [(i.call, i.operand) for i in issues if i.whole is None]
         assert not any(calls[n].moves for n, _ in copied), "a copy has one factor a dim, and needs no copy"
         # From the last call on, so that the numbers of those before it stay.
@@ -216,10 +215,13 @@ class _Splitting:
                 found.setdefault(key, issue)
         return list(found.values())
 
-    def program(self, target: HostTarget) -> TaskProgram:
+    def program(self, form: BoundCalls) -> TaskProgram:
         """The tasks, where there are no issues."""
         spaces = SpaceTable()
         used = dict.fromkeys(b.buffer for bindings in self.bindings for b in bindings)
+        rounding = form.rounding
+        if rounding is not None and rounding.seed is not None:
+            used.setdefault(rounding.seed)
         self.spaces: dict[int, Space] = {}
         for number in used:
             buffer = self.buffers[number]
@@ -228,7 +230,9 @@ class _Splitting:
             self.spaces[number] = spaces.add(shape, buffer.type, name, number if buffer.pinned else None)
         tasks = [task for call, view in self.views for task in lower_nest(view, call.name, call.origins)]
         held = {n: b.elements for n in used if (b := self.buffers[n]).pinned and b.elements is not None}
-        return TaskProgram(spaces.all(), tuple(tasks), target, constants=held)
+        if rounding is not None and rounding.seed is not None:
+            rounding = replace(rounding, seed=self.spaces[rounding.seed].number)
+        return TaskProgram(spaces.all(), tuple(tasks), form.target, constants=held, rounding=rounding)
 
     def _split_to_fixpoint(self) -> None:
         accesses = [

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from abele.codelet import Rounding
@@ -10,7 +11,7 @@ from abele.errors import ControlProgramError
 from abele.graph import ComputeSet, Execute, GetHwSeeds, Program, SetFloatingPointBehaviour, SetHwSeeds, Tensor
 from abele.runtime.control.bytecode import Opcode
 from abele.runtime.memory.effects import elements_of
-from abele.runtime.supersteps.float_behaviour import CHECKS, ROUNDING, SATURATING, STOCHASTIC, bits_of
+from abele.runtime.supersteps.float_behaviour import CHECKS, ROUNDING, bits_of, rounding_of
 from abele.runtime.supersteps.float_exceptions import FloatChecks
 from abele.runtime.supersteps.placed_groups import SuperstepWatch
 
@@ -34,17 +35,27 @@ def _rounded(lowering: ProgramLowering, compute_set: ComputeSet, watch: Superste
     context, emitter = lowering.context, lowering.emitter
 
     possible = context.behaviour.possible & ROUNDING if stores_narrow(compute_set) else 0
+    each_rounding(
+        lowering,
+        possible,
+        lambda rounding: context.supersteps.emit(compute_set, emitter, watch, rounding, context.seeds),
+    )
 
-    def run(bits: int, on: int = 0) -> None:
-        """The compute set in as many forms as bits are left to decide, given those that are on."""
-        bit = bits & -bits
-        if bit:
-            either(lowering, bit, lambda: run(bits & ~bit, on | bit), lambda: run(bits & ~bit, on))
-            return
-        rounding = Rounding(bool(on & STOCHASTIC), bool(on & SATURATING))
-        context.supersteps.emit(compute_set, emitter, watch, rounding, context.seeds)
 
-    run(possible)
+def each_rounding(lowering: ProgramLowering, bits: int, emit: Callable[[Rounding], None], on: int = 0) -> None:
+    """Code in as many forms as bits are left to decide how results are rounded, given those that are on."""
+    bit = bits & -bits
+    if not bit:
+        emit(rounding_of(on))
+        return
+
+    def when_on() -> None:
+        each_rounding(lowering, bits & ~bit, emit, on | bit)
+
+    if bit & lowering.context.behaviour.certain:
+        when_on()
+    else:
+        either(lowering, bit, when_on, lambda: each_rounding(lowering, bits & ~bit, emit, on))
 
 
 def stores_narrow(compute_set: ComputeSet) -> bool:
@@ -68,6 +79,27 @@ def either(lowering: ProgramLowering, bits: int, on: Callable[[], None], off: Ca
     assembler.place(after)
     emitter.dirty = emitter.dirty or dirty
     emitter.expect_barrier()
+
+
+@contextmanager
+def drawing(lowering: ProgramLowering, words: Sequence[int], offset: int) -> Iterator[None]:
+    """Code of host kernels that round at random: each replica's word is set before it, and its state moves on after.
+
+    Args:
+        lowering: What the code is added to.
+        words: Where the word of each replica is; none for kernels that do not round at random.
+        offset: What tells their random numbers from those of others.
+    """
+    emitter, seeds = lowering.emitter, lowering.context.seeds
+    if words:
+        # Thread 0 sets the words: all must be past the last use of them, and must not begin before they are set.
+        emitter.fence()
+        for replica, word in enumerate(words):
+            emitter.assembler.emit(Opcode.ELAPSED, word, seeds.address(replica), seeds.zero, offset)
+        emitter.expect_barrier()
+    yield
+    for replica in range(len(words)):
+        emitter.tally(seeds.address(replica), seeds.step)
 
 
 def lower_behaviour(lowering: ProgramLowering, step: SetFloatingPointBehaviour) -> None:

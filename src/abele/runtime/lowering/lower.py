@@ -47,7 +47,7 @@ from abele.runtime.lowering.tallies import Tallies
 from abele.runtime.lowering.timers import Clock
 from abele.runtime.memory.arena import Arena
 from abele.runtime.memory.effects import EffectsOf
-from abele.runtime.native.fused_run import NO_STRIDES, FusedRun
+from abele.runtime.native.fused_run import NO_STRIDES, FusedRun, RunKernels
 from abele.runtime.native.fusion import flattened, has_kernels
 from abele.runtime.ranks.group import Ranks
 from abele.runtime.supersteps.float_behaviour import Behaviour
@@ -246,7 +246,9 @@ class ProgramLowering:
         assert self.context.fuser is not None
         parts = self.context.fuser.parts(tuple(flattened(loop.body)), loop.strides)
         runs = [part for part in parts if isinstance(part, FusedRun)]
-        leaves = [leaf for run in runs for phases in run.phases for phase in phases for leaf in phase]
+        behaviour = self.context.behaviour
+        planned = [run.kernels(way) for run in runs for way in behaviour.ways(behaviour.roundings(run.steps))]
+        leaves = [leaf for kernels in planned for phases in kernels.phases for phase in phases for leaf in phase]
         with self.emitter.stepped(loop.count, leaves):
             for run in runs:
                 self._kernels(run)
@@ -276,15 +278,21 @@ class ProgramLowering:
         self.emitter.fence()
 
     def _kernels(self, fused: FusedRun) -> None:
-        last = len(fused.phases) - 1
-        for replica, phases in enumerate(fused.phases):
-            for use in fused.uses:
-                transfers.open_stream(self, use, replica)
-            self.emitter.phases(phases)
-            for use in fused.uses:
-                transfers.close_stream(self, use, replica, last)
+        """Host kernels, their results rounded as the behaviour says."""
+        bits = self.context.behaviour.roundings(fused.steps)
+        float_modes.each_rounding(self, bits, lambda rounding: self._rounded(fused.kernels(rounding)))
         for step in fused.steps:
             self.context.clock.tick_all(step, self.emitter)
+
+    def _rounded(self, kernels: RunKernels) -> None:
+        with float_modes.drawing(self, kernels.seeds, kernels.offset):
+            last = len(kernels.phases) - 1
+            for replica, phases in enumerate(kernels.phases):
+                for use in kernels.uses:
+                    transfers.open_stream(self, use, replica)
+                self.emitter.phases(phases)
+                for use in kernels.uses:
+                    transfers.close_stream(self, use, replica, last)
 
     # --- functions ---------------------------------------------------------------------------------------------------
 

@@ -9,13 +9,19 @@ from dataclasses import replace
 from abele.graph import Copy, LibraryCall, Program, Stream, Tensor, Variable
 from abele.graph.block import StridedBlock, row_major
 from abele.kernels import BoundKernel, Buffer, OperandBinding, bind, copy_kernel
-from abele.numerics import ElementType
+from abele.numerics import ElementType, u32
 from abele.runtime.control.leaf import StreamUse
 from abele.runtime.native.fusion import MOST_PARTS, Run, Storage, matched
 from abele.runtime.native.stored_order import Factors, Strides, stored_shape, unmoved_tables, variables_of
 from abele.runtime.native.strided_again import regrouped
 
-Owner = Variable | StreamUse | None
+
+
+class SeedWord:
+    """Stands for the word that a run's results are rounded by at random."""
+
+
+Owner = Variable | StreamUse | SeedWord | None
 
 
 class Binder:
@@ -31,7 +37,7 @@ class Binder:
 
     Attributes:
         buffers: By number.
-        owners: The variable or stream copy behind each buffer; None for one that only the kernels know.
+        owners: The variable, stream copy or seed behind each buffer; None for one that only the kernels know.
     """
 
     def __init__(self, storage: Storage, run: Run) -> None:
@@ -41,6 +47,10 @@ class Binder:
         self._numbers: dict[Variable, int] = {}
         self.buffers: list[Buffer] = []
         self.owners: list[Owner] = []
+
+    def seed(self) -> int:
+        """Number of a further buffer: the seed of random rounding, u32[2]."""
+        return self._add(SeedWord(), (2,), u32, "rounding seed")
 
     @property
     def uses(self) -> list[StreamUse]:
@@ -159,7 +169,7 @@ class Binder:
 
     def _add(self, owner: Owner, shape: tuple[int, ...], dtype: ElementType, name: str) -> int:
         number = len(self.owners)
-        pinned = isinstance(owner, StreamUse) or (owner is not None and self._storage.is_stored(owner))
+        pinned = isinstance(owner, StreamUse | SeedWord) or (isinstance(owner, Variable) and self._storage.is_stored(owner))
         elements = owner.initial if isinstance(owner, Variable) and owner.kind == "constant" else None
         self.buffers.append(Buffer(number, shape, dtype, pinned, name, elements))
         self.owners.append(owner)

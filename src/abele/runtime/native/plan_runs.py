@@ -5,25 +5,30 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from abele.codelet.rounding import NEAREST, Rounding
 from abele.graph import Program, Variable
 from abele.graph.interval_set import IntervalSet
 from abele.kernels import LeafArgument as KernelArgument
-from abele.kernels import NativePlan, plan_native
+from abele.kernels import NativePlan, StoreRounding, plan_native
 from abele.kernels import PlanLeaf as KernelLeaf
 from abele.runtime.control.leaf import Argument, Leaf, Scratch, Stepped, StreamUse, Workspace
 from abele.runtime.control.virtual_machine import WorkingMemory
 from abele.runtime.memory.arena import Arena
 from abele.runtime.memory.effects import EffectsOf
-from abele.runtime.native.fused_run import NO_STRIDES, FusedRun
+from abele.runtime.memory.host_memory import address_of, aligned_block
+from abele.runtime.native.fused_run import NO_STRIDES, FusedRun, RunKernels
 from abele.runtime.native.fusion import Run, Storage, split_runs
-from abele.runtime.native.kernel_calls import Binder
+from abele.runtime.native.kernel_calls import Binder, SeedWord
+from abele.runtime.supersteps.seeds import run_offset
 
 
 class _RunPlace(NamedTuple):
-    """Where a run is executed: in which replica, and in a loop that moves some variables on by so many elements."""
+    """Where a run is executed: in which replica, in a loop that moves some variables on by so many elements, and at
+    which address its seed is, if it has one."""
 
     replica: int
     strides: Mapping[Variable, int]
+    seed: int = 0
 
 
 class HostKernels:
@@ -55,7 +60,7 @@ class HostKernels:
         for part in split_runs(steps):
             if isinstance(part, tuple):
                 if part not in self._fused:
-                    self._fused[part] = self._plan(part, strides)
+                    self._fused[part] = self._fuse(part, strides)
                 yield self._fused[part]
             else:
                 yield part
@@ -69,16 +74,28 @@ class HostKernels:
         """All plans as text."""
         return "\n\n".join(fused.listing for fused in self._fused.values())
 
-    def _plan(self, run: Run, strides: Mapping[Variable, int]) -> FusedRun:
+    def _fuse(self, run: Run, strides: Mapping[Variable, int]) -> FusedRun:
+        # Runs are numbered in program order, so that what one draws is the same in every process.
+        number = len(self._fused)
+        return FusedRun(run, lambda rounding: self._plan(number, run, strides, rounding))
+
+    def _plan(self, number: int, run: Run, strides: Mapping[Variable, int], rounding: Rounding) -> RunKernels:
         binder = Binder(self._storage, run)
-        calls = [call for number, step in enumerate(run) for call in binder.calls(number, step)]
-        plan = plan_native(binder.buffers, calls)
-        self._memory.cover(plan.arena_bytes, plan.scratch_bytes)
-        phases = tuple(
-            tuple((self._leaf(n, plan, run, binder, _RunPlace(replica, strides)),) for n in range(len(plan.leaves)))
-            for replica in range(self._arena.replicas)
+        calls = [call for n, step in enumerate(run) for call in binder.calls(n, step)]
+        seed = binder.seed() if rounding.is_random else None
+        plan = plan_native(
+            binder.buffers, calls, None if rounding == NEAREST else StoreRounding(seed, rounding.saturates)
         )
-        return FusedRun(run, tuple(binder.uses), phases, plan)
+        self._memory.cover(plan.arena_bytes, plan.scratch_bytes)
+        replicas = range(self._arena.replicas)
+        words = [aligned_block(8) for _ in replicas if rounding.is_random]
+        seeds = tuple(map(address_of, words))
+        places = [_RunPlace(replica, strides, seeds[replica] if seeds else 0) for replica in replicas]
+        phases = tuple(
+            tuple((self._leaf(n, plan, run, binder, place).keeping(words),) for n in range(len(plan.leaves)))
+            for place in places
+        )
+        return RunKernels(tuple(binder.uses), phases, plan, seeds, run_offset(number))
 
     def _leaf(self, number: int, plan: NativePlan, run: Run, binder: Binder, place: _RunPlace) -> Leaf:
         leaf = plan.leaves[number]
@@ -102,6 +119,8 @@ class HostKernels:
             case "buffer":
                 owner = binder.owners[argument.value]
                 assert owner is not None
+                if isinstance(owner, SeedWord):
+                    return place.seed
                 if isinstance(owner, StreamUse):
                     return owner
                 address, stride = self._arena.address(owner, place.replica), place.strides.get(owner, 0)

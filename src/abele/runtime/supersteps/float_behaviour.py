@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from abele.graph import LibraryCall, Program, SetFloatingPointBehaviour, Tensor
+from abele.codelet.rounding import Rounding
+from abele.graph import Copy, Execute, LibraryCall, Program, SetFloatingPointBehaviour, walk
+from abele.graph import Sequence as Steps
 from abele.runtime.control.emitter import Emitter
 from abele.runtime.memory.host_memory import address_of, aligned_block
 
@@ -28,18 +30,27 @@ class Behaviour:
     after it. Programs that switch nothing on cost nothing.
 
     Args:
-        nodes: All steps of the programs.
+        programs: All programs of the engine.
         initial: Bits that are on when a program is loaded.
 
     Attributes:
         possible: Bits that are on at first, or that some step switches on.
+        certain: Bits that are on whenever something rounds: code for when they are off is not needed.
     """
 
-    def __init__(self, nodes: Iterable[Program] = (), initial: int = 0) -> None:
-        switches = [n for n in nodes if isinstance(n, SetFloatingPointBehaviour)]
+    def __init__(self, programs: Sequence[Program] = (), initial: int = 0) -> None:
+        nodes = [list(walk(program)) for program in programs]
+        switches = [n for steps in nodes for n in steps if isinstance(n, SetFloatingPointBehaviour)]
         self._initial = self.possible = initial
         for switch in switches:
             self.possible |= bits_of(switch)[1]
+        self.certain = self.possible
+        for switch in switches:
+            touched, on = bits_of(switch)
+            self.certain &= ~touched | on
+        for program, steps in zip(programs, nodes, strict=True):
+            if any(isinstance(step, Execute | LibraryCall) for step in steps):
+                self.certain &= initial | _switched_on_first(program)
         self._words = aligned_block(8).view(np.int64)
 
     @property
@@ -58,10 +69,18 @@ class Behaviour:
 
     def concerns(self, steps: Sequence[Program]) -> int:
         """Bits that ask for the vertices of library calls, rather than host kernels, when they are on."""
-        bits = self.possible & CHECKS
-        if self.possible & ROUNDING and any(map(_stores_narrow, steps)):
-            bits |= self.possible & ROUNDING
-        return bits
+        return self.possible & CHECKS if any(isinstance(step, LibraryCall) for step in steps) else 0
+
+    def roundings(self, steps: Sequence[Program]) -> int:
+        """Bits of which it depends how results of host kernels for ``steps`` are rounded."""
+        return self.possible & ROUNDING if any(map(_makes_narrow, steps)) else 0
+
+    def ways(self, bits: int) -> Iterator[Rounding]:
+        """Every rounding that may be on where ``bits`` decide which it is."""
+        free = bits & ~self.certain
+        for choice in range(ROUNDING + 1):
+            if not choice & ~free:
+                yield rounding_of(choice | bits & self.certain)
 
     def branch(self, emitter: Emitter, bits: int, target: int) -> None:
         """Go to ``target`` when one of ``bits`` is on."""
@@ -76,6 +95,34 @@ def bits_of(step: SetFloatingPointBehaviour) -> tuple[int, int]:
     return sum(switched), sum(bit for bit, on in switched.items() if on)
 
 
-def _stores_narrow(step: Program) -> bool:
-    outputs: tuple[Tensor, ...] = step.outputs if isinstance(step, LibraryCall) else ()
-    return any(t.dtype.is_narrow for t in outputs)
+def rounding_of(bits: int) -> Rounding:
+    """How results are rounded while these bits are on."""
+    return Rounding(bool(bits & STOCHASTIC), bool(bits & SATURATING))
+
+
+def _makes_narrow(step: Program) -> bool:
+    """True if a library call stores narrow floats, in results or on the way to them."""
+    if not isinstance(step, LibraryCall):
+        return False
+    inside = () if step.kernel is None else step.kernel.types[step.kernel.num_inputs :]
+    return any(t.is_narrow for t in (*(output.dtype for output in step.outputs), *inside))
+
+
+def _switched_on_first(program: Program) -> int:
+    """Bits that are switched on before a program does anything else than copy."""
+    on = 0
+    for step in _leading(program):
+        if not isinstance(step, SetFloatingPointBehaviour | Copy):
+            break
+        if isinstance(step, SetFloatingPointBehaviour):
+            on |= bits_of(step)[1]
+    return on
+
+
+def _leading(step: Program) -> Iterator[Program]:
+    """The steps of sequences in sequences, in order."""
+    if isinstance(step, Steps) and step.host_body is None:
+        for inner in step:
+            yield from _leading(inner)
+    else:
+        yield step

@@ -11,15 +11,15 @@ from abele.graph.intervals import Int64
 from abele.runtime.memory.host_memory import address_of, aligned_block
 
 _STEP = 0x9E3779B97F4A7C15
-"""What the state grows by in each superstep that rounds. Source: the increment of SplitMix64, the golden ratio."""
+"""What the state grows by in each superstep, or run of host kernels, that rounds. Source: the increment of SplitMix64, the golden ratio."""
 _WORD = (1 << 64) - 1
 
 
 class Seeds:
     """Seeds u32[replicas, tiles, workers, 4], and what supersteps make of them.
 
-    The first 64 bits of a replica's seeds count the supersteps that have rounded; all the others tell replicas and
-    programs apart. Equal seeds give equal rounding, whatever ran before they were set.
+    The first 64 bits of a replica's seeds count the supersteps, and runs of host kernels, that have rounded; all the
+    others tell replicas and programs apart. Equal seeds give equal rounding, whatever ran before they were set.
 
     Args:
         shape: Tiles and workers of one replica.
@@ -81,8 +81,16 @@ class Seeds:
 
 def group_offset(compute_set: int, position: int) -> int:
     """What tells the random numbers of the vertex groups of a program apart, as a signed word."""
-    digest = hashlib.blake2b(f"{compute_set} {position}".encode(), digest_size=8).digest()
-    return signed(int.from_bytes(digest, "little"))
+    return _offset(f"{compute_set} {position}")
+
+
+def run_offset(number: int) -> int:
+    """What tells the random numbers of the runs of host kernels of a program apart, as a signed word."""
+    return _offset(f"host kernels {number}")
+
+
+def _offset(name: str) -> int:
+    return signed(int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "little"))
 
 
 def signed(number: int) -> int:
