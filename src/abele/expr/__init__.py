@@ -42,7 +42,7 @@ from abele.expr.operation import (
     loop_cost,
 )
 from abele.expr.operations.nonlinearities import NONLINEARITIES, Nonlinearity
-from abele.expr.types import Typing, common_type, compute_type, element_type, result_type
+from abele.expr.types import Typing, check_computes, common_type, compute_type, element_type, result_type
 
 __all__ = [
     "FUNCTIONS",
@@ -74,6 +74,7 @@ __all__ = [
     "affine",
     "apply",
     "as_expr",
+    "check_computes",
     "common_type",
     "compute_type",
     "define",
