@@ -129,13 +129,29 @@ def cast_with_output(
     if out.dtype == tensor.dtype:
         prog.add(Copy(tensor, out))
         return
+    is_inverse = out.dtype.is_quarter
+    cast_scaled(graph, tensor, out, scale or 0, prog, name, is_inverse=is_inverse, saturate=saturate, throws=throws)
+
+
+def cast_scaled(
+    graph: Graph,
+    tensor: Tensor,
+    out: Tensor,
+    scale: int | Tensor,
+    prog: Sequence,
+    name: str,
+    *,
+    is_inverse: bool,
+    saturate: bool,
+    throws: bool,
+) -> None:
+    """Write ``tensor`` times ``2^scale``, or ``2^-scale``, to ``out``; types and scale are checked."""
     factor, operands = None, [tensor]
     if isinstance(scale, Tensor):
-        is_inverse = out.dtype.is_quarter
         operands += [power_of_scale(graph, scale, prog, is_inverse=is_inverse, throws=throws, name=name)]
         factor = ir.load(1)
     elif scale:
-        factor = ir.as_expr(2.0 ** (-scale if out.dtype.is_quarter else scale))
+        factor = ir.as_expr(2.0 ** (-scale if is_inverse else scale))
     fused = _fused(tensor.dtype, out.dtype, saturate, factor)
     cycles = CastCycles(tensor.dtype, out.dtype)
     apply_fused(graph, fused, operands, [out], prog, name, library="popops.cast", cycles=cycles)
@@ -144,9 +160,8 @@ def cast_with_output(
 def cast_codes(graph: Graph, tensor: Tensor, dtype: ElementType, prog: Sequence, name: str) -> Tensor:
     """The numbers that the codes of 8-bit floats stand for without their scale, in a wider float, which has them all."""
     out = clone(graph, tensor, f"{name}/out", dtype)
-    fused = _fused(tensor.dtype, dtype, False, ir.as_expr(2.0**-tensor.dtype.scale) if tensor.dtype.scale else None)
-    cycles = CastCycles(tensor.dtype, dtype)
-    apply_fused(graph, fused, [tensor], [out], prog, name, library="popops.cast", cycles=cycles)
+    scale = -tensor.dtype.scale
+    cast_scaled(graph, tensor, out, scale, prog, name, is_inverse=False, saturate=False, throws=True)
     return out
 
 
