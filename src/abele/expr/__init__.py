@@ -43,7 +43,7 @@ from abele.expr.operation import (
     loop_cost,
 )
 from abele.expr.operations.nonlinearities import NONLINEARITIES, Nonlinearity
-from abele.expr.types import Typing, common_type, compute_type, element_type, result_type
+from abele.expr.types import Typing, check_computes, common_type, compute_type, element_type, result_type
 
 __all__ = [
     "FUNCTIONS",
@@ -76,6 +76,7 @@ __all__ = [
     "affine",
     "apply",
     "as_expr",
+    "check_computes",
     "common_type",
     "compute_type",
     "define",

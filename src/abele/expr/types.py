@@ -20,14 +20,24 @@ _COMPUTE_TYPES |= {"u8": u32, "u16": u32, "u32": u32, "u64": u64, "bool": bool_}
 def compute_type(type_: ElementType) -> ElementType:
     """The type in which arithmetic on elements of ``type_`` is done: f32, i32, u32, i64, u64 or bool.
 
-    Raises:
-        TypeMismatchError: Libraries do not compute with it: 8-bit floats.
+    8-bit floats are f32 where a kernel has loaded them; whether a library may is :func:`check_computes`' question.
     """
-    if type_.name not in _COMPUTE_TYPES:
-        raise TypeMismatchError(
-            f"libraries do not compute with {type_}", remedy="convert it in a codelet of your own, to f16 or f32"
-        )
-    return _COMPUTE_TYPES[type_.name]
+    return f32 if type_.is_quarter else _COMPUTE_TYPES[type_.name]
+
+
+def check_computes(*types: ElementType, name: str = "") -> None:
+    """Refuse element types with which libraries do not compute: the machine converts and multiplies 8-bit floats alone.
+
+    Raises:
+        TypeMismatchError: One is an 8-bit float.
+    """
+    for type_ in types:
+        if type_.is_quarter:
+            raise TypeMismatchError(
+                (f"{name}: " if name else "") + f"libraries do not compute with {type_}",
+                because="the machine converts 8-bit floats and multiplies matrices of them, and nothing else",
+                remedy="popops.cast it to f16 or f32 first",
+            )
 
 
 class Typing:

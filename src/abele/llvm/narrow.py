@@ -30,13 +30,17 @@ def narrowed(
         value: Scalar or vector.
         type_: The narrow float; its scale divides the value first.
         word: Random words, i32 of as many lanes, to round at random by; None for nearest, ties to even.
-        saturate: What is too large becomes the largest number, rather than infinity or NaN.
+        saturate: What is too large becomes the largest number, rather than infinity or NaN. Infinity itself is no
+            number to 8-bit floats, and becomes NaN either way.
     """
-    fmt = format_of(type_)
+    fmt, given = format_of(type_), value
     if type_.scale:
         value = b.fmul(value, constant(value.type, 2.0**-type_.scale))
     if saturate:
         value = _limited(b, value, fmt.largest)
+        if type_.is_quarter:
+            size = b.and_(b.bitcast(given, like(given, I32)), constant(like(given, I32), 0x7FFFFFFF))
+            value = b.select(_is(b, "==", size, 0x7F800000), given, value)
     if word is None and type_.bits == 16:
         return convert.from_f32(b, value, type_.name)
     bits = b.bitcast(value, like(value, I32))

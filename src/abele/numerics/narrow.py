@@ -97,7 +97,8 @@ def round_to_nearest(values: npt.ArrayLike, type_: ElementType, *, saturate: boo
     Args:
         values: Any shape.
         type_: The narrow float; its scale divides the values first.
-        saturate: What is too large becomes the largest number, rather than infinity or NaN.
+        saturate: What is too large becomes the largest number, rather than infinity or NaN. Infinity itself is no
+            number to 8-bit floats, and becomes NaN either way.
     """
     with np.errstate(over="ignore"):
         rounded: npt.NDArray[Any] = _scaled(values, type_, saturate).astype(type_.np)
@@ -116,7 +117,7 @@ def round_at_random(
         values: Any shape.
         type_: The narrow float; its scale divides the values first.
         words: Random words of that shape, u32: normal results use the low bits, subnormal ones the upper 24.
-        saturate: What is too large becomes the largest number.
+        saturate: What is too large becomes the largest number; infinity as for :func:`round_to_nearest`.
     """
     x, fmt = _scaled(values, type_, saturate), format_of(type_)
     random = np.asarray(words, np.uint32)
@@ -140,10 +141,13 @@ def round_at_random(
 
 
 def _scaled(values: npt.ArrayLike, type_: ElementType, saturate: bool) -> npt.NDArray[np.float32]:
-    x = np.ascontiguousarray(values, np.float32)
+    given = x = np.ascontiguousarray(values, np.float32)
     if type_.scale:
-        x = x * np.float32(2.0**-type_.scale)
+        with np.errstate(over="ignore"):
+            x = x * np.float32(2.0**-type_.scale)
     if saturate:
         largest = np.float32(format_of(type_).largest)
         x = np.minimum(np.maximum(x, -largest), largest)
+        if type_.is_quarter:
+            x = np.where(np.isinf(given), np.float32(np.nan), x)
     return np.asarray(x, np.float32).reshape(np.shape(values))

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from abele.numerics import to_device, to_host
 from abele.parallel.network import Network, NetworkOp, OpBlock, Value
 from abele.parallel.registry import Array, rule_of
 
@@ -74,9 +75,11 @@ class Interpreter:
 
     def put(self, values: dict[Value, Array], value: Value, array: npt.ArrayLike) -> None:
         """Let ``value`` be ``array``, in the type in which is computed."""
-        wide = self.precise and value.dtype.is_float
+        wide, given = self.precise and value.dtype.is_float, np.asarray(array)
         with np.errstate(invalid="ignore", over="ignore"):
-            values[value] = np.asarray(array).astype(np.float64 if wide else value.dtype.np)
+            if value.dtype.is_quarter:  # which have scales
+                given = to_host(given, value.dtype) if wide else to_device(given, value.dtype)
+            values[value] = given.astype(np.float64 if wide else value.dtype.np)
         assert values[value].shape == value.shape, f"{value} got shape {values[value].shape}"
 
 

@@ -6,9 +6,9 @@ from typing import Any
 
 from abele.kernels.code.ops import llvm_type, overloaded, splat
 from abele.kernels.nest.ir import compute_type
-from abele.llvm import convert
 from abele.llvm import ir as ll
 from abele.llvm.emit import constant
+from abele.llvm.narrow import narrowed, widened
 from abele.numerics import ElementType, bool_
 
 Value = Any
@@ -16,8 +16,8 @@ I1, I8, I32, I64 = (ll.IntType(n) for n in (1, 8, 32, 64))
 
 
 def stored_type(type_: ElementType) -> Any:
-    """The LLVM type that an element of ``type_`` has in memory; 16-bit floats as their bits."""
-    if type_.kind in ("int", "uint", "bool") or type_.bits == 16:
+    """The LLVM type that an element of ``type_`` has in memory; narrow floats as their bits."""
+    if type_.kind in ("int", "uint", "bool") or type_.is_narrow:
         return ll.IntType(type_.bits)
     return llvm_type(type_)
 
@@ -25,7 +25,7 @@ def stored_type(type_: ElementType) -> Any:
 def widen(builder: ll.IRBuilder, value: Value, type_: ElementType) -> Value:
     """A loaded ``value`` in the compute type of ``type_``."""
     if type_.is_float:
-        return convert.to_f32(builder, value, type_.name) if type_.bits == 16 else value
+        return widened(builder, value, type_) if type_.is_narrow else value
     if type_ == bool_:
         return builder.icmp_unsigned("!=", value, constant(value.type, 0))
     return _resize(builder, value, compute_type(type_).bits, signed=type_.kind == "int")
@@ -34,7 +34,7 @@ def widen(builder: ll.IRBuilder, value: Value, type_: ElementType) -> Value:
 def narrow(builder: ll.IRBuilder, value: Value, type_: ElementType) -> Value:
     """``value`` of the compute type of ``type_``, as it is stored."""
     if type_.is_float:
-        return convert.from_f32(builder, value, type_.name) if type_.bits == 16 else value
+        return narrowed(builder, value, type_) if type_.is_narrow else value
     if type_ == bool_:
         return builder.zext(value, _like(value, I8))
     return _resize(builder, value, type_.bits, signed=False)

@@ -22,12 +22,11 @@ from abele.kernels.nest.loop_nest import (
     RowPlace,
     affine_dims,
 )
-from abele.llvm import convert
 from abele.llvm import ir as ll
 from abele.llvm import random as llvm_random
 from abele.llvm.emit import constant
 from abele.llvm.narrow import narrowed, widened
-from abele.numerics import ElementType, bf16, bool_, f16, f32, i32, u32
+from abele.numerics import ElementType, bool_, f32, i32, u32
 
 Value = Any
 
@@ -165,9 +164,8 @@ class Points:
         arg = self.value(expression.arg, at, f32 if expression.type.is_float else compute_type(expression.type))
         wanted = compute_type(expression.type)
         value = convert_value(self.builder, arg.value, arg.type, wanted)
-        if expression.type in (f16, bf16):
-            name = expression.type.name
-            value = convert.to_f32(self.builder, convert.from_f32(self.builder, value, name), name)
+        if expression.type.is_narrow:
+            value = widened(self.builder, narrowed(self.builder, value, expression.type), expression.type)
         return Typed(value, wanted)
 
     def _rounded(self, expression: Rounded, at: Point) -> Typed:

@@ -26,7 +26,7 @@ from abele.kernels.nest.ir import (
     result_type,
 )
 from abele.llvm.random import hash_u32
-from abele.numerics import ElementType, bf16, f16, f32, i32, u32
+from abele.numerics import ElementType, f32, i32, to_device, to_host, u32
 from abele.numerics.narrow import round_at_random, round_to_nearest
 from abele.words import counted
 
@@ -85,12 +85,13 @@ class _Evaluator:
         inside = _inside(index, target.shape, value.shape)
         where = tuple(i[inside] for i in index)
         if store.combine == "set":
-            target[where] = value[inside] if where else value
+            kept = value[inside] if where else value
+            target[where] = kept if self.precise else as_stored(kept, self.types[store.operand], target.dtype)
             return
         if store.row is not None and store.accumulate and not self.precise:
             combine_in_order(target, where, value[inside], store.combine)
             return
-        wide = target.astype(self.dtype(self.types[store.operand]))
+        wide = self.widened(target, self.types[store.operand]).copy()
         if not store.accumulate:
             wide[...] = identity(store.combine, wide.dtype)
         # `ufunc.at` combines every point, also several for one element, which plain indexing would drop.
@@ -98,7 +99,7 @@ class _Evaluator:
             COMBINES[store.combine].at(wide, where, value[inside])
         else:
             wide = COMBINES[store.combine].reduce(value, axis=None, initial=wide)
-        target[...] = wide
+        target[...] = wide if self.precise else as_stored(wide, self.types[store.operand], target.dtype)
 
     def value(self, expression: Expr, grid: dict[str, Array], wanted: ElementType) -> Array:
         """``expression`` at every point of ``grid``; a constant takes the type ``wanted``."""
@@ -127,7 +128,7 @@ class _Evaluator:
         source = self.operands[load.operand]
         index = [np.asarray(_position(a, grid)) for a in load.index]
         clipped = tuple(np.clip(i, 0, n - 1) for i, n in zip(index, source.shape, strict=True))
-        value = np.asarray(source[clipped], self.dtype(self.types[load.operand]))
+        value = self.widened(source[clipped], self.types[load.operand])
         if load.fill is None:
             return value
         return np.where(_inside(index, source.shape, value.shape), value, value.dtype.type(load.fill))
@@ -138,15 +139,15 @@ class _Evaluator:
         index = [np.asarray(_position(a, grid)) for a in load.index]
         index[load.dim] = self.value(load.row, grid, i32).astype(np.int64)
         clipped = tuple(np.clip(i, 0, n - 1) for i, n in zip(index, source.shape, strict=True))
-        value = np.asarray(source[clipped], self.dtype(self.types[load.operand]))
+        value = self.widened(source[clipped], self.types[load.operand])
         return np.where(_inside(index, source.shape, value.shape), value, value.dtype.type(load.fill))
 
     def cast(self, cast: Cast, grid: dict[str, Array]) -> Array:
         """The argument in the wanted type, rounded through 16 bits where that is the type."""
         source = f32 if isinstance(cast.arg, Const) and cast.type.is_float else result_type(cast.arg, self.types)
         value = self.value(cast.arg, grid, source)
-        if cast.type in (f16, bf16) and not self.precise:
-            return value.astype(cast.type.np).astype(np.float32)
+        if cast.type.is_narrow and not self.precise:
+            return np.asarray(to_host(to_device(value, cast.type), cast.type), np.float32)
         wanted = self.dtype(cast.type)
         return _saturated(value, wanted) if value.dtype.kind == "f" and wanted.kind in "iu" else value.astype(wanted)
 
@@ -171,10 +172,19 @@ class _Evaluator:
         with np.errstate(all="ignore"):
             return np.asarray(op.meaning(*first, *(self.value(a, grid, common) for a in args)))
 
+    def widened(self, elements: Array, type_: ElementType) -> Array:
+        """Elements as they are computed with."""
+        return np.asarray(to_host(elements, type_), self.dtype(type_))
+
     def dtype(self, type_: ElementType) -> np.dtype[np.generic]:
         """The NumPy dtype in which elements of ``type_`` are computed with."""
         kind = result_type(Const(0, type_), ())
         return self.float if kind == f32 else kind.np
+
+
+def as_stored(values: Array, type_: ElementType, dtype: np.dtype[np.generic]) -> Array:
+    """Computed values as elements of ``type_``, which an array of ``dtype`` holds."""
+    return to_device(values, type_) if type_.is_quarter else values.astype(dtype)
 
 
 def combine_in_order(target: Array, where: tuple[Array, ...], values: Array, combine: str) -> None:

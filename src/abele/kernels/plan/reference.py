@@ -20,7 +20,7 @@ from abele.expr.operation import COMBINES, Array, identity
 from abele.kernels.nest.binding import BoundCalls, OperandBinding
 from abele.kernels.nest.ir import Affine, Expr, HostKernel, Random, compute_type, load, nest, result_type, store
 from abele.kernels.nest.loop_nest import Acc, Bound, Dims, Fetch, Hash, LoopNest, NestLocal, RowFetch, RowPlace
-from abele.kernels.nest.reference import combine_in_order, evaluate
+from abele.kernels.nest.reference import as_stored, combine_in_order, evaluate
 from abele.kernels.nest.rewrite import rewrite
 from abele.kernels.plan.functions import FunctionProgram, LeafFunctions, TaskFunction
 from abele.kernels.schedule.lift_integers import lowered_integers
@@ -165,11 +165,11 @@ def _store(target: _StoreTarget, values: Array, dims: Dims, rows: Array | None) 
         if target.combine != "set":
             combine_in_order(target.array.reshape(-1), place, values[sure], target.combine)
         else:
-            target.array.reshape(-1)[place] = values[sure].astype(target.array.dtype)
+            target.array.reshape(-1)[place] = as_stored(values[sure], target.type, target.array.dtype)
         return
     where = tuple(np.broadcast_to(i, values.shape)[sure] for i in target.place(_grid(dims)))
     if target.combine == "set":
-        target.array[where] = values[sure].astype(target.array.dtype)
+        target.array[where] = as_stored(values[sure], target.type, target.array.dtype)
         return
     # Combined in the compute type and rounded once, as native code does.
     wide = target.array.astype(values.dtype)

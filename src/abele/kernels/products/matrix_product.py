@@ -16,10 +16,10 @@ from typing import Any
 
 from abele.kernels.nest.ir import Affine, Apply, Expr
 from abele.kernels.nest.loop_nest import Acc, Dims, ElementAccess, Fetch, LoopNest, Out
-from abele.numerics import bf16, f16, f32
+from abele.numerics import ElementType, bf16, f16, f32
 
 TYPES = (f32, f16, bf16)
-"""Of operands."""
+"""Of operands, 8-bit floats of any scale beside them."""
 LONG = 256
 """Extent of a dim that needs no second digit: it can be cut into shares, or slices, by itself."""
 
@@ -130,11 +130,15 @@ def _factors(nest: LoopNest) -> tuple[ElementAccess, ElementAccess] | None:
         return None
     if not isinstance(value, Apply) or value.op != "mul":
         return None
-    loads = [a for a in value.args if isinstance(a, Fetch) and not a.bounds and a.access.type in TYPES]
+    loads = [a for a in value.args if isinstance(a, Fetch) and not a.bounds and _multiplies(a.access.type)]
     written = {out.access.array for out in nest.outs}
     if len(loads) != 2 or any(f.access.array in written for f in loads):
         return None
     return loads[0].access, loads[1].access
+
+
+def _multiplies(type_: ElementType) -> bool:
+    return type_ in TYPES or type_.is_quarter
 
 
 def is_apart(address: Affine, extents: Mapping[str, int]) -> bool:

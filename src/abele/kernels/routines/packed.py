@@ -1,6 +1,6 @@
 """Matrix products with both operands packed, in the order of Goto and van de Geijn, as native code of any CPU.
 
-``C = A·B`` or ``C += A·B`` for operands of f32, f16 or bf16, summed in f32. Tables say where rows and columns of the
+``C = A·B`` or ``C += A·B`` for operands of f32, f16, bf16 or 8-bit floats, summed in f32. Tables say where rows and columns of the
 matrices lie, so these may be laid out in any way: transposed, or in blocks (channels in groups, [C1, B, C0]). The
 loops, outermost first:
 

@@ -1,7 +1,7 @@
 """Functions that pack panels of a product's operands, wherever their elements lie.
 
 Packing is a vector copy where neighbours lie next to each other across the panel, or along the summed dim, through
-transposes in registers; what is neither is copied one by one. 16-bit elements are widened on the way.
+transposes in registers; what is neither is copied one by one. Narrow elements are widened on the way.
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from abele.kernels.routines.writer import RoutineWriter, i64, stored_type
-from abele.llvm import convert
+from abele.kernels.routines.writer import RoutineWriter, element_bytes, i64, stored_type
 from abele.llvm import ir as ll
 from abele.llvm.emit import F32, I32, I64, POINTER
+from abele.llvm.narrow import widened
+from abele.numerics import as_element_type
 
 Value = Any
 
@@ -106,7 +107,8 @@ class PackingWriter(RoutineWriter):
             line = self.at(start, self._entry(panel.along, p), stored_type(type_))
             row = self.at(to, self.builder.mul(p, i64(width)), F32)
             for v, mask in enumerate(masks):
-                raw = self.masked_load(self.at(line, i64(v * lanes), stored_type(type_)), mask, stored)
+                place = self.at(line, i64(v * lanes), stored_type(type_))
+                raw = self.masked_load(place, mask, stored, element_bytes(type_))
                 self.masked_store(self._widened(raw, type_), self.at(row, i64(v * lanes), F32), mask)
 
     def _pack_along(self, panel: PackedPanel, run: int, ends: tuple[Value, Value]) -> None:
@@ -126,7 +128,7 @@ class PackingWriter(RoutineWriter):
             from_ = self._entry(panel.along, p)
             for v, mask in enumerate(masks):
                 places = [self.at(s, from_, stored_type(type_)) for s in starts[v * lanes : (v + 1) * lanes]]
-                square = [self._widened(self.builder.load(s, typ=raw, align=2), type_) for s in places]
+                square = [self._widened(self.builder.load(s, typ=raw, align=element_bytes(type_)), type_) for s in places]
                 square += [ll.Constant(square[0].type, ll.Undefined)] * (lanes - len(square))
                 for n, column in enumerate(self._transposed(square, run)):
                     self.masked_store(column, self.at(to, i64(n * width + v * lanes), F32), mask)
@@ -142,7 +144,7 @@ class PackingWriter(RoutineWriter):
                 self.builder.store(self._widened(one, panel.type), self.at(to, r, F32))
 
     def _widened(self, value: Value, type_: str) -> Value:
-        return value if type_ == "f32" else convert.to_f32(self.builder, value, type_)
+        return value if type_ == "f32" else widened(self.builder, value, as_element_type(type_))
 
     def _transposed(self, rows: list[Value], run: int) -> list[Value]:
         """The ``run`` columns of ``rows``, of which there are as many as lanes.

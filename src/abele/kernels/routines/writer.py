@@ -8,7 +8,8 @@ from typing import Any
 
 from abele.kernels.routines.blocking import Blocking
 from abele.llvm import ir as ll
-from abele.llvm.emit import F32, I16, I32, I64, POINTER, VOID, constant, counted_loop, declared, suffix
+from abele.llvm.emit import F32, I32, I64, POINTER, VOID, constant, counted_loop, declared, suffix
+from abele.numerics import as_element_type
 
 Value = Any
 
@@ -66,9 +67,9 @@ class RoutineWriter:
         full = f"{name}.{suffix(result)}"
         return self.builder.call(declared(self.builder, full, result, [a.type for a in args]), args)
 
-    def masked_load(self, place: Value, mask: Value, type_: Any) -> Value:
-        """The lanes of ``mask`` from memory, zeros in the others."""
-        args = [place, ll.Constant(I32, 2), mask, constant(type_, 0)]
+    def masked_load(self, place: Value, mask: Value, type_: Any, align: int = 2) -> Value:
+        """The lanes of ``mask`` from memory at an address that ``align`` divides, zeros in the others."""
+        args = [place, ll.Constant(I32, align), mask, constant(type_, 0)]
         full = f"llvm.masked.load.{suffix(type_)}.p0"
         return self.builder.call(declared(self.builder, full, type_, [a.type for a in args]), args)
 
@@ -90,4 +91,9 @@ def i64(value: int) -> Value:
 
 def stored_type(type_: str) -> Any:
     """What elements of a type lie in memory as."""
-    return F32 if type_ == "f32" else I16
+    return F32 if type_ == "f32" else ll.IntType(8 * element_bytes(type_))
+
+
+def element_bytes(type_: str) -> int:
+    """Bytes of an element."""
+    return as_element_type(type_).bytes

@@ -68,6 +68,7 @@ from abele.poplibs.poplin.operations.create import (
     create_weights,
 )
 from abele.poplibs.poplin.operations.matmul import matmul, matmul_grouped
+from abele.poplibs.poplin.operations.pow2scaled import conv_pow2scaled, matmul_pow2scaled
 from abele.poplibs.poplin.operations.update import convolution_weight_update, matmul_acc
 from abele.poplibs.poplin.planner.plan import ContractionPlan as Plan
 from abele.poplibs.poplin.preplanning import MatMulParams, preplan, preplanConvolutions, preplanMatMuls
@@ -130,6 +131,8 @@ __all__ = [
     "lu_factorization",
     "matmul",
     "matmul_acc",
+    "matmul_pow2scaled",
+    "conv_pow2scaled",
     "matmul_grouped",
     "matmul_grouped_with_output",
     "matmul_with_output",

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
 from abele.errors import InvalidOptionError, TypeMismatchError
-from abele.numerics import ElementType, as_element_type, f16, f32
+from abele.numerics import ElementType, as_element_type, f8_143, f16, f32
 from abele.poplibs.poputil.options import PROPORTION, Options, choice, element_type, flag, integer, read_options, text
 
 _SUPPORTED = (f16, f32)
@@ -31,6 +32,7 @@ _SHARED = {
     "gatherConvOutput": flag(False),
     "planConstraints": text(),
     "planConstraintsOutputFilename": text(),
+    "convertQuarterToHalf": flag(False),
     "numIPUs": integer(1, 1),
     "tilesPerIPU": integer(0, 0),
 }
@@ -111,11 +113,13 @@ class ContractionOptions:
         partials: Type of partial sums, or None.
         planning: What the planner keeps to.
         dithered: True for convolutions to begin at a tile of their own.
+        converts: True if 8-bit floats may be cast to halves where the chip does not multiply them.
     """
 
     partials: ElementType | None
     planning: Planning
     dithered: bool = False
+    converts: bool = False
 
 
 def read_settings(
@@ -147,7 +151,7 @@ def read_settings(
         method=method,
     )
     partials = values["partialsType"] if partials_type is None else as_element_type(partials_type)
-    return ContractionOptions(partials, planning, values["enableConvDithering"])
+    return ContractionOptions(partials, planning, values["enableConvDithering"], values["convertQuarterToHalf"])
 
 
 METHODS = {"AMP": "amp", "SLIC": "slic", "VMAC": "vmac", "HMAC": "hmac", "OUTER_PRODUCT": "outer_product"}
@@ -221,9 +225,15 @@ def resolve_types(name: str, dtypes: dict[str, ElementType], output_type: Any, p
         output_type: Type of the result; by default that of the operands.
         partials_type: Type of partial sums; by default f32.
 
+    8-bit floats may differ in format and scale. Their sums are halves, and so is the result; a warning says so where
+    other partials were asked for. Source: low_precision.md §1.3. ``dtype`` of their types is F143 without a scale,
+    which stands for all of them: what the work takes does not depend on format or scale.
+
     Raises:
         TypeMismatchError: Operands of different types, or a type that the matrix units do not take.
     """
+    if any(t.is_quarter for t in dtypes.values()):
+        return _quarter_types(name, dtypes, output_type, partials_type)
     kinds = list(dict.fromkeys(dtypes.values()))
     listed = ", ".join(f"{n} is {t}" for n, t in dtypes.items())
     if len(kinds) > 1:
@@ -241,3 +251,30 @@ def resolve_types(name: str, dtypes: dict[str, ElementType], output_type: Any, p
             f"{name}: f32 operands cannot be summed in f16 partials", remedy="partials_type=f32, or f16 operands"
         )
     return chosen
+
+
+def _quarter_types(name: str, dtypes: dict[str, ElementType], output_type: Any, partials_type: Any) -> Types:
+    """The types of a contraction of 8-bit floats; see :func:`resolve_types`."""
+    listed = ", ".join(f"{n} is {t}" for n, t in dtypes.items())
+    if not all(t.is_quarter for t in dtypes.values()):
+        raise TypeMismatchError(
+            f"{name}: 8-bit floats are multiplied by 8-bit floats alone: {listed}",
+            remedy="popops.cast one of them, to an 8-bit float or from it",
+        )
+    output = f16 if output_type is None else as_element_type(output_type)
+    if output != f16:
+        raise TypeMismatchError(
+            f"{name}: products of 8-bit floats are f16, {output} is asked for",
+            because=listed,
+            remedy="output_type=f16, and popops.cast the result",
+        )
+    partials = f16 if partials_type is None else as_element_type(partials_type)
+    if partials not in _SUPPORTED:
+        raise TypeMismatchError(f"{name}: partials of type {partials}; f16 and f32 are supported", because=listed)
+    if partials != f16:
+        warnings.warn(f"{name}: partial sums of 8-bit floats are f16, not {partials}", QuarterPartialsWarning, 2)
+    return Types(f8_143, f16, f16)
+
+
+class QuarterPartialsWarning(UserWarning):
+    """Partial sums of products of 8-bit floats were asked for in another type than f16, which they have."""

@@ -31,8 +31,8 @@ def by_gfloat(number: float, dtype: ElementType, saturate: bool) -> float:
     """A number as gfloat rounds it to a format of one zero and one NaN."""
     fmt = format_of(dtype)
     scaled = float(np.float32(number) * np.float32(2.0**-dtype.scale))
-    if np.isnan(scaled):
-        return scaled
+    if not np.isfinite(number):
+        return float("nan")
     # gfloat has no infinity to overflow to either: what rounds beyond the largest number is NaN, unless it is held.
     step = 2.0 ** (np.floor(np.log2(fmt.largest)) - fmt.fraction_bits)
     if abs(scaled) >= fmt.largest + step / 2:

@@ -11,25 +11,52 @@ from collections.abc import Sequence
 from itertools import product
 
 from abele.kernels.nest.ir import Affine, HostKernel, Load, Nest, Store, affine, as_expr
+from abele.numerics import f32
 from abele.poplibs.poplin.contraction.binding import Binding, Index
 from abele.poplibs.poplin.contraction.problem import Contraction
+from abele.poplibs.poplin.contraction.scaling import UNSCALED, Scaling
 from abele.poplibs.poplin.conv_params.axis import Axis, ResidueClass
 
 
-def contraction_kernel(problem: Contraction, operands: Sequence[Binding]) -> HostKernel:
-    """The kernel of a contraction of three operands: the input, the weights and the output."""
+def contraction_kernel(problem: Contraction, operands: Sequence[Binding], scaling: Scaling = UNSCALED) -> HostKernel:
+    """The kernel of a contraction of three operands: the input, the weights and the output.
+
+    Where sums are scaled, they are added up in a temporary first; the factor of a tensor is a third input.
+    """
     shapes = tuple(operand.tensor.shape for operand in operands)
     types = tuple(operand.tensor.dtype for operand in operands)
+    if not scaling.kind:
+        return HostKernel(shapes, types, 2, 1, _nests(problem, operands, 2))
+    factors = 1 if scaling.kind == "tensor" else 0
+    out, sums = 2 + factors, 3 + factors
+    factor = Load(2, ()) if factors else as_expr(2.0**scaling.log2)
+    dims = {f"d{i}": n for i, n in enumerate(shapes[2])}
+    at = tuple(map(affine, dims))
+    scaled = Nest(tuple(dims.items()), (Store(out, at, Load(sums, at) * factor),))
+    between, between_types = ((),) * factors, (f32,) * factors
+    return HostKernel(
+        (*shapes[:2], *between, shapes[2], shapes[2]),
+        (*types[:2], *between_types, types[2], f32),
+        2 + factors,
+        1,
+        (*_nests(problem, operands, sums), scaled),
+    )
+
+
+def _nests(problem: Contraction, operands: Sequence[Binding], target: int) -> tuple[Nest, ...]:
+    """The nests that add up products in operand ``target``."""
     if _is_better_turned(problem.axes):
-        return HostKernel(shapes, types, 2, 1, (_turned_nest(problem, operands),))
+        return (_turned_nest(problem, operands, target),)
     nests = [
-        _nest(problem, phases, operands, first=number == 0)
+        _nest(problem, phases, operands, target, first=number == 0)
         for number, phases in enumerate(product(*(list(axis.phases()) for axis in problem.axes)))
     ]
-    return HostKernel(shapes, types, 2, 1, tuple(nests) or (_zero(shapes[2]),))
+    return tuple(nests) or (_zero(operands[2].tensor.shape, target),)
 
 
-def _nest(problem: Contraction, phases: tuple[ResidueClass, ...], operands: Sequence[Binding], *, first: bool) -> Nest:
+def _nest(
+    problem: Contraction, phases: tuple[ResidueClass, ...], operands: Sequence[Binding], target: int, *, first: bool
+) -> Nest:
     """The nest of one combination of residue classes; later ones add onto what the first left."""
     extents = {"g": problem.groups, "b": problem.batch, "co": problem.out_channels}
     index = {d: affine(d) for d in ("g", "b", "co", "ci")}
@@ -41,16 +68,18 @@ def _nest(problem: Contraction, phases: tuple[ResidueClass, ...], operands: Sequ
         extents[f"k{d}"] = phase.num_kernel
         index[f"k{d}"] = affine((f"k{d}", phase.kernel_step), const=phase.kernel_start)
         index[f"i{d}"] = affine((f"o{d}", phase.in_per_output), (f"k{d}", phase.in_per_kernel), const=phase.in_start)
-    return _product(extents, index, operands, first=first)
+    return _product(extents, index, operands, target, first=first)
 
 
-def _product(extents: dict[str, int], index: dict[str, Affine], operands: Sequence[Binding], *, first: bool) -> Nest:
+def _product(
+    extents: dict[str, int], index: dict[str, Affine], operands: Sequence[Binding], target: int, *, first: bool
+) -> Nest:
     """The nest that adds up products of input and weights at ``index``."""
     unit = {d: affine(0) for d, n in extents.items() if n == 1}
     index = {d: a.substitute(unit) for d, a in index.items()}
     extents = {d: n for d, n in extents.items() if n > 1}
     x, w = (_load(i, operands[i].locate(index), operands[i].tensor.shape, extents) for i in (0, 1))
-    store = Store(2, operands[2].locate(index), x * w, "add", accumulate=not first)
+    store = Store(target, operands[2].locate(index), x * w, "add", accumulate=not first)
     return Nest(tuple(extents.items()), (store,))
 
 
@@ -63,13 +92,13 @@ def _is_better_turned(axes: Sequence[Axis]) -> bool:
     return whole and any(axis.in_step > 1 for axis in axes)
 
 
-def _turned_nest(problem: Contraction, operands: Sequence[Binding]) -> Nest:
+def _turned_nest(problem: Contraction, operands: Sequence[Binding], target: int) -> Nest:
     """The one nest over outputs and input positions; kernel positions follow from them."""
     extents = {"g": problem.groups, "b": problem.batch, "co": problem.out_channels}
     extents |= {f"o{d}": axis.outputs for d, axis in enumerate(problem.axes)}
     extents |= {"ci": problem.in_channels} | {f"i{d}": axis.inputs for d, axis in enumerate(problem.axes)}
     index = {d: affine(d) for d in extents} | {f"k{d}": _kernel_position(d, a) for d, a in enumerate(problem.axes)}
-    return _product(extents, index, operands, first=True)
+    return _product(extents, index, operands, target, first=True)
 
 
 def _kernel_position(number: int, axis: Axis) -> Affine:
@@ -85,7 +114,7 @@ def _load(operand: int, index: Index, shape: tuple[int, ...], extents: dict[str,
     return Load(operand, index, None if inside else 0.0)
 
 
-def _zero(shape: tuple[int, ...]) -> Nest:
+def _zero(shape: tuple[int, ...], target: int) -> Nest:
     """The nest that clears an output which no input reaches."""
     dims = {f"d{i}": n for i, n in enumerate(shape)}
-    return Nest(tuple(dims.items()), (Store(2, tuple(map(affine, dims)), as_expr(0.0)),))
+    return Nest(tuple(dims.items()), (Store(target, tuple(map(affine, dims)), as_expr(0.0)),))

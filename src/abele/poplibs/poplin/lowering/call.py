@@ -17,6 +17,7 @@ from abele.poplibs.poplin.contraction.binding import Binding
 from abele.poplibs.poplin.contraction.host_kernel import contraction_kernel
 from abele.poplibs.poplin.contraction.operand import Operand, allocate, seen_in_order
 from abele.poplibs.poplin.contraction.problem import Contraction
+from abele.poplibs.poplin.contraction.scaling import UNSCALED, Scaling
 from abele.poplibs.poplin.conv_params.axis import Int64
 from abele.poplibs.poplin.lowering.arrange import arrange, arrange_estimate
 from abele.poplibs.poplin.lowering.body import build
@@ -128,6 +129,7 @@ class ContractionCall:
         unfold: How the output is seen with its field, where samples and field are planned as one dimension, or None;
             ``like`` and ``meaning`` are of that view.
         follows: True if the weights stand for some that will be stored as the plan wants them.
+        scaling: What products are multiplied by.
     """
 
     graph: Graph
@@ -146,6 +148,7 @@ class ContractionCall:
     charged: tuple[str, ...] = ()
     unfold: Unfolding | None = None
     follows: bool = False
+    scaling: Scaling = UNSCALED
 
     @cached_property
     def wanted(self) -> Operand | None:
@@ -273,12 +276,13 @@ class ContractionCall:
             with self.graph.scope(self.name):
                 returned = self.spread.allocate(self.graph, dense)
         out = Binding(returned, meaning.out_roles, meaning.problem.groups)
+        factors = () if self.scaling.factor is None else (self.scaling.factor,)
         with self.graph.library_call(
             prog,
             self.function,
-            inputs=(meaning.x.tensor, meaning.w.tensor),
+            inputs=(meaning.x.tensor, meaning.w.tensor, *factors),
             outputs=(returned,),
-            kernel=contraction_kernel(meaning.problem, (meaning.x, meaning.w, out)),
+            kernel=contraction_kernel(meaning.problem, (meaning.x, meaning.w, out), self.scaling),
             flops=2 * self.problem.macs,
             debug_name=self.name,
         ) as body:
@@ -304,7 +308,7 @@ class ContractionCall:
         operands = *self._operands(body), self._output(made)
         for (plan, begin, size), where in zip(self.schedule.parts(), homes, strict=True):
             x, w, out = (op.slice(self.schedule.dim, begin, size) for op in operands)
-            build(self.graph, body, plan, x=x, w=w, out=out, where=where)
+            build(self.graph, body, plan, x=x, w=w, out=out, where=where, scaling=self.scaling)
         if self.like is None or made is result:
             return
         if self.is_direct:
@@ -408,7 +412,7 @@ class ContractionCall:
         if not self.rewrites[name == "weights"]:
             return seen_in_order(source, order)
         graph = self._planned_tiles
-        target = allocate(graph, self.problem.dtype, source.extents, order, name)
+        target = allocate(graph, source.tensor.dtype, source.extents, order, name)
         # Passes that share a plan find each other's operands on the tiles that read them.
         edges: dict[str, Int64] = {}
         if self.planning.split is not None:

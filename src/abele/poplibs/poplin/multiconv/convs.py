@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from abele.errors import TensorIndexError
+from abele.errors import TensorIndexError, TypeMismatchError
 from abele.graph import Graph, Tensor
 from abele.graph.program import Sequence as Program
 from abele.numerics import as_element_type
@@ -28,7 +28,8 @@ from abele.poplibs.poplin.operations.convolution import check_shapes, exchanged,
 from abele.poplibs.poplin.operations.convolution import convolution as one_convolution
 from abele.poplibs.poplin.operations.create import created_conv_call, planned_input, planned_weights
 from abele.poplibs.poplin.operations.dithering import dithered
-from abele.poplibs.poplin.options import ContractionOptions, read_settings, resolve_types
+from abele.poplibs.poplin.operations.quarters import multiplies_quarters
+from abele.poplibs.poplin.options import ContractionOptions, Types, read_settings, resolve_types
 from abele.poplibs.poplin.rewrites.weight_gradient import WeightGradient
 from abele.poplibs.poplin.vertices.geometry_fields import FIELD_DIMS
 from abele.poplibs.popops.programs.side_by_side import zip_programs
@@ -250,6 +251,7 @@ def _forward_call(graph: Graph, one: ConvolutionArgs, limits: Limits) -> Contrac
     settings = _settings(one, limits)
     graph = dithered(graph, params, settings)
     types = resolve_types("multiconv", {"inputs": x.dtype, "weights": weights.dtype}, None, settings.partials)
+    _check_chip(graph, types)
     return forward_call(graph, x, weights, params=params, types=types, planning=settings.planning, name="convolution")
 
 
@@ -266,6 +268,7 @@ def _gradient_call(
         z, x, params, like = params.seen_deltas(z), params.seen_input(x), params.core, None
     settings = _settings(one, limits)
     types = resolve_types("multiconv", {"z_deltas": z.dtype, "activations": x.dtype}, kind, settings.partials)
+    _check_chip(graph, types)
     gradient = WeightGradient(
         dithered(graph, params, settings),
         name="calculate_weight_deltas",
@@ -277,6 +280,19 @@ def _gradient_call(
         like=like,
     )
     return gradient.cheapest()
+
+
+def _check_chip(graph: Graph, types: Types) -> None:
+    """Refuse 8-bit floats on a chip that does not multiply them.
+
+    Raises:
+        TypeMismatchError: They are given.
+    """
+    if types.dtype.is_quarter and not multiplies_quarters(graph.system):
+        raise TypeMismatchError(
+            f"multiconv: {graph.system.ipu.name} does not multiply 8-bit floats",
+            remedy="system c600 · popops.cast the operands to f16 · poplin.convolution with convertQuarterToHalf=true",
+        )
 
 
 def _check_options(args: Sequence[Given]) -> None:

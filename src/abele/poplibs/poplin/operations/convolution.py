@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from abele.errors import TensorError
@@ -15,6 +16,7 @@ from abele.poplibs.poplin.conv_params.params import ConvParams
 from abele.poplibs.poplin.conv_params.transforms import TransformedConv
 from abele.poplibs.poplin.lowering.call import ContractionCall, cheapest
 from abele.poplibs.poplin.operations.dithering import dithered
+from abele.poplibs.poplin.operations.quarters import Scales, ready_operands
 from abele.poplibs.poplin.options import Planning, Types, read_settings, resolve_types
 from abele.poplibs.poplin.rewrites.combine_groups import combinations_of_groups
 from abele.poplibs.poplin.rewrites.dilate_output import dilated_after
@@ -40,6 +42,8 @@ def convolution(
     partials_type: ElementType | str | None = None,
     available_memory_proportion: float | None = None,
     options: Options = None,
+    scales: Scales = None,
+    throws: bool = True,
     name: str = "convolution",
 ) -> Tensor:
     """The convolution (cross-correlation) of ``x`` with ``weights``.
@@ -50,10 +54,12 @@ def convolution(
         weights: Weights, [out_channels, in_channels / groups, *kernel].
         params: How they slide over each other; or PopLibs' full description, with what happens before and after.
         prog: Where the call is appended.
-        output_type: Type of the result; by default that of the operands.
-        partials_type: Type of partial sums; by default f32.
+        output_type: Type of the result; by default that of the operands, f16 of 8-bit floats.
+        partials_type: Type of partial sums; by default f32, always f16 of 8-bit floats.
         available_memory_proportion: Share of a tile's memory that slices and partials may take; by default 0.6.
         options: PopLibs' options, by name.
+        scales: Of 8-bit floats: further scales of both operands, as for :func:`~abele.poplibs.poplin.matmul`.
+        throws: What becomes of scales that are out of range, as there.
         name: Name of the call.
 
     Returns:
@@ -61,7 +67,8 @@ def convolution(
 
     Raises:
         TensorError: A tensor whose shape is not that of ``params``.
-        TypeMismatchError: Operands of different types, or a type that the matrix units do not take.
+        TypeMismatchError: Operands of different types, or a type that the matrix units do not take; 8-bit floats on a
+            chip that does not multiply them, unless option ``convertQuarterToHalf`` is set.
         OutOfMemoryError: No split fits the tiles.
     """
     check_shapes(name, params, {"x": (x, params.input_shape), "weights": (weights, params.weights_shape)})
@@ -86,14 +93,20 @@ def convolution(
                 partials_type=types.partials,
                 available_memory_proportion=available_memory_proportion,
                 options=options,
+                scales=scales,
+                throws=throws,
                 name=name,
             )
 
         return convolve_deep(graph, x, weights, params=params, prog=prog, convolve=less, name=name)
     graph = dithered(graph, params, settings)
-    return forward_call(graph, x, weights, params=params, types=types, planning=settings.planning, name=name).append(
-        prog
+    ready = ready_operands(
+        graph, name, left=x, right=weights, types=types, settings=settings, scales=scales, prog=prog, throws=throws
     )
+    call = forward_call(
+        graph, ready.left, ready.right, params=params, types=ready.types, planning=settings.planning, name=name
+    )
+    return replace(call, scaling=ready.scaling).append(prog)
 
 
 def forward_call(
@@ -152,6 +165,8 @@ def convolution_backward_data(
     partials_type: ElementType | str | None = None,
     available_memory_proportion: float | None = None,
     options: Options = None,
+    scales: Scales = None,
+    throws: bool = True,
     name: str = "convolution_backward_data",
 ) -> Tensor:
     """The gradient of a convolution's input: its weights, transposed and flipped, over the output's gradients.
@@ -162,10 +177,12 @@ def convolution_backward_data(
         weights: The forward weights, [out_channels, in_channels / groups, *kernel].
         params: The forward convolution.
         prog: Where the call is appended.
-        output_type: Type of the result; by default that of the operands.
-        partials_type: Type of partial sums; by default f32.
+        output_type: Type of the result; by default that of the operands, f16 of 8-bit floats.
+        partials_type: Type of partial sums; by default f32, always f16 of 8-bit floats.
         available_memory_proportion: Share of a tile's memory that slices and partials may take; by default 0.6.
         options: PopLibs' options, by name.
+        scales: Of 8-bit floats: further scales of both operands, as for :func:`~abele.poplibs.poplin.matmul`.
+        throws: What becomes of scales that are out of range, as there.
         name: Name of the call.
 
     Returns:
@@ -200,9 +217,23 @@ def convolution_backward_data(
             partials_type=types.partials,
             available_memory_proportion=available_memory_proportion,
             options=options,
+            scales=scales,
+            throws=throws,
             name=name,
         )
     graph = dithered(graph, params, settings)
+    ready = ready_operands(
+        graph,
+        name,
+        left=z_deltas,
+        right=weights,
+        types=types,
+        settings=settings,
+        scales=scales,
+        prog=prog,
+        throws=throws,
+    )
+    z_deltas, weights, types = ready.left, ready.right, ready.types
     problem = problems.input_gradient(params, types.dtype, types.partials, types.output)
     left = Binding(z_deltas, ("b", "g*ci", *field_roles("i", rank)), params.groups)
     right = Binding(weights, ("g*ci", "co", *field_roles("k", rank)), params.groups)
@@ -216,6 +247,7 @@ def convolution_backward_data(
         w=right,
         out_roles=roles,
         planning=settings.planning,
+        scaling=ready.scaling,
     )
     return _best_way(call).append(prog)
 
@@ -232,6 +264,8 @@ def calculate_weight_deltas(
     available_memory_proportion: float | None = None,
     options: Options = None,
     like: Tensor | None = None,
+    scales: Scales = None,
+    throws: bool = True,
     name: str = "calculate_weight_deltas",
 ) -> Tensor:
     """The gradient of a convolution's weights.
@@ -242,12 +276,14 @@ def calculate_weight_deltas(
         activations: The forward input, [batch, in_channels, *field].
         params: The forward convolution.
         prog: Where the call is appended.
-        output_type: Type of the result; by default that of the operands.
-        partials_type: Type of partial sums; by default f32.
+        output_type: Type of the result; by default that of the operands, f16 of 8-bit floats.
+        partials_type: Type of partial sums; by default f32, always f16 of 8-bit floats.
         available_memory_proportion: Share of a tile's memory that slices and partials may take; by default 0.6.
         options: PopLibs' options, by name.
         like: The weights, so that the gradient lies in the same order on the same tiles. Weights made by
             ``create_weights`` do so already.
+        scales: Of 8-bit floats: further scales of both operands, as for :func:`~abele.poplibs.poplin.matmul`.
+        throws: What becomes of scales that are out of range, as there.
         name: Name of the call.
 
     Returns:
@@ -278,21 +314,34 @@ def calculate_weight_deltas(
                 partials_type=types.partials,
                 available_memory_proportion=available_memory_proportion,
                 options=options,
+                scales=scales,
+                throws=throws,
                 name=name,
             )
 
         return weight_deltas_deep(graph, z_deltas, activations, params, less)
+    ready = ready_operands(
+        graph,
+        name,
+        left=z_deltas,
+        right=activations,
+        types=types,
+        settings=settings,
+        scales=scales,
+        prog=prog,
+        throws=throws,
+    )
     gradient = WeightGradient(
         dithered(graph, params, settings),
         name=name,
         params=params,
-        types=types,
-        z_deltas=z_deltas,
-        activations=activations,
+        types=ready.types,
+        z_deltas=ready.left,
+        activations=ready.right,
         planning=settings.planning,
         like=like,
     )
-    return gradient.cheapest().append(prog)
+    return replace(gradient.cheapest(), scaling=ready.scaling).append(prog)
 
 
 def exchanged(weights: Tensor, groups: int) -> Tensor:
@@ -304,7 +353,7 @@ def exchanged(weights: Tensor, groups: int) -> Tensor:
 
 def _given(named: Mapping[str, Any]) -> dict[str, Any]:
     """The keyword arguments that a call hands on."""
-    names = ("output_type", "partials_type", "available_memory_proportion", "options", "name")
+    names = ("output_type", "partials_type", "available_memory_proportion", "options", "scales", "throws", "name")
     return {name: named[name] for name in names}
 
 

@@ -24,6 +24,7 @@ from abele.poplibs.poplin.operations.convolution import forward_call
 from abele.poplibs.poplin.operations.dithering import dithered
 from abele.poplibs.poplin.operations.matmul_layout import MatmulLayout, best_layout, planned_together
 from abele.poplibs.poplin.operations.product import is_swapped
+from abele.poplibs.poplin.operations.quarters import planned_types
 from abele.poplibs.poplin.options import ContractionOptions, Planning, Types, read_settings, resolve_types
 from abele.poplibs.poplin.rewrites.flatten_field import flattened
 from abele.poplibs.poplin.rewrites.flatten_field_out import OutputWindows
@@ -219,7 +220,7 @@ def created_conv_call(
 ) -> ContractionCall:
     """The convolution of operands that are stored as those that are made here, in a graph of its own."""
     types = resolve_types("convolution", {"x": as_element_type(dtype)}, None, settings.partials)
-    return created_call(graph.system, params, types, settings.planning)
+    return created_call(graph.system, params, planned_types(graph.system, types), settings.planning)
 
 
 @lru_cache(maxsize=1024)
@@ -248,6 +249,7 @@ def created_layout(
     """The layout of a product's operands that is expected to take the fewest cycles."""
     _check_shapes(a_shape, b_shape)
     types = resolve_types("matmul", {"a": as_element_type(dtype)}, output_type, settings.partials)
+    types = planned_types(graph.system, types)
     shapes = tuple(a_shape), tuple(b_shape)
     planning = planned_together(graph.system, *shapes, types, settings.planning)
     return best_layout(graph.system, *shapes, types, planning)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from abele.errors import TensorError
 from abele.graph import Graph, Tensor
 from abele.graph.program import Sequence as Program
@@ -9,6 +11,7 @@ from abele.numerics import ElementType
 from abele.poplibs.poplin.contraction import problem as problems
 from abele.poplibs.poplin.operations.matmul_layout import planned_together
 from abele.poplibs.poplin.operations.product import product_call
+from abele.poplibs.poplin.operations.quarters import Scales, ready_operands
 from abele.poplibs.poplin.options import read_settings, resolve_types
 from abele.poplibs.poputil.options import Options
 from abele.words import counted
@@ -25,6 +28,8 @@ def matmul(
     available_memory_proportion: float | None = None,
     options: Options = None,
     like: Tensor | None = None,
+    scales: Scales = None,
+    throws: bool = True,
     name: str = "matmul",
 ) -> Tensor:
     """The product ``a @ b``.
@@ -34,11 +39,15 @@ def matmul(
         a: Left matrix, [m, k]; any view, transposed ones too.
         b: Right matrix, [k, n].
         prog: Where the call is appended.
-        output_type: Type of the result; by default that of the operands.
-        partials_type: Type of partial sums; by default f32.
+        output_type: Type of the result; by default that of the operands, f16 of 8-bit floats.
+        partials_type: Type of partial sums; by default f32, always f16 of 8-bit floats.
         available_memory_proportion: Share of a tile's memory that slices and partials may take; by default 0.6.
         options: PopLibs' options, by name.
         like: A tensor [m, n] whose storage order and tile mapping the result takes.
+        scales: Of 8-bit floats: PopLibs' metadata, further scales of ``a`` and ``b`` beyond those of their element
+            types: exponents of two, or tensors of one i32.
+        throws: False for scales of tensors that are out of range to be the nearest that are not; else they stop the
+            program.
         name: Name of the call.
 
     Returns:
@@ -46,20 +55,24 @@ def matmul(
 
     Raises:
         TensorError: Shapes that do not fit each other.
-        TypeMismatchError: Operands of different types, or a type that the matrix units do not take.
+        TypeMismatchError: Operands of different types, or a type that the matrix units do not take; 8-bit floats on a
+            chip that does not multiply them, unless option ``convertQuarterToHalf`` is set.
         InvalidOptionError: An unknown option, or a value that it does not take.
         OutOfMemoryError: No split fits the tiles.
     """
     _check_matrices(name, a, b, ("m", "k"), ("k", "n"))
     settings = read_settings(name, options, partials_type, available_memory_proportion)
     types = resolve_types(name, {f"a {a.name!r}": a.dtype, f"b {b.name!r}": b.dtype}, output_type, settings.partials)
+    ready = ready_operands(
+        graph, name, left=a, right=b, types=types, settings=settings, scales=scales, prog=prog, throws=throws
+    )
+    a, b, types = ready.left, ready.right, ready.types
     problem = problems.matmul(
         1, a.shape[0], a.shape[1], columns=b.shape[1], dtype=types.dtype, partials=types.partials, output=types.output
     )
     planning = planned_together(graph.system, a.shape, b.shape, types, settings.planning)
-    return product_call(graph, "poplin.matmul", name, problem=problem, a=a, b=b, planning=planning, like=like).append(
-        prog
-    )
+    call = product_call(graph, "poplin.matmul", name, problem=problem, a=a, b=b, planning=planning, like=like)
+    return replace(call, scaling=ready.scaling).append(prog)
 
 
 def matmul_grouped(
@@ -73,6 +86,8 @@ def matmul_grouped(
     available_memory_proportion: float | None = None,
     options: Options = None,
     like: Tensor | None = None,
+    scales: Scales = None,
+    throws: bool = True,
     name: str = "matmul_grouped",
 ) -> Tensor:
     """The products ``a[i] @ b[i]`` of [g, m, k] and [g, k, n]: [g, m, n].
@@ -82,11 +97,16 @@ def matmul_grouped(
     _check_matrices(name, a, b, ("g", "m", "k"), ("g", "k", "n"))
     settings = read_settings(name, options, partials_type, available_memory_proportion)
     types = resolve_types(name, {f"a {a.name!r}": a.dtype, f"b {b.name!r}": b.dtype}, output_type, settings.partials)
+    ready = ready_operands(
+        graph, name, left=a, right=b, types=types, settings=settings, scales=scales, prog=prog, throws=throws
+    )
+    a, b, types = ready.left, ready.right, ready.types
     extents = a.shape[0], a.shape[1], a.shape[2], b.shape[2]
     problem = problems.matmul(*extents, dtype=types.dtype, partials=types.partials, output=types.output)
     planning = planned_together(graph.system, a.shape, b.shape, types, settings.planning)
     function = "poplin.matmul_grouped"
-    return product_call(graph, function, name, problem=problem, a=a, b=b, planning=planning, like=like).append(prog)
+    call = product_call(graph, function, name, problem=problem, a=a, b=b, planning=planning, like=like)
+    return replace(call, scaling=ready.scaling).append(prog)
 
 
 def _check_matrices(name: str, a: Tensor, b: Tensor, a_dims: tuple[str, ...], b_dims: tuple[str, ...]) -> None:

@@ -185,7 +185,7 @@ def _cycles_beside(plan: ContractionPlan, planning: Planning) -> int:
 
 
 def _is_outer_product(problem: Contraction) -> bool:
-    return problem.is_pointwise and problem.in_channels == 1
+    return problem.is_pointwise and problem.in_channels == 1 and not problem.dtype.is_quarter
 
 
 def candidates(problem: Contraction, grains: tuple[int, ...], tiles: int) -> Int64:
@@ -426,8 +426,9 @@ def _methods(problem: Contraction, target: PlanningTarget, planning: Planning) -
         if problem.is_pointwise:
             yield Method("amp_1x1", units, 1, target.wide_loads, core, out_group=group)
         if problem.rank:
+            packed = 0 if problem.dtype.is_quarter else 16  # kernel rows share no load of 8-bit weights
             heights = [
-                h for h in (1, 2, 4) if h == 1 or (h <= problem.axes[0].kernel and problem.in_channels * h <= 16)
+                h for h in (1, 2, 4) if h == 1 or (h <= problem.axes[0].kernel and problem.in_channels * h <= packed)
             ]
             yield from (Method("amp_nx1", units, h, target.wide_loads, core, out_group=group) for h in heights)
     if problem.rank and slic_takes(problem.axes[-1], problem.dtype):
@@ -446,6 +447,8 @@ def _out_groups(problem: Contraction, units: int, planning: Planning) -> tuple[i
     Source: machine.md §5.4; of joint plans, PopLibs' ConvPlan.cpp (plan of the weight update), from memory.
     """
     summed = cost.weights_per_unit(problem.dtype)
+    if problem.dtype.is_quarter:
+        return (units,)  # the units hold 16 out-channels of 8-bit floats at a time
     return (summed,) if planning.joint else tuple(dict.fromkeys((cost.OUT_GROUP, units, summed)))
 
 

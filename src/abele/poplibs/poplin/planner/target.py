@@ -43,7 +43,8 @@ class PlanningTarget:
 
     def conv_units(self, dtype: ElementType, partials: ElementType) -> tuple[int, int]:
         """Conv units for these types, and cycles per position; 0 where the AMP cannot take them."""
-        return next(((n, core) for d, p, n, core in self.units if (d, p) == (dtype.name, partials.name)), (0, 0))
+        asked = "f8" if dtype.is_quarter else dtype.name, partials.name
+        return next(((n, core) for d, p, n, core in self.units if (d, p) == asked), (0, 0))
 
 
 @lru_cache(maxsize=256)

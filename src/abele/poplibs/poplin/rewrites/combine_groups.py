@@ -91,7 +91,7 @@ class GroupWidening:
         """A new, unmapped variable for them, as [g, co, ci, *kernel]."""
         p = self.problem
         extents = {dim: p.extents[dim] for dim in p.weight_dims}
-        return new_weights(graph, p.dtype, extents, "widened")
+        return new_weights(graph, self.source.dtype, extents, "widened")
 
     def estimate(self, machine: PlanningTarget) -> int:
         """Cycles that writing them is expected to take."""
@@ -110,7 +110,7 @@ class GroupWidening:
         graph.map_linear(stored, min_elements=group, grain=group)
         tiles = graph.mapping_of(stored).tile
         compute_set.vertices(
-            widen_diagonal(p.dtype),
+            widen_diagonal(self.source.dtype),
             tile=np.repeat(tiles, np.diff(np.append(graph.mapping_of(stored).begin, wide.size)) // group),
             x=self.source.reshape((p.groups, p.in_channels * p.taps)),
             out=stored,

@@ -124,7 +124,7 @@ class KernelExpansion:
         return self._logical(self._variable(graph))
 
     def _variable(self, graph: Graph) -> Tensor:
-        return graph.variable(self.problem.dtype, [n for _, n in self._fine], name="expanded")
+        return graph.variable(self.source.tensor.dtype, [n for _, n in self._fine], name="expanded")
 
     def _logical(self, variable: Tensor) -> Tensor:
         names = [name for name, _ in self._fine]
@@ -158,7 +158,7 @@ class KernelExpansion:
         tile = (np.arange(written.num, dtype=np.int64) * min(written.num, graph.system.ipu.num_tiles)) // written.num
         graph.map_regions(written, tile.astype(np.int32))
         compute_set.vertices(
-            expand_vertex.expand(problem.dtype, turned=self._is_turned),
+            expand_vertex.expand(source.tensor.dtype, turned=self._is_turned),
             tile=tile.astype(np.int32),
             x=source.regions(reached.start, reached.size),
             out=written,

@@ -22,7 +22,7 @@ WORKERS = 6
 OUT_GROUP = 16
 """Output channels of a group at most, and where a plan does not choose them. Source: §5.4."""
 _AMP_WEIGHT_BYTES = 32
-"""Bytes of weights that a conv unit holds: 16 f16, 8 f32. Source: machine.md §1.3."""
+"""Bytes of weights that a conv unit holds: 32 of 8 bits, 16 f16, 8 f32. Source: machine.md §1.3."""
 _SHUFFLE = {1: 15, 2: 46, 4: 60}
 """Cycles to reorder the weights of one load by kernel rows packed into it. Source: §4.1."""
 
@@ -33,7 +33,7 @@ def ceil_div(a: Int64 | int, b: Int64 | int) -> Int64:
 
 
 def weights_per_unit(dtype: ElementType) -> int:
-    """In-channels that one pass of a conv unit sums: 16 for f16, 8 for f32."""
+    """In-channels that one pass of a conv unit sums: 32 for 8-bit floats, 16 for f16, 8 for f32."""
     return _AMP_WEIGHT_BYTES // dtype.bytes
 
 
@@ -51,6 +51,8 @@ def amp_1x1(work: Work, units: int, load_bytes: int, core_cycles: int = 0, *, ou
     there a sweep of two positions takes 41 or 42 slots and one of three 37 or 38. It starts the same pipeline and
     cannot end later, so it is given no more; silicon agrees where two workers have two positions (16 rows per tile).
     """
+    if work.dtype.is_quarter:
+        return amp_1x1_quarter(work, units, load_bytes)
     common = work.dtype == f16 and (units == 16 or work.partials == f32)
     c = 1 if common else 0
     ig, og = channel_groups(work, weights_per_unit(work.dtype), out_group)
@@ -100,6 +102,8 @@ def amp_nx1(
 
     Source: machine.md §4.1.
     """
+    if work.dtype.is_quarter:
+        return amp_nx1_quarter(work, units, load_bytes)
     half = work.partials == f16
     ig, og = channel_groups(work, weights_per_unit(work.dtype) // height, out_group)
     passes = _passes(work, units, out_group)
@@ -129,6 +133,46 @@ def _worker_nx1(n: Int64, work: Work, units: int, core: int) -> Int64:
         extra = 1 if (units == 16) == (work.partials == f16) else 0
         slots = _by_length(along, (17, 29, 33 + extra), 34, 4)
     return 17 + (1 if work.partials == f16 else 0) + rows * (slots - 6)
+
+
+_QUARTER_SWEEP = (4, 18, 23), 27, 4
+"""Slots of a sweep of 8-bit positions: of none, one and two, of three, and of every further one. Source: §4.1, §4.2."""
+_ZEROED = 5
+"""Slots that a sweep of 8-bit positions saves where it need not read what it adds to. Source: §4.2."""
+
+
+def amp_1x1_quarter(work: Work, units: int, load_bytes: int) -> Int64:
+    """Tile cycles of ConvPartial1x1Out of 8-bit floats: 32 in-channels a pass, 16 out-channels, one pass for each group.
+
+    Source: machine.md §4.2 (quarter).
+    """
+    ig, og = channel_groups(work, weights_per_unit(work.dtype), units)
+    load = units * _AMP_WEIGHT_BYTES // load_bytes
+    most, least = ceil_div(work.positions, WORKERS), work.positions // WORKERS
+
+    def sweep(saved: int) -> Int64:
+        slots = [17 + _by_length(n, *_QUARTER_SWEEP) - saved * (n > 0) for n in (most, least)]
+        return np.maximum(WORKERS * slots[0], WORKERS * slots[1])
+
+    first, later = 131 + load + sweep(_ZEROED), 108 + load + sweep(0)
+    return np.asarray(46 + work.groups * (21 + og * (46 + first + (ig - 1) * later)), dtype=np.int64)
+
+
+def amp_nx1_quarter(work: Work, units: int, load_bytes: int) -> Int64:
+    """Tile cycles of ConvPartialnx1 of 8-bit floats. Source: machine.md §4.1 (quarter).
+
+    Outputs are zeroed as for halves, which the source does not tell apart.
+    """
+    ig, og = channel_groups(work, weights_per_unit(work.dtype), units)
+    load = units * _AMP_WEIGHT_BYTES // load_bytes
+    most = ceil_div(work.positions, WORKERS)
+    rows = np.maximum(ceil_div(most, np.maximum(work.run, 1)), 1)
+    worker = 18 + rows * (16 + _by_length(ceil_div(most, rows), *_QUARTER_SWEEP))
+    per_position = load + WORKERS * worker
+    inner = work.kernel_outer * (33 + 103 + 86 * (work.kernel_inner - 1) + work.kernel_inner * per_position)
+    body = 83 + work.groups * (37 + og * (58 + ig * (61 + inner)))
+    zeroed = ceil_div(ceil_div(work.outputs, WORKERS) * np.minimum(work.out_channels, units), 4)
+    return np.asarray(body + WORKERS * (zeroed + 5) * work.groups * og, dtype=np.int64)
 
 
 def hmac(work: Work) -> Int64:

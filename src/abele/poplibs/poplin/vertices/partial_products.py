@@ -16,7 +16,7 @@ Both kinds read extents and strides from ``geometry``, whose elements are named 
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
+from typing import Any, Literal
 
 from abele.codelet import Input, Output, SupervisorVertex, Vector, codelet
 from abele.numerics import ElementType, f32, i32
@@ -26,15 +26,21 @@ from abele.poplibs.poplin.vertices.work import Work
 
 
 @cache
-def pointwise_partial(method: Method, dtype: ElementType, partials: ElementType) -> Any:
-    """The vertex for contractions in which no field dimension mixes."""
+def pointwise_partial(
+    method: Method,
+    x_type: ElementType,
+    w_type: ElementType,
+    partials: ElementType,
+    scaled: Literal["", "number", "tensor"] = "",
+) -> Any:
+    """The vertex for contractions in which no field dimension mixes; ``scaled`` says how it knows its ``factor``."""
 
     @codelet
     class ConvPartial1x1(SupervisorVertex):
         """Every output position times a matrix of channels."""
 
-        x: Input[Vector[dtype]]
-        w: Input[Vector[dtype]]
+        x: Input[Vector[x_type]]
+        w: Input[Vector[w_type]]
         out: Output[Vector[partials]]
         geometry: Vector[i32]
         groups: i32
@@ -45,6 +51,10 @@ def pointwise_partial(method: Method, dtype: ElementType, partials: ElementType)
         run: i32
         kernel_outer: i32
         kernel_inner: i32
+        if scaled == "number":
+            factor: f32
+        elif scaled == "tensor":
+            factor: Input[f32]
 
         def compute(self):
             s = self.geometry
@@ -79,21 +89,29 @@ def pointwise_partial(method: Method, dtype: ElementType, partials: ElementType)
                                                     total += f32(self.x[x_at + ci1 * s[at.X_CI1] + ci0]) * f32(
                                                         self.w[w_at + ci1 * s[at.W_CI1] + ci0]
                                                     )
+                                            if scaled != "":
+                                                total *= self.factor
                                             self.out[y_at + co1 * s[at.Y_CO1] + co0 * s[at.Y_CO0]] = partials(total)
 
         @staticmethod
         def cycles(v, ipu):
-            return method.cycles(_work(v, dtype, partials), _load_bytes(method, ipu))
+            return method.cycles(_work(v, x_type, partials), _load_bytes(method, ipu))
 
         @staticmethod
         def state_bytes(v, ipu):
-            return method.state_bytes(_work(v, dtype, partials), ipu.tile.compact_pointer_bytes)
+            return method.state_bytes(_work(v, x_type, partials), ipu.tile.compact_pointer_bytes)
 
     return ConvPartial1x1
 
 
 @cache
-def field_partial(method: Method, dtype: ElementType, partials: ElementType) -> Any:
+def field_partial(
+    method: Method,
+    x_type: ElementType,
+    w_type: ElementType,
+    partials: ElementType,
+    scaled: Literal["", "number", "tensor"] = "",
+) -> Any:
     """The vertex for contractions over a field.
 
     The vertical kind takes every out-channel from the in-channel of the same number alone. A kernel position that meets
@@ -105,8 +123,8 @@ def field_partial(method: Method, dtype: ElementType, partials: ElementType) -> 
     class ConvPartialNx1(SupervisorVertex):
         """Every kernel position times the inputs that it meets, summed."""
 
-        x: Input[Vector[dtype]]
-        w: Input[Vector[dtype]]
+        x: Input[Vector[x_type]]
+        w: Input[Vector[w_type]]
         out: Output[Vector[partials]]
         geometry: Vector[i32]
         groups: i32
@@ -117,6 +135,10 @@ def field_partial(method: Method, dtype: ElementType, partials: ElementType) -> 
         run: i32
         kernel_outer: i32
         kernel_inner: i32
+        if scaled == "number":
+            factor: f32
+        elif scaled == "tensor":
+            factor: Input[f32]
 
         def compute(self):
             s = self.geometry
@@ -184,17 +206,19 @@ def field_partial(method: Method, dtype: ElementType, partials: ElementType) -> 
                                                                                 ) * f32(
                                                                                     self.w[w2 + ci1 * s[at.W_CI1] + ci0]
                                                                                 )
+                                            if scaled != "":
+                                                total *= self.factor
                                             self.out[y_at + o0 * s[at.Y_O0] + o1 * s[at.Y_O1] + o2 * s[at.Y_O2]] = (
                                                 partials(total)
                                             )
 
         @staticmethod
         def cycles(v, ipu):
-            return method.cycles(_work(v, dtype, partials), _load_bytes(method, ipu))
+            return method.cycles(_work(v, x_type, partials), _load_bytes(method, ipu))
 
         @staticmethod
         def state_bytes(v, ipu):
-            return method.state_bytes(_work(v, dtype, partials), ipu.tile.compact_pointer_bytes)
+            return method.state_bytes(_work(v, x_type, partials), ipu.tile.compact_pointer_bytes)
 
     return ConvPartialNx1
 

@@ -16,6 +16,7 @@ from abele.machine import Ipu
 from abele.numerics import ElementType, as_element_type, bool_, f32
 from abele.numerics.narrow import format_of
 from abele.poplibs.popops.elementwise.map import apply_fused, check_writable
+from abele.poplibs.popops.elementwise.scale_factor import check_scale, power_of_scale
 from abele.poplibs.popops.expr import Cast, Const, Expr, Op, PlaceHolder, select
 from abele.poplibs.popops.expressions.fused import Fused, fuse
 from abele.poplibs.poputil.layout import clone
@@ -47,13 +48,23 @@ least normal one 4, choose 2, sign 3, NaN 2, to float registers and scale 1, sto
 """
 
 
-def cast(graph: Graph, tensor: Tensor, dtype: ElementType | str, prog: Sequence, name: str = "cast") -> Tensor:
+def cast(
+    graph: Graph,
+    tensor: Tensor,
+    dtype: ElementType | str,
+    prog: Sequence,
+    name: str = "cast",
+    *,
+    scale: int | Tensor | None = None,
+    saturate: bool = False,
+) -> Tensor:
     """``tensor`` as a new tensor of ``dtype``.
 
     Narrower floats round to nearest even, and too large ones become infinite. Floats to integers truncate, and those
     out of range become the nearest integer that there is. Integers to narrower ones keep their low bits. To bool,
     everything but zero is true. Floats to 8-bit floats are divided by their scale and rounded once, and those too large
-    become NaN, or the largest number where ``nan_on_overflow`` is off.
+    become NaN, or the largest number where ``nan_on_overflow`` is off; infinity and NaN become NaN either way. To f16
+    they are multiplied by it, which is exact for scales from -14 to 8 of F143 and from -7 to 0 of F152.
 
     Args:
         graph: Where vertices and the result are made.
@@ -61,19 +72,33 @@ def cast(graph: Graph, tensor: Tensor, dtype: ElementType | str, prog: Sequence,
         dtype: Element type of the result.
         prog: Sequence that the step is appended to.
         name: Name of the step.
+        scale: PopLibs' metadata: a further scale of the 8-bit float, beyond that of its element type, which its bits do
+            not remember. An exponent of two; a tensor of one i32 is one that the program finds out, and stops the
+            program if it is not in -32…31.
+        saturate: What is too large for an 8-bit float becomes its largest number, whatever ``nan_on_overflow`` says.
 
     Raises:
-        TypeMismatchError: Something else than floats to 8-bit floats, or these to something else.
+        TypeMismatchError: Something else than floats to 8-bit floats, or these to something else; a scale that is none,
+            or of a cast without 8-bit floats, or between two of them.
+        TensorError: A tensor of scales that is not one element.
     """
     dtype = as_element_type(dtype)
     _check_types(name, tensor.dtype, dtype)
     out = clone(graph, tensor, f"{name}/out", dtype)
-    cast_with_output(graph, tensor, out, prog, name)
+    cast_with_output(graph, tensor, out, prog, name, scale=scale, saturate=saturate)
     return out
 
 
 def cast_with_output(
-    graph: Graph, tensor: Tensor, out: Tensor, prog: Sequence, name: str = "cast", *, saturate: bool = False
+    graph: Graph,
+    tensor: Tensor,
+    out: Tensor,
+    prog: Sequence,
+    name: str = "cast",
+    *,
+    scale: int | Tensor | None = None,
+    saturate: bool = False,
+    throws: bool = True,
 ) -> None:
     """Write ``tensor`` to ``out``, converted to its element type; see :func:`cast`.
 
@@ -83,11 +108,13 @@ def cast_with_output(
         out: Where to.
         prog: Sequence that the step is appended to.
         name: Name of the step.
+        scale: A further scale of the 8-bit float, as for :func:`cast`.
         saturate: What is too large for an 8-bit float becomes its largest number, whatever ``nan_on_overflow`` says.
+        throws: False for a scale in a tensor that is out of range to be the nearest that is not.
 
     Raises:
-        TensorError: The shapes differ.
-        TypeMismatchError: Something else than floats to 8-bit floats, or these to something else.
+        TensorError: The shapes differ, or a tensor of scales that is not one element.
+        TypeMismatchError: As for :func:`cast`.
         ConstantWriteError: ``out`` cannot be written.
     """
     if out.shape != tensor.shape:
@@ -97,12 +124,57 @@ def cast_with_output(
         )
     check_writable(name, out)
     _check_types(name, tensor.dtype, out.dtype)
+    if scale is not None:
+        _check_scaled(name, tensor.dtype, out.dtype, scale)
     if out.dtype == tensor.dtype:
         prog.add(Copy(tensor, out))
         return
-    fused = _fused(tensor.dtype, out.dtype, saturate)
+    is_inverse = out.dtype.is_quarter
+    cast_scaled(graph, tensor, out, scale or 0, prog, name, is_inverse=is_inverse, saturate=saturate, throws=throws)
+
+
+def cast_scaled(
+    graph: Graph,
+    tensor: Tensor,
+    out: Tensor,
+    scale: int | Tensor,
+    prog: Sequence,
+    name: str,
+    *,
+    is_inverse: bool,
+    saturate: bool,
+    throws: bool,
+) -> None:
+    """Write ``tensor`` times ``2^scale``, or ``2^-scale``, to ``out``; types and scale are checked."""
+    factor, operands = None, [tensor]
+    if isinstance(scale, Tensor):
+        operands += [power_of_scale(graph, scale, prog, is_inverse=is_inverse, throws=throws, name=name)]
+        factor = ir.load(1)
+    elif scale:
+        factor = ir.as_expr(2.0 ** (-scale if is_inverse else scale))
+    fused = _fused(tensor.dtype, out.dtype, saturate, factor)
     cycles = CastCycles(tensor.dtype, out.dtype)
-    apply_fused(graph, fused, [tensor], [out], prog, name, library="popops.cast", cycles=cycles)
+    apply_fused(graph, fused, operands, [out], prog, name, library="popops.cast", cycles=cycles)
+
+
+def cast_codes(graph: Graph, tensor: Tensor, dtype: ElementType, prog: Sequence, name: str) -> Tensor:
+    """The numbers that the codes of 8-bit floats stand for without their scale, in a wider float, which has them all."""
+    out = clone(graph, tensor, f"{name}/out", dtype)
+    scale = -tensor.dtype.scale
+    cast_scaled(graph, tensor, out, scale, prog, name, is_inverse=False, saturate=False, throws=True)
+    return out
+
+
+def _check_scaled(name: str, source: ElementType, target: ElementType, scale: int | Tensor) -> None:
+    check_scale(name, scale)
+    if source.is_quarter == target.is_quarter:
+        raise TypeMismatchError(
+            f"{name}: {source} becomes {target}, and the scale is of neither"
+            if not source.is_quarter
+            else f"{name}: {source} becomes {target}, and the scale could be of either",
+            because="scales are of 8-bit floats",
+            remedy="leave scale out" if not source.is_quarter else "cast to f16 or f32 in between",
+        )
 
 
 def _check_types(name: str, source: ElementType, target: ElementType) -> None:
@@ -114,16 +186,24 @@ def _check_types(name: str, source: ElementType, target: ElementType) -> None:
         )
 
 
-def _fused(source: ElementType, target: ElementType, saturate: bool) -> Fused:
-    """What vertices compute of an element."""
+_LARGEST = float(np.finfo(np.float32).max)
+
+
+def _fused(source: ElementType, target: ElementType, saturate: bool, factor: ir.Expr | None) -> Fused:
+    """What vertices compute of an element, times ``factor`` where there is one: a constant, or the second operand."""
     if not (source.is_quarter or target.is_quarter):
         return fuse([conversion(source, target)], (source,), [target])
     # Vertices widen 8-bit floats where they load them, and round to them where they store.
-    element: ir.Expr = ir.load(0)
-    if saturate and target.is_quarter:
-        largest = math.ldexp(format_of(target).largest, target.scale)
-        element = ir.apply("min", ir.apply("max", element, -largest), largest)
-    return Fused((ir.Cast(target, ir.load(0)),), (source,), (target,), (element,))
+    given = element = ir.load(0)
+    if factor is not None:
+        element = element * factor
+    if target.is_quarter and (saturate or factor is not None):
+        # What scaling makes infinite is too large, and no infinity; infinity itself stays, and becomes NaN.
+        largest = math.ldexp(format_of(target).largest, target.scale) if saturate else _LARGEST
+        held = ir.apply("min", ir.apply("max", element, -largest), largest)
+        element = ir.apply("select", ir.apply("le", ir.apply("abs", given), _LARGEST), held, given)
+    types = (source, f32) if isinstance(factor, ir.Load) else (source,)
+    return Fused((ir.Cast(target, ir.load(0)),), types, (target,), (element,))
 
 
 @dataclass(frozen=True)

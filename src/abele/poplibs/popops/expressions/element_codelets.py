@@ -280,7 +280,7 @@ class _Statements:
 
 def _computed_type(type_: ElementType) -> ElementType:
     """The type in which a vertex computes with elements of ``type_``; 8-bit floats are widened where they are read."""
-    return numerics.f32 if type_.is_quarter else ir.compute_type(type_)
+    return ir.compute_type(type_)
 
 
 def _construct(code: CodeWriter, form: InVertex, values: Sequence[WrittenValue]) -> WrittenValue:

@@ -66,9 +66,11 @@ def fuse(exprs: Sequence[Expr], types: Types, out_types: Sequence[ElementType | 
 
     Raises:
         TensorError: An expression uses operands which are not there.
-        TypeMismatchError: Operations on types that they do not take, or an output type that needs a cast.
+        TypeMismatchError: Operations on types that they do not take, 8-bit floats among them, or an output type that
+            needs a cast.
     """
     lowered, stored = [], []
+    ir.check_computes(*types)
     # One for all, so that what two expressions share is one object, and computed once.
     expansion = ir.Expander(types)
     for expression, wanted in zip(exprs, out_types, strict=True):
@@ -81,6 +83,8 @@ def fuse(exprs: Sequence[Expr], types: Types, out_types: Sequence[ElementType | 
             raise TypeMismatchError(
                 f"the expression gives {natural}, the output holds {wanted}", remedy=f"Cast(expr, {wanted})"
             )
+        if not isinstance(expression.node, ir.Const):  # a number is stored as it is, in any type
+            ir.check_computes(out)
         compute = ir.compute_type(out)
         lowered.append(low if found == compute else ir.Cast(out, low))
         stored.append(out)

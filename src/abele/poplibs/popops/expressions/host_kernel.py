@@ -65,13 +65,8 @@ def at_points(expression: ir.Expr, shapes: Sequence[Shape], shape: Shape) -> ir.
     return with_leaves(expression, placed)
 
 
-def elementwise_kernel(fused: Fused, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> ir.HostKernel | None:
-    """The host kernel that evaluates ``fused`` at every element of the outputs.
-
-    None for 8-bit floats, with which kernels do not compute.
-    """
-    if any(t.dtype.is_quarter for t in (*inputs, *outputs)):
-        return None
+def elementwise_kernel(fused: Fused, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> ir.HostKernel:
+    """The host kernel that evaluates ``fused`` at every element of the outputs."""
     shape = outputs[0].shape
     shapes = [t.shape for t in inputs]
     index = index_of(shape, shape)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from abele.errors import InvalidOptionError, TensorError, UnsupportedOpError
+from abele.expr import check_computes
 from abele.graph import Graph, Tensor
 from abele.graph.compute_set import ComputeSet
 from abele.graph.program import Sequence as Steps
@@ -226,6 +227,7 @@ def _kernel(call: _Call) -> HostKernel | None:
 def _checked(graph: Graph, wanted: SingleReduceOp, out: Tensor | None, between: ElementType | None) -> _Call:
     tensor, params, name = wanted.tensor, wanted.params, wanted.name
     op = find_reduce_op(params.op)
+    check_computes(tensor.dtype, *([] if wanted.out_type is None else [wanted.out_type]), name=name)
     kind = accumulator(op, tensor.dtype)
     kept = kept_dims(tensor, wanted.dims, name)
     shape = tuple(tensor.shape[d] for d in kept)

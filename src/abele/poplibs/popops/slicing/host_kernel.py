@@ -18,26 +18,18 @@ ROWS = {"g": 0, "i": 1, "c": 2}
 NAN = float("nan")
 
 
-def slice_kernel(table: Tensor, offsets: Tensor, out: Tensor) -> ir.HostKernel | None:
+def slice_kernel(table: Tensor, offsets: Tensor, out: Tensor) -> ir.HostKernel:
     """``out`` [groups, indices, columns] from ``table`` [groups, entries, columns] by ``offsets`` [groups, indices].
-
-    None for 8-bit floats, with which kernels do not compute.
     """
-    if table.dtype.is_quarter:
-        return None
     value = ir.load(0, "g", ir.load(1, "g", "i"), "c")
     return _kernel((table, offsets), (out,), out.shape, ir.store(2, ROWS, value))
 
 
 def update_kernel(
     table: Tensor, rows: Tensor, offsets: Tensor, operation: Operation, scale: float | Tensor
-) -> ir.HostKernel | None:
+) -> ir.HostKernel:
     """The kernel that joins ``rows`` [groups, indices, columns] with the entries of ``table`` that ``offsets`` name.
-
-    None for 8-bit floats, with which kernels do not compute.
     """
-    if table.dtype.is_quarter:
-        return None
     value: ir.Expr = ir.load(1, *ROWS)
     more: tuple[Tensor, ...] = ()
     if isinstance(scale, Tensor):
@@ -52,7 +44,7 @@ def update_kernel(
 
 def window_kernel(
     whole: Tensor, part: Tensor, offset: Tensor, dims: Sequence[tuple[int, int]], remap: Remap, *, is_update: bool
-) -> ir.HostKernel | None:
+) -> ir.HostKernel:
     """The kernel of the window of ``whole`` along ``dims`` from ``offset`` on: into ``part``, or from it.
 
     Along several dims it goes by way of windows along all but the last, as only one place of an index is a value: they
@@ -65,12 +57,7 @@ def window_kernel(
         dims: In the order in which windows are cut, each with its place in ``offset``.
         remap: What becomes of offsets out of range.
         is_update: True if ``whole`` is written.
-
-    Returns:
-        None for 8-bit floats, with which kernels do not compute.
     """
-    if whole.dtype.is_quarter:
-        return None
     operands = [whole, *([part] if is_update else []), offset, whole if is_update else part]
     shapes, types = [t.shape for t in operands], [t.dtype for t in operands]
     result = len(operands) - 1
