@@ -5,13 +5,15 @@ from __future__ import annotations
 import torch
 
 from abele.errors import TypeMismatchError
-from abele.numerics import ElementType, bf16, bool_, f16, f32, i8, i16, i32, u8
+from abele.numerics import ElementType, bf16, bool_, f8_143, f8_152, f16, f32, i8, i16, i32, u8
 
 _TYPES = {
     torch.float32: f32,
     torch.float64: f32,
     torch.float16: f16,
     torch.bfloat16: bf16,
+    torch.float8_e4m3fnuz: f8_143,
+    torch.float8_e5m2fnuz: f8_152,
     torch.int64: i32,
     torch.int32: i32,
     torch.int16: i16,

@@ -21,7 +21,7 @@ from abele.frontends.poptorch.fp8.formats import (
 )
 
 Scale = int | torch.Tensor
-"""An exponent: a whole number from -31 to 31, or a tensor of one int32."""
+"""An exponent: a whole number from -32 to 31, or a tensor of one int32."""
 
 _WIDE = (torch.float32, torch.float16)
 

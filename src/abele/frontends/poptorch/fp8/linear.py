@@ -15,8 +15,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from abele.frontends.poptorch.fp8.casts import matmul_pow2scaled, pow2scale_cast_to_fp8
+from abele.frontends.poptorch.fp8.casts import (
+    matmul_pow2scaled,
+    pow2scale_cast_from_fp8,
+    pow2scale_cast_to_fp8,
+)
 from abele.frontends.poptorch.fp8.recipe import Fp8Recipe
+from abele.numerics.types import SCALES
 
 
 class _Product(torch.autograd.Function):
@@ -31,13 +36,7 @@ class _Product(torch.autograd.Function):
         )
         ctx.save_for_backward(value8, weight8, value_scale, weight_scale)
         ctx.recipe, ctx.dtypes = recipe, (value.dtype, weight.dtype)
-        return matmul_pow2scaled(
-            value8,
-            weight8,
-            -(value_scale + weight_scale),
-            transposed=(False, True),
-            allow_conversion=recipe.allow_conversion,
-        ).to(value.dtype)
+        return _multiplied(recipe, value8, weight8, value_scale + weight_scale, (False, True), value.dtype)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:
@@ -45,16 +44,30 @@ class _Product(torch.autograd.Function):
         recipe: Fp8Recipe = ctx.recipe
         scale = recipe.scale(grad, "gradient")
         grad8 = pow2scale_cast_to_fp8(grad, scale, recipe.gradient_format, nan_on_overflow=recipe.nan_on_overflow)
-        allow = recipe.allow_conversion
         by_value = by_weight = None
         if ctx.needs_input_grad[0]:
-            by_value = matmul_pow2scaled(grad8, weight8, -(scale + weight_scale), allow_conversion=allow)
-            by_value = by_value.to(ctx.dtypes[0])
+            by_value = _multiplied(recipe, grad8, weight8, scale + weight_scale, (False, False), ctx.dtypes[0])
         if ctx.needs_input_grad[1]:
-            by_weight = matmul_pow2scaled(
-                grad8, value8, -(value_scale + scale), transposed=(True, False), allow_conversion=allow
-            ).to(ctx.dtypes[1])
+            by_weight = _multiplied(recipe, grad8, value8, scale + value_scale, (True, False), ctx.dtypes[1])
         return by_value, by_weight, None
+
+
+def _multiplied(
+    recipe: Fp8Recipe, left: Tensor, right: Tensor, scales: Tensor, transposed: tuple[bool, bool], dtype: torch.dtype
+) -> Tensor:
+    """A product over both operands' scales, whose exponents ``scales`` is the sum of.
+
+    A product takes exponents of 6 bits; two scales that follow data may add up to more, as those of a tensor of zeros
+    and another do. What is left is multiplied afterwards.
+    """
+    allow = recipe.allow_conversion
+    if not recipe.may_exceed:
+        return matmul_pow2scaled(left, right, -scales, transposed=transposed, allow_conversion=allow).to(dtype)
+    fits = (-scales).clamp(SCALES.start, SCALES.stop - 1)
+    made = matmul_pow2scaled(left, right, fits, transposed=transposed, allow_conversion=allow)
+    # 2 to a power that data decides, exactly: the number 1 as an 8-bit float, scaled.
+    one = pow2scale_cast_to_fp8(torch.ones((), device=left.device), 0)
+    return (made.float() * pow2scale_cast_from_fp8(one, -scales - fits, torch.float32)).to(dtype)
 
 
 class Fp8Product:

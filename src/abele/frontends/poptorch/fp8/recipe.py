@@ -11,6 +11,7 @@ from abele.errors import nearest
 from abele.frontends.poptorch.errors import OptionValueError
 from abele.frontends.poptorch.fp8.formats import checked_log2_scale, quarter_format
 from abele.frontends.poptorch.fp8.scales import GRADIENT_MARGIN, amax_scale
+from abele.numerics.types import SCALES
 
 SCALINGS = ("amax", "constant")
 
@@ -95,3 +96,12 @@ class Fp8Recipe:
             format = self.gradient_format if is_gradient else self.forward_format
             return amax_scale(value, format, self.margin if is_gradient else 0)
         return torch.full((), getattr(self, f"{role}_scale"), dtype=torch.int32, device=value.device)
+
+    @property
+    def may_exceed(self) -> bool:
+        """True if the exponents of two operands may add up to more than a product takes."""
+        if self.scaling == "amax":
+            return True
+        one, *others = (self.weight_scale or 0, self.activation_scale or 0, self.gradient_scale or 0)
+        sums = (one + others[0], one + others[1], sum(others))
+        return not all(-total in SCALES for total in sums)

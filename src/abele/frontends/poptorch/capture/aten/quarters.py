@@ -1,0 +1,41 @@
+"""Casts to and from 8-bit floats and products of them (``poptorch.fp8``)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from abele.frontends.poptorch.capture.registry import OperatorCall, aten
+from abele.frontends.poptorch.capture.types import element_type
+from abele.parallel import Value
+from abele.parallel.ops import build, quarters
+
+
+@aten("abele.fp8_cast")
+def fp8_cast(call: OperatorCall, value: Value, log2_scale: Value, format: str, nan_on_overflow: bool) -> Value:
+    """8-bit floats of a value times a power of two."""
+    return quarters.pow2scale_cast_to_fp8(call.net, value, log2_scale, format, saturate=not nan_on_overflow)
+
+
+@aten("abele.fp8_widen")
+def fp8_widen(call: OperatorCall, value: Value, log2_scale: Value, dtype: torch.dtype) -> Value:
+    """8-bit floats times a power of two, as wide ones."""
+    return quarters.pow2scale_cast_from_fp8(call.net, value, log2_scale, element_type(dtype))
+
+
+@aten("abele.fp8_matmul")
+def fp8_matmul(
+    call: OperatorCall,
+    left: Value,
+    right: Value,
+    log2_scale: Value,
+    transposed: Sequence[bool],
+    allow_conversion: bool,
+) -> Value:
+    """The product of two matrices of 8-bit floats, either of which may be given transposed."""
+    a, b = (
+        build.permute(call.net, operand, (1, 0)) if turned else operand
+        for operand, turned in zip((left, right), transposed, strict=True)
+    )
+    return quarters.matmul_pow2scaled(call.net, a, b, log2_scale, converts=allow_conversion)
