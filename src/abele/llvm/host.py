@@ -42,6 +42,11 @@ class HostCpu:
         return self.is_aarch64 or "f16c" in self.features
 
     @property
+    def cuts_to_half(self) -> bool:
+        """True if an instruction of x86 converts f32 to f16 in any rounding mode, such as towards zero."""
+        return not self.is_aarch64 and "f16c" in self.features
+
+    @property
     def multiplies_bf16_pairs(self) -> bool:
         """True if an instruction adds up products of pairs of bf16 in vectors of 512 bits."""
         return "avx512bf16" in self.features

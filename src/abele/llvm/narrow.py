@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from abele.llvm import convert
 from abele.llvm import ir as ll
-from abele.llvm.emit import F32, I8, I16, I32, Value, constant, intrinsic, like
+from abele.llvm.emit import F32, I8, I16, I32, Value, constant, declared, intrinsic, like
+from abele.llvm.host import host_cpu
 from abele.numerics import ElementType
 from abele.numerics.narrow import Format, format_of
 
@@ -21,7 +22,13 @@ def widened(b: ll.IRBuilder, bits: Value, type_: ElementType) -> Value:
 
 
 def narrowed(
-    b: ll.IRBuilder, value: Value, type_: ElementType, word: Value | None = None, *, saturate: bool = False
+    b: ll.IRBuilder,
+    value: Value,
+    type_: ElementType,
+    word: Value | None = None,
+    *,
+    saturate: bool = False,
+    native: bool | None = None,
 ) -> Value:
     """Bits of a narrow float that f32 ``value`` rounds to.
 
@@ -32,6 +39,7 @@ def narrowed(
         word: Random words, i32 of as many lanes, to round at random by; None for nearest, ties to even.
         saturate: What is too large becomes the largest number, rather than infinity or NaN. Infinity itself is no
             number to 8-bit floats, and becomes NaN either way.
+        native: True to round to f16 at random by the CPU's instruction that cuts off; by default if it has it.
     """
     fmt, given = format_of(type_), value
     if type_.scale:
@@ -43,9 +51,11 @@ def narrowed(
             value = b.select(_is(b, "==", size, 0x7F800000), given, value)
     if word is None and type_.bits == 16:
         return convert.from_f32(b, value, type_.name)
+    if word is not None and type_.name == "f16" and (host_cpu().cuts_to_half if native is None else native):
+        return _random_half(b, value, word, fmt, held=saturate)
     bits = b.bitcast(value, like(value, I32))
     magnitude = b.and_(bits, constant(bits.type, 0x7FFFFFFF))
-    code = _nearest(b, value, magnitude, fmt) if word is None else _random(b, value, magnitude, word, fmt)
+    code = _nearest(b, value, magnitude, fmt) if word is None else _random(b, magnitude, word, fmt)
     code = b.select(b.icmp_unsigned(">", code, constant(code.type, fmt.beyond)), constant(code.type, fmt.beyond), code)
     code = _special(b, magnitude, code, fmt)
     top = constant(bits.type, 1 << (fmt.bits - 1))
@@ -85,16 +95,70 @@ def _nearest(b: ll.IRBuilder, value: Value, magnitude: Value, fmt: Format) -> Va
     return b.select(small, b.fptosi(intrinsic(b, "llvm.rint", steps), kind), normal)
 
 
-def _random(b: ll.IRBuilder, value: Value, magnitude: Value, word: Value, fmt: Format) -> Value:
+def _random(b: ll.IRBuilder, magnitude: Value, word: Value, fmt: Format) -> Value:
     kind, dropped = magnitude.type, fmt.dropped_bits
-    moved = b.add(magnitude, b.and_(word, constant(kind, (1 << dropped) - 1)))
-    normal = b.sub(b.lshr(moved, constant(kind, dropped)), constant(kind, fmt.rebias))
-    small, steps = _small(b, value, magnitude, fmt)
-    whole = b.fptosi(steps, kind)
-    rest = b.fsub(steps, b.sitofp(whole, value.type))
-    odds = b.fmul(b.sitofp(b.lshr(word, constant(kind, 8)), value.type), constant(value.type, 2.0**-24))
-    up = b.zext(b.fcmp_ordered("<", odds, rest), kind)
-    return b.select(small, b.add(whole, up), normal)
+    if not fmt.rebias:
+        part = b.lshr(word, constant(kind, 32 - dropped))
+        return b.lshr(b.add(magnitude, part), constant(kind, dropped))
+    total = _moved(b, magnitude, word, fmt)
+    bits = b.bitcast(total, kind)
+    normal = b.sub(b.lshr(bits, constant(kind, dropped)), constant(kind, fmt.rebias))
+    small, steps = _small(b, total, bits, fmt)
+    return b.select(small, b.fptosi(steps, kind), normal)
+
+
+def _moved(b: ll.IRBuilder, magnitude: Value, word: Value, fmt: Format) -> Value:
+    """The size of a value and a random part of the distance to the next number."""
+    kind, floats = magnitude.type, like(magnitude, F32)
+    part = b.sitofp(b.lshr(word, constant(kind, 32 - fmt.dropped_bits)), floats)
+    power = b.and_(magnitude, constant(kind, 0x7F800000))
+    power = intrinsic(b, "llvm.umax", power, constant(kind, fmt.least_normal))
+    grid = b.bitcast(b.sub(power, constant(kind, 23 << 23)), floats)
+    # The product is exact, so that it does not matter whether the two operations are one.
+    return intrinsic(b, "llvm.fmuladd", part, grid, b.bitcast(magnitude, floats))
+
+
+def _random_half(b: ll.IRBuilder, value: Value, word: Value, fmt: Format, *, held: bool) -> Value:
+    """Bits of the f16 that a value rounds to at random, by the instruction that cuts off."""
+    bits = b.bitcast(value, like(value, I32))
+    kind = bits.type
+    total = _moved(b, b.and_(bits, constant(kind, 0x7FFFFFFF)), word, fmt)
+    if not held:
+        # It gives the largest number for what is beyond it.
+        beyond = b.fcmp_ordered(">=", total, constant(total.type, 2.0**16))
+        total = b.select(beyond, b.bitcast(constant(kind, 0x7F800000), total.type), total)
+    signed = b.or_(b.bitcast(total, kind), b.and_(bits, constant(kind, 0x80000000)))
+    return _cut_off(b, b.bitcast(signed, total.type))
+
+
+def _cut_off(b: ll.IRBuilder, value: Value) -> Value:
+    """The f16 at or next below the size of f32 ``value``, as its bits."""
+    if not isinstance(value.type, ll.VectorType):
+        one = b.insert_element(constant(ll.VectorType(F32, 4), 0.0), value, constant(I32, 0))
+        return b.extract_element(_converted(b, one), constant(I32, 0))
+    lanes = value.type.count
+    if lanes <= 8:
+        wide = _converted(b, _lanes(b, value, 0, 4 if lanes <= 4 else 8))
+        return _lanes(b, wide, 0, lanes)
+    halves = [_cut_off(b, _lanes(b, value, first, lanes // 2)) for first in (0, lanes // 2)]
+    order = ll.Constant(ll.VectorType(I32, lanes), [ll.Constant(I32, n) for n in range(lanes)])
+    return b.shuffle_vector(*halves, order)
+
+
+def _converted(b: ll.IRBuilder, value: Value) -> Value:
+    count = value.type.count
+    name = "llvm.x86.vcvtps2ph.128" if count == 4 else "llvm.x86.vcvtps2ph.256"
+    towards_zero = constant(I32, 3)
+    return b.call(declared(b, name, ll.VectorType(I16, 8), [value.type, I32]), [value, towards_zero])
+
+
+def _lanes(b: ll.IRBuilder, value: Value, first: int, count: int) -> Value:
+    """So many lanes of a vector; those that it has not are its first ones."""
+    if first == 0 and count == value.type.count:
+        return value
+    chosen = [first + n if first + n < value.type.count else 0 for n in range(count)]
+    order = ll.Constant(ll.VectorType(I32, count), [ll.Constant(I32, n) for n in chosen])
+    return b.shuffle_vector(value, value, order)
 
 
 def _special(b: ll.IRBuilder, magnitude: Value, code: Value, fmt: Format) -> Value:

@@ -26,7 +26,8 @@ from abele.llvm.emit import I32, Value, constant, like
 
 GOLDEN = 0x9E3779B9
 SECOND = 0x85EBCA6B
-_STEPS = ((16, 0x7FEB352D), (15, 0x846CA68B), (16, None))
+_FIRST, _LAST = 0x7FEB352D, 0x846CA68B
+_STEPS = ((16, _FIRST), (15, _LAST), (16, None))
 
 U32 = npt.NDArray[np.uint32]
 Keys = tuple[Value, Value]
@@ -41,8 +42,7 @@ def hash_u32(seed0: Any, seed1: Any, modifier: Any, index: npt.ArrayLike) -> U32
         modifier: What tells streams of one seed apart.
         index: Element numbers, any integer type.
     """
-    key1 = _mix(_word(seed0) + _mix(_word(modifier) ^ np.uint32(GOLDEN)))
-    key2 = _mix(_word(seed1) + _mix(key1 ^ np.uint32(SECOND)))
+    key1, key2 = _keys(seed0, seed1, modifier)
     return _mix(key2 ^ _mix(key1 ^ _word(index)))
 
 
@@ -83,6 +83,33 @@ def emit_mix(builder: ll.IRBuilder, word: Value) -> Value:
         if factor is not None:
             word = builder.mul(word, constant(word.type, factor))
     return word
+
+
+def emit_quick_hash_of_keys(builder: ll.IRBuilder, keys: Keys, index: Value) -> Value:
+    """IR of the quicker hash of an element under the keys of :func:`emit_keys`."""
+    key1, key2 = keys
+    narrow = like(index, I32)
+    word = index if index.type == narrow else builder.trunc(index, narrow)
+    word = builder.mul(builder.xor(word, _splat(builder, key1, narrow)), constant(narrow, _FIRST))
+    word = builder.xor(builder.xor(word, builder.lshr(word, constant(narrow, 15))), _splat(builder, key2, narrow))
+    return builder.mul(word, constant(narrow, _LAST))
+
+
+def quick_hash_u32(seed0: Any, seed1: Any, modifier: Any, index: npt.ArrayLike) -> U32:
+    """Words of which the upper bits are random enough to round by, at a third of the work of :func:`hash_u32`.
+
+    With the same keys: ``((index ^ key1) * 0x7FEB352D ^ itself >> 15 ^ key2) * 0x846CA68B``. Tests look at means, at
+    neighbours and at streams beside each other; the low bits are worse, and use of them as random numbers is not meant.
+    """
+    key1, key2 = _keys(seed0, seed1, modifier)
+    with np.errstate(over="ignore"):
+        word = (_word(index) ^ key1) * np.uint32(_FIRST)
+        return (word ^ (word >> np.uint32(15)) ^ key2) * np.uint32(_LAST)
+
+
+def _keys(seed0: Any, seed1: Any, modifier: Any) -> tuple[U32, U32]:
+    key1 = _mix(_word(seed0) + _mix(_word(modifier) ^ np.uint32(GOLDEN)))
+    return key1, _mix(_word(seed1) + _mix(key1 ^ np.uint32(SECOND)))
 
 
 def _word(value: Any) -> U32:

@@ -1,10 +1,12 @@
 """Narrow floats: the formats of 16 and 8 bits, and f32 values rounded into them, to nearest or at random.
 
-Rounding at random adds a random number below the last kept bit and cuts off: the carry into that bit comes with exactly
-the odds of the part that is cut off, so the mean of many roundings is the value. A carry may run into the exponent, and
-that is right, since the number after the largest of a binade is the smallest of the next. Subnormal results have a
-fixed distance instead of a fixed number of bits; there the random number is compared with the fraction of a step.
-Native code does the same with the same bits (:mod:`abele.codelet.rounding`), and tests hold both against each other.
+Rounding at random adds a random part of the distance to the next number, and cuts off: the sum reaches the next number
+with exactly the odds of the part that is cut off, so the mean of many roundings is the value. The distance is a power of
+two, and the random part has as many bits as the format has fewer than f32, so that the sum is exact in f32, but for one
+that enters the next binade (whose numbers are twice as far apart, and of which it reaches the first). Subnormal results
+have a fixed distance; their sum may have more bits than f32, so there the odds are right to one part in so many as the
+random part has values. Native code does the same with the same bits (:mod:`abele.llvm.narrow`), and tests hold both
+against each other.
 """
 
 from __future__ import annotations
@@ -116,21 +118,32 @@ def round_at_random(
     Args:
         values: Any shape.
         type_: The narrow float; its scale divides the values first.
-        words: Random words of that shape, u32: normal results use the low bits, subnormal ones the upper 24.
+        words: Random words of that shape, u32, of which as many upper bits are used as the format has fewer than f32.
         saturate: What is too large becomes the largest number; infinity as for :func:`round_to_nearest`.
     """
     x, fmt = _scaled(values, type_, saturate), format_of(type_)
     random = np.asarray(words, np.uint32)
     bits = x.view(np.uint32)
     magnitude = (bits & np.uint32(0x7FFFFFFF)).astype(np.int64)
-    # Shortened to the target's fraction bits, and its exponent bias instead of that of f32.
-    normal = ((magnitude + (random & np.uint32((1 << fmt.dropped_bits) - 1))) >> fmt.dropped_bits) - fmt.rebias
-    small = magnitude < fmt.least_normal
-    steps = np.where(small, np.abs(x), np.float32(0)) * np.float32(fmt.steps_per_unit)
-    whole = np.floor(steps)
-    up = (random >> np.uint32(8)).astype(np.float32) * np.float32(2.0**-24) < steps - whole
-    # A carry beyond the largest number is infinity, or what stands for it.
-    code = np.minimum(np.where(small, whole.astype(np.int64) + up, normal), fmt.beyond)
+    part = random >> np.uint32(32 - fmt.dropped_bits)
+    if fmt.rebias:
+        power = np.maximum(bits & np.uint32(0x7F800000), np.uint32(fmt.least_normal))
+        # The distance to the next number, divided by how many values the random part has.
+        grid = (power - np.uint32(23 << 23)).view(np.float32)
+        with np.errstate(over="ignore", invalid="ignore"):
+            total = np.abs(x) + part.astype(np.float32) * grid
+            steps = np.where(total.view(np.uint32) < fmt.least_normal, total, np.float32(0)) * np.float32(
+                fmt.steps_per_unit
+            )
+        moved = total.view(np.uint32).astype(np.int64)
+        # Shortened to the target's fraction bits, and its exponent bias instead of that of f32.
+        normal = (moved >> fmt.dropped_bits) - fmt.rebias
+        code = np.where(moved < fmt.least_normal, steps.astype(np.int64), normal)
+    else:
+        # With the exponents of f32 no distance is fixed, and the sum is one of bits.
+        code = (magnitude + part) >> fmt.dropped_bits
+    # A sum beyond the largest number is infinity, or what stands for it.
+    code = np.minimum(code, fmt.beyond)
     code = np.where(magnitude >= 0x7F800000, fmt.beyond, code)
     code = np.where(magnitude > 0x7F800000, fmt.nan, code)
     signed = code | ((bits >> np.uint32(31)).astype(np.int64) << (fmt.bits - 1))

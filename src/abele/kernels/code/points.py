@@ -176,8 +176,10 @@ class Points:
         return Typed(widened(self.builder, bits, expression.type), f32)
 
     def _hash(self, expression: Hash, at: Point) -> Typed:
-        index = self.position(expression.index, at, I64)
-        return Typed(llvm_random.emit_hash_of_keys(self.builder, self.keys_of(expression, at), index), u32)
+        # Of a long index the low half counts.
+        index, keys = self.position(expression.index, at, I32), self.keys_of(expression, at)
+        emit = llvm_random.emit_quick_hash_of_keys if expression.quick else llvm_random.emit_hash_of_keys
+        return Typed(emit(self.builder, keys, index), u32)
 
     def keys_of(self, expression: Hash, at: Point, *, fix: bool = False) -> llvm_random.Keys:
         """The keys of a hash; with ``fix`` they hold in the whole function."""

@@ -64,6 +64,7 @@ __all__ = [
     "Index",
     "Load",
     "Nest",
+    "QuickRandom",
     "Random",
     "Rounded",
     "RowLoad",
@@ -81,6 +82,11 @@ __all__ = [
     "select",
     "store",
 ]
+
+
+@dataclass(frozen=True)
+class QuickRandom(Random):
+    """A u32 whose upper bits alone are random, from the quicker hash: what results are rounded by."""
 
 
 @dataclass(frozen=True)

@@ -160,15 +160,17 @@ class NestLocal(Expr):
 class Hash(Expr):
     """A u32 from the counter hash of the two u32 at ``seed``, a modifier and ``index``.
 
-    The modifier is ``modifier``, or an :class:`IntegerArgument` that the function is called with.
+    The modifier is ``modifier``, or an :class:`IntegerArgument` that the function is called with. A ``quick`` one is
+    random in its upper bits alone.
     """
 
     seed: ElementAccess
     modifier: int | IntegerArgument
     index: Affine
+    quick: bool = False
 
     def __str__(self) -> str:
-        return f"hash({self.seed}, {self.modifier}, {self.index})"
+        return f"{'quick ' * self.quick}hash({self.seed}, {self.modifier}, {self.index})"
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from abele.kernels.nest.ir import (
     Index,
     Load,
     Nest,
+    QuickRandom,
     Random,
     Rounded,
     RowLoad,
@@ -25,7 +26,7 @@ from abele.kernels.nest.ir import (
     common_type,
     result_type,
 )
-from abele.llvm.random import hash_u32
+from abele.llvm.random import hash_u32, quick_hash_u32
 from abele.numerics import ElementType, f32, i32, to_device, to_host, u32
 from abele.numerics.narrow import round_at_random, round_to_nearest
 from abele.words import counted
@@ -114,7 +115,8 @@ class _Evaluator:
                 return np.asarray(_position(expression.affine, grid), np.int32)
             case Random():
                 key = self.operands[expression.seed]
-                return hash_u32(key[0], key[1], expression.modifier, _position(expression.index, grid))
+                hashed = quick_hash_u32 if isinstance(expression, QuickRandom) else hash_u32
+                return hashed(key[0], key[1], expression.modifier, _position(expression.index, grid))
             case Cast():
                 return self.cast(expression, grid)
             case Rounded():

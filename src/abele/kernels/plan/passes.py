@@ -52,6 +52,7 @@ from abele.kernels.tasks.split_reductions import split_reductions
 from abele.kernels.tasks.split_sums import split_sums
 from abele.kernels.tasks.stream_stores import stream_stores
 from abele.kernels.tasks.text import leaf_program_text, program_text
+from abele.kernels.tasks.widen_operands import widen_operands
 from abele.writing import writing
 
 Form = BoundCalls | TaskProgram | LeafProgram | FunctionProgram | NativePlan
@@ -93,6 +94,7 @@ PIPELINE = tuple(
         fuse_tasks,
         read_unwidened,
         drop_unread,
+        widen_operands,
         order_dims,
         rematerialise,
         fuse_outer_loops,

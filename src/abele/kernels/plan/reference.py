@@ -18,7 +18,7 @@ import numpy as np
 from abele.errors import InvalidOptionError
 from abele.expr.operation import COMBINES, Array, identity
 from abele.kernels.nest.binding import BoundCalls, OperandBinding
-from abele.kernels.nest.ir import Affine, Expr, HostKernel, Random, compute_type, load, nest, result_type, store
+from abele.kernels.nest.ir import Affine, Expr, HostKernel, QuickRandom, Random, compute_type, load, nest, result_type, store
 from abele.kernels.nest.loop_nest import Acc, Bound, Dims, Fetch, Hash, LoopNest, NestLocal, RowFetch, RowPlace
 from abele.kernels.nest.reference import as_stored, combine_in_order, evaluate
 from abele.kernels.nest.rewrite import rewrite
@@ -206,7 +206,7 @@ def _values(
             types.append(type_)
         if isinstance(part, Hash):
             assert isinstance(part.modifier, int)
-            return Random(numbers[part], part.modifier, part.index)
+            return (QuickRandom if part.quick else Random)(numbers[part], part.modifier, part.index)
         return load(numbers[part], *names)
 
     value = rewrite(expression, leaf)

@@ -195,7 +195,7 @@ class _Flattener:
                     return Index(part.affine.substitute(self.dims))
                 case Hash():
                     seed = ElementAccess(self.array(part.seed.array), part.seed.type, part.seed.address)
-                    return Hash(seed, part.modifier, part.index.substitute(self.dims))
+                    return replace(part, seed=seed, index=part.index.substitute(self.dims))
             return None
 
         return rewrite(expression, change)

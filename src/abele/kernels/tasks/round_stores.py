@@ -104,7 +104,7 @@ class _Rounder:
     def _rounded(self, type_: ElementType, value: Expr, place: Affine) -> Rounded:
         seed, word = self.rounding.seed, None
         if seed is not None:
-            word = Hash(ElementAccess(seed, u32, affine()), next(self.numbers), place)
+            word = Hash(ElementAccess(seed, u32, affine()), next(self.numbers), place, quick=True)
         return Rounded(type_, value, word, self.rounding.saturates)
 
     def _is_held(self, value: Expr, type_: ElementType) -> bool:
