@@ -20,7 +20,7 @@ from abele.poplibs.poplin.options import ContractionOptions, Types
 from abele.poplibs.popops.elementwise.cast import cast_codes
 from abele.poplibs.popops.elementwise.map import map as map_
 from abele.poplibs.popops.elementwise.scale_factor import check_scale, power_of_scale
-from abele.poplibs.popops.expr import _1, _2, Const
+from abele.poplibs.popops.expr import Const, _1, _2
 
 Scale = int | Tensor | None
 Scales = tuple[Scale, Scale] | None
