@@ -247,8 +247,10 @@ def test_saturation__of_numbers_that_are_too_large__holds_them_at_the_largest(ki
     assert same_bits(native["y"], plain["y"])
     largest = float(np.finfo(np.float16).max) if kind == f16 else None
     got = to_host(native["y"]).astype(np.float32)
-    assert np.isfinite(got[:4]).all()
+    assert np.isfinite(got[[0, 1, 3]]).all()
     assert np.isnan(got[4])
-    assert got[0] == got[2] == -got[1]
+    assert got[0] == -got[1]
+    # Infinity is larger than any f16, and no number to 8-bit floats.
+    assert np.isnan(got[2]) if kind.is_quarter else got[2] == got[0]
     if largest is not None:
         assert got[0] == largest

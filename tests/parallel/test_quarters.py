@@ -86,7 +86,8 @@ def test_matmul__of_a_view_turned_round__reads_it_so() -> None:
 def test_convolutions__forward_and_both_gradients__are_those_of_the_numbers(in_tensor: bool) -> None:
     params = ConvParams(batch=2, in_channels=8, out_channels=4, field=(7, 7), kernel=(3, 3), stride=(2, 2))
     x, w, dy = (
-        numbers(*shape, seed=n) for n, shape in enumerate((params.input_shape, params.weights_shape, params.output_shape))
+        numbers(*shape, seed=n)
+        for n, shape in enumerate((params.input_shape, params.weights_shape, params.output_shape))
     )
 
     def make(net: NetworkBuilder, x: Value, w: Value, dy: Value, s: Value) -> list[Value]:
@@ -135,7 +136,10 @@ WRONG: dict[str, tuple[Callable[[NetworkBuilder, Value, Value, Value], Value], s
     "large": (lambda net, x, q, s: quarters.pow2scale_cast_to_fp8(net, x, 32), r"the scale is 2\^32"),
     "float scale": (lambda net, x, q, s: quarters.pow2scale_cast_to_fp8(net, x, x), "not one i32"),
     "back": (lambda net, x, q, s: quarters.pow2scale_cast_from_fp8(net, x, s), "is no 8-bit float"),
-    "to f16": (lambda net, x, q, s: quarters.pow2scale_cast_to_fp8(net, x, 0, f16), "is no 8-bit float without a scale"),
+    "to f16": (
+        lambda net, x, q, s: quarters.pow2scale_cast_to_fp8(net, x, 0, f16),
+        "is no 8-bit float without a scale",
+    ),
 }
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from abele.errors import InvalidOptionError, TensorError, TypeMismatchError
+from abele.expr import check_computes
 from abele.kernels import HostKernel, evaluate
 from abele.kernels.nest import ir
 from abele.kernels.nest.ir import (
@@ -23,7 +24,7 @@ from abele.kernels.nest.ir import (
     select,
     store,
 )
-from abele.numerics import bool_, f8_143, f16, f32, i32, u32
+from abele.numerics import bool_, f8_143, f16, f32, i32, quarter, u32
 
 
 def kernel(*nests, shapes=((4, 5), (4,)), types=(f32, f32), inputs=1, outputs=1) -> HostKernel:
@@ -140,6 +141,9 @@ def test_evaluate__wrong_arrays__says_which():
         evaluate(rows(load(0, "i", "j")), [np.zeros((5, 4))])
 
 
-def test_compute_type__of_an_8_bit_float__is_refused() -> None:
-    with pytest.raises(TypeMismatchError, match="libraries do not compute with f8_143"):
-        ir.compute_type(f8_143)
+def test_check_computes__of_an_8_bit_float__refuses_what_kernels_load_as_f32() -> None:
+    assert ir.compute_type(f8_143) == ir.compute_type(quarter("F152", 3)) == f32
+    check_computes(f32, f16)
+    with pytest.raises(TypeMismatchError, match="sum: libraries do not compute with f8_143") as raised:
+        check_computes(f32, f8_143, name="sum")
+    assert "popops.cast it to f16 or f32 first" in str(raised.value)

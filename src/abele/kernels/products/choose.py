@@ -18,6 +18,9 @@ from abele.kernels.target import HostTarget
 WHOLE_POINTS = 768
 """Points of a reduction that loops run whole; of longer ones they run parts, one after the other. Measured: from 512 to
 1,024 points rates fall by a quarter."""
+WIDENING = 2.4
+"""How much longer loops take over operands of 8 bits, which they widen wherever they load them, and the packed routine
+once. Measured: products of 1,024³ and 512·2,048·512, 26 and 20 against 64 and 61 Gflop/s of f16."""
 UNDECIDED = 2.0
 """What the packed routine is expected to gain, or to lose, up to which the choice rests on what this host measures."""
 
@@ -56,7 +59,10 @@ def _pays(product: MatrixProduct, shares: tuple[int, int], sizes: Blocking, targ
     points = math.prod(product.shape) * product.count
     is_crossed = product.shape[2] > WHOLE_POINTS and _is_crowded(product, sizes.lanes, target.way_bytes)
 
+    widens = product.left.type.is_quarter or product.right.type.is_quarter
+
     def gain(packing: float, loops: float) -> float:
+        loops = loops / WIDENING if widens else loops
         return points / loops / product_cost(product.shape, product.count, shares, 1, sizes, packing=packing)
 
     # Rates are measured where they could matter: on no host are they so far from the usual ones.

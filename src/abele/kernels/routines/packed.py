@@ -1,8 +1,8 @@
 """Matrix products with both operands packed, in the order of Goto and van de Geijn, as native code of any CPU.
 
-``C = A·B`` or ``C += A·B`` for operands of f32, f16, bf16 or 8-bit floats, summed in f32. Tables say where rows and columns of the
-matrices lie, so these may be laid out in any way: transposed, or in blocks (channels in groups, [C1, B, C0]). The
-loops, outermost first:
+``C = A·B`` or ``C += A·B`` for operands of f32, f16, bf16 or 8-bit floats, summed in f32. Tables say where rows and
+columns of the matrices lie, so these may be laid out in any way: transposed, or in blocks (channels in groups, [C1, B,
+C0]). The loops, outermost first:
 
 * columns in strips, and the summed dim in slices, whose block of B fits into half of a second-level cache: it is packed
   once, panel by panel of as many columns as a register tile has, each panel contiguous;

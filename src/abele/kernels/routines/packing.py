@@ -128,7 +128,9 @@ class PackingWriter(RoutineWriter):
             from_ = self._entry(panel.along, p)
             for v, mask in enumerate(masks):
                 places = [self.at(s, from_, stored_type(type_)) for s in starts[v * lanes : (v + 1) * lanes]]
-                square = [self._widened(self.builder.load(s, typ=raw, align=element_bytes(type_)), type_) for s in places]
+                square = [
+                    self._widened(self.builder.load(s, typ=raw, align=element_bytes(type_)), type_) for s in places
+                ]
                 square += [ll.Constant(square[0].type, ll.Undefined)] * (lanes - len(square))
                 for n, column in enumerate(self._transposed(square, run)):
                     self.masked_store(column, self.at(to, i64(n * width + v * lanes), F32), mask)

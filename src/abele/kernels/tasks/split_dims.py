@@ -81,7 +81,7 @@ def split_dims(form: BoundCalls) -> TaskProgram:
         assert not any(calls[n].moves for n, _ in copied), "a copy has one factor a dim, and needs no copy"
         # From the last call on, so that the numbers of those before it stay.
         for number in sorted({n for n, _ in copied}, reverse=True):
-            operands = [operand for n, operand in copied if n == number]
+            operands = _copied(calls[number], [operand for n, operand in copied if n == number])
             calls[number : number + 1] = _with_copies(known, calls[:number], calls[number], operands)
         if copied:
             whole.clear()
@@ -91,6 +91,20 @@ def split_dims(form: BoundCalls) -> TaskProgram:
             assert issue.whole is not None
             assert issue.whole not in ranges, "a range that is whole does not split"
             ranges.add(issue.whole)
+
+
+def _copied(call: BoundKernel, operands: Sequence[int]) -> list[int]:
+    """What goes through copies so that ``operands`` need no splits.
+
+    A temporary has no place of its own that could be at fault: nests meet in it, one of which runs a dim in the factors
+    of an operand's view. Those of outputs are copied first, which are written once.
+    """
+    bound = range(len(call.bindings))
+    if all(operand in bound for operand in operands):
+        return list(operands)
+    split = [n for n in bound if any(len(factors) > 1 for factors in call.bindings[n].factors)]
+    outputs = [n for n in split if n in call.kernel.outputs]
+    return sorted({*(n for n in operands if n in bound), *(outputs or split)})
 
 
 def _with_copies(

@@ -8,11 +8,11 @@ from abele.poplibs.popops.circ_buf import CircBuf
 from abele.poplibs.popops.cpp_forms import FORMS
 from abele.poplibs.popops.elementwise import named
 from abele.poplibs.popops.elementwise.cast import cast, cast_with_output
-from abele.poplibs.popops.elementwise.pow2scale import pow2scale_cast_from_fp8, pow2scale_cast_to_fp8
 from abele.poplibs.popops.elementwise.create_output import create_output_for_element_wise_op
 from abele.poplibs.popops.elementwise.fill import fill, iota, zero
 from abele.poplibs.popops.elementwise.map import map, map_in_place, map_with_output, map_with_outputs
 from abele.poplibs.popops.elementwise.named import *  # noqa: F403
+from abele.poplibs.popops.elementwise.pow2scale import pow2scale_cast_from_fp8, pow2scale_cast_to_fp8
 from abele.poplibs.popops.elementwise.scaled_add import ScaledAddSpecialisation, scaled_add_to, scaled_subtract_from
 from abele.poplibs.popops.expr import (
     Cast,

@@ -118,11 +118,11 @@ def _is_operand(tensor: Tensor) -> bool:
     """True if an operand is strided, or few enough strided parts to be copied one by one."""
     parts = tensor.content.blocks
     if parts is not None and 0 < len(parts) <= MOST_PARTS:
-        return not tensor.dtype.is_quarter and tensor.size > 0 and all(b.variable.dtype == tensor.dtype for b in parts)
+        return tensor.size > 0 and all(b.variable.dtype == tensor.dtype for b in parts)
     if tensor.size == 0:
         return False
     found = regrouped(tensor)
-    return found is not None and found.variable.dtype == tensor.dtype and not tensor.dtype.is_quarter
+    return found is not None and found.variable.dtype == tensor.dtype
 
 
 def _is_bindable(tensor: Tensor) -> bool:
@@ -131,7 +131,6 @@ def _is_bindable(tensor: Tensor) -> bool:
         blocks is not None
         and 0 < len(blocks) <= _MOST_BLOCKS
         and all(b.variable.dtype == tensor.dtype for b in blocks)
-        and not tensor.dtype.is_quarter
         and tensor.size > 0
     )
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from abele.errors import TensorError
@@ -16,7 +15,7 @@ from abele.poplibs.poplin.conv_params.params import ConvParams
 from abele.poplibs.poplin.conv_params.transforms import TransformedConv
 from abele.poplibs.poplin.lowering.call import ContractionCall, cheapest
 from abele.poplibs.poplin.operations.dithering import dithered
-from abele.poplibs.poplin.operations.quarters import Scales, ready_operands
+from abele.poplibs.poplin.operations.quarters import Scales, scaled_call
 from abele.poplibs.poplin.options import Planning, Types, read_settings, resolve_types
 from abele.poplibs.poplin.rewrites.combine_groups import combinations_of_groups
 from abele.poplibs.poplin.rewrites.dilate_output import dilated_after
@@ -100,13 +99,13 @@ def convolution(
 
         return convolve_deep(graph, x, weights, params=params, prog=prog, convolve=less, name=name)
     graph = dithered(graph, params, settings)
-    ready = ready_operands(
-        graph, name, left=x, right=weights, types=types, settings=settings, scales=scales, prog=prog, throws=throws
-    )
-    call = forward_call(
-        graph, ready.left, ready.right, params=params, types=ready.types, planning=settings.planning, name=name
-    )
-    return replace(call, scaling=ready.scaling).append(prog)
+
+    def make(graph: Graph, x: Tensor, weights: Tensor, types: Types) -> ContractionCall:
+        return forward_call(graph, x, weights, params=params, types=types, planning=settings.planning, name=name)
+
+    return scaled_call(
+        graph, name, x, weights, types, make, settings=settings, scales=scales, prog=prog, throws=throws
+    ).append(prog)
 
 
 def forward_call(
@@ -222,34 +221,23 @@ def convolution_backward_data(
             name=name,
         )
     graph = dithered(graph, params, settings)
-    ready = ready_operands(
-        graph,
-        name,
-        left=z_deltas,
-        right=weights,
-        types=types,
-        settings=settings,
-        scales=scales,
-        prog=prog,
-        throws=throws,
-    )
-    z_deltas, weights, types = ready.left, ready.right, ready.types
-    problem = problems.input_gradient(params, types.dtype, types.partials, types.output)
-    left = Binding(z_deltas, ("b", "g*ci", *field_roles("i", rank)), params.groups)
-    right = Binding(weights, ("g*ci", "co", *field_roles("k", rank)), params.groups)
-    roles = ("b", "g*co", *field_roles("o", rank))
-    call = ContractionCall(
-        graph,
-        function="poplin.convolution_backward_data",
-        name=name,
-        problem=problem,
-        x=left,
-        w=right,
-        out_roles=roles,
-        planning=settings.planning,
-        scaling=ready.scaling,
-    )
-    return _best_way(call).append(prog)
+
+    def make(graph: Graph, z_deltas: Tensor, weights: Tensor, types: Types) -> ContractionCall:
+        call = ContractionCall(
+            graph,
+            function="poplin.convolution_backward_data",
+            name=name,
+            problem=problems.input_gradient(params, types.dtype, types.partials, types.output),
+            x=Binding(z_deltas, ("b", "g*ci", *field_roles("i", rank)), params.groups),
+            w=Binding(weights, ("g*ci", "co", *field_roles("k", rank)), params.groups),
+            out_roles=("b", "g*co", *field_roles("o", rank)),
+            planning=settings.planning,
+        )
+        return _best_way(call)
+
+    return scaled_call(
+        graph, name, z_deltas, weights, types, make, settings=settings, scales=scales, prog=prog, throws=throws
+    ).append(prog)
 
 
 def calculate_weight_deltas(
@@ -320,28 +308,24 @@ def calculate_weight_deltas(
             )
 
         return weight_deltas_deep(graph, z_deltas, activations, params, less)
-    ready = ready_operands(
-        graph,
-        name,
-        left=z_deltas,
-        right=activations,
-        types=types,
-        settings=settings,
-        scales=scales,
-        prog=prog,
-        throws=throws,
-    )
-    gradient = WeightGradient(
-        dithered(graph, params, settings),
-        name=name,
-        params=params,
-        types=ready.types,
-        z_deltas=ready.left,
-        activations=ready.right,
-        planning=settings.planning,
-        like=like,
-    )
-    return replace(gradient.cheapest(), scaling=ready.scaling).append(prog)
+
+    def make(graph: Graph, z_deltas: Tensor, activations: Tensor, types: Types) -> ContractionCall:
+        gradient = WeightGradient(
+            graph,
+            name=name,
+            params=params,
+            types=types,
+            z_deltas=z_deltas,
+            activations=activations,
+            planning=settings.planning,
+            like=like,
+        )
+        return gradient.cheapest()
+
+    graph = dithered(graph, params, settings)
+    return scaled_call(
+        graph, name, z_deltas, activations, types, make, settings=settings, scales=scales, prog=prog, throws=throws
+    ).append(prog)
 
 
 def exchanged(weights: Tensor, groups: int) -> Tensor:

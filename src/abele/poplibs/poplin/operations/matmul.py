@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from abele.errors import TensorError
 from abele.graph import Graph, Tensor
 from abele.graph.program import Sequence as Program
 from abele.numerics import ElementType
 from abele.poplibs.poplin.contraction import problem as problems
+from abele.poplibs.poplin.lowering.call import ContractionCall
 from abele.poplibs.poplin.operations.matmul_layout import planned_together
 from abele.poplibs.poplin.operations.product import product_call
-from abele.poplibs.poplin.operations.quarters import Scales, ready_operands
-from abele.poplibs.poplin.options import read_settings, resolve_types
+from abele.poplibs.poplin.operations.quarters import Scales, scaled_call
+from abele.poplibs.poplin.options import Planning, Types, read_settings, resolve_types
 from abele.poplibs.poputil.options import Options
 from abele.words import counted
 
@@ -63,16 +62,13 @@ def matmul(
     _check_matrices(name, a, b, ("m", "k"), ("k", "n"))
     settings = read_settings(name, options, partials_type, available_memory_proportion)
     types = resolve_types(name, {f"a {a.name!r}": a.dtype, f"b {b.name!r}": b.dtype}, output_type, settings.partials)
-    ready = ready_operands(
-        graph, name, left=a, right=b, types=types, settings=settings, scales=scales, prog=prog, throws=throws
-    )
-    a, b, types = ready.left, ready.right, ready.types
-    problem = problems.matmul(
-        1, a.shape[0], a.shape[1], columns=b.shape[1], dtype=types.dtype, partials=types.partials, output=types.output
-    )
-    planning = planned_together(graph.system, a.shape, b.shape, types, settings.planning)
-    call = product_call(graph, "poplin.matmul", name, problem=problem, a=a, b=b, planning=planning, like=like)
-    return replace(call, scaling=ready.scaling).append(prog)
+
+    def make(graph: Graph, a: Tensor, b: Tensor, types: Types) -> ContractionCall:
+        return _product(graph, "poplin.matmul", name, a=a, b=b, types=types, planning=settings.planning, like=like)
+
+    return scaled_call(
+        graph, name, a, b, types, make, settings=settings, scales=scales, prog=prog, throws=throws
+    ).append(prog)
 
 
 def matmul_grouped(
@@ -97,16 +93,39 @@ def matmul_grouped(
     _check_matrices(name, a, b, ("g", "m", "k"), ("g", "k", "n"))
     settings = read_settings(name, options, partials_type, available_memory_proportion)
     types = resolve_types(name, {f"a {a.name!r}": a.dtype, f"b {b.name!r}": b.dtype}, output_type, settings.partials)
-    ready = ready_operands(
-        graph, name, left=a, right=b, types=types, settings=settings, scales=scales, prog=prog, throws=throws
+
+    def make(graph: Graph, a: Tensor, b: Tensor, types: Types) -> ContractionCall:
+        function = "poplin.matmul_grouped"
+        return _product(graph, function, name, a=a, b=b, types=types, planning=settings.planning, like=like)
+
+    return scaled_call(
+        graph, name, a, b, types, make, settings=settings, scales=scales, prog=prog, throws=throws
+    ).append(prog)
+
+
+def _product(
+    graph: Graph,
+    function: str,
+    name: str,
+    a: Tensor,
+    b: Tensor,
+    types: Types,
+    planning: Planning,
+    like: Tensor | None,
+) -> ContractionCall:
+    """The call of a product of matrices, or of as many pairs of them, of checked shapes."""
+    groups = a.shape[0] if a.ndim == 3 else 1
+    problem = problems.matmul(
+        groups,
+        a.shape[-2],
+        a.shape[-1],
+        columns=b.shape[-1],
+        dtype=types.dtype,
+        partials=types.partials,
+        output=types.output,
     )
-    a, b, types = ready.left, ready.right, ready.types
-    extents = a.shape[0], a.shape[1], a.shape[2], b.shape[2]
-    problem = problems.matmul(*extents, dtype=types.dtype, partials=types.partials, output=types.output)
-    planning = planned_together(graph.system, a.shape, b.shape, types, settings.planning)
-    function = "poplin.matmul_grouped"
-    call = product_call(graph, function, name, problem=problem, a=a, b=b, planning=planning, like=like)
-    return replace(call, scaling=ready.scaling).append(prog)
+    together = planned_together(graph.system, a.shape, b.shape, types, planning)
+    return product_call(graph, function, name, problem=problem, a=a, b=b, planning=together, like=like)
 
 
 def _check_matrices(name: str, a: Tensor, b: Tensor, a_dims: tuple[str, ...], b_dims: tuple[str, ...]) -> None:

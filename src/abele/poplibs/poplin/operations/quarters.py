@@ -8,19 +8,25 @@ power of two.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import replace
 
-from abele.errors import TypeMismatchError
+import numpy as np
+
+from abele.errors import InvalidOptionError, OutOfMemoryError, TypeMismatchError
 from abele.graph import Graph, Tensor
 from abele.graph.program import Sequence as Program
 from abele.machine import System
-from abele.numerics import f16
-from abele.poplibs.poplin.contraction.scaling import UNSCALED, Scaling
+from abele.numerics import f8_143, f16
+from abele.poplibs.poplin.contraction.scaling import Scaling
+from abele.poplibs.poplin.lowering.call import ContractionCall, same_storage
 from abele.poplibs.poplin.options import ContractionOptions, Types
-from abele.poplibs.popops.elementwise.cast import cast_codes
+from abele.poplibs.poplin.planner.target import target_of
+from abele.poplibs.poplin.vertices.cost import OUT_GROUP, weights_per_unit
+from abele.poplibs.popops.elementwise.cast import CastCycles, cast_codes
 from abele.poplibs.popops.elementwise.map import map as map_
 from abele.poplibs.popops.elementwise.scale_factor import check_scale, power_of_scale
-from abele.poplibs.popops.expr import _1, _2, Const
+from abele.poplibs.popops.expr import Const, _1, _2
 
 Scale = int | Tensor | None
 Scales = tuple[Scale, Scale] | None
@@ -28,44 +34,36 @@ Scales = tuple[Scale, Scale] | None
 the program runs (tensors of one i32)."""
 
 
-@dataclass(frozen=True)
-class ReadyOperands:
-    """Operands as the matrix units of the chip take them.
-
-    Attributes:
-        left: The left one, or the input.
-        right: The right one, or the weights.
-        types: Types of the contraction.
-        scaling: What products are multiplied by.
-    """
-
-    left: Tensor
-    right: Tensor
-    types: Types
-    scaling: Scaling = UNSCALED
+Make = Callable[[Graph, Tensor, Tensor, Types], ContractionCall]
+"""Makes the call of two operands, whatever they are cast to."""
 
 
-def ready_operands(
+def scaled_call(
     graph: Graph,
     name: str,
     left: Tensor,
     right: Tensor,
     types: Types,
+    make: Make,
     settings: ContractionOptions,
     scales: Scales,
     prog: Program,
     *,
     throws: bool = True,
-) -> ReadyOperands:
-    """Operands of a contraction, cast to halves where they are 8-bit floats and the chip does not multiply these.
+) -> ContractionCall:
+    """The call of a contraction that is expected to take the fewest cycles, 8-bit floats cast to halves where need be.
+
+    Vertices other than those of the matrix units (SLIC, HMAC, VMAC, outer products) take no 8-bit floats, and no vertex
+    of a chip without them does: operands are cast to halves first. Source: low_precision.md §1.3.
 
     Args:
         graph: The graph.
         name: The operation.
-        left: The left operand.
-        right: The right operand.
+        left: The left operand, or the input.
+        right: The right operand, or the weights.
         types: Types of the contraction.
-        settings: Whether 8-bit floats may be cast.
+        make: Makes the call.
+        settings: Whether 8-bit floats may be cast on chips that do not multiply them.
         scales: Further scales of the operands.
         prog: Where casts and powers of scales are appended.
         throws: False for scales of tensors that are out of range to be the nearest that are not.
@@ -73,25 +71,64 @@ def ready_operands(
     Raises:
         TypeMismatchError: Scales of other operands than 8-bit floats, or that are none; or a chip without them.
         TensorError: A scale of several elements.
+        InvalidOptionError, OutOfMemoryError: As ``make`` raises them.
     """
     if not types.dtype.is_quarter:
         if scales is not None:
             raise TypeMismatchError(
                 f"{name}: scales are of 8-bit floats, the operands are {types.dtype}", remedy="leave scales out"
             )
-        return ReadyOperands(left, right, types)
+        return make(graph, left, right, types)
     given = [s for s in scales or () if s is not None]
     for scale in given:
         check_scale(name, scale)
     number = sum(s for s in given if isinstance(s, int))
+    direct: ContractionCall | None = None
     if multiplies_quarters(graph.system):
-        return ReadyOperands(left, right, types, _scaling(graph, name, given, number, prog, throws=throws))
-    check_converts(graph.system, name, settings)
-    # The numbers that codes stand for are exact in halves without their scales, and not always with them.
-    number += left.dtype.scale + right.dtype.scale
-    left, right = (cast_codes(graph, t, f16, prog, f"{name}/cast") for t in (left, right))
-    scaling = _scaling(graph, name, given, number, prog, throws=throws)
-    return ReadyOperands(left, right, planned_types(graph.system, types), scaling)
+        direct = _direct(graph, left, right, types, make)
+    else:
+        check_converts(graph.system, name, settings)
+    if direct is None:
+        # The numbers that codes stand for are exact in halves without their scales, and not always with them.
+        number += left.dtype.scale + right.dtype.scale
+        left, right = (cast_codes(graph, t, f16, prog, f"{name}/cast") for t in (left, right))
+        direct = make(graph, left, right, _halves(types))
+    return replace(direct, scaling=_scaling(graph, name, given, number, prog, throws=throws))
+
+
+def _direct(graph: Graph, left: Tensor, right: Tensor, types: Types, make: Make) -> ContractionCall | None:
+    """The call of 8-bit floats; None where casting them first is faster, or the only way to do what is asked for."""
+    failure: InvalidOptionError | OutOfMemoryError | None = None
+    call, best = None, None
+    try:
+        call = make(graph, left, right, types)
+        best = call.cycles
+    except (InvalidOptionError, OutOfMemoryError) as error:
+        failure = error
+    if call is not None and _fills_units(call):
+        return call
+    system = graph.system
+    elsewhere = Graph(system)
+    try:
+        cast_first = make(elsewhere, *(same_storage(elsewhere, t, f16) for t in (left, right)), _halves(types))
+        casting = sum(_cast_estimate(t, system) for t in (left, right))
+        if best is None or casting + cast_first.cycles < best:
+            return None
+    except (InvalidOptionError, OutOfMemoryError):
+        if failure is not None:
+            raise failure from None
+    return call
+
+
+def _fills_units(call: ContractionCall) -> bool:
+    """True if channels fill the matrix units, so that no other vertex comes near."""
+    return call.problem.in_channels >= weights_per_unit(f8_143) and call.problem.out_channels >= OUT_GROUP
+
+
+def _cast_estimate(tensor: Tensor, system: System) -> int:
+    """Cycles that a cast to halves of what lies evenly on all tiles is expected to take, superstep included."""
+    share = np.array([-(-tensor.size // system.ipu.num_tiles)], dtype=np.int64)
+    return target_of(system).superstep_cycles + int(CastCycles(tensor.dtype, f16)(share, system.ipu)[0])
 
 
 def multiplies_quarters(system: System) -> bool:
@@ -116,9 +153,11 @@ def check_converts(system: System, name: str, settings: ContractionOptions) -> N
 
 def planned_types(system: System, types: Types) -> Types:
     """The types that a contraction is planned with: halves where the chip does not multiply 8-bit floats."""
-    if types.dtype.is_quarter and not multiplies_quarters(system):
-        return Types(f16, types.partials, types.output)
-    return types
+    return _halves(types) if types.dtype.is_quarter and not multiplies_quarters(system) else types
+
+
+def _halves(types: Types) -> Types:
+    return Types(f16, types.partials, types.output)
 
 
 def _scaling(

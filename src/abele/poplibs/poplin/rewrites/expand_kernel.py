@@ -149,7 +149,7 @@ class KernelExpansion:
 
     def emit(self, graph: Graph, compute_set: ComputeSet) -> Operand:
         """Add the vertices that write it out, over all tiles; the result."""
-        problem, source = self.problem, self.source.operand()
+        source = self.source.operand()
         variable = self._variable(graph)
         fine = operand(variable, [name for name, _ in self._fine])
         boxes = self._boxes(source, graph.system.ipu.num_tiles)

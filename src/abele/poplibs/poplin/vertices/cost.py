@@ -142,7 +142,7 @@ _ZEROED = 5
 
 
 def amp_1x1_quarter(work: Work, units: int, load_bytes: int) -> Int64:
-    """Tile cycles of ConvPartial1x1Out of 8-bit floats: 32 in-channels a pass, 16 out-channels, one pass for each group.
+    """Tile cycles of ConvPartial1x1Out of 8-bit floats: 32 in-channels and 16 out-channels for each pass.
 
     Source: machine.md §4.2 (quarter).
     """
@@ -152,7 +152,7 @@ def amp_1x1_quarter(work: Work, units: int, load_bytes: int) -> Int64:
 
     def sweep(saved: int) -> Int64:
         slots = [17 + _by_length(n, *_QUARTER_SWEEP) - saved * (n > 0) for n in (most, least)]
-        return np.maximum(WORKERS * slots[0], WORKERS * slots[1])
+        return np.asarray(np.maximum(WORKERS * slots[0], WORKERS * slots[1]))
 
     first, later = 131 + load + sweep(_ZEROED), 108 + load + sweep(0)
     return np.asarray(46 + work.groups * (21 + og * (46 + first + (ig - 1) * later)), dtype=np.int64)

@@ -146,7 +146,8 @@ def cast_scaled(
     throws: bool,
 ) -> None:
     """Write ``tensor`` times ``2^scale``, or ``2^-scale``, to ``out``; types and scale are checked."""
-    factor, operands = None, [tensor]
+    factor: ir.Expr | None = None
+    operands = [tensor]
     if isinstance(scale, Tensor):
         operands += [power_of_scale(graph, scale, prog, is_inverse=is_inverse, throws=throws, name=name)]
         factor = ir.load(1)
@@ -158,7 +159,7 @@ def cast_scaled(
 
 
 def cast_codes(graph: Graph, tensor: Tensor, dtype: ElementType, prog: Sequence, name: str) -> Tensor:
-    """The numbers that the codes of 8-bit floats stand for without their scale, in a wider float, which has them all."""
+    """The numbers that codes of 8-bit floats stand for without their scale, in a wider float, which has them all."""
     out = clone(graph, tensor, f"{name}/out", dtype)
     scale = -tensor.dtype.scale
     cast_scaled(graph, tensor, out, scale, prog, name, is_inverse=False, saturate=False, throws=True)
@@ -194,7 +195,8 @@ def _fused(source: ElementType, target: ElementType, saturate: bool, factor: ir.
     if not (source.is_quarter or target.is_quarter):
         return fuse([conversion(source, target)], (source,), [target])
     # Vertices widen 8-bit floats where they load them, and round to them where they store.
-    given = element = ir.load(0)
+    given: ir.Expr = ir.load(0)
+    element = given
     if factor is not None:
         element = element * factor
     if target.is_quarter and (saturate or factor is not None):

@@ -19,8 +19,7 @@ NAN = float("nan")
 
 
 def slice_kernel(table: Tensor, offsets: Tensor, out: Tensor) -> ir.HostKernel:
-    """``out`` [groups, indices, columns] from ``table`` [groups, entries, columns] by ``offsets`` [groups, indices].
-    """
+    """``out`` [groups, indices, columns] from ``table`` [groups, entries, columns] by ``offsets`` [groups, indices]."""
     value = ir.load(0, "g", ir.load(1, "g", "i"), "c")
     return _kernel((table, offsets), (out,), out.shape, ir.store(2, ROWS, value))
 
@@ -28,8 +27,7 @@ def slice_kernel(table: Tensor, offsets: Tensor, out: Tensor) -> ir.HostKernel:
 def update_kernel(
     table: Tensor, rows: Tensor, offsets: Tensor, operation: Operation, scale: float | Tensor
 ) -> ir.HostKernel:
-    """The kernel that joins ``rows`` [groups, indices, columns] with the entries of ``table`` that ``offsets`` name.
-    """
+    """The kernel that joins ``rows`` [groups, indices, columns] with the entries of ``table`` that ``offsets`` name."""
     value: ir.Expr = ir.load(1, *ROWS)
     more: tuple[Tensor, ...] = ()
     if isinstance(scale, Tensor):
