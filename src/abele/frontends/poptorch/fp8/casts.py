@@ -150,7 +150,10 @@ def _(value: torch.Tensor, log2_scale: torch.Tensor, dtype: torch.dtype) -> torc
 def _matmul(
     left: torch.Tensor, right: torch.Tensor, log2_scale: torch.Tensor, transposed: list[bool], allow_conversion: bool
 ) -> torch.Tensor:
-    a, b = (operand.float().T if turned else operand.float() for operand, turned in zip((left, right), transposed, strict=True))
+    a, b = (
+        operand.float().T if turned else operand.float()
+        for operand, turned in zip((left, right), transposed, strict=True)
+    )
     return (a @ b * _power(log2_scale)).half()
 
 

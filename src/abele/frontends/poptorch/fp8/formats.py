@@ -63,7 +63,8 @@ def quarter_format(value: str | QuarterFormat) -> QuarterFormat:
     if value not in FORMATS:
         close = nearest(value, FORMATS) if isinstance(value, str) else None
         raise OptionValueError(
-            f"no format of 8-bit floats is called {value!r}", remedy=f"did you mean {close!r}?" if close else "F143 or F152"
+            f"no format of 8-bit floats is called {value!r}",
+            remedy=f"did you mean {close!r}?" if close else "F143 or F152",
         )
     return FORMATS[value]
 

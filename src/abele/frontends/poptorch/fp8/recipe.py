@@ -63,7 +63,9 @@ class Fp8Recipe:
         }
         given = [name for name, value in scales.items() if value is not None]
         if self.scaling == "amax" and given:
-            raise OptionValueError(f"{given[0]} has no meaning where scales follow the largest element", remedy="constant")
+            raise OptionValueError(
+                f"{given[0]} has no meaning where scales follow the largest element", remedy="constant"
+            )
         if self.scaling == "constant":
             for name, value in scales.items():
                 if value is None:

@@ -63,7 +63,7 @@ class ScaleChoice:
 
 OCTAVES = range(-127, 128)
 """Exponents of a histogram's bins: bin e counts elements from 2^e to below 2^(e+1)."""
-_POINTS_PER_OCTAVE = 16
+_POINTS_PER_OCTAVE = 64
 
 
 def exponent_histogram(value: torch.Tensor) -> F64:
