@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -86,6 +86,47 @@ def _command(name: str) -> Callable[..., None]:
 for _name, _demo in DEMOS.items():
     demo_app.command(_name, help=_demo.about)(_command(_name))
 
+LOW_PRECISION = Demo("Train a GPT and a small BERT in float32, float16 and 8-bit floats, and compare the curves.")
+
+
+@demo_app.command("low-precision", help=LOW_PRECISION.about)
+def low_precision(
+    system: SystemOption = "c600",
+    report: ReportOption = None,
+    threads: ThreadsOption = None,
+    seed: SeedOption = 0,
+    epochs: EpochsOption = None,
+    network: Annotated[list[str] | None, typer.Option("--network", help="gpt or bert; both by default.")] = None,
+    steps: Annotated[int | None, typer.Option("--steps", help="Steps of a pass over the data.")] = None,
+    width: Annotated[int | None, typer.Option("--width", help="Elements per position; 256 is BERT-Mini's.")] = None,
+    picture: Annotated[Path | None, typer.Option("--picture", help="Write a picture of the curves here.")] = None,
+    json: JsonOption = False,
+    view: ViewOption = False,
+) -> None:
+    """Train two networks in four precisions each."""
+    from abele.garden.settings import DemoSettings, require
+    from abele.machine import systems
+
+    settings = DemoSettings(system=systems.resolve(system), threads=threads, seed=seed, epochs=epochs)
+    require(*LOW_PRECISION.needs)
+    out = console(progress_only=json)
+    out.print(f"abele demo low-precision on {settings.system.title}: loading PyTorch …", style="dim")
+    from abele.garden import low_precision as demo
+
+    given = {name: value for name, value in (("steps", steps), ("width", width)) if value is not None}
+    result = demo.run(
+        settings,
+        out,
+        size=replace(demo.LowPrecisionSize(), **given),
+        networks=tuple(network or demo.NETWORKS),
+        picture=picture,
+    )
+    _shown(result, settings.system, report, out, json=json)
+    if picture is not None:
+        out.print(Text(f"picture written: {picture}", style="dim"))
+    if view:
+        serve([result.report if report is None else report], quiet=json)
+
 
 def _run(
     name: str,
@@ -108,15 +149,20 @@ def _run(
     out.print(f"abele demo {name} on {settings.system.title}: loading PyTorch …", style="dim")
     demo = importlib.import_module(f"abele.garden.{name}")
     result: DemoResult = demo.run(settings, out)
+    _shown(result, settings.system, report, out, json=json)
+    return result.report
+
+
+def _shown(result: DemoResult, system: System, report: Path | None, out: Console, *, json: bool) -> None:
+    """Write the report where one is asked for, and print what a demo found."""
     if report is not None:
         result.report.save(report)
     if json:
         print_json(result.to_json())
-    else:
-        show(result, settings.system, out)
-        if report is not None:
-            out.print(Text(f"\nreport written: abele report {report}, abele view {report}", style="dim"))
-    return result.report
+        return
+    show(result, system, out)
+    if report is not None:
+        out.print(Text(f"\nreport written: abele report {report}, abele view {report}", style="dim"))
 
 
 def show(result: DemoResult, system: System, out: Console) -> None:

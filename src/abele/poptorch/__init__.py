@@ -14,12 +14,14 @@ _MODULES = (
     "_impl",
     "_logging",
     "enums",
+    "fp8",
     "optim",
     "options",
     "poptorch_core",
     "profiling",
     "tensor_parallel",
     "testing",
+    "unit_scaling",
 )
 
 

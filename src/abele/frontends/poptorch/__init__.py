@@ -13,7 +13,7 @@ if importlib.util.find_spec("torch") is None:
         remedy="pip install 'abele[torch]', or torch itself",
     )
 
-from abele.frontends.poptorch import _impl, _logging, enums, options, poptorch_core, testing
+from abele.frontends.poptorch import _impl, _logging, enums, fp8, options, poptorch_core, testing, unit_scaling
 from abele.frontends.poptorch.enums import (
     AutoStage,
     CommGroupType,
@@ -144,6 +144,7 @@ __all__ = [
     "enums",
     "fit",
     "for_loop",
+    "fp8",
     "fps",
     "getIpuTensorId",
     "identity_loss",
@@ -179,4 +180,5 @@ __all__ = [
     "tensor_parallel",
     "testing",
     "trainingModel",
+    "unit_scaling",
 ]

@@ -3,8 +3,8 @@
 >>> from abele.poptorch import fp8  # doctest: +SKIP
 >>> model = fp8.fp8_linear(model, fp8.Fp8Recipe(), skip=["scores"])  # doctest: +SKIP
 
-They run on the C600, the one chip that multiplies 8-bit floats; on others where conversion to float16 is allowed. In plain
-PyTorch they compute the same values.
+They run on the C600, the one chip that multiplies 8-bit floats; on others where conversion to float16 is allowed. In
+plain PyTorch they compute the same values.
 """
 
 from abele.frontends.poptorch.fp8.casts import matmul_pow2scaled, pow2scale_cast_from_fp8, pow2scale_cast_to_fp8

@@ -1,7 +1,8 @@
 """Casts to and from 8-bit floats, and products of them, under PopXL's names.
 
 A scale is the exponent of a power of two, in a tensor of one int32, since rules compute it from data: the cast
-multiplies by ``2**log2_scale`` and rounds, the cast back multiplies too, so that it takes the scale with the other sign.
+multiplies by ``2**log2_scale`` and rounds, the cast back multiplies too, so that it takes the scale with the other
+sign.
 Outside of a model on the device these functions compute the same values in PyTorch, to the bit: they are what the
 device's are tested against.
 """
@@ -150,10 +151,8 @@ def _(value: torch.Tensor, log2_scale: torch.Tensor, dtype: torch.dtype) -> torc
 def _matmul(
     left: torch.Tensor, right: torch.Tensor, log2_scale: torch.Tensor, transposed: list[bool], allow_conversion: bool
 ) -> torch.Tensor:
-    a, b = (
-        operand.float().T if turned else operand.float()
-        for operand, turned in zip((left, right), transposed, strict=True)
-    )
+    wide = zip((left.float(), right.float()), transposed, strict=True)
+    a, b = (operand.T if turned else operand for operand, turned in wide)
     return (a @ b * _power(log2_scale)).half()
 
 

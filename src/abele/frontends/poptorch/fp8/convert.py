@@ -20,8 +20,8 @@ Module = TypeVar("Module", bound=nn.Module)
 def fp8_linear(module: Module, recipe: Fp8Recipe | None = None, *, skip: Sequence[str] = ()) -> Module:
     """Let a model's linear layers multiply 8-bit floats; it changes ``module`` and gives it back.
 
-    Layers keep their parameters, in their own types. Layers that give scores are best skipped, as in the published runs,
-    which have decoder layers in 8-bit floats only.
+    Layers keep their parameters, in their own types. Layers that give scores are best skipped, as in the published
+    runs, which have decoder layers in 8-bit floats only.
 
     Args:
         module: A model, also a unit-scaled one.
@@ -55,7 +55,7 @@ def fp8_linear(module: Module, recipe: Fp8Recipe | None = None, *, skip: Sequenc
             remedy="skip fewer" if layers else "torch.nn.Linear",
         )
     for name, layer in chosen.items():
-        if type(layer) not in (nn.Linear, UnitLinear, Fp8Linear) and not isinstance(layer, UnitLinear):
+        if type(layer) not in (nn.Linear, Fp8Linear) and not isinstance(layer, UnitLinear):
             raise UnsupportedOpError(
                 f"the layer {name!r} is a {type(layer).__name__}, which does not compute as torch.nn.Linear does",
                 remedy=f"skip=[{name!r}]",

@@ -4,8 +4,8 @@ With x8 = x·2^sx and w8 = w·2^sw rounded to F143, and dy8 = dy·2^sdy rounded 
 
     y = x8 · w8ᵀ · 2^-(sx + sw),    dx = dy8 · w8 · 2^-(sdy + sw),    dw = dy8ᵀ · x8 · 2^-(sx + sdy).
 
-x8 and w8 are what is kept for the backward pass: half the bytes of float16. Biases, and what else a model computes, stay
-in its own types.
+x8 and w8 are what is kept for the backward pass: half the bytes of float16. Biases, and what else a model computes,
+stay in its own types.
 """
 
 from __future__ import annotations

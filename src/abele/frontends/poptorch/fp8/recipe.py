@@ -64,7 +64,7 @@ class Fp8Recipe:
         given = [name for name, value in scales.items() if value is not None]
         if self.scaling == "amax" and given:
             raise OptionValueError(
-                f"{given[0]} has no meaning where scales follow the largest element", remedy="constant"
+                f"{given[0]} has no meaning where scales follow the largest element", remedy="scaling='constant'"
             )
         if self.scaling == "constant":
             for name, value in scales.items():

@@ -2,7 +2,8 @@
 
 * :func:`amax_scale`: the largest power of two by which the largest element still fits (FP8-AMAX), computed from the
   tensor in each step: a maximum over all tiles, and a number that all of them have to know.
-* :func:`mse_choice`: format and scale with the least squared error over a histogram of exponents, once, before training.
+* :func:`mse_choice`: format and scale with the least squared error over a histogram of exponents, once, before
+  training.
 
 Source: Perez et al., Training and inference of large language models using 8-bit floating point, arXiv:2309.17224.
 """

@@ -1,0 +1,165 @@
+"""One network in four precisions: the same data in the same order, and weights from the same seed.
+
+* ``f32``: everything in float32.
+* ``f16``: weights, activations, gradients, their sums and first moments in float16; updates round at random, and the
+  loss is scaled.
+* ``f8``: as ``f16``, with linear layers of 8-bit floats whose scales follow the largest element (FP8-AMAX).
+* ``f8 unit``: the network unit-scaled, with linear layers of 8-bit floats that have no scale, and no scale of the loss.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+
+from abele import poptorch
+from abele.garden.progress import Advance
+from abele.garden.settings import DemoSettings
+from abele.garden.training import options
+from abele.poptorch import fp8, unit_scaling
+from abele.report import Report
+
+F64 = npt.NDArray[np.float64]
+
+PRECISIONS = ("f32", "f16", "f8", "f8 unit")
+READOUT = "scores"
+BRANCHES = ("*.attention", "*.narrow")
+"""Modules of both networks whose results are added to what went past them."""
+BETAS = (0.9, 0.98)
+EPSILON = 1e-6
+HALF: dict[str, Any] = {"accum_type": torch.float16, "first_order_momentum_accum_type": torch.float16}
+WARM_UP, DECAY = 0.1, 0.5
+"""Shares of the steps in which the learning rate rises, and at the end falls to almost nothing."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrecisionTask:
+    """What is trained in four precisions.
+
+    Attributes:
+        title: Its name.
+        network: Makes it; it gives its loss.
+        data: Its inputs, of all samples.
+        held_out: The same, of samples that it is not trained on.
+        batch: Samples of a step.
+        learning_rate: The largest.
+        loss_scale: What losses are multiplied by in ``f16`` and ``f8``.
+    """
+
+    title: str
+    network: Callable[[], nn.Module]
+    data: tuple[Tensor, ...]
+    held_out: tuple[Tensor, ...]
+    batch: int
+    learning_rate: float
+    loss_scale: float = 1024.0
+
+    @property
+    def num_steps(self) -> int:
+        """Steps of a pass over the data."""
+        return len(self.data[0]) // self.batch
+
+
+@dataclass(frozen=True)
+class TrainedCurve:
+    """How training went.
+
+    Attributes:
+        losses: Of each call, the mean over its steps.
+        held_out: Mean loss on held-out samples, with the linear layers in the precision that they were trained in.
+        report: What training costs on the modelled machine.
+        model: The network.
+    """
+
+    losses: F64
+    held_out: float
+    report: Report
+    model: nn.Module
+
+    @property
+    def final(self) -> float:
+        """Mean loss of the last tenth of the calls."""
+        return float(self.losses[-max(1, len(self.losses) // 10) :].mean())
+
+
+def made(task: PrecisionTask, precision: str, seed: int) -> nn.Module:
+    """The network in a precision, with weights of a seed."""
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        model = task.network()
+        if precision == "f8 unit":
+            model = unit_scaling.unit_scale(model, residuals=BRANCHES, readouts=[READOUT])
+    if precision != "f32":
+        model = model.half()
+    if precision == "f8":
+        fp8.fp8_linear(model, fp8.Fp8Recipe(allow_conversion=True), skip=[f"*{READOUT}"])
+    if precision == "f8 unit":
+        fp8.fp8_linear(model, fp8.Fp8Recipe.constant(0, allow_conversion=True), skip=[f"*{READOUT}"])
+    return model
+
+
+def train(task: PrecisionTask, precision: str, settings: DemoSettings, per_call: int, advance: Advance) -> TrainedCurve:
+    """Train one network in one precision.
+
+    Args:
+        task: What is trained.
+        precision: One of :data:`PRECISIONS`.
+        settings: The machine, threads, seed and passes.
+        per_call: Steps of a call, which have one learning rate.
+        advance: Called after each call.
+    """
+    model = made(task, precision, settings.seed)
+    opts = options(settings).deviceIterations(per_call)
+    opts.Abele.allowOutOfMemory()
+    opts.Precision.enableStochasticRounding(precision != "f32")
+    rate = _optimiser(model, task, precision)
+    executor = poptorch.trainingModel(model, opts, optimizer=rate(1.0))
+    calls = task.num_steps // per_call
+    total = calls * (settings.epochs or 1)
+    losses = []
+    for call in range(total):
+        executor.setOptimizer(rate(_schedule((call + 1) / total)))
+        begin = call % calls * per_call * task.batch
+        inputs = (part[begin : begin + per_call * task.batch] for part in task.data)
+        losses.append(float(executor(*inputs).double().mean()))
+        advance(f"{precision}, loss {losses[-1]:.4f}")
+    report = executor.report()
+    executor.detachFromDevice()
+    return TrainedCurve(np.asarray(losses), _held_out_loss(model, task), report, model)
+
+
+def _schedule(share: float) -> float:
+    """The learning rate after a share of the steps, relative to the largest."""
+    return max(0.02, min(1.0, share / WARM_UP, (1 - share) / DECAY))
+
+
+def _optimiser(model: nn.Module, task: PrecisionTask, precision: str) -> Callable[[float], torch.optim.Optimizer]:
+    """Makes the optimiser at a share of the largest learning rate."""
+    groups: Sequence[dict[str, Any]] = [{"params": list(model.parameters()), "lr": task.learning_rate}]
+    if precision == "f8 unit":
+        groups = unit_scaling.parameter_groups(model, task.learning_rate)
+    scale = task.loss_scale if precision in ("f16", "f8") else 1.0
+    kinds = HALF if precision != "f32" else {}
+
+    def rated(share: float) -> torch.optim.Optimizer:
+        parts = [{**group, "lr": group["lr"] * share} for group in groups]
+        return poptorch.optim.AdamW(
+            parts, lr=task.learning_rate, betas=BETAS, eps=EPSILON, weight_decay=0.0, loss_scaling=scale, **kinds
+        )
+
+    return rated
+
+
+@torch.no_grad()
+def _held_out_loss(model: nn.Module, task: PrecisionTask) -> float:
+    """Mean loss on what the model was not trained on, by PyTorch: 8-bit layers as they are, the rest in float32."""
+    wide = copy.deepcopy(model).float()
+    parts = zip(*(part.split(task.batch) for part in task.held_out), strict=True)
+    return float(np.mean([float(wide(*part)) for part in parts]))
