@@ -51,6 +51,9 @@ class LowPrecisionSize:
         steps: Steps.
         gpt_rate: The decoder's largest learning rate.
         bert_rate: The encoder's.
+
+    Raises:
+        InvalidOptionError: A size that is too small, or a width that heads do not divide.
     """
 
     width: int = 128
@@ -62,6 +65,15 @@ class LowPrecisionSize:
     steps: int = 300
     gpt_rate: float = 3e-3
     bert_rate: float = 1e-3
+
+    def __post_init__(self) -> None:
+        for name in ("width", "gpt_layers", "bert_layers", "heads", "positions", "batch"):
+            if getattr(self, name) < 1:
+                raise InvalidOptionError(f"{name} = {getattr(self, name)}: must be at least 1")
+        if self.width % self.heads:
+            raise InvalidOptionError(f"width = {self.width}: must be a multiple of {self.heads}, the attention heads")
+        if self.steps < PER_CALL:
+            raise InvalidOptionError(f"steps = {self.steps}: must be at least {PER_CALL}, the steps of a call")
 
 
 SHORT = LowPrecisionSize(width=32, gpt_layers=1, bert_layers=1, heads=2, positions=16, batch=8, steps=20)
@@ -86,13 +98,11 @@ def run(
         picture: Where a picture of the curves is written.
 
     Raises:
-        InvalidOptionError: No such network, or fewer steps than a call has.
+        InvalidOptionError: No such network, or too little text for so many steps.
     """
     size = size or LowPrecisionSize()
     if not networks or not set(networks) <= set(NETWORKS):
         raise InvalidOptionError(f"networks {', '.join(networks) or 'none'}: one of gpt, bert, or both")
-    if size.steps < PER_CALL:
-        raise InvalidOptionError(f"steps = {size.steps}: must be at least {PER_CALL}, the steps of a call")
     watch = Stopwatch()
     with watch.measure("data"):
         tasks = {name: _task(name, size, settings.seed) for name in networks}

@@ -16,7 +16,6 @@ from abele.runtime.native.stored_order import Factors, Strides, stored_shape, un
 from abele.runtime.native.strided_again import regrouped
 
 
-
 class SeedWord:
     """Stands for the word that a run's results are rounded by at random."""
 

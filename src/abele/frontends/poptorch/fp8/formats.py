@@ -1,4 +1,4 @@
-"""The machine's 8-bit floats as PyTorch's: ``F143`` is ``float8_e4m3fnuz`` and ``F152`` is ``float8_e5m2fnuz``, to the bit.
+"""The machine's 8-bit floats as PyTorch's: ``F143`` is ``float8_e4m3fnuz``, ``F152`` ``float8_e5m2fnuz``, to the bit.
 
 The formats that other software calls E4M3 and E5M2 are others: the same bits there mean half as much, and they have
 infinities or a second NaN.

@@ -1,0 +1,93 @@
+"""Two transformers in four precisions: a short run, its table and plots, and what is refused."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch", reason="needs PyTorch")
+
+from rich.console import Console
+
+from abele.errors import InvalidOptionError
+from abele.garden import curves, low_precision
+from abele.garden.low_precision import SHORT
+from abele.garden.low_precision_training import PRECISIONS, made
+from abele.garden.settings import DemoSettings
+from abele.machine import systems
+from abele.poptorch import fp8, unit_scaling
+
+pytestmark = pytest.mark.torch
+
+
+def test_made__precisions__have_their_layers_and_the_same_weights() -> None:
+    task = low_precision._task("bert", SHORT, 0)
+    models = {precision: made(task, precision, 3) for precision in PRECISIONS}
+    plain = dict(models["f32"].named_parameters())
+    for precision in ("f16", "f8"):
+        for name, value in models[precision].named_parameters():
+            assert value.dtype == torch.float16
+            assert torch.equal(value, plain[name].half())
+    kinds = {p: {type(m) for m in model.modules() if isinstance(m, torch.nn.Linear)} for p, model in models.items()}
+    assert kinds["f8"] == {torch.nn.Linear, fp8.Fp8Linear}
+    assert kinds["f8 unit"] == {unit_scaling.UnitLinear}
+    products = [m.product for m in models["f8 unit"].modules() if isinstance(m, unit_scaling.UnitLinear)]
+    assert sum(isinstance(product, fp8.Fp8Product) for product in products) == len(products) - 1
+
+
+def test_task__masked_text__says_what_was_masked() -> None:
+    task = low_precision._task("bert", SHORT, 0)
+    text, places, labels = task.data
+    assert len(text) == SHORT.steps * SHORT.batch
+    masked = text == len(low_precision.CHARACTERS)
+    assert torch.equal(masked.sum(1), torch.full((len(text),), places.shape[1]))
+    assert torch.equal(masked.gather(1, places), torch.ones_like(places, dtype=torch.bool))
+    assert int(labels.max()) < len(low_precision.CHARACTERS)
+
+
+def test_text_plot__two_curves__are_where_their_values_are() -> None:
+    plot = curves.text_plot(
+        {"a": np.array([4.0, 2.0]), "b": np.array([4.0, np.nan])}, np.array([1.0, 9.0]), width=10, height=5
+    )
+    lines = plot.splitlines()
+    assert lines[0].startswith("  4.000 |+++++")
+    assert lines[4] == "  2.000 |     ooooo"
+    assert lines[-1].split() == ["o", "a", "+", "b"]
+
+
+def test_picture__two_panels__is_written(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib", reason="needs matplotlib")
+    steps = np.arange(3.0)
+    curves.picture({"one": (steps, {"a": steps}), "two": (steps, {"a": steps})}, tmp_path / "curves.png")
+    assert (tmp_path / "curves.png").stat().st_size > 5000
+
+
+@pytest.mark.parametrize(
+    ("size", "networks", "message"),
+    [
+        ({"steps": 3}, ("gpt",), "steps = 3"),
+        ({}, ("gtp",), "one of gpt, bert"),
+        ({}, (), "one of gpt, bert"),
+        ({"width": 33}, ("gpt",), "width = 33"),
+        ({"batch": 0}, ("gpt",), "batch = 0"),
+        ({"steps": 10_000_000}, ("gpt",), "the text has"),
+    ],
+)
+def test_run__wrong_sizes__are_refused(size: dict[str, int], networks: tuple[str, ...], message: str) -> None:
+    with pytest.raises(InvalidOptionError, match=message):
+        low_precision.run(DemoSettings(), Console(file=io.StringIO()), size=replace(SHORT, **size), networks=networks)
+
+
+@pytest.mark.slow
+def test_run__short_training__prints_four_curves_near_each_other() -> None:
+    settings = DemoSettings(system=systems.get("c600"), threads=1)
+    found = low_precision.run(settings, Console(file=io.StringIO()), size=SHORT, networks=("gpt",))
+    assert all(f"gpt_{p.replace(' ', '_')}_loss" in found.figures for p in PRECISIONS)
+    assert abs(float(found.figures["gpt_f16_above_f32"])) < 0.02
+    assert abs(float(found.figures["gpt_f8_above_f32"])) < 0.05
+    assert all(precision in found.exhibit for precision in PRECISIONS)
+    assert found.report.memory.fits
