@@ -56,13 +56,13 @@ class LowPrecisionSize:
         InvalidOptionError: A size that is too small, or a width that heads do not divide.
     """
 
-    width: int = 128
+    width: int = 64
     gpt_layers: int = 2
     bert_layers: int = 4
     heads: int = 4
     positions: int = 64
     batch: int = 16
-    steps: int = 300
+    steps: int = 200
     gpt_rate: float = 3e-3
     bert_rate: float = 1e-3
 

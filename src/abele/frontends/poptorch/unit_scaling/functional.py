@@ -144,13 +144,10 @@ def _field(
     """Positions of a convolution's result."""
     made = 1
     for dim, (size, kernel) in enumerate(zip(value.shape[2:], weight.shape[2:], strict=True)):
-        step, apart = (x[dim] if isinstance(x, Sequence) else x for x in (stride, dilation))
-        reach = apart * (kernel - 1)
-        if isinstance(padding, str):
-            around = reach if padding == "same" else 0
-        else:
-            around = 2 * (padding[dim] if isinstance(padding, Sequence) else padding)
-        made *= (size + around - reach - 1) // step + 1
+        step, apart, sides = (x if isinstance(x, (int, str)) else x[dim] for x in (stride, dilation, padding))
+        reach = int(apart) * (kernel - 1)
+        around = (reach if sides == "same" else 0) if isinstance(sides, str) else 2 * sides
+        made *= (size + around - reach - 1) // int(step) + 1
     return max(made, 1)
 
 

@@ -76,7 +76,7 @@ def rules_of(rules: str | Rules) -> Rules:
 
 
 def _geometric(scales: Sequence[float]) -> float:
-    return math.prod(scale ** (1 / len(scales)) for scale in scales)
+    return math.exp(sum(map(math.log, scales)) / len(scales))
 
 
 def _arithmetic(scales: Sequence[float]) -> float:
