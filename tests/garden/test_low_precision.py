@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,6 +23,15 @@ from abele.machine import systems
 from abele.poptorch import fp8, unit_scaling
 
 pytestmark = pytest.mark.torch
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _library_read_once() -> Iterator[None]:
+    """The text of the library, which takes a second to read."""
+    files = low_precision.standard_library()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(low_precision, "standard_library", lambda: files)
+        yield
 
 
 def test_made__precisions__have_their_layers_and_the_same_weights() -> None:
