@@ -49,6 +49,15 @@ def test_made__precisions__have_their_layers_and_the_same_weights() -> None:
     assert sum(isinstance(product, fp8.Fp8Product) for product in products) == len(products) - 1
 
 
+@pytest.mark.parametrize("network", low_precision.NETWORKS)
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_made__any_precision__has_a_loss_near_that_of_guessing(network: str, precision: str) -> None:
+    task = low_precision._task(network, SHORT, 0)
+    loss = made(task, precision, 0).float()(*(part[:8] for part in task.data))
+    loss.backward()
+    assert abs(float(loss) - np.log(len(low_precision.CHARACTERS))) < 1
+
+
 def test_task__masked_text__says_what_was_masked() -> None:
     task = low_precision._task("bert", SHORT, 0)
     text, places, labels = task.data

@@ -63,7 +63,7 @@ class LowPrecisionSize:
     positions: int = 64
     batch: int = 16
     steps: int = 200
-    gpt_rate: float = 3e-3
+    gpt_rate: float = 6e-3
     bert_rate: float = 1e-3
 
     def __post_init__(self) -> None:

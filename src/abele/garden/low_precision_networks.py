@@ -66,7 +66,7 @@ class MaskedBert(nn.Module):
         """The mean loss of the characters ``labels`` at ``places``, [batch, masked], of text [batch, positions]."""
         x = self.norm(self.embeddings(text))
         for layer in self.layers:
-            x = layer(x, x.new_zeros(()))
+            x = layer(x)
         chosen = torch.gather(x, 1, places[:, :, None].expand(-1, -1, x.shape[2]))
         scores = self.scores(self.last_norm(F.gelu(self.transform(chosen))))
         return F.cross_entropy(scores.float().flatten(0, 1), labels.flatten())

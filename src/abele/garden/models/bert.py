@@ -44,7 +44,7 @@ class EncoderAttention(nn.Module):
         self.attention = SelfAttention(width, heads, causal=False)
         self.norm = nn.LayerNorm(width)
 
-    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """[batch, positions, width] of the same shape."""
         made: Tensor = self.norm(x + self.attention(x, mask))
         return made
@@ -73,7 +73,7 @@ class EncoderLayer(nn.Module):
         self.attended = EncoderAttention(width, heads)
         self.feed_forward = EncoderFeedForward(width)
 
-    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """[batch, positions, width] of the same shape."""
         made: Tensor = self.feed_forward(self.attended(x, mask))
         return made

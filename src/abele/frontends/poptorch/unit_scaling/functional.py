@@ -90,7 +90,8 @@ def conv1d(
     constraint: str | None = None,
 ) -> Tensor:
     """Channels [batch, out, length] by kernels [out, in / groups, size] of variance 1; padding counts as data."""
-    return _convolution(F.conv1d, 1, value, weight, bias, (stride, padding, dilation, groups), rules, constraint)
+    geometry = stride, padding, dilation, groups
+    return _convolution(F.conv1d, value, weight, bias=bias, geometry=geometry, rules=rules, constraint=constraint)
 
 
 def conv2d(
@@ -106,20 +107,22 @@ def conv2d(
     constraint: str | None = None,
 ) -> Tensor:
     """Channels [batch, out, height, width] by kernels [out, in / groups, height, width] of variance 1."""
-    return _convolution(F.conv2d, 2, value, weight, bias, (stride, padding, dilation, groups), rules, constraint)
+    geometry = stride, padding, dilation, groups
+    return _convolution(F.conv2d, value, weight, bias=bias, geometry=geometry, rules=rules, constraint=constraint)
 
 
 def _convolution(
     function: Callable[..., Tensor],
-    dims: int,
     value: Tensor,
     weight: Tensor,
+    *,
     bias: Tensor | None,
     geometry: tuple[int | Sequence[int], int | str | Sequence[int], int | Sequence[int], int],
     rules: str | Rules,
     constraint: str | None,
 ) -> Tensor:
     found, (stride, padding, dilation, groups) = rules_of(rules), geometry
+    dims = weight.dim() - 2
     steps = math.prod(stride) if isinstance(stride, Sequence) else stride**dims
     kernel = math.prod(weight.shape[2:])
     fan_in, fan_out = weight.shape[1] * kernel, weight.shape[0] * kernel / (steps * groups)
@@ -128,7 +131,9 @@ def _convolution(
         field = _field(value, weight, stride, padding, dilation)
         factors = known.product_factors(found, fan_in, fan_out, value.shape[0] * field, constraint)
         grown = scale_backward(value, factors.input_grad), scale_backward(weight, factors.weight_grad)
-        made = scale_forward(function(*grown, None, stride, padding, dilation, groups), factors.output)
+        made = scale_forward(
+            function(*grown, stride=stride, padding=padding, dilation=dilation, groups=groups), factors.output
+        )
         if bias is None:
             return made
         return made + scale_backward(bias, factors.weight_grad).reshape(-1, *(1,) * dims)
