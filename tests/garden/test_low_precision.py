@@ -55,7 +55,7 @@ def test_made__any_precision__has_a_loss_near_that_of_guessing(network: str, pre
     task = low_precision._task(network, SHORT, 0)
     loss = made(task, precision, 0).float()(*(part[:8] for part in task.data))
     loss.backward()
-    assert abs(float(loss) - np.log(len(low_precision.CHARACTERS))) < 1
+    assert abs(loss.item() - np.log(len(low_precision.CHARACTERS))) < 1
 
 
 def test_task__masked_text__says_what_was_masked() -> None:
