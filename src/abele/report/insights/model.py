@@ -29,8 +29,9 @@
 ``roofline``
     ``{f16_flops_per_second, f32_flops_per_second, exchange_bytes_per_second, ops: [{op, title, where, type, cycles,
     flops, exchanged_bytes, intensity, flops_per_second, peak_flops_per_second, exchange_bytes_per_second, bound,
-    reached}], f8_flops_per_second}``; ``intensity`` is flops for each exchanged byte (null where nothing is exchanged), ``bound`` is
-    ``compute`` or ``exchange``: the side whose roof is lower, ``reached`` the part of that roof that is reached.
+    reached}], f8_flops_per_second}``; ``intensity`` is flops for each exchanged byte (null where nothing is exchanged),
+    ``bound`` is ``compute`` or ``exchange``: the side whose roof is lower, ``reached`` the part of that roof that is
+    reached.
 ``notes``
     Sentences about what the figures do not know.
 """

@@ -268,7 +268,7 @@ def _tiles(report: Report, steps: Int64) -> tuple[Int64, Int64, Int64]:
 def roofline(opened: Opened, params: Params) -> Answer:
     """How much each operation computes for what it moves, and how fast, beside what the machine could.
 
-    Answer: head ``peaks`` (flops_per_second of 8-bit floats, float16 and float32, exchange and memory bytes_per_second) and
+    Answer: head ``peaks`` (flops_per_second of float8, float16 and float32, exchange and memory bytes_per_second) and
     ``names``; arrays ``op``, ``intensity`` (flop for each byte moved), ``local`` (flop for each byte read and written,
     0 where unknown), ``rate`` (flop/s) and ``cycles``, of operations that compute, most cycles first.
     """

@@ -175,7 +175,11 @@ def test_pow2scale__with_an_option_that_there_is_not__is_refused() -> None:
 WRONG: dict[str, tuple[type[Exception], str, Any]] = {
     "scale of f16": (TypeMismatchError, "the scale is of neither", lambda p, x, q, s: {"tensor": x, "dtype": f16}),
     "between two": (TypeMismatchError, "could be of either", lambda p, x, q, s: {"tensor": q, "dtype": f8_152}),
-    "too large": (TypeMismatchError, r"scaled by 2\^32", lambda p, x, q, s: {"tensor": x, "dtype": f8_143, "scale": 32}),
+    "too large": (
+        TypeMismatchError,
+        r"scaled by 2\^32",
+        lambda p, x, q, s: {"tensor": x, "dtype": f8_143, "scale": 32},
+    ),
     "too small": (TypeMismatchError, r"2\^-33", lambda p, x, q, s: {"tensor": x, "dtype": f8_143, "scale": -33}),
     "a float": (Exception, "whole number or a tensor", lambda p, x, q, s: {"tensor": x, "dtype": f8_143, "scale": 1.5}),
     "a bool": (Exception, "scale", lambda p, x, q, s: {"tensor": x, "dtype": f8_143, "scale": True}),
