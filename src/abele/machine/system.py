@@ -112,7 +112,7 @@ class System(Spec):
         return cycles / self.ipu.clock_hz
 
     def figures(self) -> dict[str, float | int | str]:
-        """The main figures by name, in the units that the names end in."""
+        """The main figures by name, in the units that the names end in; that of f8 where the chip has it."""
         return {
             "name": self.name,
             "title": self.title,
@@ -126,6 +126,7 @@ class System(Spec):
             "memory_bytes": self.memory_bytes,
             "memory_bytes_per_second": self.num_ipus * self.ipu.memory_bytes_per_second,
             "exchange_bytes_per_second": self.num_ipus * self.ipu.exchange_bytes_per_second,
+            **({"f8_flops_per_second": self.peak_flops("f8", "f16")} if self.ipu.converts_quarters else {}),
             "f16_flops_per_second": self.peak_flops("f16", "f16"),
             "f32_flops_per_second": self.peak_flops("f32", "f32"),
             "host_bytes_per_second": self.host_bytes_per_second,

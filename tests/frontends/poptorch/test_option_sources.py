@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from abele import poptorch
-from abele.errors import AbeleError
+from abele.errors import AbeleError, InvalidOptionError
 from abele.frontends.poptorch.options import environment
 from abele.parallel import parse
 
@@ -125,6 +125,25 @@ def test_environment__small_model__has_four_tiles_unless_the_whole_one_is_asked_
 @pytest.mark.parametrize(("version", "name"), [(1, "GC2"), (2, "Bow"), (21, "C600")])
 def test_useOfflineIpuTarget__of_a_version__models_it(version: int, name: str) -> None:
     assert modelled_tiles(poptorch.Options().useOfflineIpuTarget(version))[0] == name
+
+
+@pytest.mark.parametrize(("version", "name"), [("ipu1", "GC2"), ("ipu2", "Bow"), ("ipu21", "C600")])
+def test_environment__model_version__is_modelled_where_nothing_else_is_chosen(
+    version: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("ABELE_SYSTEM", raising=False)
+    monkeypatch.setenv("POPTORCH_IPU_MODEL_VERSION", version)
+    assert modelled_tiles(poptorch.Options())[0] == name
+    assert modelled_tiles(poptorch.Options().system("gc200"))[0] == "GC200"
+    assert modelled_tiles(poptorch.Options().useOfflineIpuTarget(1))[0] == "GC2"
+
+
+def test_environment__model_version_that_is_none__is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ABELE_SYSTEM", raising=False)
+    monkeypatch.setenv("POPTORCH_IPU_MODEL_VERSION", "ipu3")
+    with pytest.raises(InvalidOptionError, match="POPTORCH_IPU_MODEL_VERSION is 'ipu3'") as raised:
+        modelled_tiles(poptorch.Options())
+    assert "ipu1, ipu2, ipu21" in str(raised.value)
 
 
 def test_useOfflineIpuTarget__of_no_version__is_refused() -> None:

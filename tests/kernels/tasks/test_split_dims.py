@@ -65,6 +65,20 @@ def test_split_dims__window_over_a_split_dim__goes_through_a_copy():
     np.testing.assert_array_equal(result, rows[:, :-2] + rows[:, 1:-1] + rows[:, 2:])
 
 
+def test_split_dims__temporary_between_views_that_split_differently__means_the_same():
+    x, y = Buffer(0, (6, 4, 5), f32, True, "x"), Buffer(1, (3, 2, 8), f32, True, "y")
+    # Rows are 6 times 4 in the operand, and 3 times 8 in the result; the temporary has them whole.
+    source = OperandBinding(0, (((6, 20), (4, 5)), ((5, 1),)))
+    result = OperandBinding(1, (((3, 16), (8, 1)), ((2, 8),)))
+    summed = nest({"i": 24, "j": 2, "k": 5}, store(2, ("i", "j"), load(0, "i", "k"), "add"))
+    scaled = nest({"i": 24, "j": 2}, store(1, ("i", "j"), load(2, "i", "j") * 2.0))
+    kernel = HostKernel(((24, 5), (24, 2), (24, 2)), (f32, f32, f32), 1, 1, (summed, scaled))
+    data = np.arange(120, dtype=np.float32)
+    out = run([x, y], [BoundKernel(kernel, (source, result), "sums")], x=data)["y"]
+    wanted = 2 * data.reshape(24, 5).sum(1)
+    np.testing.assert_array_equal(out, np.stack([wanted.reshape(3, 8)] * 2, 1))
+
+
 def test_split_dims__windows_over_two_split_dims__go_through_a_copy_each():
     x, z = (Buffer(n, (4, 5, 4), f32, True, name) for n, name in enumerate("xz"))
     y, total = Buffer(2, (5, 14), f32, True, "y"), Buffer(3, (5, 14), f32, True, "total")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from enum import Enum
 
 from abele.errors import InvalidOptionError, TypeMismatchError, nearest
+from abele.expr import check_computes
 from abele.graph import Graph, Tensor
 from abele.graph.program import Sequence
 from abele.numerics import ElementType
@@ -43,7 +44,8 @@ def read_operator(given: CollectiveOperator | str, dtype: ElementType, function:
 
     Raises:
         InvalidOptionError: No such operator.
-        TypeMismatchError: A logical operator of numbers, arithmetic of truth values, or the mean of integers.
+        TypeMismatchError: A logical operator of numbers, arithmetic of truth values or of 8-bit floats, or the
+            mean of integers.
     """
     names = [o.value for o in CollectiveOperator]
     word = given.value if isinstance(given, CollectiveOperator) else str(given).lower()
@@ -55,6 +57,8 @@ def read_operator(given: CollectiveOperator | str, dtype: ElementType, function:
             f"{function}: no collective operator {given!r}" + (f"; did you mean {close!r}?" if close else ""),
             because=f"there are {', '.join(names)}",
         ) from None
+    if op is not CollectiveOperator.LOCAL:
+        check_computes(dtype, name=function)
     wrong = op is not CollectiveOperator.LOCAL and (op in _LOGICAL) != (dtype.kind == "bool")
     if wrong or (op is CollectiveOperator.MEAN and not dtype.is_float):
         raise TypeMismatchError(f"{function}: operator {op.value} does not take {dtype.name}")

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from abele.errors import InvalidOptionError, TensorError, TypeMismatchError
+from abele.expr import check_computes
 from abele.graph import Execute, Graph, Regions, Tensor, boxes
 from abele.graph.program import Sequence
 from abele.numerics import ElementType, f32
@@ -196,6 +197,7 @@ def _check(role: str, tensor: Tensor, shape: tuple[int, ...], name: str, dtype: 
         raise TensorError(f"{name}: {role} {tensor!r} has shape {list(tensor.shape)}, the parameters say {list(shape)}")
     if not tensor.dtype.is_float:
         raise TypeMismatchError(f"{name}: {role} {tensor!r} holds no floating-point elements")
+    check_computes(tensor.dtype, name=name)
     if dtype is not None and tensor.dtype != dtype:
         raise TypeMismatchError(f"{name}: {role} {tensor!r} is {tensor.dtype}, the gradient is {dtype}")
 

@@ -14,7 +14,10 @@ if TYPE_CHECKING:
     from abele.report.report import Report
 
 _TYPES = {"f16": "f16", "bf16": "f16", "f32": "f32"}
-"""Types of floats, and whose peak is theirs."""
+"""Types of floats, and whose peak is theirs; 8-bit floats, of any format and scale, have one of their own."""
+_QUARTERS = "f8"
+_NARROWEST_FIRST = (_QUARTERS, "f16", "f32")
+"""Products of 8-bit floats give f16, and those of f16 often f32."""
 _PRODUCTS = ("poplin.",)
 
 
@@ -23,7 +26,7 @@ class ElementTypes:
 
     A report in which all floats are of one type tells it of all operations. Otherwise what an operation's supersteps
     touch does, or, in files that do not hold that, the variables that are named after it. Products of f16 whose
-    partials are f32 are products of f16.
+    partials are f32 are products of f16, and those of 8-bit floats whose results are f16 products of these.
 
     Args:
         report: The report.
@@ -34,21 +37,21 @@ class ElementTypes:
         self._variables = report.variables
 
     def of(self, op: int, title: str) -> str:
-        """``f16`` or ``f32``, or empty where that is not known.
+        """``f8``, ``f16`` or ``f32``, or empty where that is not known.
 
         Args:
             op: Row in the ops table.
             title: The operation with its path.
         """
         if len(self._all) == 1:
-            return min(self._all)
+            return _narrowest(self._all)
         if len(self._report.superstep_variables):
             return next((name for name, touched in self._by_op.items() if touched[op]), "")
-        return min(self._by_name.get(title, set()), default="")
+        return _narrowest(self._by_name.get(title, set()))
 
     @cached_property
     def _by_op(self) -> dict[str, npt.NDArray[np.bool_]]:
-        """Which operations touch f16, and which f32, bool[ops] each."""
+        """Which operations touch f8, f16 and f32, bool[ops] each."""
         report, steps = self._report, self._report.steps
         touched, superstep = report.superstep_variables, steps["superstep"]
         known = (steps["op"] >= 0) & (superstep >= 0)
@@ -57,7 +60,7 @@ class ElementTypes:
         op = op_of[touched["superstep"]]
         types = np.array(self._type_of_row, dtype=object)[touched["variable"]]
         found = {}
-        for name in sorted(set(_TYPES.values())):
+        for name in _NARROWEST_FIRST:
             found[name] = np.zeros(max(len(report.ops), 1), dtype=bool)
             found[name][op[(op >= 0) & np.asarray(types == name, dtype=bool)]] = True
         return found
@@ -66,7 +69,7 @@ class ElementTypes:
     def _type_of_row(self) -> list[str]:
         column = self._variables.columns["type"]
         assert isinstance(column, Text)
-        words = np.array([_TYPES.get(word, "") for word in column.words], dtype=object)
+        words = np.array([_peak_of(word) for word in column.words], dtype=object)
         return list(words[column.codes].tolist()) if len(words) else [""] * len(column)
 
     @cached_property
@@ -80,6 +83,14 @@ class ElementTypes:
             if type_:
                 found.setdefault(name.rpartition("/")[0], set()).add(type_)
         return found
+
+
+def _peak_of(word: str) -> str:
+    return _QUARTERS if word.startswith("f8_") else _TYPES.get(word, "")
+
+
+def _narrowest(types: set[str]) -> str:
+    return next((name for name in _NARROWEST_FIRST if name in types), "")
 
 
 def is_product(kind: str) -> bool:

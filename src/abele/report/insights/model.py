@@ -29,8 +29,9 @@
 ``roofline``
     ``{f16_flops_per_second, f32_flops_per_second, exchange_bytes_per_second, ops: [{op, title, where, type, cycles,
     flops, exchanged_bytes, intensity, flops_per_second, peak_flops_per_second, exchange_bytes_per_second, bound,
-    reached}]}``; ``intensity`` is flops for each exchanged byte (null where nothing is exchanged), ``bound`` is
-    ``compute`` or ``exchange``: the side whose roof is lower, ``reached`` the part of that roof that is reached.
+    reached}], f8_flops_per_second}``; ``intensity`` is flops for each exchanged byte (null where nothing is exchanged),
+    ``bound`` is ``compute`` or ``exchange``: the side whose roof is lower, ``reached`` the part of that roof that is
+    reached.
 ``notes``
     Sentences about what the figures do not know.
 """
@@ -192,12 +193,14 @@ class Roofline:
         f32_flops_per_second: Peak of products of f32.
         exchange_bytes_per_second: Peak of the exchange within IPUs, all tiles together.
         ops: Operations that compute something.
+        f8_flops_per_second: Peak of products of 8-bit floats; 0 on chips without them.
     """
 
     f16_flops_per_second: float
     f32_flops_per_second: float
     exchange_bytes_per_second: float
     ops: tuple[Roof, ...] = ()
+    f8_flops_per_second: float = 0.0
 
     def to_json(self) -> dict[str, Any]:
         """The roofline as plain data."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from abele.report.insights.element_types import ElementTypes
@@ -17,10 +19,11 @@ def roofline_of(steps: ProgramSteps, types: ElementTypes) -> Roofline:
     Flops are known for a run of program 0; of other programs there are roofs alone.
     """
     report, target = steps.report, steps.report.target
-    f16, f32, exchange = (
-        float(target.get(f"{name}_per_second", 0)) for name in ("f16_flops", "f32_flops", "exchange_bytes")
+    f16, f32, exchange, f8 = (
+        float(target.get(f"{name}_per_second", 0)) for name in ("f16_flops", "f32_flops", "exchange_bytes", "f8_flops")
     )
-    roofs = Roofline(f16, f32, exchange)
+    peaks = {"f32": f32, "f8": f8 or f16}  # chips without 8-bit products cast to f16
+    roofs = Roofline(f16, f32, exchange, f8_flops_per_second=f8)
     ops, known = report.ops, steps.op >= 0
     if steps.program != 0 or not len(ops) or not known.any():
         return roofs
@@ -39,7 +42,7 @@ def roofline_of(steps: ProgramSteps, types: ElementTypes) -> Roofline:
     for op in listed:
         title = steps.title_of(op, -1)
         type_ = types.of(op, title)
-        peak = f32 if type_ == "f32" else f16
+        peak = peaks.get(type_, f16)
         seconds = report.seconds(float(cycles[op]))
         computing = float(flops[op]) / peak if peak else 0.0
         exchanging = float(moved[op]) / exchange if exchange else 0.0
@@ -60,4 +63,4 @@ def roofline_of(steps: ProgramSteps, types: ElementTypes) -> Roofline:
                 reached=max(computing, exchanging) / seconds,
             )
         )
-    return Roofline(f16, f32, exchange, tuple(found))
+    return replace(roofs, ops=tuple(found))

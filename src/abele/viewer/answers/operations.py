@@ -268,7 +268,7 @@ def _tiles(report: Report, steps: Int64) -> tuple[Int64, Int64, Int64]:
 def roofline(opened: Opened, params: Params) -> Answer:
     """How much each operation computes for what it moves, and how fast, beside what the machine could.
 
-    Answer: head ``peaks`` (flops_per_second of float16 and float32, exchange and memory bytes_per_second) and
+    Answer: head ``peaks`` (flops_per_second of float8, float16 and float32, exchange and memory bytes_per_second) and
     ``names``; arrays ``op``, ``intensity`` (flop for each byte moved), ``local`` (flop for each byte read and written,
     0 where unknown), ``rate`` (flop/s) and ``cycles``, of operations that compute, most cycles first.
     """
@@ -279,7 +279,8 @@ def roofline(opened: Opened, params: Params) -> Answer:
         local = np.where(touched > 0, whole["flops"] / np.maximum(touched, 1), 0.0)
     some = np.flatnonzero((whole["flops"] > 0) & (whole["cycles"] > 0))
     some = some[np.argsort(-whole["cycles"][some], kind="stable")][:MOST_POINTS]
-    names = ("f16_flops_per_second", "f32_flops_per_second", "exchange_bytes_per_second", "memory_bytes_per_second")
+    flops, moved = (f"{t}_flops_per_second" for t in ("f8", "f16", "f32")), ("exchange", "memory")
+    names = (*flops, *(f"{what}_bytes_per_second" for what in moved))
     return Answer(
         {"peaks": {name: target.get(name) for name in names}, "names": whole["name"][some].tolist()},
         {

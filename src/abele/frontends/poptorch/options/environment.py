@@ -6,11 +6,13 @@ import functools
 import os
 from pathlib import Path
 
+from abele.errors import InvalidOptionError
 from abele.frontends.poptorch import logs
 from abele.machine import System, systems
 from abele.session.settings import DEFAULT_SYSTEM, SYSTEM_VARIABLE
 
 MODEL_VARIABLE = "POPTORCH_IPU_MODEL"
+VERSION_VARIABLE = "POPTORCH_IPU_MODEL_VERSION"
 SMALL_VARIABLE = "POPTORCH_SMALL_IPU_MODEL"
 PROTO_VARIABLE = "POPTORCH_EXPORT_PROTO_FILE"
 WAIT_VARIABLE = "POPTORCH_WAIT_FOR_IPU"
@@ -18,18 +20,33 @@ WAIT_VARIABLE = "POPTORCH_WAIT_FOR_IPU"
 SMALL_TILES = 4
 """Tiles of the small model."""
 VERSIONS = {1: "c2", 2: DEFAULT_SYSTEM, 21: "c600"}
-"""Versions of the IPU, and the systems that are modelled for them."""
+"""Versions of the IPU, and the systems that are modelled for them: 21 is the Mk2 that multiplies 8-bit floats."""
 
 
 def _is_set(name: str) -> bool:
     return os.environ.get(name, "") not in ("", "0")
 
 
+def model_version() -> int:
+    """The version of the IPU that the environment asks for, 2 by default.
+
+    Raises:
+        InvalidOptionError: It names none.
+    """
+    name = os.environ.get(VERSION_VARIABLE, "") or "ipu2"
+    known = {f"ipu{version}": version for version in VERSIONS}
+    if name not in known:
+        raise InvalidOptionError(
+            f"{VERSION_VARIABLE} is {name!r}, which is no version of the IPU", remedy="one of " + ", ".join(known)
+        )
+    return known[name]
+
+
 def default_system(version: int = 2) -> System | None:
     """The machine to model where a program chose none; None for the one that a session takes by itself.
 
     Args:
-        version: Version of the IPU that offline targets have.
+        version: Version of the IPU that offline targets, or the environment, have.
     """
     small = _is_set(SMALL_VARIABLE) and not _is_set(MODEL_VARIABLE)
     if os.environ.get(SYSTEM_VARIABLE) or (version == 2 and not small):

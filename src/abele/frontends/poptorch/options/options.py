@@ -341,7 +341,7 @@ class Options(CheckedOptions):
 
     def _system(self) -> System | str | None:
         """The machine that was chosen, or that the version of an offline target and the environment ask for."""
-        version = self.ipu_version if self.exists("ipu_version") else 2
+        version = self.ipu_version if self.exists("ipu_version") else environment.model_version()
         chosen: System | str | None = self.Abele.system_choice
         return environment.default_system(version) if chosen is None else chosen
 

@@ -110,7 +110,8 @@ def _direct(graph: Graph, left: Tensor, right: Tensor, types: Types, make: Make)
     system = graph.system
     elsewhere = Graph(system)
     try:
-        cast_first = make(elsewhere, *(same_storage(elsewhere, t, f16) for t in (left, right)), _halves(types))
+        halves = [same_storage(elsewhere, t, f16) for t in (left, right)]
+        cast_first = make(elsewhere, halves[0], halves[1], _halves(types))
         casting = sum(_cast_estimate(t, system) for t in (left, right))
         if best is None or casting + cast_first.cycles < best:
             return None

@@ -12,7 +12,7 @@ from abele.errors import InvalidOptionError
 from abele.graph import Graph, Tensor
 from abele.graph.program import Sequence
 from abele.machine import Ipu
-from abele.numerics import ElementType, i32
+from abele.numerics import ElementType, i32, misfit
 from abele.poplibs.popops.elementwise.map import apply_fused, check_writable
 from abele.poplibs.popops.elementwise.placement import CycleFormula
 from abele.poplibs.popops.expr import Cast, Const, Expr, element_index
@@ -33,7 +33,8 @@ def fill(graph: Graph, tensor: Tensor, prog: Sequence, value: float, name: str =
     """Set every element of ``tensor`` to ``value``.
 
     Raises:
-        InvalidOptionError: A value that the element type does not hold: a fraction, or one out of range, for integers.
+        InvalidOptionError: A value that the element type does not hold: a fraction, or one out of range, for integers;
+            one too large for an 8-bit float.
         ConstantWriteError: ``tensor`` is a constant, or a view that repeats elements.
     """
     _check_value(tensor, value, name)
@@ -55,6 +56,8 @@ def _check_value(tensor: Tensor, value: float, name: str) -> None:
     dtype = tensor.dtype
     if not is_number(value):
         raise InvalidOptionError(f"{name}: {tensor!r} cannot hold {value!r}", remedy="a number")
+    if dtype.is_quarter and (found := misfit([value], dtype)) is not None:
+        raise InvalidOptionError(f"{name}: {tensor!r} cannot hold {found}", remedy="another scale, or f16")
     if dtype.kind not in ("int", "uint"):
         return
     limits = np.iinfo(dtype.np)

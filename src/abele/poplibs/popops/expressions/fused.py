@@ -83,12 +83,16 @@ def fuse(exprs: Sequence[Expr], types: Types, out_types: Sequence[ElementType | 
             raise TypeMismatchError(
                 f"the expression gives {natural}, the output holds {wanted}", remedy=f"Cast(expr, {wanted})"
             )
-        if not isinstance(expression.node, ir.Const):  # a number is stored as it is, in any type
+        if not _is_number(expression.node):  # which is stored in any type
             ir.check_computes(out)
         compute = ir.compute_type(out)
         lowered.append(low if found == compute else ir.Cast(out, low))
         stored.append(out)
     return Fused(tuple(e.node for e in exprs), types, tuple(stored), tuple(lowered))
+
+
+def _is_number(expression: ir.Expr) -> bool:
+    return isinstance(expression.arg if isinstance(expression, ir.Cast) else expression, ir.Const)
 
 
 def cost_class(types: Sequence[ElementType]) -> CostClass:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from abele.errors import TensorError, TypeMismatchError
+from abele.expr import check_computes
 from abele.graph import Copy, Graph, Tensor
 from abele.graph.program import Sequence as Steps
 from abele.numerics import u32
@@ -162,6 +163,7 @@ def check_keys(keys: Tensor, values: Sequence[Tensor], name: str) -> None:
     """
     if keys.ndim == 0:
         raise TensorError(f"{name}: {keys!r} has no dimension to sort along")
+    check_computes(keys.dtype, name=name)
     for other in values:
         if other.shape != keys.shape:
             raise TensorError(f"{name}: keys {keys!r} and values {other!r} differ in shape")

@@ -207,12 +207,12 @@ class OperationsView {
     const { context } = this;
     try {
       const { head, arrays } = await context.ask("roofline");
-      const { f16_flops_per_second: f16, f32_flops_per_second: f32, exchange_bytes_per_second: exchange, memory_bytes_per_second: memory } = head.peaks;
+      const { f8_flops_per_second: f8, f16_flops_per_second: f16, f32_flops_per_second: f32, exchange_bytes_per_second: exchange, memory_bytes_per_second: memory } = head.peaks;
       if (!arrays.op.length || !(exchange > 0)) return empty("No operation of this report counts floating-point operations.");
       const local = context.state.get("operations.roof") === "memory" && memory > 0;
       const intensity = local ? arrays.local : arrays.intensity;
       const points = Array.from(arrays.op, (op, i) => ({ op, title: head.names[i], intensity: intensity[i], rate: arrays.rate[i], cycles: arrays.cycles[i] }));
-      const peaks = [["float16", f16], ["float32", f32]].filter(([, peak]) => peak > 0);
+      const peaks = [["float8", f8], ["float16", f16], ["float32", f32]].filter(([, peak]) => peak > 0);
       const data = () => ({ points, bandwidth: local ? memory : exchange, axis: local ? "of memory" : "exchanged", peaks });
       const chart = roofline({ data, chosen: () => context.state.number("op"), pick: (op) => context.state.set({ op }) });
       chart.describe(`Roofline of ${count(points.length)} operations: FLOP/s against FLOP for each byte ${data().axis}`);

@@ -13,7 +13,7 @@ export function roofs(context) {
       lines: [["of its own roof", percent(op.reached)], ["bound by", op.bound], ...(op.where ? [["made at", `${op.where.file}:${op.where.line}`]] : [])],
     })).sort((a, b) => b.cycles - a.cycles),
     bandwidth: shown.exchange_bytes_per_second, axis: "exchanged",
-    peaks: [["float16", shown.f16_flops_per_second], ["float32", shown.f32_flops_per_second]].filter(([, peak]) => peak > 0),
+    peaks: [["float8", shown.f8_flops_per_second], ["float16", shown.f16_flops_per_second], ["float32", shown.f32_flops_per_second]].filter(([, peak]) => peak > 0),
   });
   const chart = roofline({ data, pick: (op) => context.go("operations", { op }), height: 230 });
   const note = h("p.dim");
