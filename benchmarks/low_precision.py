@@ -71,7 +71,8 @@ class CharTransformer(nn.Module):
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
         """Scores of the next character at each place."""
         mask = self.mask.to(self.head.weight.dtype)
-        return self.head(self.encoder(self.embedding(tokens), mask=mask, is_causal=True))
+        scores: torch.Tensor = self.head(self.encoder(self.embedding(tokens), mask=mask, is_causal=True))
+        return scores
 
 
 @dataclass(frozen=True)
@@ -112,7 +113,9 @@ OPTIMISERS: dict[str, Callable[[Any], torch.optim.Optimizer]] = {
 }
 
 
-def contestant(work: LowPrecisionWork, optimiser: str, dtype: torch.dtype, *, random: bool, mode: str) -> Callable[[], Any]:
+def contestant(
+    work: LowPrecisionWork, optimiser: str, dtype: torch.dtype, *, random: bool, mode: str
+) -> Callable[[], Any]:
     """A call that trains some batches, warmed up."""
     torch.manual_seed(5)
     options = poptorch.Options().deviceIterations(STEPS)

@@ -128,10 +128,21 @@ def test_automatic_scale__one_large_gradient_among_micro_batches__counts() -> No
     assert state["loss_scaling/factor"] == 0.5
 
 
-def test_automatic_scale__only_float32_gradients__stays() -> None:
-    (w,), state = trained([Sgd(lr=0.25)], np.full((2, 3), 1e6), Schedule(2), automatic=True)
-    assert state["loss_scaling/factor"] == 1
-    np.testing.assert_array_equal(w, [-5e5] * 3)
+def test_automatic_scale__only_float32_gradients__is_refused() -> None:
+    with pytest.raises(InvalidOptionError, match="no float16 gradients to follow") as caught:
+        trained([Sgd(lr=0.25)], np.full((2, 3), 1e6), Schedule(2), automatic=True)
+    assert "are f32" in str(caught.value.because)
+    assert "model.half()" in str(caught.value.remedy)
+
+
+def test_automatic_scale__at_the_threshold__alternates_between_half_and_twice() -> None:
+    # 8,188 lies between two halves: 1.5 · 4,096 · f is above the edge from f = 2 on.
+    factors = []
+    for steps in range(1, 7):
+        slopes = np.full((steps, 3), 6144.0)
+        _, state = trained([Sgd(lr=0.25)], slopes, Schedule(steps), dtype="f16", automatic=True)
+        factors.append(state["loss_scaling/factor"])
+    assert factors == [2.0, 1.0, 2.0, 1.0, 2.0, 1.0]
 
 
 SUMS: dict[str, tuple[Any, bool, MeanStrategy, Any]] = {

@@ -27,7 +27,8 @@ class RunModes:
 
     def steps(self) -> list[Program]:
         """What a program does first."""
-        fields = dict.fromkeys(_EXCEPTIONS, True) if self.exceptions else {}
+        # An overflow that is to stop the program must not be held at the largest number before it is seen.
+        fields = dict.fromkeys((*_EXCEPTIONS, "nan_on_overflow"), True) if self.exceptions else {}
         if self.stochastic_rounding:
             fields["stochastic_rounding"] = True
         return [SetFloatingPointBehaviour(**fields)] if fields else []

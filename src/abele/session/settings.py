@@ -47,7 +47,7 @@ SETTINGS = OptionTable(
         "exceptions": flag(False, doc="invalid operations, divisions by zero and overflows of floats end a run"),
         "stochastic_rounding": flag(
             False,
-            doc="f16 results are rounded at random, up or down by how near each is; programs run vertex by vertex",
+            doc="f16 results are rounded at random, up or down by how near each is, once each as they are stored",
         ),
         "synthetic_data": flag(
             False, doc="inputs are random numbers made on the device once, and no outputs are sent to the host"

@@ -22,7 +22,9 @@ SHOWN = {
     "fuse_tasks": ("training_step", "softmax"),
     "read_unwidened": (),  # the CPU of these plans multiplies no pairs of bf16
     "drop_unread": ("training_step",),
+    "widen_operands": (),
     "order_dims": ("grains",),
+    "number_draws": (),  # as round_stores
     "rematerialise": ("attention",),
     "fuse_outer_loops": ("attention", "training_step"),
     "choose_samples": ("training_step", "long_product"),

@@ -19,9 +19,12 @@ from abele.graph import (
     SetFloatingPointBehaviour,
     SetHwSeeds,
 )
+from abele.kernels import plan_native
 from abele.kernels.nest.ir import HostKernel, load, nest, store
 from abele.numerics import f16, f32
+from abele.poplibs import popops
 from abele.runtime import Engine
+from abele.runtime.native import plan_runs
 
 NATIVE = [{"mode": mode, "threads": threads} for mode in ("native", "tiles") for threads in (1, 2)]
 WAYS = [*NATIVE, {"debug": True, "threads": 2}]
@@ -345,3 +348,106 @@ def test_stochastic_rounding__in_debug_mode__is_refused():
     graph, programs = _rounding()
     with pytest.raises(ControlProgramError, match="cannot be rounded at random by interpreted vertices"):
         Engine(graph, programs, debug=True)
+
+
+# Host kernels
+
+
+def _scaling(replicas: int = 1, behaviour: tuple[dict[str, bool], ...] = ()):
+    """Programs that switch the behaviour, and one that multiplies y by a number a bit above one in a library call."""
+    graph = Graph("bow-2000", replicas=replicas)
+    y = graph.variable("f16", (64, 64), "y", initial=1.0).map_rows(range(64))
+    seeds = _seeds(graph, "seeds")
+    multiply = Sequence()
+    popops.mul_in_place(graph, y, 1.0 + 2.0**-12, prog=multiply)
+    switches = {f"set{n}": SetFloatingPointBehaviour(**fields) for n, fields in enumerate(behaviour)}
+    return graph, {**switches, "multiply": multiply, "set": SetHwSeeds(seeds), "get": GetHwSeeds(seeds)}
+
+
+def test_kernels__rounding_switched_while_programs_run__is_that_of_the_moment(native):
+    graph, programs = _scaling(behaviour=({"stochastic_rounding": True}, {"stochastic_rounding": False}))
+    with Engine(graph, programs, **native) as engine:
+        engine.run("multiply")
+        assert (engine["y"] == 1).all()
+        engine.run("set0")
+        engine.run("multiply")
+        up = (engine["y"] > 1).mean()
+        assert abs(up - 0.25) < 4 * np.sqrt(0.25 * 0.75 / 4096)
+        before = engine["y"]
+        engine.run("set1")
+        engine.run("multiply")
+        np.testing.assert_array_equal(engine["y"], before)
+
+
+def test_kernels__held_at_the_largest_number_and_back__follow(native):
+    both = {"nan_on_overflow": False, "stochastic_rounding": True}
+    graph, programs = _scaling(behaviour=(both, {"stochastic_rounding": False}, {"nan_on_overflow": True}))
+    with Engine(graph, programs, **native) as engine:
+        for switch, wanted in (("set0", 65504.0), ("set1", 65504.0), ("set2", np.inf)):
+            engine.run(switch)
+            engine["y"] = np.full((64, 64), 65504, np.float16)
+            for _ in range(3):
+                engine.run("multiply")
+            # A quarter of a step beyond the largest number rounds to nearest there.
+            assert (engine["y"] == (65504.0 if switch == "set2" else wanted)).all()
+        engine["y"] = np.full((64, 64), 65504, np.float16)
+        engine.run("set0")
+        engine.run("set2")
+        engine.run("multiply")
+        assert np.isinf(engine["y"]).any()
+
+
+def test_kernels__draw_anew_each_time_and_replay_from_equal_seeds(native):
+    graph, programs = _scaling(behaviour=({"stochastic_rounding": True},))
+    with Engine(graph, programs, **native) as engine:
+        engine.run("set0")
+
+        def drawn() -> np.ndarray:
+            engine["y"] = np.ones((64, 64), np.float16)
+            engine.run("multiply")
+            return engine["y"]
+
+        engine.run("get")
+        seeds = engine["seeds"]
+        first, second = drawn(), drawn()
+        # Words of one element over time are as good as others.
+        assert abs(np.corrcoef(first.ravel(), second.ravel())[0, 1]) < 4 / 64
+        engine["seeds"] = seeds
+        engine.run("set")
+        np.testing.assert_array_equal(drawn(), first)
+        np.testing.assert_array_equal(drawn(), second)
+
+
+@pytest.mark.parametrize("mode", ["native", "tiles"])
+def test_kernels__of_replicas__round_alike_while_their_seeds_are_equal(mode):
+    graph, programs = _scaling(replicas=2, behaviour=({"stochastic_rounding": True},))
+    with Engine(graph, programs, mode=mode) as engine:
+        engine.run("set0")
+        engine.run("multiply")
+        y = engine["y"]
+        assert 0 < (y[0] > 1).sum() < y[0].size
+        np.testing.assert_array_equal(y[0], y[1])
+        engine.run("get")
+        seeds = engine["seeds"]
+        seeds[1] += np.uint32(9)
+        engine["seeds"] = seeds
+        engine.run("set")
+        engine.run("multiply")
+        assert (engine["y"][0] != engine["y"][1]).any()
+
+
+@pytest.mark.parametrize(("switches", "planned"), [(1, ["random"]), (2, ["random", "nearest"])])
+def test_kernels__are_planned_for_the_roundings_that_can_be_on(monkeypatch, switches: int, planned: list[str]):
+    asked = []
+
+    def plan(buffers, calls, rounding=None):
+        asked.append("nearest" if rounding is None else "random")
+        return plan_native(buffers, calls, rounding)
+
+    monkeypatch.setattr(plan_runs, "plan_native", plan)
+    graph, programs = _scaling(behaviour=({"stochastic_rounding": True}, {"stochastic_rounding": False}))
+    program = Sequence(programs["set0"], programs["multiply"], *([programs["set1"]] if switches > 1 else []))
+    with Engine(graph, program) as engine:
+        engine.run()
+        assert (engine["y"] > 1).any()
+    assert sorted(asked) == sorted(planned)

@@ -41,6 +41,7 @@ from abele.kernels.tasks.join_dims import join_dims
 from abele.kernels.tasks.join_samples import join_samples
 from abele.kernels.tasks.lay_out_blocks import lay_out_blocks
 from abele.kernels.tasks.leaves import LeafProgram
+from abele.kernels.tasks.number_draws import number_draws
 from abele.kernels.tasks.order_dims import order_dims
 from abele.kernels.tasks.order_stages import order_stages
 from abele.kernels.tasks.program import TaskProgram
@@ -96,6 +97,7 @@ PIPELINE = tuple(
         drop_unread,
         widen_operands,
         order_dims,
+        number_draws,
         rematerialise,
         fuse_outer_loops,
         choose_samples,

@@ -2,13 +2,13 @@
 
 The machine rounds once for each conversion of a result: when it is stored. So each value that a task stores into an
 array of narrow floats becomes a :class:`Rounded` of it, whose random word is a hash of the plan's seed, the number of
-the store in the plan, and the element's place in its array. Nothing else decides how an element is rounded: neither the
-threads, nor the order of loops, nor which tasks later passes fuse. A fused reader gets the rounded value, as if it had
-loaded it; a store that is left out, because nobody else reads the array, is still rounded. Conversions in the middle of
-an expression have words of their own.
+the store in the plan, and the element; :mod:`abele.kernels.tasks.number_draws` numbers these. Nothing else decides how
+an element is rounded: neither the threads, nor the order of loops, nor which tasks later passes fuse. A fused reader
+gets the rounded value, as if it had loaded it; a store that is left out, because nobody else reads the array, is still
+rounded. Conversions in the middle of an expression have words of their own.
 
-The pass comes right after loops are split: here an array still has its elements in the order of the caller's buffer,
-and none of the copies and partial sums that planning adds exists yet. Those hold f32 sums, or move elements as they are.
+The pass comes right after loops are split: none of the copies and partial sums that planning adds exists yet. Those
+hold f32 sums, or move elements as they are.
 
 A value that the array can hold is not rounded: an element of the same type, a constant of it, the larger of two, one of
 two. To nearest, constants are rounded by the compiler, as they are where vertices hold them.
@@ -22,10 +22,9 @@ from dataclasses import dataclass, replace
 from itertools import count
 
 from abele.kernels.nest.binding import StoreRounding
-from abele.kernels.nest.ir import Affine, Apply, Cast, Const, Expr, Rounded, affine
-from abele.kernels.nest.loop_nest import Dims, ElementAccess, Hash, RowFetch
+from abele.kernels.nest.ir import Apply, Cast, Const, Expr, Rounded, affine
+from abele.kernels.nest.loop_nest import ElementAccess, Hash, RowFetch
 from abele.kernels.nest.rewrite import rewrite
-from abele.kernels.tasks.layout import row_major
 from abele.kernels.tasks.program import Put, Ref, Space, Task, TaskProgram
 from abele.numerics import ElementType, u32
 from abele.numerics.narrow import round_to_nearest
@@ -58,53 +57,36 @@ class _Rounder:
 
     def task(self, task: Task) -> Task:
         """``task`` with what it stores, and converts on the way, rounded."""
-        points = _linear(task.parallel)
-        reductions = tuple(
-            replace(r, value=self._inside(r.value, _linear((*task.parallel, *task.reduced)))) for r in task.reductions
-        )
-        values = tuple(self._inside(value, points) for value in task.locals)
-        return replace(
-            task, reductions=reductions, locals=values, puts=tuple(self._put(p, points) for p in task.puts)
-        )
+        reductions = tuple(replace(r, value=self._inside(r.value)) for r in task.reductions)
+        values = tuple(map(self._inside, task.locals))
+        return replace(task, reductions=reductions, locals=values, puts=tuple(map(self._put, task.puts)))
 
-    def _put(self, put: Put, points: Affine) -> Put:
-        type_ = self.spaces[put.space].type
-        put = put.with_values(lambda value: value if value is put.value else self._inside(value, points))
+    def _put(self, put: Put) -> Put:
+        type_, value = self.spaces[put.space].type, put.value
+        if put.place is not None:
+            put = replace(put, place=replace(put.place, row=self._inside(put.place.row)))
         if not _is_rounded(type_):
-            return replace(put, value=self._inside(put.value, points))
+            return replace(put, value=self._inside(value))
         assert put.combine == "set", "sums are made in f32 and rounded once where results are not simply rounded"
-        value = put.value
         while isinstance(value, Cast) and value.type == type_:
             value = value.arg  # the store rounds
-        value = self._inside(value, points)
-        if self._is_held(value, type_):
-            return replace(put, value=value)
-        return replace(put, value=self._rounded(type_, value, self._place(put, points)))
+        return replace(put, value=self._held_or_rounded(type_, self._inside(value)))
 
-    def _place(self, put: Put, points: Affine) -> Affine:
-        """The number of the element that ``put`` stores; of a row that a value names, that of the point."""
-        if put.place is not None:
-            return points
-        place = affine()
-        for position, stride in zip(put.index, row_major(self.spaces[put.space].shape), strict=True):
-            place = place + position * stride
-        return place
-
-    def _inside(self, value: Expr, points: Affine) -> Expr:
+    def _inside(self, value: Expr) -> Expr:
         """``value`` with the conversions in it rounded."""
 
         def change(part: Expr) -> Expr | None:
             if not isinstance(part, Cast) or not _is_rounded(part.type):
                 return None
-            arg = rewrite(part.arg, change)
-            return arg if self._is_held(arg, part.type) else self._rounded(part.type, arg, points)
+            return self._held_or_rounded(part.type, rewrite(part.arg, change))
 
         return rewrite(value, change)
 
-    def _rounded(self, type_: ElementType, value: Expr, place: Affine) -> Rounded:
-        seed, word = self.rounding.seed, None
-        if seed is not None:
-            word = Hash(ElementAccess(seed, u32, affine()), next(self.numbers), place, quick=True)
+    def _held_or_rounded(self, type_: ElementType, value: Expr) -> Expr:
+        if self._is_held(value, type_):
+            return value
+        seed = self.rounding.seed
+        word = None if seed is None else Hash(ElementAccess(seed, u32, affine()), next(self.numbers), affine(), True)
         return Rounded(type_, value, word, self.rounding.saturates)
 
     def _is_held(self, value: Expr, type_: ElementType) -> bool:
@@ -130,11 +112,3 @@ class _Rounder:
 
 def _is_rounded(type_: ElementType) -> bool:
     return type_.is_float and type_.bits < 32
-
-
-def _linear(dims: Dims) -> Affine:
-    """The number of a point, the last dim fastest."""
-    total, stride = affine(), 1
-    for dim, extent in reversed(dims):
-        total, stride = total + affine((dim, stride)), stride * extent
-    return total

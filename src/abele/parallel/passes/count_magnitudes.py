@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from abele.errors import InvalidOptionError
 from abele.numerics import f16, f32
 from abele.parallel.network import Network, NetworkBuilder, Stage
 from abele.parallel.ops import build
@@ -28,10 +29,20 @@ class CountMagnitudes(Pass):
     edge: float
 
     def run(self, net: Network) -> Network:
-        """The network with counts."""
+        """The network with counts.
+
+        Raises:
+            InvalidOptionError: No gradient is in float16: the scale would have nothing to follow.
+        """
         halves = [g for g in net.gradients.values() if g.dtype == f16]
         if not halves:
-            return net
+            found = ", ".join(sorted({str(g.dtype) for g in net.gradients.values()})) or "none at all"
+            raise InvalidOptionError(
+                "automatic loss scaling has no float16 gradients to follow",
+                because=f"the gradients of the parameters that are trained are {found}: "
+                "with none to count as too large, the scale would double for ever",
+                remedy="train float16 weights (model.half()), or leave automatic loss scaling off",
+            )
         made = NetworkBuilder.of(net)
         # Each IPU, and each stage of a pipeline, counts what it makes.
         for number, place in enumerate(dict.fromkeys(g.place for g in halves)):

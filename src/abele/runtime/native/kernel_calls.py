@@ -168,7 +168,9 @@ class Binder:
 
     def _add(self, owner: Owner, shape: tuple[int, ...], dtype: ElementType, name: str) -> int:
         number = len(self.owners)
-        pinned = isinstance(owner, StreamUse | SeedWord) or (isinstance(owner, Variable) and self._storage.is_stored(owner))
+        pinned = isinstance(owner, StreamUse | SeedWord) or (
+            isinstance(owner, Variable) and self._storage.is_stored(owner)
+        )
         elements = owner.initial if isinstance(owner, Variable) and owner.kind == "constant" else None
         self.buffers.append(Buffer(number, shape, dtype, pinned, name, elements))
         self.owners.append(owner)

@@ -33,11 +33,12 @@ class PrecisionOptions(CheckedOptions):
 
     def enableFloatingPointExceptions(self, enabled: bool) -> Self:
         """True if invalid operations, divisions by zero and overflows of floats end the call with an
-        :class:`abele.errors.ApplicationRuntimeError`; programs then run vertex by vertex."""
+        :class:`abele.errors.ApplicationRuntimeError`; programs then run vertex by vertex. An overflow of float16 makes
+        infinity, also where the engine's options hold it at the largest number."""
         return self.set(floating_point_exceptions=enabled)
 
     def enableStochasticRounding(self, enabled: bool) -> Self:
-        """True if halves are rounded at random, up or down by how near each is; programs then run vertex by vertex."""
+        """True if halves are rounded at random, up or down by how near each is: each result once, when it is stored."""
         return self.set(stochastic_rounding=enabled)
 
     def setPartialsType(self, dtype: torch.dtype) -> Self:
