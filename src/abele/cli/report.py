@@ -10,6 +10,7 @@ import typer
 from abele.cli.output import console, print_json
 from abele.cli.sql import print_answer
 from abele.errors import InvalidOptionError, MachineError, ProfilingDisabledError
+from abele.terminal import shown_text
 from abele.words import counted
 from abele.writing import writing
 
@@ -40,6 +41,9 @@ def report(
     ] = None,
     insights: Annotated[
         bool, typer.Option("--insights", help="Print what limits the program, which costs matter, and what would help.")
+    ] = False,
+    energy: Annotated[
+        bool, typer.Option("--energy", help="Print what a step takes in joules, with the source of each figure.")
     ] = False,
     compare: Annotated[
         bool, typer.Option("--compare", help="Print how two to eight reports differ, all against the first.")
@@ -81,6 +85,8 @@ def report(
         print_answer(loaded, sql, top=top, as_json=json, as_csv=csv)
     elif insights:
         print_insights(loaded, program, as_json=json)
+    elif energy:
+        print_energy(loaded, as_json=json)
     elif timeline:
         print_timeline(loaded, as_json=json)
     elif host:
@@ -109,6 +115,27 @@ def print_insights(loaded: Report, program: int, *, as_json: bool) -> None:
         from abele.report.insights.render import render_insights
 
         console().print(render_insights(found))
+
+
+def print_energy(loaded: Report, *, as_json: bool) -> None:
+    """Print what a step takes in joules.
+
+    Raises:
+        InvalidOptionError: The report does not know the energies of its machine.
+        FileFormatError: What it says of them is damaged.
+    """
+    found = loaded.energy
+    if found is None:
+        raise InvalidOptionError(
+            "the report does not know the energies of its machine",
+            because="it was written by an earlier version",
+            remedy="write it again: the program that made it can, with Report.save",
+        )
+    if as_json:
+        print_json(found.to_json())
+    else:
+        # Lines are as long as they are: a table folded into a narrow terminal cannot be read.
+        typer.echo(shown_text(found.text()))
 
 
 def print_comparison(files: list[Path], program: int, *, as_json: bool) -> None:

@@ -51,6 +51,7 @@ from abele.words import counted
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from abele.report.energy import StepEnergy
     from abele.report.insights import Insights
     from abele.report.limits import RateLimits
     from abele.report.rearrangements import Rearrangements
@@ -93,8 +94,9 @@ class Report:
         phase_links: What links carry; columns as ``schema.PHASE_LINKS``.
         exchange_blocks: Who sends to whom in the longest phases; columns as ``schema.EXCHANGE_BLOCKS``.
         meta: ``abele_version``, ``created`` (ISO 8601), ``name``, ``options``, ``compile_seconds``, ``programs``
-            (names), ``figures_of`` (for each program ``run 3`` or ``assumptions``); when known ``samples_per_run``,
-            ``steps_per_run``, ``sample_name`` and ``step_name`` of program 0, and ``loading`` (:attr:`loading`).
+            (names), ``figures_of`` (for each program ``run 3`` or ``assumptions``), ``energy`` (energies of the chip, for
+            :attr:`energy`); when known ``samples_per_run``, ``steps_per_run``, ``sample_name`` and ``step_name`` of
+            program 0, and ``loading`` (:attr:`loading`).
     """
 
     target: dict[str, Any]
@@ -146,6 +148,17 @@ class Report:
         from abele.report.rearrangements import rearrangements
 
         return rearrangements(self)
+
+    @property
+    def energy(self) -> StepEnergy | None:
+        """Dynamic energy of one step of program 0 with its bounds and sources; None in reports of earlier versions.
+
+        Raises:
+            FileFormatError: What the report says of its machine's energies is damaged.
+        """
+        from abele.report.energy import energy_of
+
+        return energy_of(self)
 
     def insights(self, program: int = 0) -> Insights:
         """What limits a program, which costs matter and why, and what would help.

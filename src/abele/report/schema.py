@@ -60,6 +60,10 @@ STEPS = Schema(
     },
 )
 
+ARITHMETIC = ("", "f8", "f16", "f16 to f32", "f32", "vectors of f16", "vectors of f32")
+"""What an operation computes with: products of a type on the matrix unit, with partial sums in f32 where it says so, or
+vectors of a type; empty for integers, and where that is not known."""
+
 OPS = Schema(
     "ops",
     {
@@ -74,6 +78,9 @@ OPS = Schema(
         "flops": count_column("floating-point operations in one run"),
         "code_bytes": count_column("vertex code of its codelets"),
         "share": ColumnSpec("<f8", "its part of the run's cycles", 0.0),
+        "arithmetic": text_column(
+            "one of ARITHMETIC: what its floating-point operations are", since=8, choices=ARITHMETIC
+        ),
     },
 )
 
