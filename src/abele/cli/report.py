@@ -45,6 +45,12 @@ def report(
     energy: Annotated[
         bool, typer.Option("--energy", help="Print what a step takes in joules, with the source of each figure.")
     ] = False,
+    exponents: Annotated[
+        bool, typer.Option("--exponents", help="Print heat maps of the exponents that tensors had while it ran.")
+    ] = False,
+    tensor: Annotated[
+        str | None, typer.Option("--tensor", help="With --exponents: octaves by steps of this tensor.")
+    ] = None,
     compare: Annotated[
         bool, typer.Option("--compare", help="Print how two to eight reports differ, all against the first.")
     ] = False,
@@ -56,7 +62,7 @@ def report(
     ] = None,
     csv: Annotated[bool, typer.Option("--csv", help="With --sql: print comma-separated values.")] = False,
     top: Annotated[
-        int, typer.Option("--top", min=1, help="With --host, --rearrangements or --sql: how many rows.")
+        int, typer.Option("--top", min=1, help="With --host, --rearrangements, --exponents or --sql: how many rows.")
     ] = 25,
     kind: Annotated[str, typer.Option("--kind", help="What to draw: overview, memory, timeline, …")] = "overview",
 ) -> None:
@@ -65,6 +71,8 @@ def report(
 
     if csv and sql is None:
         raise InvalidOptionError("--csv is for the answer to a query", remedy='--sql "select * from ops" --csv')
+    if tensor is not None and not exponents:
+        raise InvalidOptionError("--tensor is for heat maps of exponents", remedy="--exponents --tensor NAME")
     if csv and json:
         raise InvalidOptionError("--csv and --json are two forms of one answer", remedy="one of them")
     if compare:
@@ -87,13 +95,16 @@ def report(
         print_insights(loaded, program, as_json=json)
     elif energy:
         print_energy(loaded, as_json=json)
+    elif exponents:
+        found = loaded.exponents
+        print_json(found.to_json()) if json else typer.echo(shown_text(found.text(tensor, top=top)))
     elif timeline:
         print_timeline(loaded, as_json=json)
     elif host:
         print_host(loaded, top, as_json=json)
     elif rearrangements:
-        found = loaded.rearrangements
-        print_json(found.to_json()) if json else typer.echo(found.text(top))
+        moves = loaded.rearrangements
+        print_json(moves.to_json()) if json else typer.echo(moves.text(top))
     elif json:
         print_json(loaded.to_json())
     elif plot is None and plot_timeline is None:

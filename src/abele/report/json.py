@@ -28,6 +28,9 @@ Keys of the object that :func:`to_json` gives:
 ``steps``, ``variables``, ``liveness``, ``runs``, ``groups``, ``spans``, ``step_groups``, ``host_leaves``,
 ``host_functions``
     Tables, column name to list. Relations with tiles, whole runs and what programs are made of are in the file alone.
+``exponents``
+    ``records``: a list of tensors and steps with the columns of ``schema_values.EXPONENT_RECORDS``, and ``octaves``,
+    the number of elements by octave.
 ``compute_cycles_by_tile``, ``bytes_by_tile``
     Lists with one entry per tile.
 """
@@ -74,6 +77,7 @@ def to_json(report: Report) -> dict[str, Any]:
         "step_groups": report.step_groups.to_lists(),
         "host_leaves": report.host_leaves.to_lists(),
         "host_functions": report.host_functions.to_lists(),
+        "exponents": report.exponents.to_json(),
         "compute_cycles_by_tile": report.compute_cycles_by_tile.tolist(),
         "bytes_by_tile": report.memory.by_tile.tolist(),
     }

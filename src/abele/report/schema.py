@@ -11,6 +11,7 @@ from abele.report.schema_program import (
     SUPERSTEPS,
     VERTICES,
 )
+from abele.report.schema_values import EXPONENT_COUNTS, EXPONENT_RECORDS
 
 STEP_KINDS = ("compute", "exchange", "copy", "stream", "control")
 """What a step does: run a compute set, move data between tiles, move and rearrange it, talk to the host, or decide."""
@@ -399,5 +400,7 @@ TABLES = {
         PHASE_IPUS,
         PHASE_LINKS,
         EXCHANGE_BLOCKS,
+        EXPONENT_RECORDS,
+        EXPONENT_COUNTS,
     )
 }
