@@ -124,7 +124,7 @@ def _places(half: bool) -> npt.NDArray[np.int64]:
     return place
 
 
-# --- the 8-bit float that suits a tensor -------------------------------------------------------------------------------
+# --- the 8-bit float that suits a tensor -----------------------------------------------------------------------------
 
 SCALES_TRIED = range(-31, 32)
 """Exponents that numbers are multiplied by a power of two with before they become 8-bit floats."""

@@ -1,8 +1,8 @@
 """Energy of one step: what arithmetic and traffic take, each with its range, its source and how sure that is.
 
 Amounts come from the report: operations as library calls count them (padding left out), bytes as exchanges, streams
-and links move them, and distinct bytes that supersteps read and write of variables. Energies of one of each are those of
-the chip (:class:`abele.machine.Energy`), of which the least and the most that they may be are given too. What nobody
+and links move them, and distinct bytes that supersteps read and write of variables. Energies of one of each are those
+of the chip (:class:`abele.machine.Energy`), of which the least and the most that they may be are given too. What nobody
 published is marked as guessed, and what cannot be told is left out: leakage, clocks, fans, power supplies, hosts. The
 rated power of the machine over the time of the step stands beside the sum, as a bound that a step on silicon keeps to.
 """

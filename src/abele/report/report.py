@@ -454,7 +454,7 @@ class Report:
 
         Args:
             kind: ``overview``, ``memory``, ``cycles``, ``timeline``, ``update``, ``operations``, ``exchange``,
-                ``liveness``, ``tiles`` or ``runs``; ``abele.report.plot.KINDS`` says what each shows.
+                ``liveness``, ``tiles``, ``exponents`` or ``runs``; ``abele.report.plot.KINDS`` says what each shows.
             program: Index of the program whose cycles are shown.
             top: Operations or exchange phases that are listed.
             first: First cycle of the time axis.

@@ -405,8 +405,8 @@ class LAMB(Optimizer, torch.optim.Optimizer):
 
 
 class LARS(Optimizer, torch.optim.Optimizer):
-    """Layer-wise adaptive rates, by You et al. (2017), in the form of MLPerf: momentum, of which each layer takes a step
-    as long as the norms of its weights and gradient allow. PopTorch has no such optimiser.
+    """Layer-wise adaptive rates, by You et al. (2017), in the form of MLPerf: momentum of steps that are as long as the
+    norms of a layer's weights and gradient allow. PopTorch has no such optimiser.
 
     A group may have ``"layerwise": False``, for biases and the scales of norms, which published runs leave out: their
     steps are as long as the learning rate says.
