@@ -127,7 +127,7 @@ class ExponentHistograms:
         heat = self.heat(tensor)
         rows = heat.rows if last is None else heat.rows[-last:]
         zeros, infinities, nans, above = (
-            int(self.records[name][rows].sum()) for name in ("zeros", "infinities", "nans", "above_f16")
+            int(self.records[name][rows].sum()) for name in ("zeros", "infinities", "nans", "above_half")
         )
         largest = float(self.records["largest"][rows].max())
         return ExponentCounts(heat.counts[-len(rows) :].sum(axis=0), zeros, infinities, nans, above, largest)
@@ -190,7 +190,7 @@ def exponent_tables(records: Iterable[ExponentRecord]) -> tuple[Table, Table]:
         zeros=[r.counts.zeros for r in kept],
         infinities=[r.counts.infinities for r in kept],
         nans=[r.counts.nans for r in kept],
-        above_f16=[r.counts.above_f16 for r in kept],
+        above_half=[r.counts.above_f16 for r in kept],
         largest=[r.counts.largest for r in kept],
     )
     if not kept:

@@ -18,7 +18,7 @@ EXPONENT_RECORDS = Schema(
         "zeros": count_column("of these zero", since=8),
         "infinities": count_column("infinite", since=8),
         "nans": count_column("no numbers", since=8),
-        "above_f16": count_column("finite, and larger than the largest f16, 65504", since=8),
+        "above_half": count_column("finite, and larger than the largest f16, 65504", since=8),
         "largest": ColumnSpec("<f8", "largest finite magnitude", 0.0, since=8),
     },
     since=8,

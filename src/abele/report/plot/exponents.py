@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import LogNorm
+from matplotlib.ticker import MaxNLocator
 
 from abele.numerics.exponents import LEAST_NORMAL_F16, LOWEST_OCTAVE
 from abele.report.exponents import ExponentHeat
@@ -33,6 +34,7 @@ def draw_tensors(axes: Axes, report: Report, options: PlotOptions) -> None:
     mesh = axes.pcolormesh(np.arange(low, high + 2), np.arange(len(names) + 1), _seen(part), norm=LogNorm(_LEAST, 1))
     axes.set_yticks(np.arange(len(names)) + 0.5, [label(name, _NAME) for name in names], fontsize=7.5)
     axes.invert_yaxis()
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_xlabel("octave: magnitudes from 2^e to below 2^(e+1)")
     for edge in (LEAST_NORMAL_F16, _LARGEST_F16):
         if low <= edge <= high + 1:
@@ -64,6 +66,8 @@ def _draw(axes: Axes, heat: ExponentHeat) -> None:
     edges = np.concatenate([[steps[0] - (steps[1] - steps[0] if len(steps) > 1 else 1)], steps])
     part = shares[:, low - LOWEST_OCTAVE : high - LOWEST_OCTAVE + 1]
     mesh = axes.pcolormesh(edges, np.arange(low, high + 2), _seen(part).T, norm=LogNorm(_LEAST, 1))
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.yaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_xlabel("step")
     axes.set_ylabel("octave")
     for edge, name in ((LEAST_NORMAL_F16, "least normal f16"), (_LARGEST_F16, "largest f16")):
