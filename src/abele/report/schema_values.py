@@ -10,7 +10,7 @@ ROLES = ("weight", "gradient", "activation", "activation gradient", "input", "ot
 EXPONENT_RECORDS = Schema(
     "exponent_records",
     {
-        "step": count_column("weight updates (or inference batches) before which it was counted", since=8),
+        "step": count_column("weight updates (or inference batches) after which it was counted", since=8),
         "tensor": text_column("name of the tensor", since=8),
         "role": text_column("one of ROLES: what it is", since=8, choices=ROLES),
         "type": text_column("element type", since=8),
