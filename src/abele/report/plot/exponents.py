@@ -90,4 +90,3 @@ def _seen(shares: np.ndarray) -> np.ma.MaskedArray:
 def _bar(axes: Axes, mesh: object) -> None:
     place = axes.inset_axes((1.02, 0.0, 0.02, 1.0))
     axes.figure.colorbar(mesh, cax=place, label="share of the elements that are not zero")  # type: ignore[arg-type]
-
