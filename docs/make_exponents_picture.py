@@ -1,4 +1,4 @@
-"""Draw pictures/exponents.png, exponents of a small language model while it trains: python docs/make_exponents_picture.py.
+"""Draw pictures/exponents.png, exponents of a language model in training: python docs/make_exponents_picture.py.
 
 A transformer of two layers learns the characters of the standard library in float16, with a scale of the loss of 2^10.
 """

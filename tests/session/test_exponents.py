@@ -119,7 +119,7 @@ def test_record__names_patterns_and_words__choose_tensors_once(wanted: tuple[str
 
 
 def test_record__tensor_that_there_is_not__is_an_error_with_the_nearest() -> None:
-    with pytest.raises(UnknownArrayError, match="(?s)exponents of 'wieght' cannot be recorded.*did you mean 'weight'"):
+    with pytest.raises(UnknownArrayError, match=r"(?s)exponents of 'wieght' cannot be recorded.*did you mean 'weight'"):
         session(exponents=("wieght",)).run(data())
     with pytest.raises(UnknownArrayError, match="no tensor of floats is called so"):
         session(exponents=("nothing*",)).run(data())

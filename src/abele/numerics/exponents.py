@@ -118,7 +118,7 @@ def _places(half: bool) -> npt.NDArray[np.int64]:
     bits = np.arange(1 << 16, dtype=np.uint32)
     values = bits.astype(np.uint16).view(np.float16).astype(np.float32) if half else (bits << 16).view(np.float32)
     octave = np.frexp(np.where(np.isfinite(values), np.abs(values), 0.0))[1] - 1
-    place = np.clip(octave - LOWEST_OCTAVE, 0, NUM_OCTAVES - 1).astype(np.int64)
+    place: Int64 = np.clip(octave - LOWEST_OCTAVE, 0, NUM_OCTAVES - 1).astype(np.int64)
     place[values == 0] = NUM_OCTAVES
     place[~np.isfinite(values)] = NUM_OCTAVES + 1
     return place

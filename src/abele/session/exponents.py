@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from abele.errors import SessionError, UnknownArrayError, nearest
-from abele.graph import Copy, LibraryCall, Program, Tensor, Variable
+from abele.graph import Copy, LibraryCall, Program, Stream, Tensor, Variable
 from abele.numerics.exponents import HIGHEST_OCTAVE, LOWEST_OCTAVE, count_exponents
 from abele.parallel.schedule import GRADIENT, UPDATED
 from abele.report import Report
@@ -80,14 +80,16 @@ def tensors_of(compiled: Compiled) -> dict[str, RecordedTensor]:
     for name, tensor in compiled.ends.gradients.items():
         add(GRADIENT + name, "gradient", tensor)
         gradients.update(id(v) for v in tensor.variables)
+    inputs = {end.name for end in compiled.ends.inputs}
     for variable in _results(compiled.executable.programs):
         if variable.initial is None and id(variable) not in gradients:
-            add(variable.name, _role(variable.name), graph.whole(variable))
+            role = "input" if variable.name in inputs else _role(variable.name)
+            add(variable.name, role, graph.whole(variable))
     return found
 
 
 def _results(programs: Iterable[Program]) -> Iterator[Variable]:
-    """Variables that library calls give, and copies fill.
+    """Variables that library calls give, and streams fill.
 
     What is inside of library calls is not among them: host kernels carry calls out without it.
     """
@@ -102,7 +104,8 @@ def _results(programs: Iterable[Program]) -> Iterator[Variable]:
         if isinstance(node, LibraryCall):
             views = node.outputs
         elif isinstance(node, Copy):
-            views = (node.destination,)
+            # Copies of tensors, as into the arguments of functions, are of what is known already.
+            views = (node.destination,) if isinstance(node.source, Stream) else ()
         else:
             waiting.extend(reversed(node.children()))
         for view in views:

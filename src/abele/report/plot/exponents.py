@@ -26,7 +26,8 @@ def draw_tensors(axes: Axes, report: Report, options: PlotOptions) -> None:
     found = report.exponents
     names = found.tensors[: options.top]
     if not names:
-        return without(axes, "no exponents were recorded")
+        without(axes, "no exponents were recorded")
+        return
     counts = np.stack([found.total(name).octaves for name in names]).astype(np.float64)
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
     low, high = _held(shares.any(axis=0))
@@ -51,7 +52,8 @@ def draw_steps(axes: Axes, report: Report, options: PlotOptions) -> None:
     found = report.exponents
     heats = [found.heat(name) for name in found.tensors[: options.top]]
     if not heats:
-        return without(axes, "no exponents were recorded")
+        without(axes, "no exponents were recorded")
+        return
     heat = max(heats, key=lambda h: h.octaves[1] - h.octaves[0])
     _draw(axes, heat)
 
@@ -65,7 +67,7 @@ def _draw(axes: Axes, heat: ExponentHeat) -> None:
     # Each record fills the steps since the one before it.
     edges = np.concatenate([[steps[0] - (steps[1] - steps[0] if len(steps) > 1 else 1)], steps])
     part = shares[:, low - LOWEST_OCTAVE : high - LOWEST_OCTAVE + 1]
-    mesh = axes.pcolormesh(edges, np.arange(low, high + 2), _seen(part).T, norm=LogNorm(_LEAST, 1))
+    axes.pcolormesh(edges, np.arange(low, high + 2), _seen(part).T, norm=LogNorm(_LEAST, 1))
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.yaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_xlabel("step")
