@@ -123,20 +123,61 @@ def decayed_groups(model: torch.nn.Module) -> list[dict[str, Any]]:
     return [{"params": large}, {"params": small, "weight_decay": 0.0, "layerwise": False}]
 
 
-@pytest.mark.slow
-def test_lars__resnet20_on_real_digits__trains_as_the_published_rule_does() -> None:
-    torch.manual_seed(0)
-    model = ResNet20(channels=1)
-    numbers = {"lr": 2.0, "momentum": 0.9, "weight_decay": 1e-4}
-    found, wanted, far = both_ways(
-        model,
-        digits(20, 128),
-        lambda m: poptorch.optim.LARS(decayed_groups(m), trust_coefficient=0.01, **numbers),
-        lambda m: PlainLars(decayed_groups(m), trust=0.01, **numbers),
+def on_its_own_gradients(
+    model: torch.nn.Module,
+    batches: Sequence[tuple[torch.Tensor, ...]],
+    ours: Callable[[torch.nn.Module], torch.optim.Optimizer],
+    theirs: Callable[[torch.nn.Module], torch.optim.Optimizer],
+) -> tuple[list[float], float]:
+    """Losses of a model on the machine, and how far its parameters are from a rule that sees the same gradients.
+
+    Deep networks of batch norms amplify rounding: on ResNet-20 PyTorch in float32 is 11 % off its own float64 after 20
+    updates. Given the gradients of the machine, the rule alone is compared.
+    """
+    other, options = copy.deepcopy(model), poptorch.Options()
+    names = [name for name, _ in model.named_parameters()]
+    for number, name in enumerate(names):
+        options.anchorTensor(f"g{number}", f"Gradient___{name}", poptorch.OutputMode.Final)
+    training, optimiser = poptorch.trainingModel(model, options, ours(model)), theirs(other)
+    losses = []
+    for batch in batches:
+        losses.append(float(training(*batch).reshape(-1)[-1]))
+        for number, p in enumerate(other.parameters()):
+            p.grad = training.getAnchoredTensor(f"g{number}").reshape(p.shape).clone()
+        optimiser.step()
+    training.copyWeightsToHost()
+    pairs = zip(model.parameters(), other.parameters(), strict=True)
+    return losses, max(float((p.detach() - q.detach()).norm() / q.detach().norm().clamp(min=1e-3)) for p, q in pairs)
+
+
+def test_lars__on_the_gradients_of_a_small_network__takes_the_steps_of_the_rule() -> None:
+    numbers = {"lr": 1.0, "weight_decay": 0.1}
+    losses, far = on_its_own_gradients(
+        Small(),
+        small_batches(),
+        lambda m: poptorch.optim.LARS(decayed_groups(m), trust_coefficient=0.02, **numbers),
+        lambda m: PlainLars(decayed_groups(m), trust=0.02, **numbers),
     )
-    np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
-    assert found[-1] < 0.7 * found[0]
-    assert max(far.values()) < 1e-3
+    assert len(losses) == 20
+    assert far < 1e-5
+
+
+@pytest.mark.slow
+def test_lars__resnet20_on_real_digits__trains_with_the_steps_of_the_published_rule() -> None:
+    torch.manual_seed(0)
+
+    def groups(model: torch.nn.Module) -> list[dict[str, Any]]:
+        large, small = decayed_groups(model)
+        return [{**large, "lr": 0.5}, {**small, "lr": 0.05}]
+
+    losses, far = on_its_own_gradients(
+        ResNet20(channels=1),
+        digits(20, 64),
+        lambda m: poptorch.optim.LARS(groups(m), weight_decay=1e-4, trust_coefficient=0.01),
+        lambda m: PlainLars(groups(m), lr=0.5, weight_decay=1e-4, trust=0.01),
+    )
+    assert losses[-1] < 0.3 * losses[0]
+    assert far < 1e-4
 
 
 @pytest.mark.slow
