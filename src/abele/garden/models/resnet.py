@@ -75,7 +75,7 @@ class ResNet50(nn.Module):
         return F.cross_entropy(self.classify(x.mean((2, 3))), labels)
 
 
-class BasicBlock(nn.Module):
+class PlainBlock(nn.Module):
     """Two 3 x 3 convolutions beside a shortcut without parameters: every other pixel, and channels of zeros.
 
     Args:
@@ -116,7 +116,7 @@ class ResNet20(nn.Module):
         self.conv = nn.Conv2d(channels, 16, 3, padding=1, bias=False)
         self.norm = nn.BatchNorm2d(16)
         widths = [(16, 16, 1)] * 3 + [(16, 32, 2)] + [(32, 32, 1)] * 2 + [(32, 64, 2)] + [(64, 64, 1)] * 2
-        self.blocks = nn.ModuleList([BasicBlock(*each) for each in widths])
+        self.blocks = nn.ModuleList([PlainBlock(*each) for each in widths])
         self.classify = nn.Linear(64, classes)
 
     def scores(self, images: Tensor) -> Tensor:
