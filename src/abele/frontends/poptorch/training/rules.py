@@ -183,7 +183,7 @@ def _of_optimizer(optimiser: torch.optim.Optimizer, kind: type[Optimiser]) -> di
         found["decoupled"] = True
     if issubclass(kind, MomentRule):
         # PopART has it as scaledOptimizerState: means in float16 lose small gradients without it.
-        found["scaled_state"] = found.get("first_type") is f16
+        found["scaled_state"] = f16 in (found.get("first_type"), found.get("second_type"))
         found["bias_correction"] = bool(getattr(optimiser, "bias_correction", True))
     if kind is RmsProp:
         found["eps_inside"] = bool(getattr(optimiser, "use_tf_variant", False))
