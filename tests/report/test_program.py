@@ -188,7 +188,7 @@ def test_op_edges__thousands_of_writers_and_readers__stay_few(told: Report) -> N
 # --- files -----------------------------------------------------------------------------------------------------------
 
 
-def rewritten(path: Path, version: int = 7, **members: np.ndarray | None) -> Path:
+def rewritten(path: Path, version: int = 8, **members: np.ndarray | None) -> Path:
     """The file with some arrays replaced, or left out where they are None, as of some version."""
     with zipfile.ZipFile(path) as archive:
         contents = {name: archive.read(name) for name in archive.namelist()}
@@ -299,5 +299,5 @@ def test_questions__hostile_counts__are_answered_in_bounded_time(told: Report) -
     assert time.process_time() - start < 2.0
 
 
-def test_format_version__of_new_files__is_seven() -> None:
-    assert file.KIND.version == 7
+def test_format_version__of_new_files__is_eight() -> None:
+    assert file.KIND.version == 8

@@ -10,6 +10,7 @@ import typer
 from abele.cli.output import console, print_json
 from abele.cli.sql import print_answer
 from abele.errors import InvalidOptionError, MachineError, ProfilingDisabledError
+from abele.terminal import shown_text
 from abele.words import counted
 from abele.writing import writing
 
@@ -41,6 +42,15 @@ def report(
     insights: Annotated[
         bool, typer.Option("--insights", help="Print what limits the program, which costs matter, and what would help.")
     ] = False,
+    energy: Annotated[
+        bool, typer.Option("--energy", help="Print what a step takes in joules, with the source of each figure.")
+    ] = False,
+    exponents: Annotated[
+        bool, typer.Option("--exponents", help="Print heat maps of the exponents that tensors had while it ran.")
+    ] = False,
+    tensor: Annotated[
+        str | None, typer.Option("--tensor", help="With --exponents: octaves by steps of this tensor.")
+    ] = None,
     compare: Annotated[
         bool, typer.Option("--compare", help="Print how two to eight reports differ, all against the first.")
     ] = False,
@@ -52,7 +62,7 @@ def report(
     ] = None,
     csv: Annotated[bool, typer.Option("--csv", help="With --sql: print comma-separated values.")] = False,
     top: Annotated[
-        int, typer.Option("--top", min=1, help="With --host, --rearrangements or --sql: how many rows.")
+        int, typer.Option("--top", min=1, help="With --host, --rearrangements, --exponents or --sql: how many rows.")
     ] = 25,
     kind: Annotated[str, typer.Option("--kind", help="What to draw: overview, memory, timeline, …")] = "overview",
 ) -> None:
@@ -61,6 +71,8 @@ def report(
 
     if csv and sql is None:
         raise InvalidOptionError("--csv is for the answer to a query", remedy='--sql "select * from ops" --csv')
+    if tensor is not None and not exponents:
+        raise InvalidOptionError("--tensor is for heat maps of exponents", remedy="--exponents --tensor NAME")
     if csv and json:
         raise InvalidOptionError("--csv and --json are two forms of one answer", remedy="one of them")
     if compare:
@@ -81,13 +93,18 @@ def report(
         print_answer(loaded, sql, top=top, as_json=json, as_csv=csv)
     elif insights:
         print_insights(loaded, program, as_json=json)
+    elif energy:
+        print_energy(loaded, as_json=json)
+    elif exponents:
+        found = loaded.exponents
+        print_json(found.to_json()) if json else typer.echo(shown_text(found.text(tensor, top=top)))
     elif timeline:
         print_timeline(loaded, as_json=json)
     elif host:
         print_host(loaded, top, as_json=json)
     elif rearrangements:
-        found = loaded.rearrangements
-        print_json(found.to_json()) if json else typer.echo(found.text(top))
+        moves = loaded.rearrangements
+        print_json(moves.to_json()) if json else typer.echo(moves.text(top))
     elif json:
         print_json(loaded.to_json())
     elif plot is None and plot_timeline is None:
@@ -109,6 +126,27 @@ def print_insights(loaded: Report, program: int, *, as_json: bool) -> None:
         from abele.report.insights.render import render_insights
 
         console().print(render_insights(found))
+
+
+def print_energy(loaded: Report, *, as_json: bool) -> None:
+    """Print what a step takes in joules.
+
+    Raises:
+        InvalidOptionError: The report does not know the energies of its machine.
+        FileFormatError: What it says of them is damaged.
+    """
+    found = loaded.energy
+    if found is None:
+        raise InvalidOptionError(
+            "the report does not know the energies of its machine",
+            because="it was written by an earlier version",
+            remedy="write it again: the program that made it can, with Report.save",
+        )
+    if as_json:
+        print_json(found.to_json())
+    else:
+        # Lines are as long as they are: a table folded into a narrow terminal cannot be read.
+        typer.echo(shown_text(found.text()))
 
 
 def print_comparison(files: list[Path], program: int, *, as_json: bool) -> None:

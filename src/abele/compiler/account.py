@@ -34,6 +34,7 @@ from abele.compiler.whole_run import whole_run
 from abele.graph.graph import Graph
 from abele.graph.intervals import Int64
 from abele.graph.program import Program
+from abele.machine import described
 from abele.report import (
     BUFFER_TILES,
     CODELETS,
@@ -132,7 +133,12 @@ class Reporter:
             step_groups=groups.step_groups,
             **self._exchange_tables(rows, phases, phase_of, executions),
             **self._run_tables([p for _, p in rows], account, groups.row_of, [s.free for s in schedules]),
-            meta={"abele_version": version("abele"), "created": _now(), **meta},
+            meta={
+                "abele_version": version("abele"),
+                "created": _now(),
+                "energy": described(graph.system.ipu.energy),
+                **meta,
+            },
         )
 
     def _tile_tables(

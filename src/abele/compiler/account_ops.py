@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,6 +15,9 @@ from abele.graph.program import Copy, Execute, LibraryCall, Program
 from abele.graph.remote import RemoteBuffer
 from abele.graph.stream import Stream
 from abele.report import OPS, Table, sum_by_op
+
+if TYPE_CHECKING:
+    from abele.codelet import CodeletDef
 
 
 def ops_of(lowered: Lowered) -> tuple[list[Program], Int64]:
@@ -64,6 +67,7 @@ def ops_table(
         executions=runs,
         flops=runs * np.array([_flops(node, of_node) for node in ops], dtype=np.int64),
         code_bytes=[sum(code_bytes_of(c) for c in used) for used in codelets],
+        arithmetic=[_arithmetic(used) for used in codelets],
         **sum_by_op(steps, len(ops)),
     )
 
@@ -87,6 +91,31 @@ def _flops(node: Program, superstep_of: Mapping[int, Superstep]) -> int:
         return node.flops
     compute = superstep_of[id(node)].compute
     return compute.flops if compute is not None else 0
+
+
+_PRODUCTS = ("ConvPartial",)
+"""What names of codelets begin with whose vertices multiply on the matrix unit."""
+
+
+def _arithmetic(codelets: Iterable[CodeletDef]) -> str:
+    """What an operation computes with, by the vertices that it runs; see ``abele.report.schema.ARITHMETIC``.
+
+    The vertices of products decide where there are some. Otherwise it is f32 if a vertex has a field of it: f16 that is
+    summed in f32 is summed by instructions of f32.
+    """
+    products: dict[bool, set[str]] = {True: set(), False: set()}
+    vectors: set[str] = set()
+    for codelet in codelets:
+        floats = [f for f in codelet.fields if f.type.is_float]
+        if codelet.name.startswith(_PRODUCTS):
+            for f in floats:
+                products[f.is_edge and not f.writable].add(f.type.name)
+        else:
+            vectors.update(f.type.name for f in floats)
+    if inputs := products[True]:
+        given = "f32" if "f32" in inputs else "f16" if inputs & {"f16", "bf16"} else "f8"
+        return "f16 to f32" if given == "f16" and "f32" in products[False] else given
+    return "vectors of f32" if "f32" in vectors else "vectors of f16" if vectors else ""
 
 
 def _debug(node: Program) -> Any:

@@ -3,7 +3,7 @@
 from abele.machine import hosts, systems
 from abele.machine.amp import Amp, AmpMode
 from abele.machine.bibliography import WORKS, cited_works
-from abele.machine.energy import Energy
+from abele.machine.energy import MEMORY_KINDS, Energy, MemoryKind
 from abele.machine.exchange import Exchange
 from abele.machine.host_computer import HostComputer
 from abele.machine.ipu import Ipu
@@ -19,6 +19,7 @@ from abele.machine.target import Target, TargetType
 
 __all__ = [
     "CONFIDENCE",
+    "MEMORY_KINDS",
     "WORKS",
     "Amp",
     "AmpMode",
@@ -32,6 +33,7 @@ __all__ = [
     "IpuLinks",
     "Launch",
     "MachineConstant",
+    "MemoryKind",
     "Rearrange",
     "Source",
     "SyncCosts",

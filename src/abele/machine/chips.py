@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abele.machine.amp import Amp, AmpMode
+from abele.machine.energy import Energy
 from abele.machine.exchange import Exchange
 from abele.machine.ipu import Ipu
 from abele.machine.memory import TileMemory
@@ -93,6 +94,34 @@ _ON_CHIP_SYNC = calibrated(
     on=("blur: half4, 1 IPU: sync",),
 )
 
+_OLDER_PROCESS = (
+    "1.5 times that of Mk2 (16 nm, not 7 nm): at 124.5 TFLOP/s on real data f16 with f32 partials then takes 142 W of "
+    "the 150 W that the chip is rated for"
+)
+ENERGY_GC2 = cite(
+    Energy,
+    f16_joules_per_flop=guessed(1.5e-12, _OLDER_PROCESS),
+    f16_f32_joules_per_flop=guessed(1.95e-12, _OLDER_PROCESS),
+    f32_joules_per_flop=guessed(3.75e-12, _OLDER_PROCESS),
+    vector_joules_per_flop=guessed(15e-12, "no source; 1.5 times that of Mk2"),
+    least_vector_joules_per_flop=guessed(2.5e-12, "no less than Mk2"),
+    rated_watts=stated(150.0, "LOUW: 300 W for a C2 card of two chips"),
+)
+_SAME_ENERGY = "GC-ESO, taming Vdd: Bow is 1.4 times as fast at the same energy per operation; kernel power, of Bow"
+ENERGY_GC200 = cite(
+    Energy,
+    f16_joules_per_flop=derived(1.0e-12, _SAME_ENERGY),
+    f16_f32_joules_per_flop=derived(1.3e-12, _SAME_ENERGY),
+    f32_joules_per_flop=derived(2.5e-12, _SAME_ENERGY),
+    rated_watts=guessed(
+        325.0, "IPU-M2000 with four IPUs, 1.1 to 1.5 kW by the press (§3), all of the machine included"
+    ),
+)
+ENERGY_C600 = cite(
+    Energy,
+    rated_watts=stated(185.0, "C600 brochure: 185 W for the card"),
+)
+
 GC2 = cite(
     Ipu,
     name="GC2",
@@ -110,6 +139,7 @@ GC2 = cite(
     ),
     sync=cite(SyncCosts, on_chip_cycles=_ON_CHIP_SYNC),
     amp=AMP_MK1,
+    energy=ENERGY_GC2,
 )
 GC200 = cite(
     Ipu,
@@ -121,6 +151,7 @@ GC200 = cite(
     exchange=cite(Exchange, max_words_per_send=stated(4148, "OSM: longest simple transfer row of IPU21")),
     sync=cite(SyncCosts, on_chip_cycles=guessed(64, "as measured on Mk1; no Mk2 measurement found")),
     amp=AMP_MK2,
+    energy=ENERGY_GC200,
 )
 BOW = cite(
     Ipu,
@@ -143,4 +174,5 @@ C600 = cite(
     exchange=GC200.exchange,
     sync=GC200.sync,
     amp=AMP_IPU21,
+    energy=ENERGY_C600,
 )

@@ -39,7 +39,7 @@ class Ipu(Spec):
         launch: Overheads around vertices.
         rearrange: Local data rearrangement.
         amp: Matrix unit.
-        energy: Energy of arithmetic.
+        energy: Energy of arithmetic and traffic.
     """
 
     name: str

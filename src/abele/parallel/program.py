@@ -65,6 +65,7 @@ class NetworkProgram:
         groups: The device side of each optimiser.
         scale: What gradients are multiplied by, and the scale of the loss; None for inference.
         seed: State of random ops: u32[2].
+        gradients: Gradients of a micro-batch, by the names of parameters.
     """
 
     graph: Graph
@@ -79,6 +80,7 @@ class NetworkProgram:
     anchors: list[Stream] = field(default_factory=list)
     scale: GradientScale | None = None
     remote_weights: dict[str, FlatState] = field(default_factory=dict)
+    gradients: dict[str, Tensor] = field(default_factory=dict)
 
 
 def inference_program(
@@ -284,6 +286,7 @@ class _ProgramBuilder:
         weights = {v.name: self.to[v] for v in (*self.net.parameters, *self.net.buffers) if v not in self.to.rows}
         seed = self.to[self.net.seed] if self.net.seed is not None else None
         return NetworkProgram(
+            gradients={p.name: self.to[g] for p, g in self.net.gradients.items() if g in self.to},
             graph=self.whole,
             program=program,
             schedule=self.schedule,

@@ -478,7 +478,9 @@ def group_update(
 ) -> GroupUpdate:
     """The device side of an optimiser."""
     kinds: dict[type[Optimiser], type[GroupUpdate]] = {Sgd: SgdUpdate, Lamb: LambUpdate, Lars: LarsUpdate}
-    kind = kinds.get(type(optimiser), GroupUpdate)
+    # A rule that goes by no norms is a pass like that of others.
+    is_plain = isinstance(optimiser, Lars) and not optimiser.layerwise
+    kind = GroupUpdate if is_plain else kinds.get(type(optimiser), GroupUpdate)
     scale = scale or GradientScale(graph, ())
     repeats = repeats or Repeats(graph)
     return kind(

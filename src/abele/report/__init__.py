@@ -43,6 +43,7 @@ from abele.report.schema_program import (
     SUPERSTEPS,
     VERTICES,
 )
+from abele.report.schema_values import EXPONENT_COUNTS, EXPONENT_RECORDS
 from abele.report.table import Table
 from abele.report.text_column import Text
 
@@ -53,6 +54,8 @@ __all__ = [
     "CODELETS",
     "CRITICAL",
     "EXCHANGE_BLOCKS",
+    "EXPONENT_COUNTS",
+    "EXPONENT_RECORDS",
     "FUNCTION_CALLS",
     "GROUPS",
     "HOST_FUNCTIONS",

@@ -29,7 +29,7 @@ from abele.report.text_column import Column, Text, packed_words, unpacked_words
 
 KIND = container.Kind(
     noun="report",
-    version=7,
+    version=8,
     max_bytes=4 << 30,
     free_bytes=64 << 20,
     ratio=250,
@@ -40,7 +40,8 @@ KIND = container.Kind(
 """Version 2: sync groups and spans; start, groups, block and basis of steps. Version 3: relations with tiles and sync
 groups, and arrays that can be mapped. Version 4: the profile of the host. Version 5: what the host
 does before and after runs. Version 6: the critical path, and partners of steps. Version 7: the program tree, supersteps
-with their vertices and variables, and where variables come from."""
+with their vertices and variables, and where variables come from. Version 8: what operations compute with, and
+histograms of exponents."""
 
 _WITH_FILES = (
     "ops",

@@ -15,6 +15,9 @@ Keys of the object that :func:`to_json` gives:
     Samples per second of ``device``, ``link`` and ``loader`` (or null), which ``limit`` is the lowest, what all reach
     together (``samples_per_second``), ``epoch_seconds`` by part, ``loading`` and its ``constants`` with their sources;
     or null.
+``energy``
+    Dynamic energy of a step: ``terms`` with amounts, energies of one and sources; ``joules``, ``joules_per_sample`` and
+    ``watts``, each ``{least, likely, most}``; what the rated power makes of the time, and what is not in it; or null.
 ``tile_balance``
     Mean compute cycles of a tile / cycles of all compute phases.
 ``memory``
@@ -25,6 +28,9 @@ Keys of the object that :func:`to_json` gives:
 ``steps``, ``variables``, ``liveness``, ``runs``, ``groups``, ``spans``, ``step_groups``, ``host_leaves``,
 ``host_functions``
     Tables, column name to list. Relations with tiles, whole runs and what programs are made of are in the file alone.
+``exponents``
+    ``records``: a list of tensors and steps with the columns of ``schema_values.EXPONENT_RECORDS``, and ``octaves``,
+    the number of elements by octave.
 ``compute_cycles_by_tile``, ``bytes_by_tile``
     Lists with one entry per tile.
 """
@@ -44,7 +50,7 @@ def to_json(report: Report) -> dict[str, Any]:
     """``report`` as mappings, lists, strings and numbers."""
     from abele.report.file import KIND
 
-    step, limits = report.step_cycles, report.limits
+    step, limits, energy = report.step_cycles, report.limits, report.energy
     return {
         **KIND.head,
         "target": report.target,
@@ -57,6 +63,7 @@ def to_json(report: Report) -> dict[str, Any]:
         },
         "samples_per_second": report.samples_per_second,
         "limits": None if limits is None else limits.to_json(),
+        "energy": None if energy is None else energy.to_json(),
         "tile_balance": report.tile_balance,
         "memory": _memory(report.memory),
         "ops": list(report.ops.sort("cycles", descending=True).rows()),
@@ -70,6 +77,7 @@ def to_json(report: Report) -> dict[str, Any]:
         "step_groups": report.step_groups.to_lists(),
         "host_leaves": report.host_leaves.to_lists(),
         "host_functions": report.host_functions.to_lists(),
+        "exponents": report.exponents.to_json(),
         "compute_cycles_by_tile": report.compute_cycles_by_tile.tolist(),
         "bytes_by_tile": report.memory.by_tile.tolist(),
     }

@@ -44,6 +44,7 @@ from abele.report.schema_program import (
     SUPERSTEPS,
     VERTICES,
 )
+from abele.report.schema_values import EXPONENT_COUNTS, EXPONENT_RECORDS
 from abele.report.table import Table
 from abele.report.text_column import read_only
 from abele.words import counted
@@ -51,6 +52,8 @@ from abele.words import counted
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from abele.report.energy import StepEnergy
+    from abele.report.exponents import ExponentHistograms
     from abele.report.insights import Insights
     from abele.report.limits import RateLimits
     from abele.report.rearrangements import Rearrangements
@@ -92,9 +95,13 @@ class Report:
         phase_ipus: What crosses between IPUs; columns as ``schema.PHASE_IPUS``.
         phase_links: What links carry; columns as ``schema.PHASE_LINKS``.
         exchange_blocks: Who sends to whom in the longest phases; columns as ``schema.EXCHANGE_BLOCKS``.
+        exponent_records: Tensors whose exponents were counted; columns as ``schema_values.EXPONENT_RECORDS``.
+            :attr:`exponents` asks it.
+        exponent_counts: What these counts found; columns as ``schema_values.EXPONENT_COUNTS``.
         meta: ``abele_version``, ``created`` (ISO 8601), ``name``, ``options``, ``compile_seconds``, ``programs``
-            (names), ``figures_of`` (for each program ``run 3`` or ``assumptions``); when known ``samples_per_run``,
-            ``steps_per_run``, ``sample_name`` and ``step_name`` of program 0, and ``loading`` (:attr:`loading`).
+            (names), ``figures_of`` (for each program ``run 3`` or ``assumptions``), ``energy`` (energies of the chip,
+            for :attr:`energy`); when known ``samples_per_run``, ``steps_per_run``, ``sample_name`` and ``step_name`` of
+            program 0, and ``loading`` (:attr:`loading`).
     """
 
     target: dict[str, Any]
@@ -127,6 +134,8 @@ class Report:
     phase_ipus: Table = field(default_factory=PHASE_IPUS.empty)
     phase_links: Table = field(default_factory=PHASE_LINKS.empty)
     exchange_blocks: Table = field(default_factory=EXCHANGE_BLOCKS.empty)
+    exponent_records: Table = field(default_factory=EXPONENT_RECORDS.empty)
+    exponent_counts: Table = field(default_factory=EXPONENT_COUNTS.empty)
     meta: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -146,6 +155,24 @@ class Report:
         from abele.report.rearrangements import rearrangements
 
         return rearrangements(self)
+
+    @property
+    def energy(self) -> StepEnergy | None:
+        """Dynamic energy of one step of program 0 with its bounds and sources; None in reports of earlier versions.
+
+        Raises:
+            FileFormatError: What the report says of its machine's energies is damaged.
+        """
+        from abele.report.energy import energy_of
+
+        return energy_of(self)
+
+    @property
+    def exponents(self) -> ExponentHistograms:
+        """Exponents of tensors by step; without tensors where none were recorded."""
+        from abele.report.exponents import ExponentHistograms
+
+        return ExponentHistograms(self.exponent_records, self.exponent_counts)
 
     def insights(self, program: int = 0) -> Insights:
         """What limits a program, which costs matter and why, and what would help.
@@ -427,7 +454,7 @@ class Report:
 
         Args:
             kind: ``overview``, ``memory``, ``cycles``, ``timeline``, ``update``, ``operations``, ``exchange``,
-                ``liveness``, ``tiles`` or ``runs``; ``abele.report.plot.KINDS`` says what each shows.
+                ``liveness``, ``tiles``, ``exponents`` or ``runs``; ``abele.report.plot.KINDS`` says what each shows.
             program: Index of the program whose cycles are shown.
             top: Operations or exchange phases that are listed.
             first: First cycle of the time axis.

@@ -11,6 +11,7 @@ from abele.report.schema_program import (
     SUPERSTEPS,
     VERTICES,
 )
+from abele.report.schema_values import EXPONENT_COUNTS, EXPONENT_RECORDS
 
 STEP_KINDS = ("compute", "exchange", "copy", "stream", "control")
 """What a step does: run a compute set, move data between tiles, move and rearrange it, talk to the host, or decide."""
@@ -60,6 +61,10 @@ STEPS = Schema(
     },
 )
 
+ARITHMETIC = ("", "f8", "f16", "f16 to f32", "f32", "vectors of f16", "vectors of f32")
+"""What an operation computes with: products of a type on the matrix unit, with partial sums in f32 where it says so, or
+vectors of a type; empty for integers, and where that is not known."""
+
 OPS = Schema(
     "ops",
     {
@@ -74,6 +79,9 @@ OPS = Schema(
         "flops": count_column("floating-point operations in one run"),
         "code_bytes": count_column("vertex code of its codelets"),
         "share": ColumnSpec("<f8", "its part of the run's cycles", 0.0),
+        "arithmetic": text_column(
+            "one of ARITHMETIC: what its floating-point operations are", since=8, choices=ARITHMETIC
+        ),
     },
 )
 
@@ -392,5 +400,7 @@ TABLES = {
         PHASE_IPUS,
         PHASE_LINKS,
         EXCHANGE_BLOCKS,
+        EXPONENT_RECORDS,
+        EXPONENT_COUNTS,
     )
 }

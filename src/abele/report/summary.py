@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from abele.report.cycles import PARTS
+from abele.report.energy_text import energy_line
 from abele.report.limits import LIMITS
 from abele.report.loading import Epoch, Loading
 from abele.report.report import Report
@@ -69,6 +70,8 @@ def _facts(report: Report) -> Iterator[tuple[str, str]]:
     if (rate := report.samples_per_second) is not None:
         yield "throughput", f"{count_text(rate)} {report.meta.get('sample_name', 'samples')}/s on {_ipus(target)}"
         yield from _limits(report)
+    if (energy := report.energy) is not None and energy.terms:
+        yield "energy", energy_line(energy)
     yield "memory", _fullest(report)
     yield "which holds", _categories(report)
     yield from _runs(report)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -90,6 +91,7 @@ class Ends:
         numbers: For each optimiser, its hyper-parameters that may change from run to run.
         seed: The state of random ops, u32[2], if there are any.
         anchors: A stream for each anchor.
+        gradients: Gradients of a micro-batch by the names of parameters; of a program from a file there are none.
     """
 
     inputs: tuple[End, ...]
@@ -100,6 +102,7 @@ class Ends:
     numbers: tuple[dict[str, End], ...]
     seed: End | None
     anchors: tuple[End, ...] = ()
+    gradients: Mapping[str, Tensor] = field(default_factory=dict, compare=False)
 
 
 def expose(net: Network, program: NetworkProgram) -> Ends:
@@ -124,6 +127,7 @@ def expose(net: Network, program: NetworkProgram) -> Ends:
     if shared is not None and hyper:
         hyper[0] |= shared.hyper
     return Ends(
+        gradients=program.gradients,
         inputs=tuple(_stream(v.name, s) for v, s in zip(inputs, program.inputs, strict=True)),
         outputs=tuple(_stream(n, s) for n, s in zip(outputs, program.outputs, strict=True)),
         changed=tuple(zip(positions, changed, strict=True)),

@@ -25,6 +25,7 @@ from abele.session.arrays import SharedArray, SharedArrays
 from abele.session.compiled import Compiled
 from abele.session.compiling import compile_network
 from abele.session.device_arrays import DeviceArrays
+from abele.session.exponents import ExponentRecorder
 from abele.session.locks import ForkLock
 from abele.session.mirror import Mirror
 from abele.session.optimisers import check_optimisers
@@ -74,6 +75,7 @@ class Session:
         self.state = SharedArrays() if state is None else state
         self._seed = seed
         self._engine: Engine | None = None
+        self._exponents: ExponentRecorder | None = None
         self._attached = self._closed = False
         self._optimisers = compiled.optimisers
         # One guards the engine; attaching takes longer and calls what takes the other, so it has a lock of its own.
@@ -138,6 +140,8 @@ class Session:
             times.sending_seconds += time.perf_counter() - begin
             try:
                 engine.run(times=times)
+                if self._exponents is not None:
+                    self._exponents.note_run(engine, self._arrays("be looked at"))
             finally:
                 for mirror in (self._weights, self._state):
                     mirror.note_run()
@@ -241,12 +245,15 @@ class Session:
         self._check_open(what)
         if self._engine is None:
             settings = self.compiled.settings
+            if settings.exponents:
+                self._exponents = ExponentRecorder(self.compiled, settings.exponents, settings.exponents_every)
             self._engine = Engine(
                 self.compiled.executable,
                 mode=settings.mode,
                 threads=settings.threads or None,
                 options=settings.engine,
                 ranks=self._ranks,
+                keep=() if self._exponents is None else self._exponents.keep,
             )
             for name in self.compiled.executable.graph.host_functions:
                 body = body_of_host_function(name)
@@ -365,7 +372,8 @@ class Session:
     @property
     def report(self) -> Report:
         """What the program costs on the machine, and what runs took on the host if there were any."""
-        return self.executable.report if self._engine is None else self._engine.report
+        found = self.executable.report if self._engine is None else self._engine.report
+        return found if self._exponents is None else self._exponents.added_to(found)
 
     @contextmanager
     def profiling(self, clock: str = "wall") -> Iterator[None]:

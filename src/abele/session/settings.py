@@ -73,6 +73,13 @@ SETTINGS = OptionTable(
             *get_args(SyncPattern),
             doc="which IPUs of a replica wait when some of them meet the host: all, or those alone that take part",
         ),
+        "exponents": Option(
+            (),
+            tuple[str, ...],
+            doc="tensors whose exponents are counted after runs, for the report: names, patterns with `*`, or "
+            "`weights`, `gradients`, `activations`, `activation_gradients`, `all`",
+        ),
+        "exponents_every": integer(1, 1, doc="steps (weight updates, or batches of inference) between such counts"),
         "ipus_per_replica": integer(0, doc="IPUs reserved for each replica; 0 for as many as the network is placed on"),
     },
     listed="docs/session.md lists them",
@@ -112,6 +119,8 @@ class Settings:
     sync_pattern: SyncPattern = "full"
     ipus_per_replica: int = 0
     shared_functions: bool = False
+    exponents: tuple[str, ...] = ()
+    exponents_every: int = 1
 
     def __post_init__(self) -> None:
         for name, option in SETTINGS.items():

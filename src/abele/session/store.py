@@ -313,13 +313,17 @@ def _is_own(path: Path) -> bool:
     return all(stat.st_uid == os.getuid() and not stat.st_mode & 0o022 for stat in stats)
 
 
+_LOOKS: dict[str, Any] = {"exponents": (), "exponents_every": 1}
+"""Settings of what the host looks at, which no program knows of."""
+
+
 def content_key(net: Network, schedule: Schedule, groups: Sequence[Group] | None, settings: Settings) -> str:
     """What stands for everything that compiling depends on."""
     parts = [
         abele.__version__,
         _own_code(),
         repr(settings.target()),
-        repr(replace(settings, system=None, threads=0, progress=False, dump_passes=None, cache=None)),
+        repr(replace(settings, system=None, threads=0, progress=False, dump_passes=None, cache=None, **_LOOKS)),
         repr(schedule),
         repr([(_said(g.optimiser), [p.name for p in g.parameters]) for g in groups]) if groups is not None else "",
         str(net),

@@ -99,7 +99,7 @@ def test_loss_scaling__that_is_none__is_one() -> None:
 def test_optimisers__each__have_pytorch_s_class_second() -> None:
     names = {kind.__name__: kind.__bases__[1] for kind in KNOWN if kind.__module__.startswith("abele")}
     own = {"SGD": torch.optim.SGD, "Adam": torch.optim.Adam, "AdamW": torch.optim.AdamW, "RMSprop": torch.optim.RMSprop}
-    assert names == {**own, "LAMB": torch.optim.Optimizer}
+    assert names == {**own, "LAMB": torch.optim.Optimizer, "LARS": torch.optim.Optimizer}
 
 
 # --- trained models ---------------------------------------------------------------------------------------------------
@@ -252,10 +252,10 @@ def test_accum_type__half__keeps_a_running_mean_in_half() -> None:
 # --- state ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["SGD", "Adam", "AdamW", "RMSprop", "LAMB"])
+@pytest.mark.parametrize("name", ["SGD", "Adam", "AdamW", "RMSprop", "LAMB", "LARS"])
 def test_state_dict__loaded_into_another_model__goes_on_with_the_same_bits(name: str) -> None:
     def made(model: Regression) -> Any:
-        extra = {"momentum": 0.9} if name in ("SGD", "RMSprop") else {"betas": (0.8, 0.9)}
+        extra = {"momentum": 0.9} if name in ("SGD", "RMSprop", "LARS") else {"betas": (0.8, 0.9)}
         return getattr(poptorch.optim, name)(model.parameters(), lr=0.05, **extra)
 
     model = seeded()

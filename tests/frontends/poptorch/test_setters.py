@@ -122,6 +122,7 @@ ACT: dict[str, tuple[Setter, Callable[[poptorch.Options], Any]]] = {
     "Abele.dumpPasses": (lambda o: o.Abele.dumpPasses("folder"), told_to_session),
     "Abele.recompute": (lambda o: o.Abele.recompute(), told_to_session),
     "Abele.sharedFunctions": (lambda o: o.Abele.sharedFunctions(), told_to_session),
+    "Abele.recordExponents": (lambda o: o.Abele.recordExponents("weights", every=10), told_to_session),
     "Abele.pipelineSchedule": (lambda o: o.Abele.pipelineSchedule("interleaved"), schedule),
 }
 """Setters whose effect is seen in what a call, a session or a loader is made with."""

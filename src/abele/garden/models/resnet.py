@@ -73,3 +73,60 @@ class ResNet50(nn.Module):
         for block in self.blocks:
             x = block(x)
         return F.cross_entropy(self.classify(x.mean((2, 3))), labels)
+
+
+class PlainBlock(nn.Module):
+    """Two 3 x 3 convolutions beside a shortcut without parameters: every other pixel, and channels of zeros.
+
+    Args:
+        channels_in: Channels of what it reads.
+        channels: Channels of what it makes.
+        stride: Of the first convolution, and of the shortcut.
+    """
+
+    def __init__(self, channels_in: int, channels: int, stride: int) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(channels_in, channels, 3, stride=stride, padding=1, bias=False)
+        self.norm1 = nn.BatchNorm2d(channels)
+        self.conv2 = nn.Conv2d(channels, channels, 3, padding=1, bias=False)
+        self.norm2 = nn.BatchNorm2d(channels)
+        self.stride, self.added = stride, channels - channels_in
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[batch, channels, height / stride, width / stride]."""
+        made = self.norm2(self.conv2(F.relu(self.norm1(self.conv1(x)))))
+        kept = x[:, :, :: self.stride, :: self.stride] if self.stride > 1 else x
+        if self.added:
+            kept = F.pad(kept, (0, 0, 0, 0, self.added // 2, self.added - self.added // 2))
+        return F.relu(made + kept)
+
+
+class ResNet20(nn.Module):
+    """ResNet-20 for small images, with the loss of its classes.
+
+    Source: He et al., Deep Residual Learning for Image Recognition (2016), section 4.2, n = 3, shortcuts of kind A.
+
+    Args:
+        classes: Classes that there are.
+        channels: Channels of the images.
+    """
+
+    def __init__(self, classes: int = 10, channels: int = 3) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(channels, 16, 3, padding=1, bias=False)
+        self.norm = nn.BatchNorm2d(16)
+        widths = [(16, 16, 1)] * 3 + [(16, 32, 2)] + [(32, 32, 1)] * 2 + [(32, 64, 2)] + [(64, 64, 1)] * 2
+        self.blocks = nn.ModuleList([PlainBlock(*each) for each in widths])
+        self.classify = nn.Linear(64, classes)
+
+    def scores(self, images: Tensor) -> Tensor:
+        """[batch, classes] of images [batch, channels, height, width]."""
+        x = F.relu(self.norm(self.conv(images)))
+        for block in self.blocks:
+            x = block(x)
+        made: Tensor = self.classify(x.mean((2, 3)))
+        return made
+
+    def forward(self, images: Tensor, labels: Tensor) -> Tensor:
+        """The loss, of images [batch, channels, height, width] and class numbers [batch]."""
+        return F.cross_entropy(self.scores(images), labels)

@@ -27,6 +27,8 @@ class Lars(Optimiser):
 
     Attributes:
         trust_coefficient: η.
+        layerwise: False for parameters that take plain momentum steps, λ = 1: biases and the scales of norms, which
+            published runs leave out.
         velocity_type: Element type of the momentum.
 
     Raises:
@@ -38,11 +40,12 @@ class Lars(Optimiser):
     weight_decay: float = 0.0
     trust_coefficient: float = 0.001
     eps: float = 0.0
+    layerwise: bool = True
     velocity_type: ElementType = f32
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not self.keeps_gradients:
+        if self.layerwise and not self.keeps_gradients:
             raise InvalidOptionError(
                 "Lars.max_grad_value cuts gradients, whose norms it goes by", remedy="max_grad_norm, or another rule"
             )
@@ -60,13 +63,22 @@ class Lars(Optimiser):
         ratio = t.number("trust_coefficient") * weight / Op("max", size, Const(1e-38))
         return t.number("lr") * select(ratio, 1.0, either > 0.0)
 
+    def update(self, t: Terms) -> dict[str, Expr]:
+        """A step that needs no norms."""
+        return self._descended(t, t.number("lr"))
+
     def descend(self, t: Terms) -> dict[str, Expr]:
         """b and p."""
-        moved = t.number("momentum") * t["momentum"] + t["rate"] * decayed(t)
+        return self._descended(t, t["rate"])
+
+    def _descended(self, t: Terms, rate: Expr) -> dict[str, Expr]:
+        moved = t.number("momentum") * t["momentum"] + rate * decayed(t)
         return {PARAMETER: t[PARAMETER] - moved, "momentum": moved}
 
     def moved(self, tensors: Mapping[str, Array], state: Mapping[str, Array]) -> dict[str, Array]:
         """Norms are of whole tensors, so that no one expression says a step."""
+        if not self.layerwise:
+            return super().moved(tensors, state)
         norms = {"weight_square": tensors[PARAMETER], "gradient_square": tensors[GRADIENT]}
         squares = {name: np.asarray(np.sum(np.square(array))) for name, array in norms.items()}
         rate = self.evaluated(lambda t: {"rate": self.trust(t)}, {}, squares)

@@ -10,17 +10,20 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
 from abele.errors import InvalidOptionError
-from abele.numerics import ElementType, f32, i32
+from abele.numerics import ElementType, f16, f32, i32
 from abele.parallel.network.frozen import Array
 from abele.parallel.optimisers.base import Optimiser, StateSlot
 from abele.parallel.optimisers.descent import decayed
 from abele.parallel.optimisers.terms import PARAMETER, Terms
 from abele.poplibs.popops.expr import Cast, Const, Expr, Op, select
 
+STATE_SCALE = "state_scale"
+"""The scalar that stored means are multiplied by."""
 _SERIES_BELOW = 0.5
 """Below this x the series of x/(eˣ − 1) is nearer than the quotient in f32."""
 
@@ -33,8 +36,12 @@ class MomentRule(Optimiser):
         bias_correction: True if the means are corrected for their start.
         first_type: Element type of the mean of gradients.
         second_type: Element type of the mean of their squares.
+        scaled_state: True if means that are stored in f16 keep the scale of the loss, squared for the mean of squares,
+            so that small gradients are no subnormal numbers there. The scale is that of the optimiser when its state
+            began, which the state has beside it; updates are the same but for rounding. PopART's scaledOptimizerState.
     """
 
+    scales_state: ClassVar[bool] = True
     lr: float = 1e-3
     beta1: float = 0.9
     beta2: float = 0.999
@@ -45,15 +52,22 @@ class MomentRule(Optimiser):
     maximize: bool = False
     first_type: ElementType = f32
     second_type: ElementType = f32
+    scaled_state: bool = False
+
+    @property
+    def keeps_scale(self) -> bool:
+        """True if a mean is stored with a scale."""
+        return self.scales_state and self.scaled_state and f16 in (self.first_type, self.second_type)
 
     def slots(self) -> dict[str, StateSlot]:
         """Both means."""
         return {"moment1": StateSlot(self.first_type), "moment2": StateSlot(self.second_type)}
 
     def scalars(self) -> dict[str, StateSlot]:
-        """The number of steps, and 1 − βᵗ of either β."""
+        """The number of steps, and 1 − βᵗ of either β; the scale of means that have one."""
         corrections = {"correction1": StateSlot(lasting=False), "correction2": StateSlot(lasting=False)}
-        return {"step": StateSlot(i32), **corrections} if self.bias_correction else {}
+        scale = {STATE_SCALE: StateSlot(initial=self.loss_scaling)} if self.keeps_scale else {}
+        return scale | ({"step": StateSlot(i32), **corrections} if self.bias_correction else {})
 
     def advance(self, t: Terms) -> dict[str, Expr]:
         """Count a step."""
@@ -65,12 +79,29 @@ class MomentRule(Optimiser):
 
     def start(self, t: Terms) -> tuple[Expr, Expr, Expr, Expr]:
         """The parameter, shrunk where decay is decoupled, both new means, and the learning rate."""
-        p, g, m, s = t[PARAMETER], t.gradient, t["moment1"], t["moment2"]
-        rate, b1, b2 = (t.number(name) for name in ("lr", "beta1", "beta2"))
+        p, g, rate = t[PARAMETER], t.gradient, t.number("lr")
         if t.is_used("weight_decay"):
             decay = t.number("weight_decay")
             p, g = (p * (1.0 - rate * decay), g) if self.decoupled else (p, g + decay * p)
-        return p, b1 * m + (1.0 - b1) * g, b2 * s + (1.0 - b2) * Op("square", g), rate
+        return p, *self.means(t, g), rate
+
+    def means(self, t: Terms, g: Expr) -> tuple[Expr, Expr]:
+        """Both new means, without a scale."""
+        m, s = t["moment1"], t["moment2"]
+        if self.keeps_scale and self.first_type == f16:
+            m = m / t[STATE_SCALE]
+        if self.keeps_scale and self.second_type == f16:
+            s = s / Op("square", t[STATE_SCALE])
+        b1, b2 = t.number("beta1"), t.number("beta2")
+        return b1 * m + (1.0 - b1) * g, b2 * s + (1.0 - b2) * Op("square", g)
+
+    def stored(self, t: Terms, m: Expr, s: Expr) -> dict[str, Expr]:
+        """Both means as they are stored."""
+        if self.keeps_scale and self.first_type == f16:
+            m = m * t[STATE_SCALE]
+        if self.keeps_scale and self.second_type == f16:
+            s = s * Op("square", t[STATE_SCALE])
+        return {"moment1": m, "moment2": s}
 
     def second_correction(self, t: Terms) -> Expr:
         """What the mean of squares is divided by."""
@@ -100,7 +131,7 @@ class Adam(MomentRule):
         """p ← p − lr·m̂ / (√ŝ + eps)."""
         p, m, s, rate = self.start(t)
         root = Op("sqrt", s / self.second_correction(t)) + t.number("eps")
-        return {PARAMETER: p - rate * (m / self.first_correction(t)) / root, "moment1": m, "moment2": s}
+        return {PARAMETER: p - rate * (m / self.first_correction(t)) / root, **self.stored(t, m, s)}
 
 
 @dataclass(frozen=True)
@@ -119,14 +150,13 @@ class Lamb(MomentRule):
 
     def direction(self, t: Terms) -> dict[str, Expr]:
         """x and both means."""
-        p, g, m, s = t[PARAMETER], t.gradient, t["moment1"], t["moment2"]
-        b1, b2 = t.number("beta1"), t.number("beta2")
-        m, s = b1 * m + (1.0 - b1) * g, b2 * s + (1.0 - b2) * Op("square", g)
+        p = t[PARAMETER]
+        m, s = self.means(t, t.gradient)
         root = Op("sqrt", s / self.second_correction(t)) + t.number("eps")
         x = (m / self.first_correction(t)) / root
         if t.is_used("weight_decay"):
             x = x + t.number("weight_decay") * p
-        return {"direction": x, "moment1": m, "moment2": s}
+        return {"direction": x, **self.stored(t, m, s)}
 
     def trust(self, t: Terms) -> Expr:
         """lr times the ratio, from the squares of both norms."""
@@ -152,6 +182,8 @@ class Lamb(MomentRule):
 @dataclass(frozen=True)
 class Adamax(MomentRule):
     """Adam with the running maximum of magnitudes in place of the mean of squares."""
+
+    scales_state: ClassVar[bool] = False
 
     def update(self, t: Terms) -> dict[str, Expr]:
         """p ← p − lr·m̂ / u."""
@@ -197,7 +229,7 @@ class NAdam(MomentRule):
         g = t.gradient if self.decoupled else decayed(t)
         root = Op("sqrt", s / self.second_correction(t)) + t.number("eps")
         step = t["gradient_rate"] * g + t["moment_rate"] * m
-        return {PARAMETER: p - rate * step / root, "moment1": m, "moment2": s}
+        return {PARAMETER: p - rate * step / root, **self.stored(t, m, s)}
 
 
 @dataclass(frozen=True)
@@ -239,4 +271,4 @@ class RAdam(MomentRule):
         """p ← p − lr·m̂·(r / (√s + eps) or 1)."""
         p, m, s, rate = self.start(t)
         factor = t["rectified"] / (Op("sqrt", s) + t.number("eps")) + t["plain"]
-        return {PARAMETER: p - rate * (m / self.first_correction(t)) * factor, "moment1": m, "moment2": s}
+        return {PARAMETER: p - rate * (m / self.first_correction(t)) * factor, **self.stored(t, m, s)}

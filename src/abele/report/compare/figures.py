@@ -9,6 +9,7 @@ import numpy as np
 from abele.report.compare.model import HeadlineFigure
 from abele.report.compare.tables import Side
 from abele.report.cycles import PARTS
+from abele.report.energy import StepEnergy
 from abele.report.text import category_text
 
 
@@ -67,6 +68,22 @@ def _host_seconds(side: Side) -> float | None:
     return float(np.median(runs["wall_seconds"])) if len(runs) else None
 
 
+def _energy(side: Side) -> StepEnergy | None:
+    found = side.report.energy if side.program == 0 else None
+    return found if found is not None and found.terms else None
+
+
+def _joules(side: Side) -> float | None:
+    found = _energy(side)
+    return None if found is None else found.joules.likely
+
+
+def _joules_per_sample(side: Side) -> float | None:
+    found = _energy(side)
+    each = None if found is None else found.joules_per_sample
+    return None if each is None else each.likely
+
+
 def _compiling(side: Side) -> float | None:
     seconds = side.report.meta.get("compile_seconds")
     return float(seconds) if isinstance(seconds, int | float) else None
@@ -78,6 +95,8 @@ _FIGURES: tuple[tuple[str, str, str, str, Callable[[Side], float | None]], ...] 
     *((f"{part}_cycles", f"of these {category_text(part)}", "cycles", "less", _part(part)) for part in PARTS),
     ("hidden_cycles", "overlapping", "cycles", "more", _part("hidden")),
     ("samples_per_second", "throughput", "samples/s", "more", _rate),
+    ("step_joules", "energy of one step", "joules", "less", _joules),
+    ("sample_joules", "energy of a sample", "joules", "less", _joules_per_sample),
     ("tile_balance", "tile balance", "proportion", "more", _balance),
     ("fullest_tile_bytes", "fullest tile", "bytes", "less", _fullest),
     ("headroom_bytes", "left on it", "bytes", "more", _left),

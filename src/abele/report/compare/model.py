@@ -64,7 +64,7 @@ class HeadlineFigure:
     Attributes:
         name: Key.
         title: What it is.
-        unit: ``cycles``, ``bytes``, ``seconds``, ``proportion``, ``samples/s`` or ``count``.
+        unit: ``cycles``, ``bytes``, ``seconds``, ``joules``, ``proportion``, ``samples/s`` or ``count``.
         better: ``less``, ``more`` or empty.
         values: One for each report, None where it has none.
     """

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from abele.report.compare.model import HeadlineFigure, ReportComparison
+from abele.report.energy_text import amount_text
 from abele.report.text import bytes_text, count_text, percent_text, seconds_text, source_text
 from abele.terminal import shown_text
 from abele.words import shortened, visible
@@ -26,6 +27,8 @@ def value_text(value: float | None, unit: str) -> str:
         return bytes_text(value) if value >= 0 else f"−{bytes_text(-value)}"
     if unit == "seconds":
         return seconds_text(value)
+    if unit == "joules":
+        return amount_text(value, "J")
     if unit == "proportion":
         return percent_text(value)
     return f"{value:,.0f}" if float(value).is_integer() else count_text(value)

@@ -24,6 +24,7 @@ KINDS = {
     "exchange": "the exchange phases with most cycles, and what they move",
     "liveness": "bytes live at each step, always-live ones below",
     "tiles": "cycles that each tile computes",
+    "exponents": "octaves that elements of tensors were in, by tensor and by step",
     "runs": "time that each run took on the host",
 }
 """Name of each kind, and what it shows."""

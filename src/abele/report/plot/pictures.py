@@ -9,6 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
+from abele.report.plot.exponents import draw_steps, draw_tensors
 from abele.report.plot.figure import FAINT, INK, STYLE, ReportFigure, label
 from abele.report.plot.memory import draw_liveness, draw_memory, draw_tiles
 from abele.report.plot.options import PlotOptions
@@ -18,6 +19,8 @@ from abele.report.plot.update import draw_lanes, draw_path
 from abele.report.report import Report
 from abele.report.summary import facts
 
+_WITH_NAMES = (draw_operations, draw_exchange, draw_lanes, draw_path, draw_tensors)
+"""Panels with long names beside them."""
 Draw = Callable[[Axes, Report, PlotOptions], None]
 
 _WIDTH = 10.5
@@ -35,6 +38,10 @@ def _lanes(report: Report, options: PlotOptions) -> float:
 
 def _rows(report: Report, options: PlotOptions) -> float:
     return max(1.2, 0.27 * min(options.top, len(report.ops)))
+
+
+def _tensor_rows(report: Report, options: PlotOptions) -> float:
+    return max(1.2, 0.2 * min(options.top, len(report.exponents.tensors)))
 
 
 def _below(draw: Draw) -> float:
@@ -62,6 +69,7 @@ def _panels(report: Report, kind: str, options: PlotOptions) -> list[tuple[Draw,
         "exchange": [(draw_exchange, max(2.0, 0.27 * options.top))],
         "liveness": [(draw_liveness, 3.2)],
         "tiles": [(draw_tiles, 3.2)],
+        "exponents": [(draw_tensors, _tensor_rows(report, options)), (draw_steps, 2.6)],
         "runs": [(draw_runs, 3.0)],
     }
     return _update_panels(report, options) if kind == "update" else known[kind]
@@ -95,8 +103,9 @@ def picture(report: Report, kind: str, options: PlotOptions) -> Figure:
         top = whole - head
         for draw, height in panels:
             top -= _ABOVE
-            narrow = draw in (draw_operations, draw_exchange, draw_lanes, draw_path)
-            place = (0.30 if narrow else 0.085, (top - height) / whole, 0.67 if narrow else 0.735, height / whole)
+            narrow = draw in _WITH_NAMES
+            width = 0.56 if draw is draw_tensors else 0.67
+            place = (0.30 if narrow else 0.085, (top - height) / whole, width if narrow else 0.735, height / whole)
             draw(figure.add_axes(place), report, options)
             top -= height + _below(draw)
     return figure

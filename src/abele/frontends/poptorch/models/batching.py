@@ -12,6 +12,7 @@ from abele.frontends.poptorch.errors import CheckError, Error
 from abele.frontends.poptorch.models.grouping import groups_of_replicas
 from abele.frontends.poptorch.options import Options
 from abele.frontends.poptorch.options.strategies import PhasedExecution
+from abele.frontends.poptorch.options.tensor_names import network_name
 from abele.parallel import Anchor, Locations, PipelineSchedule, TensorLocation
 from abele.parallel.locations import AS_USUAL, ON_CHIP
 from abele.session import MeanStrategy, Schedule
@@ -31,9 +32,6 @@ _STRATEGIES = {
     # What else it divides is the loss that copies of a model add up, and there is one.
     MeanReductionStrategy.PostAndLoss: MeanStrategy.POST,
 }
-
-ANCHOR_NAMES = {"Gradient___": "gradient/", "UpdatedVar___": "updated/"}
-"""What stands before the name of a parameter, and what networks have for it."""
 
 INFERENCE_ACCUMULATION = (
     "You must set poptorch.Options().Training.gradientAccumulation to 1 or leave it as its default value (1) when "
@@ -98,10 +96,7 @@ class Batching:
     @staticmethod
     def _anchor(name: str, mode: OutputMode, period: int) -> Anchor:
         """An anchor under the name that the network has for it."""
-        for theirs, ours in ANCHOR_NAMES.items():
-            if name.startswith(theirs):
-                name = ours + name.removeprefix(theirs)
-        return Anchor(name, _MODES[mode], period)
+        return Anchor(network_name(name), _MODES[mode], period)
 
     @property
     def output_mode(self) -> OutputMode:

@@ -28,6 +28,8 @@ class AbeleOptions(CheckedOptions):
             "pass_folder": SETTINGS["dump_passes"],
             "recompute_cheap": SETTINGS["recompute"],
             "share_functions": SETTINGS["shared_functions"],
+            "recorded_exponents": SETTINGS["exponents"],
+            "exponents_every": SETTINGS["exponents_every"],
             "pipeline_schedule": choice(
                 *map(str, PipelineSchedule), doc="which stages of a pipeline run at the same time in training"
             ),
@@ -84,6 +86,20 @@ class AbeleOptions(CheckedOptions):
         A program that does not fit otherwise is compiled so without being asked.
         """
         return self.set(share_functions=shared)
+
+    def recordExponents(self, *tensors: str, every: int = 1) -> Self:
+        """Count exponents of tensors after calls, for ``model.report().exponents`` and heat maps of traces.
+
+        Which exponents weights, gradients and activations have says which 8-bit floats, and which scale of the loss,
+        suit them. The modelled machine does not know of it, so that costs are as without. Activations and gradients are
+        those of the last micro-batch of a call.
+
+        Args:
+            tensors: Names as ``getTensorNames()`` lists them, patterns of such with ``*``, or ``weights``,
+                ``gradients``, ``activations`` and ``activation_gradients`` for all of a kind; without any, all four.
+            every: Steps (weight updates, or batches of inference) between counts.
+        """
+        return self.set(recorded_exponents=tensors or ("all",), exponents_every=every)
 
     def pipelineSchedule(self, schedule: str) -> Self:
         """Which stages of a pipeline run at the same time in training.

@@ -20,6 +20,7 @@ from abele.frontends.poptorch.options.locations import TensorLocationOptions
 from abele.frontends.poptorch.options.popart import CHEAP_AGAIN, STAGES_AGAIN, PopartOptions
 from abele.frontends.poptorch.options.precision import PrecisionOptions
 from abele.frontends.poptorch.options.strategies import ExecutionStrategy, PipelinedExecution, check_strategy
+from abele.frontends.poptorch.options.tensor_names import network_name
 from abele.frontends.poptorch.options.training import TrainingOptions
 from abele.job.launched import launched_replicas
 from abele.machine import System
@@ -337,6 +338,8 @@ class Options(CheckedOptions):
             recompute=abele.recompute_cheap or recomputation in CHEAP_AGAIN,
             recompute_stages=recomputation in STAGES_AGAIN,
             shared_functions=abele.share_functions,
+            exponents=tuple(map(network_name, abele.recorded_exponents)),
+            exponents_every=abele.exponents_every,
         )
 
     def _system(self) -> System | str | None:

@@ -404,6 +404,58 @@ class LAMB(Optimizer, torch.optim.Optimizer):
         )
 
 
+class LARS(Optimizer, torch.optim.Optimizer):
+    """Layer-wise adaptive rates, by You et al. (2017), in the form of MLPerf: momentum of steps that are as long as the
+    norms of a layer's weights and gradient allow. PopTorch has no such optimiser.
+
+    A group may have ``"layerwise": False``, for biases and the scales of norms, which published runs leave out: their
+    steps are as long as the learning rate says.
+
+    Args:
+        params: Parameters, or groups of them.
+        lr: Learning rate.
+        momentum: What is kept of the last step.
+        weight_decay: Added to the gradient, times the parameter; the norms know of it.
+        trust_coefficient: How long a step is for the norm of the parameter.
+        eps: Added to the norm of the gradient.
+        layerwise: False for plain momentum.
+        loss_scaling: What the loss is multiplied by, for gradients in float16.
+        accum_type: Type of sums of gradients over micro-batches.
+        velocity_accum_type: Type of the momentum.
+        max_grad_norm: Gradients of all parameters together are shrunk to this norm; None for as they are.
+    """
+
+    def __init__(
+        self,
+        params: Any,
+        lr: float | None = None,
+        momentum: float | None = None,
+        weight_decay: float | None = None,
+        trust_coefficient: float | None = None,
+        eps: float | None = None,
+        layerwise: bool | None = None,
+        loss_scaling: float | None = None,
+        accum_type: torch.dtype | None = None,
+        velocity_accum_type: torch.dtype | None = None,
+        max_grad_norm: float | None = None,
+    ) -> None:
+        given = {
+            "lr": lr,
+            "momentum": momentum,
+            "weight_decay": weight_decay,
+            "trust_coefficient": trust_coefficient,
+            "eps": eps,
+        }
+        defaults = {"lr": 0.01, "momentum": 0.9, "weight_decay": 0.0, "trust_coefficient": 1e-3, "eps": 0.0}
+        super().__init__(params, _given(defaults | {"layerwise": True}, given | {"layerwise": layerwise}))
+        self._set_up(
+            given | {"loss_scaling": loss_scaling},
+            types={"accum_type": accum_type, "velocity_accum_type": velocity_accum_type},
+            loss_scaling=(loss_scaling, 1.0),
+            max_grad_norm=(max_grad_norm, float("inf")),
+        )
+
+
 def check_amsgrad(amsgrad: bool | None) -> None:
     """Raise if the AMSGrad variant is asked for.
 

@@ -17,6 +17,7 @@ KNOWN: tuple[type, ...] = (
     optim.AdamW,
     optim.RMSprop,
     optim.LAMB,
+    optim.LARS,
     *(getattr(torch.optim, name) for name in _PLAIN),
 )
 """The classes whose rules are known."""

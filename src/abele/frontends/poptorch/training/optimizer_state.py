@@ -16,6 +16,7 @@ from abele.session import Session
 _SLOTS = {
     "Adam": {"moment1": "Accl1", "moment2": "Accl2"},
     "Lamb": {"moment1": "Accl1", "moment2": "Accl2"},
+    "Lars": {"momentum": "Accl1"},
     "RmsProp": {"mean_square": "Accl1", "momentum": "Accl2", "mean": "Accl3"},
     "Sgd": {"momentum": "Accl1"},
 }
@@ -30,6 +31,7 @@ _NUMBERS = {
     "eps": "eps",
     "alpha": "alpha",
     "max_weight_norm": "maxWeightNorm",
+    "trust_coefficient": "trustCoefficient",
 }
 _FACTOR, _SCALE = "loss_scaling/factor", "lossScaling_FLOAT"
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from abele.frontends.poptorch.errors import ArgumentError, Error
-from abele.frontends.poptorch.training.optim import LAMB, VariableAttributes, check_amsgrad
+from abele.frontends.poptorch.training.optim import LAMB, LARS, VariableAttributes, check_amsgrad
 from abele.numerics import f16
 from abele.parallel import (
     Adadelta,
@@ -18,6 +18,7 @@ from abele.parallel import (
     Adamax,
     Group,
     Lamb,
+    Lars,
     NAdam,
     Optimiser,
     RAdam,
@@ -83,7 +84,7 @@ def read_rules(optimiser: torch.optim.Optimizer) -> list[Optimiser]:
 _NAMES = {"betas": ("beta1", "beta2")}
 """Numbers of the rules that an attribute of PyTorch's is."""
 
-_FIXED = frozenset({"nesterov", "maximize", "centered"})
+_FIXED = frozenset({"nesterov", "maximize", "centered", "layerwise"})
 """Attributes that choose between rules, and are compiled in whatever is asked for."""
 
 
@@ -126,6 +127,7 @@ def _reader(optimiser: torch.optim.Optimizer) -> Reader:
 
 _KINDS: dict[type[torch.optim.Optimizer], type[Optimiser]] = {
     LAMB: Lamb,
+    LARS: Lars,
     torch.optim.SGD: Sgd,
     torch.optim.NAdam: NAdam,
     torch.optim.RAdam: RAdam,
@@ -180,6 +182,8 @@ def _of_optimizer(optimiser: torch.optim.Optimizer, kind: type[Optimiser]) -> di
     if kind is Adam and isinstance(optimiser, torch.optim.AdamW):
         found["decoupled"] = True
     if issubclass(kind, MomentRule):
+        # PopART has it as scaledOptimizerState: means in float16 lose small gradients without it.
+        found["scaled_state"] = f16 in (found.get("first_type"), found.get("second_type"))
         found["bias_correction"] = bool(getattr(optimiser, "bias_correction", True))
     if kind is RmsProp:
         found["eps_inside"] = bool(getattr(optimiser, "use_tf_variant", False))

@@ -54,13 +54,20 @@ export function cycles(value) {
 
 /** A time. */
 export function seconds(value) {
+  return prefixed(value, [[1, "s"], [1e-3, "ms"], [1e-6, "µs"], [1e-9, "ns"]]);
+}
+
+/** An energy. */
+export function joules(value) {
+  return prefixed(value, [[1e3, "kJ"], [1, "J"], [1e-3, "mJ"], [1e-6, "µJ"], [1e-9, "nJ"], [1e-12, "pJ"]]);
+}
+
+function prefixed(value, units) {
   if (!Number.isFinite(value)) return "–";
-  if (value === 0) return "0 s";
+  if (value === 0) return `0 ${units.find(([limit]) => limit === 1)[1]}`;
   const size = Math.abs(value);
-  for (const [limit, unit] of [[1, "s"], [1e-3, "ms"], [1e-6, "µs"], [1e-9, "ns"]]) {
-    if (size >= limit * 0.9995) return `${value < 0 ? "−" : ""}${digits(size / limit)} ${unit}`;
-  }
-  return `${digits(size / 1e-9)} ns`;
+  const [limit, unit] = units.find(([least]) => size >= least * 0.9995) ?? units.at(-1);
+  return `${value < 0 ? "−" : ""}${digits(size / limit)} ${unit}`;
 }
 
 /** A part of a whole. */

@@ -2,7 +2,7 @@
 // The first report is what the others are compared with.
 
 import { fill, h } from "abele/core/dom.js";
-import { bytes, count, percent, seconds, short, signed } from "abele/core/format.js";
+import { bytes, count, joules, percent, seconds, short, signed } from "abele/core/format.js";
 import { empty, failure, panel, tabs } from "abele/core/parts.js";
 import { arrayRows, DataTable } from "abele/core/table.js";
 import { overlay } from "abele/views/compare/overlay.js";
@@ -60,6 +60,7 @@ export function inUnit(value, unit, of = "auto") {
   if (value === null || value === undefined) return "–";
   if (unit === "bytes" || unit === "B") return bytes(value, of);
   if (unit === "seconds" || unit === "s") return seconds(value);
+  if (unit === "joules") return joules(value);
   if (unit === "proportion" || unit === "share") return percent(value);
   if (unit === "cycles") return Math.abs(value) < 1e6 ? count(value) : short(value);
   return Number.isInteger(value) ? count(value) : short(value);

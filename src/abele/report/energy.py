@@ -1,0 +1,320 @@
+"""Energy of one step: what arithmetic and traffic take, each with its range, its source and how sure that is.
+
+Amounts come from the report: operations as library calls count them (padding left out), bytes as exchanges, streams
+and links move them, and distinct bytes that supersteps read and write of variables. Energies of one of each are those
+of the chip (:class:`abele.machine.Energy`), of which the least and the most that they may be are given too. What nobody
+published is marked as guessed, and what cannot be told is left out: leakage, clocks, fans, power supplies, hosts. The
+rated power of the machine over the time of the step stands beside the sum, as a bound that a step on silicon keeps to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from abele.errors import FileFormatError, MachineError
+from abele.machine import MEMORY_KINDS, Energy, Source
+from abele.report.schema import ARITHMETIC
+
+if TYPE_CHECKING:
+    from abele.report.report import Report
+
+_PRODUCTS = {
+    "f8": "f8_joules_per_flop",
+    "f16": "f16_joules_per_flop",
+    "f16 to f32": "f16_f32_joules_per_flop",
+    "f32": "f32_joules_per_flop",
+}
+"""The constant of products, by what the ops table calls them."""
+_DATA = ("least_data_proportion", "most_data_proportion")
+_WAY = ("wire_joules_per_byte_millimetre", "exchange_millimetres")
+_LESS_SURE = "SDMCGU"
+"""Confidences, each less sure than the one before."""
+
+
+class Range(NamedTuple):
+    """An energy in joules that is not known better than between two bounds."""
+
+    least: float
+    likely: float
+    most: float
+
+    def __mul__(self, amount: float) -> Range:  # type: ignore[override]
+        return Range(*(amount * each for each in self[:]))
+
+
+@dataclass(frozen=True)
+class EnergyTerm:
+    """Energy of one kind of work in one step, on all replicas.
+
+    Attributes:
+        name: What it is.
+        amount: How much of it.
+        unit: ``flop`` or ``B``.
+        joules_each: Energy of one, in J.
+        source: Where the likely energy comes from; its confidence is one of :data:`abele.machine.CONFIDENCE`.
+    """
+
+    name: str
+    amount: float
+    unit: str
+    joules_each: Range
+    source: Source
+
+    @property
+    def joules(self) -> Range:
+        """Energy of all of it, in J."""
+        return self.joules_each * self.amount
+
+
+@dataclass(frozen=True)
+class StepEnergy:
+    """Dynamic energy of one step of program 0, on all replicas.
+
+    Attributes:
+        terms: What it goes to.
+        seconds: Modelled time of a step.
+        samples: Samples of a step; None when they are not known.
+        num_ipus: IPUs of all replicas.
+        rated_watts: Rated power of an IPU with its share of the machine.
+        rated_source: Where that comes from.
+        uncounted_proportion: Part of the compute cycles in operations whose arithmetic nobody counted.
+        touched_bytes: Bytes that supersteps read and write of variables in a step.
+    """
+
+    terms: tuple[EnergyTerm, ...]
+    seconds: float
+    samples: float | None
+    num_ipus: int
+    rated_watts: float
+    rated_source: Source
+    uncounted_proportion: float
+    touched_bytes: float
+
+    @property
+    def joules(self) -> Range:
+        """Dynamic energy of a step, in J."""
+        sums = [sum(term.joules[k] for term in self.terms) for k in range(3)]
+        return Range(*sums)
+
+    @property
+    def joules_per_sample(self) -> Range | None:
+        """The same for each sample, or None when samples are not known."""
+        return self.joules * (1 / self.samples) if self.samples else None
+
+    @property
+    def watts(self) -> Range:
+        """Mean dynamic power of all IPUs."""
+        return self.joules * (1 / self.seconds) if self.seconds else Range(0.0, 0.0, 0.0)
+
+    @property
+    def rated_joules(self) -> float:
+        """What the machine takes at its rated power in the time of a step."""
+        return self.rated_watts * self.num_ipus * self.seconds
+
+    @property
+    def joules_from(self) -> dict[str, float]:
+        """What the bytes that a step reads and writes of tile memory would take from other memories, by name."""
+        return {kind.name: kind.joules_per_byte * self.touched_bytes for kind in MEMORY_KINDS if kind.name != "SRAM"}
+
+    def to_json(self) -> dict[str, Any]:
+        """All as plain data; energies in J as ``{least, likely, most}``."""
+        each = self.joules_per_sample
+        return {
+            "terms": [
+                {
+                    "name": term.name,
+                    "amount": term.amount,
+                    "unit": term.unit,
+                    "joules_each": term.joules_each._asdict(),
+                    "joules": term.joules._asdict(),
+                    "source": asdict(term.source) | {"calibrated_on": list(term.source.calibrated_on)},
+                }
+                for term in self.terms
+            ],
+            "joules": self.joules._asdict(),
+            "joules_per_sample": None if each is None else each._asdict(),
+            "watts": self.watts._asdict(),
+            "seconds": self.seconds,
+            "samples": self.samples,
+            "num_ipus": self.num_ipus,
+            "rated_watts": self.rated_watts,
+            "rated_source": self.rated_source.written(),
+            "rated_joules": self.rated_joules,
+            "uncounted_proportion": self.uncounted_proportion,
+            "touched_bytes": self.touched_bytes,
+            "joules_from": self.joules_from,
+        }
+
+    def text(self) -> str:
+        """A table of what a step takes, and where each figure comes from."""
+        from abele.report.energy_text import energy_text
+
+        return energy_text(self)
+
+    def __str__(self) -> str:
+        return self.text()
+
+
+def energy_of(report: Report) -> StepEnergy | None:
+    """The energy of one step of program 0; None where the report does not know the energies of its machine.
+
+    Raises:
+        FileFormatError: What the report says of them is nonsense.
+    """
+    table = report.meta.get("energy")
+    if table is None:
+        return None
+    energy = _energies(table)
+    amounts, target = _Amounts(report), report.target
+    steps, replicas = report.steps_per_run, int(target.get("num_replicas", 1) or 1)
+    samples = report.meta.get("samples_per_run")
+    return StepEnergy(
+        terms=tuple(_terms(amounts, energy, replicas / steps)),
+        seconds=report.seconds(report.step_cycles.total),
+        samples=float(samples) / steps if samples else None,
+        num_ipus=int(target.get("num_ipus", 1)) * replicas,
+        rated_watts=energy.rated_watts,
+        rated_source=energy.source_of("rated_watts"),
+        uncounted_proportion=amounts.uncounted_proportion,
+        touched_bytes=float(amounts.touched.sum()) * replicas / steps,
+    )
+
+
+def _energies(table: object) -> Energy:
+    try:
+        if isinstance(table, Mapping):
+            return Energy.of(table)
+    except MachineError as error:
+        raise FileFormatError(f"the report's energies are damaged: {error.message}") from error
+    raise FileFormatError("the report's energies are damaged: no table")
+
+
+def _terms(amounts: _Amounts, energy: Energy, times: float) -> Iterator[EnergyTerm]:
+    """What a step goes to; ``times`` turns a run of one replica into a step of all."""
+    low, high = energy.least_data_proportion, energy.most_data_proportion
+
+    def term(name: str, amount: float, unit: str, each: Range, *constants: str) -> Iterator[EnergyTerm]:
+        if amount:
+            yield EnergyTerm(name, amount, unit, each, _combined([energy.source_of(c) for c in constants]))
+
+    for word in ARITHMETIC[1:]:
+        flops = amounts.flops(word) * times
+        if word in _PRODUCTS:
+            synthetic = float(getattr(energy, _PRODUCTS[word]))
+            each = Range(low * synthetic, (low + high) / 2 * synthetic, synthetic)
+            yield from term(f"products of {word}", flops, "flop", each, _PRODUCTS[word], *_DATA)
+        else:
+            least, most = energy.least_vector_joules_per_flop, energy.most_vector_joules_per_flop
+            each = Range(least, energy.vector_joules_per_flop, most)
+            yield from term(f"arithmetic on {word}", flops, "flop", each, "vector_joules_per_flop")
+    sram = Range(0.0, energy.sram_joules_per_byte, energy.most_sram_joules_per_byte)
+    yield from term("tile memory", amounts.tile_bytes * times, "B", sram, "sram_joules_per_byte")
+    wire = energy.wire_joules_per_byte_millimetre * energy.exchange_millimetres
+    exchange = Range(0.0, wire, energy.most_exchange_joules_per_byte)
+    yield from term("exchange", amounts.crossing_bytes * times, "B", exchange, *_WAY)
+    link = Range(energy.least_link_joules_per_byte, energy.link_joules_per_byte, energy.most_link_joules_per_byte)
+    yield from term("links between IPUs", amounts.link_bytes(times), "B", link, "link_joules_per_byte")
+    away = Range(*(part + energy.dram_joules_per_byte for part in link))
+    for partner in ("streaming memory", "host"):
+        moved = amounts.bytes_with(partner) * times
+        yield from term(f"{partner}, with its link", moved, "B", away, "dram_joules_per_byte", "link_joules_per_byte")
+
+
+def _combined(found: list[Source]) -> Source:
+    """The source of a figure that several constants make: no surer than the least sure of them."""
+    texts = dict.fromkeys(source.text for source in found)
+    unsure = max((source.confidence for source in found), key=_LESS_SURE.index)
+    return Source(" · ".join(texts), unsure if len(found) == 1 else max(unsure, "D", key=_LESS_SURE.index))
+
+
+class _Amounts:
+    """How much of what a run of program 0 does on one replica."""
+
+    def __init__(self, report: Report) -> None:
+        steps = report.steps
+        self._report = report
+        self._mine = np.asarray(steps["program"] == 0)
+        self._times = steps["executions"].astype(np.float64) * self._mine
+        self._op = steps["op"].astype(np.int64)
+        self._partner = np.asarray(steps["partner"])
+
+    @property
+    def _is_run(self) -> np.ndarray:
+        """Which operations program 0 runs, bool[ops]."""
+        found = np.zeros(len(self._report.ops), dtype=bool)
+        found[self._op[self._mine & (self._op >= 0)]] = True
+        return found
+
+    def flops(self, arithmetic: str) -> float:
+        """Operations of a kind."""
+        ops = self._report.ops
+        return float(ops["flops"][self._is_run & np.asarray(ops["arithmetic"] == arithmetic)].sum())
+
+    @property
+    def uncounted_proportion(self) -> float:
+        """Part of the compute cycles of steps whose operation has vertices of floats and no count of operations."""
+        cycles = self._report.steps["compute_cycles"] * self._times
+        ops = self._report.ops
+        unknown = np.append(np.asarray((ops["flops"] == 0) & (ops["arithmetic"] != "")), False)
+        return float(cycles[unknown[self._op]].sum() / max(cycles.sum(), 1.0))
+
+    @property
+    def touched(self) -> np.ndarray:
+        """Bytes that supersteps read and write of variables, by the step that runs them, float64[steps]."""
+        report, superstep = self._report, self._report.steps["superstep"].astype(np.int64)
+        found = np.zeros(len(superstep))
+        table = report.superstep_variables
+        if not len(superstep) or not len(table):
+            return found
+        moved = table["read_bytes"].astype(np.float64) + table["written_bytes"]
+        each = np.bincount(table["superstep"], weights=moved, minlength=int(superstep.max()) + 1)
+        # Rows of the exchange, the copies and the vertices of one superstep follow each other: the first counts.
+        first = np.ones(len(superstep), dtype=bool)
+        first[1:] = (superstep[1:] != superstep[:-1]) | (self._op[1:] != self._op[:-1])
+        rows = first & (superstep >= 0)
+        found[rows] = each[superstep[rows]] * self._times[rows]
+        return found
+
+    @property
+    def tile_bytes(self) -> float:
+        """Bytes read and written in tile memory, but for products, whose figure has them, and with exchanges."""
+        product = np.append(np.isin(self._report.ops["arithmetic"], tuple(_PRODUCTS)), False)
+        return float(self.touched[~product[self._op]].sum()) + self.crossing_bytes + self.exchanged_bytes
+
+    @property
+    def exchanged_bytes(self) -> float:
+        """Bytes that tiles receive from tiles, or exchange with what is off the chip."""
+        return float(np.dot(self._report.steps["exchanged_bytes"], self._times))
+
+    @property
+    def crossing_bytes(self) -> float:
+        """Bytes that cross a die: those that several tiles receive leave once."""
+        tiles = self._report.program_tiles.where("program", 0)
+        sent = float(np.dot(tiles["sent_bytes"].astype(np.float64), tiles["num_tiles"]))
+        return sent + self.bytes_with("host") + self.bytes_with("streaming memory")
+
+    def bytes_with(self, partner: str) -> float:
+        """Bytes that tiles exchange with something that is no tile."""
+        moved = self._report.steps["exchanged_bytes"] * self._times
+        return float(moved[self._partner == partner].sum())
+
+    def link_bytes(self, times: float) -> float:
+        """Bytes over links in one step of all replicas, each link on a byte's way counted.
+
+        What replicas exchange is known of the whole machine at once; the rest of one replica.
+
+        Args:
+            times: What turns a run of one replica into a step of all.
+        """
+        report, links = self._report, self._report.phase_links
+        if not len(links):
+            return 0.0
+        phase = report.steps["phase"].astype(np.int64)
+        each = np.bincount(links["phase"], weights=links["bytes"], minlength=int(phase.max()) + 1)
+        moved = np.where(phase >= 0, each[np.maximum(phase, 0)], 0.0) * self._times
+        whole = self._partner == "replicas"
+        return float(moved[~whole].sum()) * times + float(moved[whole].sum()) / report.steps_per_run
