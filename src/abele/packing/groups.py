@@ -48,3 +48,13 @@ def _joined(runs: Runs) -> Runs:
     for kind, count in runs:
         times[kind] += count
     return tuple(sorted(((kind, count) for kind, count in times.items() if count), reverse=True))
+
+
+def runs_of(members: Iterable[int]) -> Runs:
+    """Members one by one as kinds and how often each occurs."""
+    return tuple(Counter(members).items())
+
+
+def num_packs(groups: Iterable[GroupOfPacks]) -> int:
+    """Packs of all groups."""
+    return sum(group.count for group in groups)

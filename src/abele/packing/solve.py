@@ -11,10 +11,13 @@ import numpy.typing as npt
 from abele.errors import InvalidOptionError, ItemSizeError, PackingError, nearest
 from abele.packing.bounds import simple_bound
 from abele.packing.histogram import LARGEST, SizeHistogram
-from abele.packing.groups import strategies_of
+from abele.packing.columns import generate
+from abele.packing.groups import num_packs, strategies_of
 from abele.packing.histogram_fit import longest_pack_first, shortest_pack_first
+from abele.packing.knapsack import Knapsack
 from abele.packing.packs import Packs
 from abele.packing.plan import PackingPlan
+from abele.packing.rounding import rounded
 from abele.packing.split import split_histogram
 from abele.words import counted
 
@@ -121,8 +124,13 @@ def _solve(
     histogram: SizeHistogram, capacity: tuple[int, ...], depth: int | None, method: Method, splits: bool
 ) -> PackingPlan:
     bound = simple_bound(histogram, capacity, depth)
-    deepest = min(histogram.num_items, depth or histogram.num_items)
+    knapsack = Knapsack.of(histogram, capacity[0], depth)
+    lengths, counts = histogram.lengths.tolist(), histogram.counts.tolist()
     fit = shortest_pack_first if method == "spfhp" else longest_pack_first
-    groups = fit(histogram.lengths.tolist(), histogram.counts.tolist(), capacity[0], deepest)
-    strategies, counts = strategies_of(groups)
-    return PackingPlan(histogram, capacity, depth, method, strategies, counts, bound, splits)
+    groups = fit(lengths, counts, knapsack.capacity, knapsack.depth)
+    if method == "columns" and sum(group.count for group in groups) > bound:
+        fractional = generate(knapsack, histogram.counts, strategies_of(groups)[0], bound)
+        bound = fractional.bound
+        groups = min(groups, rounded(knapsack, histogram.counts, fractional), key=num_packs)
+    strategies, uses = strategies_of(groups)
+    return PackingPlan(histogram, capacity, depth, method, strategies, uses, bound, splits)
