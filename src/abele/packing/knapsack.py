@@ -17,6 +17,12 @@ import numpy.typing as npt
 from abele.packing.histogram import SizeHistogram
 from abele.packing.packs import Int64s
 
+MOST_CELLS = 2 * 10**7
+"""Lengths times capacity of what counts as small."""
+
+MOST_WORK = 4 * 10**8
+"""Additions of what counts as small."""
+
 Values = npt.NDArray[Any]
 
 
@@ -46,10 +52,10 @@ class Knapsack:
         return self.depth >= self.capacity // int(self.lengths[0])
 
     @property
-    def work(self) -> int:
-        """Additions of one solution."""
-        levels = 1 if self.unlimited else self.depth
-        return levels * len(self.lengths) * (self.capacity + 1)
+    def is_small(self) -> bool:
+        """Whether it is solved in at most about a second, in at most some 300 MB."""
+        cells = len(self.lengths) * (self.capacity + 1)
+        return cells <= MOST_CELLS and cells * (1 if self.unlimited else self.depth) <= MOST_WORK
 
     def solve(self, values: Values) -> KnapsackTable:
         """What each capacity is worth at most, when an item of each kind is worth ``values`` [num_kinds]."""
