@@ -143,7 +143,7 @@ def test_split__too_many_pieces__is_refused() -> None:
 @pytest.mark.parametrize(
     ("others", "text"),
     [
-        ([3, 4, 5], "there are 1 items of size 3, the plan has 2"),
+        ([3, 4, 4], "there are 1 items of size 3, the plan has 2"),
         ([3, 3, 6], "item 2 has size 6, of which the plan has none"),
         ([[3, 3]], "items have 2 sizes each, the plan is for 1"),
     ],

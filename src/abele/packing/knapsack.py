@@ -17,11 +17,11 @@ import numpy.typing as npt
 from abele.packing.histogram import SizeHistogram
 from abele.packing.packs import Int64s
 
-MOST_CELLS = 2 * 10**7
-"""Lengths times capacity of what counts as small."""
+MOST_CELLS = 5 * 10**6
+"""Lengths times capacity of what counts as small: 2,000 lengths of 2,500 tokens take column generation ten seconds."""
 
-MOST_WORK = 4 * 10**8
-"""Additions of what counts as small."""
+MOST_WORK = 12 * 10**6
+"""The same times the depth, where that limits."""
 
 Values = npt.NDArray[Any]
 
@@ -53,7 +53,7 @@ class Knapsack:
 
     @property
     def is_small(self) -> bool:
-        """Whether it is solved in at most about a second, in at most some 300 MB."""
+        """Whether column generation comes to an end with it in half a minute."""
         cells = len(self.lengths) * (self.capacity + 1)
         return cells <= MOST_CELLS and cells * (1 if self.unlimited else self.depth) <= MOST_WORK
 

@@ -46,7 +46,8 @@ def pack(
         capacity: What a pack holds: a number of tokens, or one number for each size of an item.
         depth: The most items of a pack; None for no limit.
         method: ``columns``, column generation, which is within a few packs of the bound that it proves (best fit where
-            lengths times capacity are more than 20 million, and for several capacities a greedy one); ``lpfhp``,
+            lengths times capacity are more than 5 million, or times a depth more than 12 million; for several
+            capacities a greedy one); ``lpfhp``,
             best-fit decreasing, in milliseconds; ``spfhp`` and ``nnlshp`` as published.
         too_long: What becomes of sequences over the capacity: ``refuse`` raises, ``split`` cuts them into pieces.
         tolerance: Packs above the bound, as a proportion of it, that are few enough: column generation is left out
