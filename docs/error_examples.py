@@ -77,7 +77,7 @@ EXAMPLES: dict[str, Example] = {
             pack([120, 80, 140], 128)
             """
         ),
-        "Items have at least one token. Sequences over the capacity are refused unless `too_long=\"split\"` says that "
+        'Items have at least one token. Sequences over the capacity are refused unless `too_long="split"` says that '
         "they may be cut into pieces.",
     ),
     "TensorError": Example(
