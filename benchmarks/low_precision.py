@@ -112,7 +112,9 @@ OPTIMISERS: dict[str, Callable[[Any], torch.optim.Optimizer]] = {
 }
 
 
-def contestant(work: LowPrecisionWork, optimiser: str, dtype: torch.dtype, *, random: bool, mode: str) -> Callable[[], Any]:
+def contestant(
+    work: LowPrecisionWork, optimiser: str, dtype: torch.dtype, *, random: bool, mode: str
+) -> Callable[[], Any]:
     """A call that trains some batches, warmed up."""
     torch.manual_seed(5)
     options = poptorch.Options().deviceIterations(STEPS)

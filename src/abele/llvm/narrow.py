@@ -138,7 +138,7 @@ def _cut_off(b: ll.IRBuilder, value: Value) -> Value:
         return _lanes(b, wide, 0, lanes)
     halves = [_cut_off(b, _lanes(b, value, first, lanes // 2)) for first in (0, lanes // 2)]
     order = ll.Constant(ll.VectorType(I32, lanes), [ll.Constant(I32, n) for n in range(lanes)])
-    return b.shuffle_vector(*halves, order)
+    return b.shuffle_vector(halves[0], halves[1], order)
 
 
 def _converted(b: ll.IRBuilder, value: Value) -> Value:

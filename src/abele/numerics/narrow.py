@@ -1,9 +1,9 @@
 """Narrow floats: the formats of 16 and 8 bits, and f32 values rounded into them, to nearest or at random.
 
 Rounding at random adds a random part of the distance to the next number, and cuts off: the sum reaches the next number
-with exactly the odds of the part that is cut off, so the mean of many roundings is the value. The distance is a power of
-two, and the random part has as many bits as the format has fewer than f32, so that the sum is exact in f32, but for one
-that enters the next binade (whose numbers are twice as far apart, and of which it reaches the first). Subnormal results
+with exactly the odds of the part that is cut off, so the mean of many roundings is the value. The distance is a power
+of two, and the random part has as many bits as the format has fewer than f32, so that the sum is exact in f32, but for
+one that enters the next binade (whose numbers are twice as far apart, and of which it reaches the first). Subnormals
 have a fixed distance; their sum may have more bits than f32, so there the odds are right to one part in so many as the
 random part has values. Native code does the same with the same bits (:mod:`abele.llvm.narrow`), and tests hold both
 against each other.

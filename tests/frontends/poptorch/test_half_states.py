@@ -64,7 +64,7 @@ def clipped(w: np.ndarray, g: np.ndarray, state: dict[str, Any], kind: torch.dty
     return adamw(w, g * min(1.0, 5.0 / np.linalg.norm(g)), state, kind)
 
 
-MOMENTS = dict(betas=(0.9, 0.99), eps=1e-5, loss_scaling=SCALE, lr=0.05)
+MOMENTS: dict[str, Any] = {"betas": (0.9, 0.99), "eps": 1e-5, "loss_scaling": SCALE, "lr": 0.05}
 Rule = tuple[Callable[..., np.ndarray], Callable[[Any, torch.dtype], Any]]
 RULES: dict[str, Rule] = {
     "sgd": (

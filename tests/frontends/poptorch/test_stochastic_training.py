@@ -109,5 +109,7 @@ def test_training__on_any_number_of_threads__gives_the_same_bits() -> None:
             np.testing.assert_array_equal(one, other)
     nearest = trained(1, random=False)
     assert all((a != b).any() for a, b in zip(first, nearest, strict=True))
-    assert all(np.abs(a - b).mean() < 0.01 for a, b in zip(first, nearest, strict=True))
+    # Adam moves weights whose gradient is but rounding by a whole step as well: those are few.
+    apart = np.concatenate([np.abs(a - b).ravel() for a, b in zip(first, nearest, strict=True)])
+    assert np.median(apart) < 0.005
     assert any((a != b).any() for a, b in zip(first, trained(1, seed=4), strict=True))

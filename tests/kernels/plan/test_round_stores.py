@@ -1,4 +1,4 @@
-"""Stores that round at random, or hold what is too large: by seed and element, whatever fuses and however many threads."""
+"""Stores that round at random, or hold what is too large: by seed and element, fused or not, on any threads."""
 
 from __future__ import annotations
 

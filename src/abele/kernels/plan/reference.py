@@ -18,7 +18,18 @@ import numpy as np
 from abele.errors import InvalidOptionError
 from abele.expr.operation import COMBINES, Array, identity
 from abele.kernels.nest.binding import BoundCalls, OperandBinding
-from abele.kernels.nest.ir import Affine, Expr, HostKernel, QuickRandom, Random, compute_type, load, nest, result_type, store
+from abele.kernels.nest.ir import (
+    Affine,
+    Expr,
+    HostKernel,
+    QuickRandom,
+    Random,
+    compute_type,
+    load,
+    nest,
+    result_type,
+    store,
+)
 from abele.kernels.nest.loop_nest import Acc, Bound, Dims, Fetch, Hash, LoopNest, NestLocal, RowFetch, RowPlace
 from abele.kernels.nest.reference import combine_in_order, evaluate
 from abele.kernels.nest.rewrite import rewrite

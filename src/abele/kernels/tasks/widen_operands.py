@@ -1,14 +1,11 @@
 """Keep operands of products in f32 where they hold 16-bit floats: widened once, and not for every use.
 
 A product reads each element of its operands many times, and a 16-bit float is converted each time, which takes longer
-than the multiply-add. What only the plan sees is therefore stored in f32, if some product reads it: the value is rounded
-to 16 bits where it is made, as before, so that no bit changes, and takes the memory that it has in a program of f32. Of
-the caller's arrays, such as weights, a copy in f32 is made before the first product that reads them, and again after
-they were written. Then whatever is good for products of f32 is good for these, libraries included.
-
-Copies were tried for the packed routine too, which converts as it packs: it is one pass over the operand less, but a
-library that is faster than the routine makes good for that at once. Where an element is used a few times only, the
-product is bound by memory, and reads its operands as they are.
+than the multiply-add. What only the plan sees is therefore stored in f32, if some product reads it: the value is
+rounded to 16 bits where it is made, as before, so that no bit changes, and takes the memory that it has in a program of
+f32. Of the caller's arrays, such as weights, a copy in f32 is made before the first product that reads them, and again
+after they were written. Then whatever is good for products of f32 is good for these, libraries included. Where an
+element is used a few times only, the product is bound by memory, and reads its operands as they are.
 """
 
 from __future__ import annotations
@@ -106,8 +103,9 @@ def _reading(task: Task, copies: dict[int, int]) -> Task:
     """``task`` whose products read the copies."""
 
     def change(part: Expr) -> Expr | None:
-        is_copied = isinstance(part, Ref) and part.space in copies
-        return replace(part, space=copies[part.space]) if is_copied else None
+        if not isinstance(part, Ref) or part.space not in copies:
+            return None
+        return replace(part, space=copies[part.space])
 
     return replace(
         task,

@@ -16,7 +16,6 @@ from abele.runtime.native.stored_order import Factors, Strides, stored_shape, un
 from abele.runtime.native.strided_again import regrouped
 
 
-
 class SeedWord:
     """Stands for the word that a run's results are rounded by at random."""
 
@@ -169,7 +168,9 @@ class Binder:
 
     def _add(self, owner: Owner, shape: tuple[int, ...], dtype: ElementType, name: str) -> int:
         number = len(self.owners)
-        pinned = isinstance(owner, StreamUse | SeedWord) or (isinstance(owner, Variable) and self._storage.is_stored(owner))
+        pinned = isinstance(owner, StreamUse | SeedWord) or (
+            isinstance(owner, Variable) and self._storage.is_stored(owner)
+        )
         elements = owner.initial if isinstance(owner, Variable) and owner.kind == "constant" else None
         self.buffers.append(Buffer(number, shape, dtype, pinned, name, elements))
         self.owners.append(owner)
