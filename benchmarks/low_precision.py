@@ -71,7 +71,8 @@ class CharTransformer(nn.Module):
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
         """Scores of the next character at each place."""
         mask = self.mask.to(self.head.weight.dtype)
-        return self.head(self.encoder(self.embedding(tokens), mask=mask, is_causal=True))
+        scores: torch.Tensor = self.head(self.encoder(self.embedding(tokens), mask=mask, is_causal=True))
+        return scores
 
 
 @dataclass(frozen=True)
