@@ -20,6 +20,7 @@ from abele.packing.data.layout import SequenceLayout
 from abele.packing.data.masks import additive_mask, block_mask
 from abele.packing.data.order import PackOrder
 from abele.packing.data.packed_rows import PackedRows
+from abele.packing.data.packing import pack_rows, sizes_of
 from abele.packing.data.ragged import Ragged
 from abele.packing.data.row_shape import RowShape
 from abele.packing.data.samples import Recipe, Samples
@@ -52,9 +53,11 @@ __all__ = [
     "additive_mask",
     "block_mask",
     "cumulative_lengths",
+    "pack_rows",
     "packed_settings",
     "per_sequence",
     "sequence_weights",
+    "sizes_of",
     "sums_by_sequence",
     "unpack_elements",
     "unpack_sequences",

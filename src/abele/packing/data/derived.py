@@ -266,12 +266,13 @@ def cumulative_lengths(
         int32[num_sequences + 1] that begins with 0 and ends with the number of elements, and the greatest length.
 
     Raises:
-        PackedDataError: Lengths beyond the capacity, or more elements than int32 counts.
+        PackedDataError: Lengths of another shape, negative or beyond the capacity; more elements than int32 counts.
 
     Source: the arguments ``cu_seqlens_q`` and ``max_seqlen_q`` of flash attention's variable-length functions.
     """
     lengths = np.asarray(sequence_lengths, np.int64)
-    lengths = lengths.reshape(len(lengths), -1) if lengths.ndim else lengths.reshape(1, 1)
+    if lengths.ndim != 2 or (lengths < 0).any():
+        raise PackedDataError(f"lengths are at least 0 and have the shape [rows, depth], got {list(lengths.shape)}")
     if capacity is not None:
         rest = capacity - lengths.sum(1, keepdims=True)
         if (rest < 0).any():

@@ -69,6 +69,7 @@ def _check_items(items: Int64s, num_samples: int, partial: bool) -> None:
         raise PackMembersError(
             f"packs hold sample {times.argmax()} {times.max()} times",
             because=f"{counted(int((times > 1).sum()), 'sample')} of {num_samples:,} are held more than once",
+            remedy="each sample once; samples.split(…) before packing, where long ones are to be cut",
         )
     left_out = np.flatnonzero(times == 0)
     if len(left_out) and not partial:

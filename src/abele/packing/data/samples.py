@@ -69,7 +69,7 @@ class Samples:
         self.columns = _sharing_offsets(self.columns)
         for name, described in self.fields.items():
             if described.points_to is not None:
-                check_places(name, self.columns[name], described, self._axis(described.points_to))
+                check_places(name, self.columns[name], described, self.axis_lengths(described.points_to))
 
     @classmethod
     def of(cls, samples: Iterable[Mapping[str, Any]], recipe: Recipe | None = None) -> Samples:
@@ -105,7 +105,12 @@ class Samples:
         """Length of each sample on the first axis, int64[num_samples]."""
         return self.lengths_by_axis[self.axes[0]]
 
-    def _axis(self, axis: str) -> Int64s:
+    def axis_lengths(self, axis: str) -> Int64s:
+        """Length of each sample on an axis, int64[num_samples].
+
+        Raises:
+            PackedDataError: Samples have no such axis.
+        """
         if axis not in self.lengths_by_axis:
             raise PackedDataError(
                 f"samples have no {axis}; their axes are {', '.join(self.axes)}",
