@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,8 +16,10 @@ from abele.packing.split import SplitPacks, split_items
 if TYPE_CHECKING:
     from abele.packing.plan import PackingPlan
 
+Seed = int | Sequence[int]
 
-def assigned(plan: PackingPlan, sizes: npt.ArrayLike, seed: int | None) -> Packs:
+
+def assigned(plan: PackingPlan, sizes: npt.ArrayLike, seed: Seed | None) -> Packs:
     """The packs of ``plan`` filled with items of ``sizes``; see :meth:`PackingPlan.assign`.
 
     A counting sort brings the items of each size together. The packs of one strategy take the next items of each of
@@ -48,7 +51,7 @@ def _in_order(plan: PackingPlan, order: Int64s, taken: Int64s) -> Packs:
     return Packs(items, _begins(np.repeat(plan.strategies.depths, plan.counts)))
 
 
-def _shuffled(plan: PackingPlan, order: Int64s, taken: Int64s, seed: int) -> Packs:
+def _shuffled(plan: PackingPlan, order: Int64s, taken: Int64s, seed: Seed) -> Packs:
     """Packs of all strategies in random order, with the items of each size in random order."""
     generator = np.random.default_rng(seed)
     for begin, end in zip(taken[:-1].tolist(), taken[1:].tolist(), strict=True):
@@ -76,7 +79,7 @@ def kinds_of(rows: Int64s, histogram: SizeHistogram) -> npt.NDArray[np.integer[A
     """
     if rows.shape[1] != histogram.num_capacities:
         raise PackingError(f"items have {rows.shape[1]} sizes each, the plan is for {histogram.num_capacities}")
-    kinds, known = _looked_up(rows, histogram.sizes)
+    kinds, known = looked_up(rows, histogram.sizes)
     if not known.all():
         at = int(np.argmin(known))
         raise PackingError(
@@ -94,6 +97,14 @@ def kinds_of(rows: Int64s, histogram: SizeHistogram) -> npt.NDArray[np.integer[A
     return kinds
 
 
+def reordered(packs: Packs, order: Int64s) -> Packs:
+    """Some packs in another order: first ``order[0]``, then ``order[1]`` and so on."""
+    depths = packs.depths[order]
+    begins = _begins(depths)
+    slots = np.arange(begins[-1]) + np.repeat(packs.begins[:-1][order] - begins[:-1], depths)
+    return Packs(packs.items[slots], begins)
+
+
 def _begins(depths: Int64s) -> Int64s:
     """Where each pack begins, and where the last one ends."""
     begins = np.zeros(len(depths) + 1, np.int64)
@@ -105,13 +116,14 @@ _LARGEST_TABLE = 1 << 24
 """Lengths below this are looked up in a table, others searched for."""
 
 
-def _looked_up(rows: Int64s, kinds: Int64s) -> tuple[npt.NDArray[np.integer[Any]], npt.NDArray[np.bool_]]:
+def looked_up(rows: Int64s, kinds: Int64s) -> tuple[npt.NDArray[np.integer[Any]], npt.NDArray[np.bool_]]:
     """Where each row is among ``kinds``, and whether it is there at all."""
     if rows.shape[1] == 1:
         return _looked_up_lengths(rows[:, 0], kinds[:, 0])
     # Column by column: the rank of what was read so far and the rank of the next column are one number.
     known = np.ones(len(rows), bool)
-    row_key, kind_key = np.zeros(len(rows), np.int64), np.zeros(len(kinds), np.int64)
+    row_key: npt.NDArray[np.integer[Any]] = np.zeros(len(rows), np.int64)
+    kind_key = np.zeros(len(kinds), np.int64)
     for column in range(rows.shape[1]):
         values, kind_ranks = np.unique(kinds[:, column], return_inverse=True)
         row_ranks, found = _looked_up_lengths(rows[:, column], values)

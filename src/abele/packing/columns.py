@@ -103,7 +103,9 @@ class PatternPool:
         return found.x, np.maximum(-found.ineqlin.marginals, 0.0)
 
 
-def generate(knapsack: Knapsack, counts: Int64s, first: Iterable[Int64s], at_least: int = 1) -> FractionalPacking:
+def generate(
+    knapsack: Knapsack, counts: Int64s, first: Iterable[Int64s], *, at_least: int = 1, tolerance: float = 0.0
+) -> FractionalPacking:
     """Solve the programme over patterns.
 
     Args:
@@ -111,6 +113,7 @@ def generate(knapsack: Knapsack, counts: Int64s, first: Iterable[Int64s], at_lea
         counts: Items of each length, int64[num_kinds].
         first: Patterns to begin with, which have every kind: those of another method.
         at_least: A number of packs that is known to be needed.
+        tolerance: The proportion of packs by which the programme may be above its bound in the end.
     """
     num_kinds = len(counts)
     pool = PatternPool(num_kinds)
@@ -142,7 +145,7 @@ def generate(knapsack: Knapsack, counts: Int64s, first: Iterable[Int64s], at_lea
                 break
             # The mean asks for nothing that the programme lacks: nearer to the programme's own values.
             weight = weight / 2 if weight > 0.2 else 0.0
-        improved = added > 0 and np.ceil(bound * unscaled - 1e-6) < uses.sum() * unscaled
+        improved = added > 0 and np.ceil(bound * unscaled - 1e-6) < uses.sum() * unscaled * (1 - tolerance)
     exact = max(at_least, exact_bound(knapsack, counts, best), exact_bound(knapsack, counts, values))
     return FractionalPacking(pool.rows[: len(uses)], uses * unscaled, float(uses.sum()) * unscaled, exact, rounds)
 
@@ -161,7 +164,7 @@ def exact_bound(knapsack: Knapsack, counts: Int64s, values: Floats) -> int:
     if most == 0:
         return 1
     total = sum(count * value for count, value in zip(counts.tolist(), fixed.tolist(), strict=True))
-    return -(-total // most)
+    return int(-(-total // most))
 
 
 def _widened(rows: npt.NDArray[np.int32], width: int) -> npt.NDArray[np.int32]:

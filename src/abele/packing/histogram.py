@@ -109,7 +109,7 @@ class SizeHistogram:
     @property
     def num_capacities(self) -> int:
         """How many sizes an item has."""
-        return self.sizes.shape[1]
+        return int(self.sizes.shape[1])
 
     @property
     def num_items(self) -> int:

@@ -86,7 +86,8 @@ def exact_fillings(capacity: int, depth: int) -> Int64s:
     fills = (third == 0) & ((second >= first) | (second == 0))
     kept = fills | ((second >= first) & (third >= second))
     rows = np.stack([first[kept], second[kept], third[kept]], axis=1)
-    return rows[(rows > 0).sum(axis=1) <= depth]
+    kept_rows: Int64s = rows[(rows > 0).sum(axis=1) <= depth]
+    return kept_rows
 
 
 def _group(lengths: list[int], count: int) -> GroupOfPacks:

@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 import numpy.typing as npt
 
-from abele.packing.assign import assigned
+from abele.packing.assign import Seed, assigned
 from abele.packing.histogram import SizeHistogram
 from abele.packing.packs import Int64s, Packs
 
@@ -89,7 +89,7 @@ class PackingPlan:
         """Items by pack, the packing factor."""
         return self.num_items / self.num_packs
 
-    def assign(self, sizes: npt.ArrayLike, *, seed: int | None = None) -> Packs:
+    def assign(self, sizes: npt.ArrayLike, *, seed: Seed | None = None) -> Packs:
         """Give actual items to the strategies.
 
         Args:

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from abele.errors import InvalidOptionError, ItemSizeError, PackingError, nearest
+from abele.packing.assign import Seed, looked_up
 from abele.packing.bounds import simple_bound
 from abele.packing.columns import generate
 from abele.packing.groups import GroupOfPacks, num_packs, strategies_of, with_kinds
@@ -37,6 +38,8 @@ def pack(
     depth: int | None = None,
     method: Method = "columns",
     too_long: Literal["refuse", "split"] = "refuse",
+    tolerance: float = 0.0,
+    like: PackingPlan | None = None,
 ) -> PackingPlan:
     """Plan packs that hold all items, as few as the method finds.
 
@@ -48,6 +51,10 @@ def pack(
         method: ``columns``, column generation, which is within a few packs of the bound that it proves; ``lpfhp``,
             best-fit decreasing, in milliseconds; ``spfhp`` and ``nnlshp`` as published.
         too_long: What becomes of sequences over the capacity: ``refuse`` raises, ``split`` cuts them into pieces.
+        tolerance: Packs above the bound, as a proportion of it, that are few enough: column generation is left out
+            where best fit has no more, and ends when it has.
+        like: A plan of similar items, such as those that came before in a stream, whose patterns column generation
+            begins with.
 
     Returns:
         The plan; its ``assign`` gives actual items to the packs.
@@ -71,7 +78,9 @@ def pack(
     if splits:
         histogram = split_histogram(histogram, capacities[0])
     checked_items(histogram.sizes, capacities, histogram.counts)
-    return _solve(histogram, capacities, depth, method, splits)
+    if not 0 <= tolerance < 1:
+        raise PackingError(f"the tolerance is a proportion, at least 0 and below 1, got {tolerance}")
+    return _solve(histogram, capacities, depth, method, splits=splits, tolerance=tolerance, like=like)
 
 
 def pack_items(
@@ -81,7 +90,7 @@ def pack_items(
     depth: int | None = None,
     method: Method = "lpfhp",
     too_long: Literal["refuse", "split"] = "refuse",
-    seed: int | None = None,
+    seed: Seed | None = None,
 ) -> Packs:
     """Pack actual items: :func:`pack` and :meth:`PackingPlan.assign` at once, by best fit if nothing else is said."""
     return pack(sizes, capacity, depth=depth, method=method, too_long=too_long).assign(sizes, seed=seed)
@@ -96,17 +105,18 @@ def checked_limits(
         PackingError: One is not.
     """
     given = (capacity,) if np.ndim(capacity) == 0 else tuple(capacity)  # type: ignore[arg-type]
-    limits = tuple(_at_least_one(value, "the capacity of a pack") for value in given)
+    limits = tuple(at_least_one(value, "the capacity of a pack") for value in given)
     if not limits:
         raise PackingError("a pack has at least one capacity, got none")
     return (
         limits,
-        None if depth is None else _at_least_one(depth, "the depth of a pack"),
-        None if window is None else _at_least_one(window, "a window of items"),
+        None if depth is None else at_least_one(depth, "the depth of a pack"),
+        None if window is None else at_least_one(window, "a window of items"),
     )
 
 
-def _at_least_one(value: object, name: str) -> int:
+def at_least_one(value: object, name: str) -> int:
+    """A whole number of at least 1 and below 2**40, or a PackingError that says what it was to be."""
     number = value.item() if isinstance(value, np.generic) else value
     if isinstance(number, bool) or not isinstance(number, int):
         raise PackingError(f"{name} is a whole number, got {value!r}")
@@ -146,27 +156,50 @@ def checked_items(rows: Int64s, limits: tuple[int, ...], counts: Int64s | None =
 
 
 def _solve(
-    histogram: SizeHistogram, capacity: tuple[int, ...], depth: int | None, method: Method, splits: bool
+    histogram: SizeHistogram,
+    capacity: tuple[int, ...],
+    depth: int | None,
+    method: Method,
+    *,
+    splits: bool = False,
+    tolerance: float = 0.0,
+    like: PackingPlan | None = None,
 ) -> PackingPlan:
     bound = simple_bound(histogram, capacity, depth)
     if len(capacity) > 1:
-        return _solve_vector(histogram, capacity, depth, method, bound)
+        return _solve_vector(histogram, capacity, depth, method, bound=bound, tolerance=tolerance)
     knapsack = Knapsack.of(histogram, capacity[0], depth)
     if method == "nnlshp":
         groups = _nnlshp(histogram, knapsack, depth)
     else:
         fit = shortest_pack_first if method == "spfhp" else longest_pack_first
         groups = fit(histogram.lengths.tolist(), histogram.counts.tolist(), knapsack.capacity, knapsack.depth)
-    if method == "columns" and num_packs(groups) > bound and knapsack.work <= MOST_WORK:
-        fractional = generate(knapsack, histogram.counts, strategies_of(groups)[0], bound)
+    if method == "columns" and num_packs(groups) > bound * (1 + tolerance) and knapsack.work <= MOST_WORK:
+        patterns = [*strategies_of(groups)[0], *_patterns_like(like, histogram, knapsack)]
+        fractional = generate(knapsack, histogram.counts, patterns, at_least=bound, tolerance=tolerance)
         bound = fractional.bound
         groups = min(groups, rounded(knapsack, histogram.counts, fractional), key=num_packs)
     strategies, uses = strategies_of(groups)
     return PackingPlan(histogram, capacity, depth, method, strategies, uses, bound, splits)
 
 
+def _patterns_like(like: PackingPlan | None, histogram: SizeHistogram, knapsack: Knapsack) -> list[Int64s]:
+    """Patterns of another plan, in kinds of this histogram: without lengths that it lacks, and only those that fit."""
+    if like is None or len(like.capacity) != 1 or like.capacity[0] > knapsack.capacity:
+        return []
+    kinds, known = looked_up(like.histogram.sizes, histogram.sizes)
+    patterns = [kinds[members][known[members]].astype(np.int64) for members in like.strategies]
+    return [members for members in patterns if 0 < len(members) <= knapsack.depth]
+
+
 def _solve_vector(
-    histogram: SizeHistogram, capacity: tuple[int, ...], depth: int | None, method: Method, bound: int
+    histogram: SizeHistogram,
+    capacity: tuple[int, ...],
+    depth: int | None,
+    method: Method,
+    *,
+    bound: int,
+    tolerance: float,
 ) -> PackingPlan:
     if method in ("spfhp", "nnlshp"):
         raise InvalidOptionError(
@@ -174,11 +207,11 @@ def _solve_vector(
         )
     deepest = histogram.num_items if depth is None else min(depth, histogram.num_items)
     groups = vector_fit(histogram, capacity, deepest)
-    if method == "columns" and num_packs(groups) > bound:
+    if method == "columns" and num_packs(groups) > bound * (1 + tolerance):
         # No packing has fewer packs than the items need for one of their sizes alone.
         for column, limit in enumerate(capacity):
             alone = SizeHistogram.of_kinds(histogram.sizes[:, column], histogram.counts)
-            bound = max(bound, _solve(alone, (limit,), depth, "columns", splits=False).bound)
+            bound = max(bound, _solve(alone, (limit,), depth, "columns", tolerance=tolerance).bound)
     strategies, uses = strategies_of(groups)
     return PackingPlan(histogram, capacity, depth, method, strategies, uses, bound)
 
