@@ -12,9 +12,16 @@ torch = pytest.importorskip("torch", reason="needs PyTorch")
 from torch.utils.data import DataLoader, Dataset
 
 from abele import poptorch
-from abele.errors import PackedDataError, PackMembersError
+from abele.errors import ItemSizeError, PackedDataError, PackMembersError
 from abele.packing.data import Field, PackedRows, PackOrder, Recipe, RowShape, Samples, pack_rows, per_sequence
-from abele.packing.torch import LazyPackedDataset, PackBatchSampler, PackedDataset, PackedLoader, PackSampler
+from abele.packing.torch import (
+    LazyPackedDataset,
+    PackBatchSampler,
+    PackedDataset,
+    PackedLoader,
+    PackedStream,
+    PackSampler,
+)
 from support.packed_data import packs_of, random_ragged
 
 COUNT = 60
@@ -112,12 +119,15 @@ def test_loader__ranks__share_out_the_samples() -> None:
         seen(PackedLoader(data, PackOrder(num_packs=len(data), rank=rank, num_ranks=3, drop_last=False)))
         for rank in range(3)
     ]
-    assert sorted(sum(parts, [])) == list(range(COUNT))
+    assert sorted(number for part in parts for number in part) == list(range(COUNT))
     with pytest.raises(PackedDataError, match="an order of 3 packs"):
         PackedLoader(data, PackOrder(num_packs=3))
 
 
-@pytest.mark.parametrize("mode", [poptorch.DataLoaderMode.Sync, pytest.param(poptorch.DataLoaderMode.Async, marks=pytest.mark.slow)])
+MODES = [poptorch.DataLoaderMode.Sync, pytest.param(poptorch.DataLoaderMode.Async, marks=pytest.mark.slow)]
+
+
+@pytest.mark.parametrize("mode", MODES)
 def test_poptorch_loader__packs__are_batches_of_a_whole_call(mode: Any) -> None:
     rows = rows_of()
     options = poptorch.Options().deviceIterations(2)
@@ -161,3 +171,58 @@ def test_lazy_data__that_cannot_be__is_refused() -> None:
     long = LazyPackedDataset(Loaded(rows), packs_of([[0, 1, 2]]), RowShape(12, 3), RECIPE)
     with pytest.raises(PackMembersError, match="a row has room for 12"):
         long[0]
+
+
+class Documents:
+    """Samples that can be gone through again and again."""
+
+    def __init__(self, rows: PackedRows) -> None:
+        self.data = Loaded(rows)
+
+    def __iter__(self) -> Any:
+        return (self.data[number] for number in range(COUNT))
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_stream__workers_and_ranks__share_out_the_samples(workers: int) -> None:
+    rows = rows_of()
+    found = []
+    for rank in range(2):
+        stream = PackedStream(Documents(rows), SHAPE, RECIPE, window=20, rank=rank, num_ranks=2)
+        batches = list(DataLoader(stream, batch_size=3, num_workers=workers))
+        for batch in batches:
+            there = batch["samples"] >= 0
+            assert torch.equal(batch["label"][there], batch["samples"][there])
+        found += seen(batches)
+    assert sorted(found) == list(range(COUNT))
+
+
+def test_stream__function_of_the_epoch__is_told_which() -> None:
+    rows, epochs = rows_of(), []
+
+    def samples(epoch: int) -> Any:
+        epochs.append(epoch)
+        return iter(Documents(rows))
+
+    stream = PackedStream(samples, SHAPE, RECIPE, seed=1, window=1000)
+    orders = []
+    for epoch in (0, 5, 0):
+        stream.set_epoch(epoch)
+        orders.append(torch.stack([row["samples"] for row in stream]))
+    assert epochs == [0, 5, 0]
+    assert torch.equal(orders[0], orders[2])
+    assert not torch.equal(orders[0], orders[1])
+
+
+def test_stream__that_cannot_be__is_refused() -> None:
+    rows = rows_of()
+    with pytest.raises(PackedDataError, match="which can be gone through once"):
+        PackedStream(iter(Documents(rows)), SHAPE, RECIPE)
+    with pytest.raises(PackedDataError, match="rank 2 of 2"):
+        PackedStream(Documents(rows), SHAPE, RECIPE, rank=2, num_ranks=2)
+    with pytest.raises(PackedDataError, match="capacity for frames, of which no field"):
+        PackedStream(Documents(rows), RowShape({"frames": 3}, 1), RECIPE)
+    with pytest.raises(PackedDataError, match="sample 0 of the stream has no 'words'"):
+        list(PackedStream(Documents(rows), SHAPE, Recipe({"words": Field()})))
+    with pytest.raises(ItemSizeError):
+        list(PackedStream(Documents(rows), RowShape(4, 3), RECIPE))

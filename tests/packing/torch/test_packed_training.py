@@ -1,4 +1,4 @@
-"""Models on packs give each sequence what it gets alone, and their losses and gradients are those of single sequences."""
+"""Models on packs give each sequence what it gets alone, with the losses and gradients of single sequences."""
 
 from __future__ import annotations
 

@@ -21,6 +21,7 @@ from abele.packing.torch.losses import (
     SpanLoss,
     mean_by_sequence,
 )
+from abele.packing.torch.stream import PackedStream
 
 __all__ = [
     "LazyPackedDataset",
@@ -29,6 +30,7 @@ __all__ = [
     "PackedCtcLoss",
     "PackedDataset",
     "PackedLoader",
+    "PackedStream",
     "SequenceClassLoss",
     "SequenceMeanLoss",
     "SequenceScoreLoss",
