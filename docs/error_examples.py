@@ -58,6 +58,28 @@ EXAMPLES: dict[str, Example] = {
         None,
         "Install the extra that the error names, such as `pip install 'abele[plot]'`. It is an `ImportError` too.",
     ),
+    "PackingError": Example(
+        _code(
+            """
+            from abele.packing import pack
+
+            pack([120, 80, 33], 128, depth=0)
+            """
+        ),
+        "The message names what cannot be: no items, a capacity or depth below 1, items other than those that were "
+        "planned for, packs that do not make whole steps. [Packing](packing.md) says what each call takes.",
+    ),
+    "ItemSizeError": Example(
+        _code(
+            """
+            from abele.packing import pack
+
+            pack([120, 80, 140], 128)
+            """
+        ),
+        "Items have at least one token. Sequences over the capacity are refused unless `too_long=\"split\"` says that "
+        "they may be cut into pieces.",
+    ),
     "TensorError": Example(
         _code(
             """

@@ -15,6 +15,7 @@ from abele.cli.export import export
 from abele.cli.fit import fit
 from abele.cli.hosts import hosts
 from abele.cli.output import print_error
+from abele.cli.pack import pack_command
 from abele.cli.plan import plan_app
 from abele.cli.report import report
 from abele.cli.run import run
@@ -41,6 +42,7 @@ app.command()(report)
 app.command()(export)
 app.add_typer(plan_app, name="plan")
 app.command()(fit)
+app.command("pack")(pack_command)
 app.add_typer(cache_app, name="cache")
 app.command()(validate)
 app.command()(view)

@@ -122,7 +122,7 @@ def looked_up(rows: Int64s, kinds: Int64s) -> tuple[npt.NDArray[np.integer[Any]]
         return _looked_up_lengths(rows[:, 0], kinds[:, 0])
     # Column by column: the rank of what was read so far and the rank of the next column are one number.
     known = np.ones(len(rows), bool)
-    row_key: npt.NDArray[np.integer[Any]] = np.zeros(len(rows), np.int64)
+    row_key = np.zeros(len(rows), np.int64)
     kind_key = np.zeros(len(kinds), np.int64)
     for column in range(rows.shape[1]):
         values, kind_ranks = np.unique(kinds[:, column], return_inverse=True)
@@ -130,7 +130,8 @@ def looked_up(rows: Int64s, kinds: Int64s) -> tuple[npt.NDArray[np.integer[Any]]
         kind_key = kind_key * len(values) + kind_ranks
         row_key = row_key * len(values) + row_ranks
         keys, kind_key = np.unique(kind_key, return_inverse=True)
-        row_key, found_too = _looked_up_lengths(row_key, keys)
+        places, found_too = _looked_up_lengths(row_key, keys)
+        row_key = places.astype(np.int64)
         known &= found & found_too
     return row_key, known
 

@@ -25,9 +25,6 @@ from abele.packing.vector_fit import vector_fit
 from abele.words import counted
 
 Method = Literal["columns", "lpfhp", "spfhp", "nnlshp"]
-MOST_WORK = 4 * 10**8
-"""Additions of one pricing above which column generation is left to best fit and the bound of sums: about a second."""
-
 METHODS: tuple[Method, ...] = ("columns", "lpfhp", "spfhp", "nnlshp")
 
 
@@ -48,7 +45,9 @@ def pack(
             num_capacities]; or a :class:`SizeHistogram` of them.
         capacity: What a pack holds: a number of tokens, or one number for each size of an item.
         depth: The most items of a pack; None for no limit.
-        method: ``columns``, column generation, which is within a few packs of the bound that it proves; ``lpfhp``,
+        method: ``columns``, column generation, which is within a few packs of the bound that it proves (best fit where
+            lengths times capacity are more than 5 million, or times a depth more than 12 million; for several
+            capacities a greedy one); ``lpfhp``,
             best-fit decreasing, in milliseconds; ``spfhp`` and ``nnlshp`` as published.
         too_long: What becomes of sequences over the capacity: ``refuse`` raises, ``split`` cuts them into pieces.
         tolerance: Packs above the bound, as a proportion of it, that are few enough: column generation is left out
@@ -150,7 +149,7 @@ def checked_items(rows: Int64s, limits: tuple[int, ...], counts: Int64s | None =
         raise ItemSizeError(
             f"{num_over:,} of {counted(num_items, 'item')} are over the capacity of {size_text(limits)}: the largest "
             f"has size {size_text(largest)}",
-            remedy="a larger capacity, or too_long='split' for sequences that may be cut",
+            remedy="a larger capacity, or pieces of sequences that may be cut: too_long='split', --split",
         )
     return rows
 
@@ -174,7 +173,7 @@ def _solve(
     else:
         fit = shortest_pack_first if method == "spfhp" else longest_pack_first
         groups = fit(histogram.lengths.tolist(), histogram.counts.tolist(), knapsack.capacity, knapsack.depth)
-    if method == "columns" and num_packs(groups) > bound * (1 + tolerance) and knapsack.work <= MOST_WORK:
+    if method == "columns" and num_packs(groups) > bound * (1 + tolerance) and knapsack.is_small:
         patterns = [*strategies_of(groups)[0], *_patterns_like(like, histogram, knapsack)]
         fractional = generate(knapsack, histogram.counts, patterns, at_least=bound, tolerance=tolerance)
         bound = fractional.bound
