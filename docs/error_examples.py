@@ -77,7 +77,7 @@ EXAMPLES: dict[str, Example] = {
             pack([120, 80, 140], 128)
             """
         ),
-        "Items have at least one token. Sequences over the capacity are refused unless `too_long=\"split\"` says that "
+        'Items have at least one token. Sequences over the capacity are refused unless `too_long="split"` says that '
         "they may be cut into pieces.",
     ),
     "TensorError": Example(
@@ -728,15 +728,16 @@ EXAMPLES: dict[str, Example] = {
             squad(ids, token_type_ids=ids, start_positions=[1, 1], end_positions=[2, 2])
             """
         ),
-        "Places count from 0 at the start of their own sample. Answers that were cut off have the place that `nowhere=` "
-        "names.",
+        "Places count from 0 at the start of their own sample. Answers that were cut off have the place that "
+        "`nowhere=` names.",
     ),
     "PaddingError": Example(
         _code(
             """
             from abele.packing.data import Field, Ragged, Recipe, Samples
 
-            Samples({"input_ids": Ragged.of([[5, 0, 8]])}, Recipe({"input_ids": Field(padding=0, reserved_padding=True)}))
+            recipe = Recipe({"input_ids": Field(padding=0, reserved_padding=True)})
+            Samples({"input_ids": Ragged.of([[5, 0, 8]])}, recipe)
             """
         ),
         "Choose a padding value that the type holds and, where models look for it, that samples do not.",

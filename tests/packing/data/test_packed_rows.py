@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from abele.errors import (
     AbeleError,
+    ItemSizeError,
     PackedDataError,
     PackMembersError,
     PaddingError,
@@ -37,6 +38,8 @@ from abele.packing.data import (
     unpack_sequences,
 )
 from abele.packing.data import packed_rows as packed_rows_module
+from abele.packing.packs import Packs
+from abele.packing.solve import pack_items
 from support.packed_data import first_fit, packs_of, random_ragged
 
 ALL = ("sequence_ids", "position_ids", "sequence_lengths", "samples", "first_places", "last_places", "loss_weights")
@@ -386,3 +389,64 @@ def test_unpacking__batch_that_contradicts_itself__is_refused(change: str) -> No
     batch[change] = np.full_like(batch[change], -1 if change == "samples" else 1)
     with pytest.raises(PackedDataError):
         unpack_elements(batch["input_ids"], batch)
+
+
+HOSTILE: dict[str, tuple[type[AbeleError], Any]] = {
+    "rows are whole numbers, got float64": (TypeMismatchError, lambda rows: rows.take([0.5])),
+    "rows are numbers, got <U1": (TypeMismatchError, lambda rows: rows["a"]),
+    "rows -1 to -1 of": (PackMembersError, lambda rows: rows.take([-1])),
+    "items of packs are whole numbers": (
+        TypeMismatchError,
+        lambda rows: PackedRows(rows.samples, Packs(np.array([0.0]), np.array([0, 1])), SHAPE),  # type: ignore[arg-type]
+    ),
+    "offsets from 0 to 9 leave": (
+        SampleLengthError,
+        lambda rows: PackedRows(rows.samples, Packs(np.array([0]), np.array([0, 9])), SHAPE),
+    ),
+    "padded with nan, which int64 cannot": (
+        PaddingError,
+        lambda rows: Samples({"i": IDS}, Recipe({"i": Field(padding=float("nan"))})),
+    ),
+    "padded with inf, which int64 cannot": (
+        PaddingError,
+        lambda rows: Samples({"i": IDS}, Recipe({"i": Field(padding=float("inf"))})),
+    ),
+    "holds 1000000000.0, which float16 cannot": (
+        TypeMismatchError,
+        lambda rows: Samples({"i": Ragged.of([[1e9]])}, Recipe({"i": Field(dtype=np.float16)})),
+    ),
+    "no results were added": (PackMembersError, lambda rows: Collected(0).in_order()),
+    "are numbers, got object": (TypeMismatchError, lambda rows: Samples({"i": None})),
+    "samples.split": (
+        PackMembersError,
+        lambda rows: PackedRows(Samples({"i": Ragged.of([[1] * 9])}), pack_items([9], 4, too_long="split"), SHAPE),
+    ),
+    "over the capacity of 4": (
+        ItemSizeError,
+        lambda rows: pack_rows(Samples({"i": Ragged.of([[1] * 9])}), RowShape(4, 1)),
+    ),
+}
+
+
+@pytest.mark.parametrize("words", HOSTILE)
+def test_rows__what_cannot_be_meant__is_refused_by_type(words: str) -> None:
+    kind, make = HOSTILE[words]
+    with pytest.raises(kind) as caught:
+        make(pack_rows(samples_of([5, 6]), RowShape(16, 2)))
+    assert words in str(caught.value)
+
+
+def test_rows__none_at_all__are_empty_arrays() -> None:
+    batch = pack_rows(samples_of([5, 6]), RowShape(16, 2)).take([])
+    assert batch["input_ids"].shape == (0, 16)
+    assert batch["loss_weights"].shape == (0, 16)
+
+
+def test_rows__ids_in_a_mapped_file__are_read_where_they_lie(tmp_path: Any) -> None:
+    mapped = np.memmap(tmp_path / "ids", np.uint16, "w+", shape=1000)
+    mapped[:] = np.arange(1000)
+    samples = Samples({"ids": Ragged(mapped, np.arange(0, 1001, 10))})
+    assert np.shares_memory(samples.columns["ids"].values, mapped)
+    batch = pack_rows(samples, RowShape(40, 4))[:]
+    assert batch["ids"].dtype == np.uint16
+    assert sorted(batch["ids"].ravel().tolist()) == list(range(1000))

@@ -188,8 +188,8 @@ class LossWeights:
         labels = batch[self.labels]
         if labels.shape[:2] != (layout.num_rows, layout.shape.capacity_of(self.axis)):
             raise PackedDataError(f"field {self.labels!r} has no label for each of the {self.axis}")
-        own = labels.reshape(-1, *labels.shape[2:])[targets].reshape(len(targets), -1)
-        return np.asarray((own != self.ignore).any(-1), bool)
+        own = labels.reshape(-1, *labels.shape[2:])[targets] != self.ignore
+        return np.asarray(own.any(axis=tuple(range(1, own.ndim))), bool)
 
 
 @dataclass(frozen=True)

@@ -93,19 +93,24 @@ def _check_padding(name: str, values: Array, field: Field, target: np.dtype[Any]
 def _holds(target: np.dtype[Any], number: float) -> bool:
     if target.kind in "iu":
         info = np.iinfo(target)
-        return number == int(number) and info.min <= number <= info.max
+        return bool(np.isfinite(number)) and number == int(number) and info.min <= number <= info.max
     if target.kind == "b":
         return number in (0, 1)
     with np.errstate(over="ignore"):
-        return bool(np.isfinite(np.asarray(number).astype(target).astype(np.float64)) == np.isfinite(number))
+        return bool(np.isfinite(np.asarray(number).astype(target)) == np.isfinite(number))
 
 
 def _converted(name: str, values: Array, target: np.dtype[Any]) -> Array:
-    if target.kind not in "iub" or values.dtype.kind == "b":
-        return values.astype(target)
-    with np.errstate(invalid="ignore"):
+    with np.errstate(invalid="ignore", over="ignore"):
         converted = values.astype(target)
-    wrong = np.flatnonzero((converted.astype(values.dtype) != values).reshape(-1))
+    if values.dtype.kind == "b":
+        return converted
+    if target.kind in "iub":
+        lost = converted.astype(values.dtype) != values
+    else:
+        # Rounding is what a narrower type is for; numbers that become infinite are not.
+        lost = np.isfinite(values) & ~np.isfinite(converted)
+    wrong = np.flatnonzero(lost.reshape(-1))
     if len(wrong):
         value = values.reshape(-1)[wrong[0]]
         raise TypeMismatchError(

@@ -45,8 +45,10 @@ def packed_settings(
 
     Source: deck 004, "Adjusting hyperparameters" (β₁ := β₁^p, β₂ := β₂^p); arXiv 2107.02027, section 3.3.
     """
-    if not factor >= 1:
-        raise PackedDataError(f"a packing factor is at least 1, not {factor}", remedy="sequences over packs")
+    if not isinstance(factor, int | float) or not 1 <= factor < float("inf"):
+        raise PackedDataError(
+            f"a packing factor is a number of at least 1, not {factor!r}", remedy="sequences over packs"
+        )
     if not isinstance(accumulation, int) or accumulation < 1:
         raise PackedDataError(f"accumulation is a whole number of at least 1, not {accumulation!r}")
     for beta in betas:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from abele.errors import PackedDataError, PackMembersError
-from abele.packing.data.ragged import Ragged
+from abele.packing.data.ragged import Ragged, whole_numbers
 from abele.packing.data.row_shape import RowShape
 from abele.packing.data.samples import Samples
 from abele.packing.packs import Int64s, Packs
@@ -27,7 +27,7 @@ def checked_packs(packs: Packs, samples: Samples, shape: RowShape, *, partial: b
         PackedDataError: Rows without a capacity for an axis of the samples, with one that samples do not have, or
             without the spare place that padding points to.
     """
-    members = Ragged(packs.items, packs.begins)
+    members = Ragged(whole_numbers(packs.items, "items of packs"), packs.begins)
     _check_axes(samples, shape)
     _check_spare(samples, shape)
     _check_items(members.own_values, len(samples), partial)

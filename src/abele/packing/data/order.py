@@ -61,6 +61,8 @@ class PackOrder:
 
     def batches(self, epoch: int) -> Int64s:
         """Packs of each batch of this rank, int64[num_batches, batch_size]."""
+        if epoch < 0:
+            raise PackedDataError(f"epochs count from 0, not {epoch}")
         numbers = np.arange(self.num_packs)
         if self.shuffle:
             numbers = np.random.Generator(np.random.PCG64([self.seed, epoch])).permutation(self.num_packs)

@@ -10,7 +10,7 @@ from abele.packing.data.derived import Batch
 from abele.packing.data.fields import Field
 from abele.packing.data.layout import SequenceLayout
 from abele.packing.data.membership import checked_packs
-from abele.packing.data.ragged import Array, Ragged
+from abele.packing.data.ragged import Array, Ragged, whole_numbers
 from abele.packing.data.row_shape import RowShape
 from abele.packing.data.samples import Samples
 from abele.packing.packs import Packs
@@ -69,7 +69,7 @@ class PackedRows:
         Raises:
             PackMembersError: A row that there is not.
         """
-        numbers = np.asarray(rows, np.int64).reshape(-1)
+        numbers = whole_numbers(rows, "rows").reshape(-1)
         if len(numbers) and (numbers.min() < 0 or numbers.max() > len(self)):
             raise PackMembersError(f"rows {numbers.min()} to {numbers.max()} of {len(self):,}")
         offsets = np.append(self._members.offsets, self._members.offsets[-1])
@@ -82,7 +82,7 @@ class PackedRows:
         Args:
             rows: Their numbers, int[num_rows]; ``len(self)`` for an empty row.
         """
-        numbers = np.asarray(rows, np.int64).reshape(-1)
+        numbers = whole_numbers(rows, "rows").reshape(-1)
         at_once = max(1, ELEMENTS_AT_ONCE // self.shape.capacity_of(self.shape.axes[0]))
         if len(numbers) <= at_once:
             return self._gathered(numbers)

@@ -128,7 +128,7 @@ class Ragged:
 
     def take(self, numbers: npt.ArrayLike) -> Ragged:
         """The sequences of these numbers, in this order, copied."""
-        chosen = np.asarray(numbers, np.int64)
+        chosen = whole_numbers(numbers, "numbers of sequences")
         lengths = self.lengths[chosen]
         return Ragged(self.values[expanded(self.offsets[:-1][chosen], lengths)], offsets_of(lengths))
 
@@ -167,6 +167,18 @@ def expanded(begins: Int64s, lengths: Int64s) -> Int64s:
     numbers = np.repeat(begins - (ends - lengths), lengths)
     numbers += np.arange(total)
     return numbers
+
+
+def whole_numbers(values: Any, what: str) -> Int64s:
+    """An array of whole numbers; an empty one of any type.
+
+    Raises:
+        TypeMismatchError: It holds something else.
+    """
+    array = as_numbers(values, what)
+    if array.size and array.dtype.kind not in "iu":
+        raise TypeMismatchError(f"{what} are whole numbers, got {array.dtype}")
+    return array.astype(np.int64, copy=False)
 
 
 def as_numbers(values: Any, what: str) -> Array:

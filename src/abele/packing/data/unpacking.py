@@ -121,7 +121,9 @@ class Collected:
         Raises:
             PackMembersError: Samples without a result, with several, or beyond the number of samples.
         """
-        numbers = np.concatenate([np.empty(0, np.int64), *self._numbers])
+        if not self._values:
+            raise PackMembersError("no results were added", remedy="add_elements or add_sequences for every batch")
+        numbers = np.concatenate(self._numbers)
         if numbers.max(initial=-1) >= self.num_samples:
             raise PackMembersError(f"a result of sample {numbers.max()}, and there are {self.num_samples:,}")
         times = np.bincount(numbers, minlength=self.num_samples)

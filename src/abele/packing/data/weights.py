@@ -11,8 +11,11 @@ from abele.packing.data.ragged import Array
 
 def _cells(sequence_ids: Array, depth: int) -> npt.NDArray[np.int64]:
     """A number of its own for each sequence and for the padding of each row, int64[rows, length]."""
-    if sequence_ids.ndim != 2:
-        raise PackedDataError(f"sequence ids have the shape [rows, length], got {list(sequence_ids.shape)}")
+    if sequence_ids.ndim != 2 or sequence_ids.dtype.kind not in "iu":
+        raise PackedDataError(
+            f"sequence ids are whole numbers of the shape [rows, length], got {sequence_ids.dtype}"
+            f"{list(sequence_ids.shape)}"
+        )
     if sequence_ids.size and (sequence_ids.min() < 0 or sequence_ids.max() > depth):
         raise PackedDataError(
             f"sequence ids from {sequence_ids.min()} to {sequence_ids.max()} in rows of {depth}",
