@@ -112,6 +112,7 @@ def test_batches__targets_and_weights__are_a_tuple() -> None:
     assert set(targets) == {"label", "ids"}
     assert "sequence_lengths" not in inputs
     assert weights.shape == (2, 3)
+    assert list(PackBatches(rows, order, inputs=["ids"])[0]) == ["ids"]
     with pytest.raises(PackedDataError, match="rows have no 'labels'; there is 'label'"):
         PackBatches(rows, order, targets=["labels"])
     with pytest.raises(PackedDataError, match="an order of 3 packs"):

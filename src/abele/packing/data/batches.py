@@ -21,6 +21,7 @@ class PackBatches:
     Args:
         rows: The rows.
         order: Which rows make which batch; ``PackOrder(num_packs=len(rows), …)``.
+        inputs: Names of the arrays that a model takes; None for all that are no targets or weights.
         targets: Names of the arrays that a model is to give. Without any, a batch is a mapping of all arrays; with
             some, it is a tuple (others, targets), an array in place of a mapping where there is one target.
         weights: Name of the array of weights, which becomes the third of the tuple.
@@ -30,16 +31,23 @@ class PackBatches:
     """
 
     def __init__(
-        self, rows: PackedRows, order: PackOrder, *, targets: Sequence[str] = (), weights: str | None = None
+        self,
+        rows: PackedRows,
+        order: PackOrder,
+        *,
+        inputs: Sequence[str] | None = None,
+        targets: Sequence[str] = (),
+        weights: str | None = None,
     ) -> None:
         if order.num_packs != len(rows):
             raise PackedDataError(f"an order of {order.num_packs:,} packs for {len(rows):,} rows")
         self.rows = rows
         self.order = order
+        self._inputs = None if inputs is None else tuple(inputs)
         self._targets = tuple(targets)
         self._weights = weights
         names = [*rows.samples.columns, *rows.samples.derive]
-        for name in (*self._targets, *([weights] if weights else [])):
+        for name in (*(inputs or ()), *self._targets, *([weights] if weights else [])):
             if name not in names:
                 close = nearest(name, names)
                 raise PackedDataError(f"rows have no {name!r}" + (f"; there is {close!r}" if close else ""))
@@ -95,9 +103,10 @@ class PackBatches:
         self._begin = self._done = done
 
     def _parted(self, batch: Batch) -> Any:
-        if not self._targets:
-            return batch
         wanted = {name: batch[name] for name in self._targets}
-        given = {name: array for name, array in batch.items() if name not in wanted and name != self._weights}
+        own = [name for name in batch if name not in wanted and name != self._weights]
+        given = {name: batch[name] for name in (own if self._inputs is None else self._inputs)}
+        if not wanted:
+            return given
         targets: Any = wanted if len(wanted) > 1 else next(iter(wanted.values()))
         return (given, targets) if self._weights is None else (given, targets, batch[self._weights])
