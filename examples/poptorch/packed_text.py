@@ -3,7 +3,7 @@
 Padded to the longest, most of a batch would be padding. Packed, rows are nearly full; no document sees another, and in
 the loss each counts alike. The same documents are trained on both ways, over equal numbers of epochs.
 
-    python examples/poptorch/packed_text.py --epochs 4
+    python examples/poptorch/packed_text.py --epochs 3
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def trained(rows: PackedRows, letters: int, *, epochs: int, batch: int, betas: t
 
 
 def main(
-    *, count: int = 600, tokens: int = 128, epochs: int = 4, batch: int = 24
+    *, count: int = 480, tokens: int = 128, epochs: int = 3, batch: int = 24
 ) -> tuple[float, dict[str, Any], dict[str, Any]]:
     """Train both ways; returns the packing factor and what became of packed and of padded training."""
     texts, letters = documents(count, tokens)
@@ -105,7 +105,7 @@ def main(
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--epochs", type=int, default=4)
-    parser.add_argument("--count", type=int, default=600)
+    parser.add_argument("--epochs", type=int, default=3)
+    parser.add_argument("--count", type=int, default=480)
     given = parser.parse_args()
     main(epochs=given.epochs, count=given.count)

@@ -2,7 +2,7 @@
 
 from abele.packing.tasks.bert import Masking, bert_pretraining, bert_pretraining_recipe, masked_words, token_labels
 from abele.packing.tasks.fine_tuning import (
-    Spans,
+    AnswerSpans,
     best_spans,
     classification,
     classification_recipe,
@@ -20,8 +20,8 @@ from abele.packing.tasks.language import (
 from abele.packing.tasks.speech import speech, speech_recipe
 
 __all__ = [
+    "AnswerSpans",
     "Masking",
-    "Spans",
     "as_one_graph",
     "bert_pretraining",
     "bert_pretraining_recipe",

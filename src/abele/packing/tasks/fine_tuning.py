@@ -106,7 +106,7 @@ def classification(
 
 
 @dataclass(frozen=True)
-class Spans:
+class AnswerSpans:
     """The likeliest answer of each sequence of a batch.
 
     Attributes:
@@ -121,7 +121,7 @@ class Spans:
     scores: npt.NDArray[np.float64]
 
 
-def best_spans(start_logits: Array, end_logits: Array, batch: dict[str, Array], *, longest: int = 30) -> Spans:
+def best_spans(start_logits: Array, end_logits: Array, batch: dict[str, Array], *, longest: int = 30) -> AnswerSpans:
     """The span of each sequence with the greatest sum of logits, within the sequence.
 
     Args:
@@ -152,5 +152,7 @@ def best_spans(start_logits: Array, end_logits: Array, batch: dict[str, Array], 
     at = own.argmax(1)
     start = positions[row, at].astype(np.int64)
     order = np.argsort(numbers[row, slot], kind="stable")
-    found = Spans(numbers[row, slot].astype(np.int64), start, start + length[row, at], own[np.arange(len(row)), at])
-    return Spans(found.samples[order], found.starts[order], found.ends[order], found.scores[order])
+    found = AnswerSpans(
+        numbers[row, slot].astype(np.int64), start, start + length[row, at], own[np.arange(len(row)), at]
+    )
+    return AnswerSpans(found.samples[order], found.starts[order], found.ends[order], found.scores[order])
