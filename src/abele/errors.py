@@ -51,7 +51,7 @@ class MissingPackageError(AbeleError, ImportError):
 
 
 class PackingError(AbeleError, ValueError):
-    """Items that cannot be packed as asked: none at all, a capacity or depth that makes no sense, a set that differs."""
+    """Items that cannot be packed as asked: none at all, a capacity or depth that is not one, other items than planned."""
 
 
 class ItemSizeError(PackingError):

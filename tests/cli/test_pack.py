@@ -67,7 +67,7 @@ def test_pack__picture__is_a_png(abele: Run, lengths: str, tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--max", "50"), "ItemSizeError: 35 of 130 items are over the capacity of 50"),
+        (("--max", "50"), "ItemSizeError: items are over the capacity of 50: 35 of 130"),
         (("--max", "0"), "PackingError: the capacity of a pack is at least 1"),
         (("--max", "100", "--depth", "0"), "PackingError: the depth of a pack is at least 1"),
         (("--max", "100", "--method", "bfd"), "InvalidOptionError: no method of packing is called 'bfd'"),

@@ -189,7 +189,7 @@ def test_pack_items__same_seed__same_packs(seed: int | None) -> None:
         ([], 8, {}, PackingError, "there are no items to pack"),
         ([3, 0], 8, {}, ItemSizeError, "item 1 has size 0: sizes are at least 1"),
         ([3, -2], 8, {}, ItemSizeError, "item 1 has size -2"),
-        ([3, 9], 8, {}, ItemSizeError, "1 of 2 items are over the capacity of 8: the largest has size 9"),
+        ([3, 9], 8, {}, ItemSizeError, "items are over the capacity of 8: 1 of 2, the largest of size 9"),
         ([3, 2.5], 8, {}, ItemSizeError, "entry 1 is 2.5"),
         ([3, float("nan")], 8, {}, ItemSizeError, "entry 1 is nan"),
         (["a"], 8, {}, ItemSizeError, "sizes are whole numbers"),
@@ -208,7 +208,7 @@ def test_pack_items__same_seed__same_packs(seed: int | None) -> None:
         ([3] * 9, 2000, {"method": "nnlshp", "depth": 3}, PackingError, "at most 1,024 tokens"),
         ([3] * 9, 20, {"method": "nnlshp", "depth": 4}, PackingError, "at most 3 sequences"),
         ([[3, 4]], (8, 8), {"method": "spfhp"}, InvalidOptionError, "spfhp packs one length at a time"),
-        ([[9, 4]], (8, 8), {"too_long": "split"}, ItemSizeError, "the largest has size 9 × 4"),
+        ([[9, 4]], (8, 8), {"too_long": "split"}, ItemSizeError, "the largest of size 9 × 4"),
     ],
 )
 def test_pack__wrong_argument__is_named(

@@ -77,7 +77,7 @@ def by_depth(plan: PackingPlan, machine: System, overhead: float | None) -> list
     histogram, capacity = plan.histogram, plan.capacity[0]
     deepest = min(capacity // int(histogram.lengths[0]), histogram.num_items)
     depths: list[int | None] = [depth for depth in sorted({*_DEPTHS, plan.depth or 1}) if depth < deepest]
-    rows = []
+    rows: list[DepthRow] = []
     for depth in [*depths, None]:
         same = depth == plan.depth or (depth is None and (plan.depth or 0) >= deepest)
         found = plan if same else _at_depth(histogram, capacity, depth, rows[-1].plan if rows else None)
@@ -188,14 +188,7 @@ def _depth_table(rows: list[DepthRow], chosen: int | None) -> Table:
         table.add_column(heading, justify="right")
     for row in rows:
         plan = row.plan
-        table.add_row(
-            row.name,
-            f"{plan.num_packs:,}",
-            f"{plan.bound:,}",
-            f"{plan.padding:,}",
-            f"{plan.efficiency:.2%}",
-            f"{plan.factor:.3f}",
-            f"{row.speed_up:.3f}",
-            style="bold" if row.depth == chosen else "",
-        )
+        whole = (f"{number:,}" for number in (plan.num_packs, plan.bound, plan.padding))
+        cells = (row.name, *whole, f"{plan.efficiency:.2%}", f"{plan.factor:.3f}", f"{row.speed_up:.3f}")
+        table.add_row(*cells, style="bold" if row.depth == chosen else "")
     return table

@@ -79,6 +79,8 @@ def kinds_of(rows: Int64s, histogram: SizeHistogram) -> npt.NDArray[np.integer[A
     """
     if rows.shape[1] != histogram.num_capacities:
         raise PackingError(f"items have {rows.shape[1]} sizes each, the plan is for {histogram.num_capacities}")
+    if (found := _kinds_of_lengths(rows, histogram)) is not None:
+        return found
     kinds, known = looked_up(rows, histogram.sizes)
     if not known.all():
         at = int(np.argmin(known))
@@ -94,6 +96,23 @@ def kinds_of(rows: Int64s, histogram: SizeHistogram) -> npt.NDArray[np.integer[A
             f"{histogram.counts[kind]:,}",
             remedy="plan with the items that are to be packed",
         )
+    return kinds
+
+
+def _kinds_of_lengths(rows: Int64s, histogram: SizeHistogram) -> npt.NDArray[np.integer[Any]] | None:
+    """The same for lengths that are short and as counted; None where they are not."""
+    if rows.shape[1] != 1 or len(rows) != histogram.num_items:
+        return None
+    lengths, known = rows[:, 0], histogram.lengths
+    most = int(known[-1])
+    if most >= min(_LARGEST_TABLE, 64 * len(lengths) + 1024) or int(lengths.max()) > most:
+        return None
+    # As many of each length and as many in all: there can be no other.
+    if not np.array_equal(np.bincount(lengths, minlength=most + 1)[known], histogram.counts):
+        return None
+    table = np.zeros(most + 1, np.min_scalar_type(len(known)))
+    table[known] = np.arange(len(known))
+    kinds: npt.NDArray[np.integer[Any]] = table[lengths]
     return kinds
 
 

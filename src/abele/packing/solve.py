@@ -147,8 +147,8 @@ def checked_items(rows: Int64s, limits: tuple[int, ...], counts: Int64s | None =
         num_over = int(over.sum() if counts is None else counts[over].sum())
         num_items = int(len(rows) if counts is None else counts.sum())
         raise ItemSizeError(
-            f"{num_over:,} of {counted(num_items, 'item')} are over the capacity of {size_text(limits)}: the largest "
-            f"has size {size_text(largest)}",
+            f"items are over the capacity of {size_text(limits)}: {num_over:,} of {num_items:,}, the largest of size "
+            f"{size_text(largest)}",
             remedy="a larger capacity, or pieces of sequences that may be cut: too_long='split', --split",
         )
     return rows
@@ -179,7 +179,9 @@ def _solve(
         bound = fractional.bound
         groups = min(groups, rounded(knapsack, histogram.counts, fractional), key=num_packs)
     strategies, uses = strategies_of(groups)
-    return PackingPlan(histogram, capacity, depth, method, strategies, uses, bound, splits)
+    return PackingPlan(
+        histogram, capacity, depth, method, strategies=strategies, counts=uses, bound=bound, splits=splits
+    )
 
 
 def _patterns_like(like: PackingPlan | None, histogram: SizeHistogram, knapsack: Knapsack) -> list[Int64s]:
@@ -212,7 +214,7 @@ def _solve_vector(
             alone = SizeHistogram.of_kinds(histogram.sizes[:, column], histogram.counts)
             bound = max(bound, _solve(alone, (limit,), depth, "columns", tolerance=tolerance).bound)
     strategies, uses = strategies_of(groups)
-    return PackingPlan(histogram, capacity, depth, method, strategies, uses, bound)
+    return PackingPlan(histogram, capacity, depth, method, strategies=strategies, counts=uses, bound=bound)
 
 
 def _nnlshp(histogram: SizeHistogram, knapsack: Knapsack, depth: int | None) -> list[GroupOfPacks]:
