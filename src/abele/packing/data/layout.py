@@ -56,7 +56,7 @@ class SequenceLayout:
         own = {axis: of_axis[samples] for axis, of_axis in lengths.items()}
         begins = {axis: _begins(shape.needs(of_axis, axis), first) for axis, of_axis in own.items()}
         slots = np.arange(len(samples)) - first
-        return cls(shape, len(packs), samples, rows, slots, own, begins)
+        return cls(shape, len(packs), samples, rows, slots, lengths=own, begins=begins)
 
     def targets(self, axis: str) -> Int64s:
         """Where the elements of all sequences go in an array [num_rows · capacity], int64[num_elements]."""
