@@ -682,6 +682,66 @@ EXAMPLES: dict[str, Example] = {
         ),
         "A host batch holds the micro-batches of a whole run: device iterations times accumulation.",
     ),
+    "PackedDataError": Example(
+        _code(
+            """
+            import numpy as np
+
+            from abele.packing.data import Ragged, Samples
+
+            Samples({"input_ids": Ragged.of([[5, 3, 8], [2, 2]]), "samples": np.array([0, 1])})
+            """
+        ),
+        "[Training on packs](packed_data.md) says what samples, recipes and rows are.",
+    ),
+    "SampleLengthError": Example(
+        _code(
+            """
+            from abele.packing.data import Ragged, Samples
+
+            Samples({"input_ids": Ragged.of([[5, 3, 8], [2, 2]]), "labels": Ragged.of([[1, 0, 1], [1]])})
+            """
+        ),
+        "Fields along tokens have equal length in each sample. What has another length has an `axis=` of its own.",
+    ),
+    "PackMembersError": Example(
+        _code(
+            """
+            import numpy as np
+
+            from abele.packing import Packs
+            from abele.packing.data import PackedRows, Ragged, RowShape, Samples
+
+            samples = Samples({"input_ids": Ragged.of([[5, 3, 8], [2, 2], [7]])})
+            PackedRows(samples, Packs(np.array([0, 1, 1]), np.array([0, 2, 3])), RowShape(6, depth=2))
+            """
+        ),
+        "Make packs of the sizes of these samples, for this shape: `pack_rows(samples, shape)` does both.",
+    ),
+    "PlaceError": Example(
+        _code(
+            """
+            from abele.packing.data import Ragged
+            from abele.packing.tasks import squad
+
+            ids = Ragged.of([[5, 3, 8], [2, 2]])
+            squad(ids, token_type_ids=ids, start_positions=[1, 1], end_positions=[2, 2])
+            """
+        ),
+        "Places count from 0 at the start of their own sample. Answers that were cut off have the place that "
+        "`nowhere=` names.",
+    ),
+    "PaddingError": Example(
+        _code(
+            """
+            from abele.packing.data import Field, Ragged, Recipe, Samples
+
+            recipe = Recipe({"input_ids": Field(padding=0, reserved_padding=True)})
+            Samples({"input_ids": Ragged.of([[5, 0, 8]])}, recipe)
+            """
+        ),
+        "Choose a padding value that the type holds and, where models look for it, that samples do not.",
+    ),
     "UnknownArrayError": Example(
         _code(
             """

@@ -1,4 +1,4 @@
-"""All nine programs of this folder, one after the other: python examples/poptorch."""
+"""All ten programs of this folder, one after the other: python examples/poptorch."""
 
 import custom_op
 import data_loading
@@ -6,6 +6,7 @@ import data_parallel
 import digits
 import fine_tuning
 import mixed_precision
+import packed_text
 import phased
 import pipeline
 import tensor_parallel
@@ -17,6 +18,7 @@ def main() -> None:
         digits,
         mixed_precision,
         data_loading,
+        packed_text,
         fine_tuning,
         custom_op,
         data_parallel,

@@ -38,6 +38,15 @@ def test_data_loading__either_loader__trains() -> None:
     assert load("data_loading").main(count=64, sample_ms=0.5, width=8) > 0
 
 
+@pytest.mark.slow
+def test_packed_text__beside_padded_documents__learns_the_same_from_fewer_rows() -> None:
+    factor, packed, padded = load("packed_text").main(count=120, epochs=3)
+    assert factor > 2.5
+    assert packed["rows"] * factor == padded["rows"]
+    assert packed["losses"][-1] < 0.85 * packed["losses"][0]
+    assert packed["losses"][-1] == pytest.approx(padded["losses"][-1], rel=0.1)
+
+
 def test_fine_tuning__frozen_body__stays_and_the_head_learns() -> None:
     kept, losses = load("fine_tuning").main(runs=4)
     assert kept
