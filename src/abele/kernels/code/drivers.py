@@ -160,8 +160,8 @@ def _rows_loop(driver: Driver, rows: DriverRows, code: DriverWriter) -> ll.Modul
         with code.loop(nothing, ll.Constant(I64, rows.blocks)) as block:
             kind, key = _range_of_keys(code, rows, unit, block)
             for number in range(rows.kinds):
-                is_this = code.builder.icmp_signed("==", kind, ll.Constant(I64, number))
-                code.when(is_this, lambda n=number: run(unit, n, block, key))
+                with code.builder.if_then(code.builder.icmp_signed("==", kind, ll.Constant(I64, number))):
+                    run(unit, number, block, key)
         run(unit, rows.kinds, nothing, nothing)
     if driver.streams:
         code.builder.fence("seq_cst")

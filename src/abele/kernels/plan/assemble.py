@@ -88,7 +88,7 @@ class _Binder:
         first, steps = 0, []
         total = sum(f.cost for f in leaf.functions)
         seen = leaf.loop.seen if isinstance(leaf.loop, OuterLoop) else None
-        for place, function in enumerate(leaf.functions):
+        for at, function in enumerate(leaf.functions):
             # Units of the leaf are dealt to its functions by what they cost, so that threads finish together.
             share = max(1, min(function.units, round(SHARES * function.cost / total)))
             where = int(function.is_start) if leaf.loop is not None else first
@@ -99,14 +99,14 @@ class _Binder:
                 moved = zip(pointers, function.starts, strict=True)
                 pointers = tuple(replace(p, offset=p.offset + n) for p, n in moved)
             if seen is not None:
-                moved = zip(pointers, function.moves, strict=True)
-                pointers = tuple(replace(p, per_block=row * seen.rows, per_key=key) for p, (row, key) in moved)
+                by_dim = zip(pointers, function.moves, strict=True)
+                pointers = tuple(replace(p, per_block=row * seen.rows, per_key=key) for p, (row, key) in by_dim)
             if function.scratch_bytes:
                 pointers += (Pointer(slots.setdefault(LeafArgument("scratch"), len(slots))),)
             # Drivers hand them on as they do pointers.
             numbers = (LeafArgument("address", n) for n in (*function.integers, *function.callees))
             pointers += tuple(Pointer(slots.setdefault(n, len(slots))) for n in numbers)
-            kind = 0 if seen is None else seen.kinds[place]
+            kind = 0 if seen is None else seen.kinds[at]
             steps.append(DriverStep(target, pointers, where, function.units, share, kind))
             first += share
         return steps

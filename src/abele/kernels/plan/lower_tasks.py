@@ -35,9 +35,11 @@ def _functions(program: LeafProgram, leaf: LeafTasks, layouts: list[SpaceLayout]
 
     if isinstance(leaf.loop, OuterLoop):
         seen = leaf.loop.seen
-        moving = [None] * len(leaf.tasks) if seen is None else [
-            Moving(dims, seen.local) for dims in zip(seen.row_dims, seen.key_dims, strict=True)
-        ]
+        moving = (
+            [None] * len(leaf.tasks)
+            if seen is None
+            else [Moving(dims, seen.local) for dims in zip(seen.row_dims, seen.key_dims, strict=True)]
+        )
         whole = (function(task, moving=own) for task, own in zip(leaf.tasks, moving, strict=True))
         at_points = (replace(f, nest=replace(f.nest, unit=d)) for f, d in zip(whole, leaf.loop.dims, strict=True))
         return LeafFunctions(tuple(at_points), leaf.loop)

@@ -170,8 +170,8 @@ class _Flattener:
         """The argument that ``space`` is where it is touched at ``address``."""
         moves: tuple[int, ...] = ()
         if self.moving is not None:
-            still = address is None or space in self.moving.fixed
-            moves = (0, 0) if still else tuple(address.coefficient(dim) for dim in self.moving.dims)
+            along = Affine(()) if address is None or space in self.moving.fixed else address
+            moves = tuple(along.coefficient(dim) for dim in self.moving.dims)
         array = FlatArray(space, moves)
         if array not in self.arrays:
             self.arrays.append(array)

@@ -101,9 +101,7 @@ def masks_of(leaf: LeafTasks, dims: RowTable, spaces: Sequence[Space], facts: Pr
     yield from found
 
 
-def _mask(
-    task: Task, ref: Ref, space: Space, names: tuple[tuple[str, ...], str, str], hidden: float
-) -> Mask | None:
+def _mask(task: Task, ref: Ref, space: Space, names: tuple[tuple[str, ...], str, str], hidden: float) -> Mask | None:
     outer, row, key = names
     inner = {d for digits in task.digits if key in digits for d in digits} - {key}
     index: list[int | str] = []
@@ -244,5 +242,3 @@ def _joined(one: dict[Expr, float] | None, other: dict[Expr, float] | None, fact
     if one is None or other is None:
         return None
     return {part: one.get(part, 0.0) + factor * other.get(part, 0.0) for part in {**one, **other}}
-
-

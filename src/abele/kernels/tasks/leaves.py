@@ -100,7 +100,7 @@ class SeenKeys:
         return (*range(self.step, self.keys, self.step), self.keys)
 
     def range_of(self, first: float, last: float) -> tuple[int, int]:
-        """The place among :attr:`counts`, and the first key, of the range for keys from ``first`` to before ``last``."""
+        """The place among :attr:`counts`, and the first key, of the range for ``first`` to before ``last``."""
         start = int(first) // self.grain * self.grain
         kind = -(-max(int(last) - start, 1) // self.step) - 1
         return kind, min(start, self.keys - self.counts[kind])

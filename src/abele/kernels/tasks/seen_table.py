@@ -53,7 +53,8 @@ class TableWriter:
 
     def __init__(self, spaces: SpaceTable) -> None:
         self.spaces = spaces
-        self._made: dict[object, object] = {}
+        self._tables: dict[object, TableSpaces] = {}
+        self._spaces: dict[object, int] = {}
 
     def table(
         self, mask: Mask, bound: ScoreBound | None, blocks: Blocks, extents: Sequence[int]
@@ -67,10 +68,8 @@ class TableWriter:
             extents: Of the outer dims.
         """
         key = (mask, None if bound is None else (bound.operands, bound.factor), blocks)
-        if key in self._made:
-            made = self._made[key]
-            assert isinstance(made, TableSpaces)
-            return made, []
+        if key in self._tables:
+            return self._tables[key], []
         tasks: list[Task] = []
         gap, gap_outer = self._gap(mask, bound is not None, blocks, tasks)
         limit, limit_outer = (None, ()) if bound is None else self._limit(bound, tasks)
@@ -98,15 +97,15 @@ class TableWriter:
             )
         )
         made = TableSpaces(first, last, outer)
-        self._made[key] = made
+        self._tables[key] = made
         return made, tasks
 
     def _gap(self, mask: Mask, is_relative: bool, blocks: Blocks, tasks: list[Task]) -> tuple[int, tuple[int, ...]]:
         """The space of gaps, and which outer dims it has."""
         outer = tuple(mask.outer.values())
         key = ("gap", mask, is_relative, blocks)
-        if key in self._made:
-            return self._made[key], outer  # type: ignore[return-value]
+        if key in self._spaces:
+            return self._spaces[key], outer
         space = self.spaces[mask.space]
         count = blocks.count if mask.row is not None else 1
         index = tuple(self._position(mask, place, blocks) for place in range(len(space.shape)))
@@ -135,7 +134,7 @@ class TableWriter:
                 (put,),
             )
         )
-        self._made[key] = gap
+        self._spaces[key] = gap
         return gap, outer
 
     def _position(self, mask: Mask, place: int, blocks: Blocks) -> Affine:
@@ -152,8 +151,8 @@ class TableWriter:
         reduced = tuple(p for p in every if p == mask.key or p in mask.inner_keys)
         places = tuple(p for p in every if p not in reduced)
         key = ("largest", mask)
-        if key in self._made:
-            return self._made[key], places  # type: ignore[return-value]
+        if key in self._spaces:
+            return self._spaces[key], places
         index = tuple(Affine((), at) if isinstance(at, int) else affine(f"x{p}") for p, at in enumerate(mask.index))
         top = self.spaces.add(tuple(space.shape[p] for p in places) or (1,), f32, "keys seen.largest").number
         put = Put(top, tuple(index[p] for p in places) or (Affine(()),), Acc(0))
@@ -166,7 +165,7 @@ class TableWriter:
                 (put,),
             )
         )
-        self._made[key] = top
+        self._spaces[key] = top
         return top, places
 
     def _limit(self, bound: ScoreBound, tasks: list[Task]) -> tuple[int, tuple[int, ...]]:

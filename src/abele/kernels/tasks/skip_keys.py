@@ -3,14 +3,13 @@
 Packed sequences see only themselves, and padding is seen by nobody; which keys that leaves is in arrays that are known
 only when the program runs. So a group of batched products (:mod:`abele.kernels.tasks.divide_rows`) that reads such a
 mask runs its blocks of rows in a loop, each with the keys from the first that one of its rows sees to the last, as a
-table says that is made from the mask before the group runs (:mod:`abele.kernels.tasks.seen_table`). Its tasks exist once
-for each of a few numbers of keys, and are called at the row and the key at which the block's range begins. Nothing is
-computed in other blocks of scores, forward and backward; where a mask hides nothing, all is, in the same blocks.
+table says that is made from the mask before the group runs (:mod:`abele.kernels.tasks.seen_table`). Its tasks exist
+once for each of a few numbers of keys, and are called at the row and the key at which the block's range begins. Nothing
+is computed in other blocks of scores, forward and backward; where a mask hides nothing, all is, in the same blocks.
 
 That results stay what they are is proven beforehand of elements of the mask, whatever they will be
-(:mod:`abele.kernels.tasks.hiding_masks`). What rows and keys of scores a group keeps for a later one (shares, for the
-backward pass) exists in its ranges alone, so that all that read it must run over the same ones; otherwise neither is
-divided like this.
+(:mod:`abele.kernels.tasks.hiding_masks`). What a group keeps of rows by keys for a later one (shares, for the backward
+pass) exists in its ranges alone, so that all that read it must run over the same ones; otherwise neither is divided.
 
 Ranges are hulls: sequences whose tokens are scattered cost as much as all between their first and last.
 """
