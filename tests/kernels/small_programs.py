@@ -170,17 +170,17 @@ def causal_shares() -> Calls:
 
 
 def packed_shares() -> Calls:
-    """Shares of keys that have a query's number of sequence, and what they make of values."""
+    """Shares of keys that have a query's number of sequence, for two heads, and what they make of values."""
     made = Calls()
-    q, k, v, y = (made.buffer((2, 64, 16), name, True) for name in ("q", "k", "v", "y"))
+    q, k, v, y = (made.buffer((2, 2, 64, 16), name, True) for name in ("q", "k", "v", "y"))
     ids, seen = made.buffer((2, 64), "ids", True, i32), made.buffer((2, 64, 64), "seen", type_=bool_)
-    scores, shares = made.buffer((2, 64, 64), "scores"), made.buffer((2, 64, 64), "shares")
-    loops, at = {"b": 2, "i": 64, "j": 64}, ("b", "i", "j")
+    scores, shares = made.buffer((2, 2, 64, 64), "scores"), made.buffer((2, 2, 64, 64), "shares")
+    loops, at = {"b": 2, "h": 2, "i": 64, "j": 64}, ("b", "h", "i", "j")
     every = {**loops, "d": 16}
-    made.call("seen", [ids], seen, loops, at, load(0, *"bi").eq(load(0, *"bj")))
-    made.call("scores", [q, k], scores, every, at, load(0, *"bid") * load(1, *"bjd"), "add")
-    made.call("mask", [scores, seen], shares, loops, at, select(load(1, *at), load(0, *at), 0.0))
-    made.call("mix", [shares, v], y, every, ("b", "i", "d"), load(0, *at) * load(1, *"bjd"), "add")
+    made.call("seen", [ids], seen, {d: loops[d] for d in "bij"}, tuple("bij"), load(0, *"bi").eq(load(0, *"bj")))
+    made.call("scores", [q, k], scores, every, at, load(0, *"bhid") * load(1, *"bhjd"), "add")
+    made.call("mask", [scores, seen], shares, loops, at, select(load(1, *"bij"), load(0, *at), 0.0))
+    made.call("mix", [shares, v], y, every, tuple("bhid"), load(0, *at) * load(1, *"bhjd"), "add")
     return made
 
 

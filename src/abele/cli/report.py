@@ -28,6 +28,9 @@ def report(
     rearrangements: Annotated[
         bool, typer.Option("--rearrangements", help="Print what data is moved or put in another order, and its cost.")
     ] = False,
+    masks: Annotated[
+        bool, typer.Option("--masks", help="Print what masks of attention cost: made, and met with scores.")
+    ] = False,
     loading: Annotated[
         Path | None, typer.Option("--loading", help="A TOML or JSON file that says how data is loaded.")
     ] = None,
@@ -52,7 +55,7 @@ def report(
     ] = None,
     csv: Annotated[bool, typer.Option("--csv", help="With --sql: print comma-separated values.")] = False,
     top: Annotated[
-        int, typer.Option("--top", min=1, help="With --host, --rearrangements or --sql: how many rows.")
+        int, typer.Option("--top", min=1, help="With --host, --rearrangements, --masks or --sql: how many rows.")
     ] = 25,
     kind: Annotated[str, typer.Option("--kind", help="What to draw: overview, memory, timeline, …")] = "overview",
 ) -> None:
@@ -88,6 +91,9 @@ def report(
     elif rearrangements:
         found = loaded.rearrangements
         print_json(found.to_json()) if json else typer.echo(found.text(top))
+    elif masks:
+        met = loaded.masks
+        print_json(met.to_json()) if json else typer.echo(met.text(top))
     elif json:
         print_json(loaded.to_json())
     elif plot is None and plot_timeline is None:
