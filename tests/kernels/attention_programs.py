@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from random_programs import Maker, Tensor
 
-from abele.kernels.nest.ir import Index, affine, apply, load, nest, select, store
-from abele.numerics import ElementType, bool_, f32
+from abele.kernels.nest.ir import Const, Index, Random, affine, apply, load, nest, select, store
+from abele.numerics import ElementType, bool_, f32, u32
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class AttentionMaker(Maker):
         self, seed: int, sizes: Sizes, mask: str = "none", type_: ElementType = f32, ids: np.ndarray | None = None
     ) -> None:
         super().__init__(seed, sizes.batch)
-        self.type, self.sizes, self.mask, self.ids = type_, sizes, mask, ids
+        self.type, self.sizes, self.mask, self.ids, self.dropout = type_, sizes, mask, ids, False
 
     def own(self, *shape: int) -> Tensor:
         return self.tensor(shape, pinned=False)
@@ -96,8 +96,20 @@ class AttentionMaker(Maker):
         self.call("exp", [masked, top], power, nest(s.loops, store(2, at, apply("exp", load(0, *at) - load(1, *row)))))
         self.call("sum", [power], total, nest(s.loops, store(1, row, load(0, *at), "add")))
         self.call("divide", [power, total], self.p, nest(s.loops, store(2, at, load(0, *at) / load(1, *row))))
+        kept = self.dropped(self.p) if self.dropout else self.p
         out = self.tensor((s.batch, s.heads, s.queries, s.depth), pinned=True)
-        return self.product("mix", self.p, self.v, out, "bhid", "bhij", "bhjd")
+        return self.product("mix", kept, self.v, out, "bhid", "bhij", "bhjd")
+
+    def dropped(self, shares: Tensor) -> Tensor:
+        """Shares of which a random half is dropped, and the rest doubled."""
+        s, at = self.sizes, ("b", "h", "i", "j")
+        seed = self.tensor((2,), pinned=True)
+        seed.buffer = replace(seed.buffer, type=u32)
+        self.start[seed.buffer.id] = np.array([3, 5], np.uint32)
+        seed.value = seed.read(self.start[seed.buffer.id])
+        place = affine(("b", s.heads * s.queries * s.keys), ("h", s.queries * s.keys), ("i", s.keys), "j")
+        half = select(Random(1, 7, place) <= Const(1 << 31, u32), load(0, *at) * 2.0, 0.0)
+        return self.call("dropout", [shares, seed], self.own(*shares.shape), nest(s.loops, store(2, at, half)))
 
     def masked(self, scores: Tensor) -> Tensor:
         s, at = self.sizes, ("b", "h", "i", "j")

@@ -15,9 +15,11 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
+import abele.kernels.plan.passes as passes
 from abele import poptorch
 
 BATCH, TOKENS, WIDTH, HEADS = 2, 96, 64, 2
+WITHOUT = tuple(step for step in passes.PIPELINE if step.name != "skip_keys")
 
 
 def same(ids: Tensor) -> Tensor:
@@ -69,6 +71,9 @@ class Attention(nn.Module):
             mixed = scores.softmax(-1) @ v
         else:
             mixed = functional.scaled_dot_product_attention(q, k, v, attn_mask=(MASKS | FURTHER)[self.mask](ids, x))
+        if self.style == "dropout":
+            mask = MASKS[self.mask](ids, x)
+            mixed = functional.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=0.3)
         out = self.out(mixed.transpose(1, 2).reshape(BATCH, TOKENS, WIDTH))
         if y is None:
             return (out,)
@@ -170,3 +175,22 @@ def test_attention__scores_of_another_mask_of_the_same_model__are_left_out_by_th
 def test_flex_attention__document_mask__leaves_out_other_documents(tmp_path, monkeypatch):
     monkeypatch.setenv("ABELE_DUMP_PASSES", str(tmp_path))
     check_training(Attention("", "flex"), sorted_ids(), tmp_path)
+
+
+def test_attention__dropout__drops_the_same_shares_whether_hidden_keys_are_left_out_or_not(tmp_path, monkeypatch):
+    ids, found = sorted_ids(), []
+    x, y = torch.randn(2, BATCH, TOKENS, WIDTH)
+    model = Attention("truth values", "dropout")
+    for folder, pipeline in (("skipped", passes.PIPELINE), ("whole", WITHOUT)):
+        monkeypatch.setenv("ABELE_DUMP_PASSES", str(tmp_path / folder))
+        monkeypatch.setattr(passes, "PIPELINE", pipeline)
+        trained = copy.deepcopy(model)
+        options = poptorch.Options().randomSeed(42)
+        training = poptorch.trainingModel(trained, options, optimizer=poptorch.optim.SGD(trained.parameters(), lr=0.5))
+        results = [training(x, ids, y)[0] for _ in range(2)]
+        training.copyWeightsToHost()
+        found.append([*results, *trained.parameters()])
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-6)
+    texts = [p.read_text() for p in (tmp_path / "skipped").glob("plan-*/*skip_keys.txt")]
+    assert sum(text.count("with the keys seen") for text in texts) == 2

@@ -38,7 +38,7 @@ def run(maker: AttentionMaker, threads: int = 1, **target: int) -> dict[int, np.
 
 def assert_as_expected(maker: AttentionMaker, storage: dict[int, np.ndarray]) -> None:
     for tensor in maker.tensors:
-        if tensor.buffer.pinned:
+        if tensor.buffer.pinned and tensor.value is not None:
             np.testing.assert_allclose(tensor.read(storage[tensor.buffer.id]), tensor.value, rtol=3e-4, atol=3e-5)
 
 
@@ -124,6 +124,15 @@ def test_range_of__what_is_seen__is_covered_by_the_smallest_number_of_keys():
             kind, start = seen.range_of(first, last)
             assert 0 <= start <= first < last <= start + seen.counts[kind] <= seen.keys
     assert seen.range_of(seen.keys, 0)[0] == 0
+
+
+def test_forms__dropout_of_shares__draws_the_numbers_of_each_row_and_key():
+    maker = AttentionMaker(8, Sizes(1, 2, 64, 40, 16), "packed")
+    maker.dropout = True
+    maker.forward()
+    assert all(loops(maker))
+    check_every_form(maker, 8, 3e-4)
+    assert_as_expected(maker, run(maker, threads=2))
 
 
 @pytest.mark.slow

@@ -169,6 +169,9 @@ class Points:
 
     def _hash(self, expression: Hash, at: Point) -> Typed:
         index = self.position(expression.index, at, I64)
+        if expression.start is not None:  # hashes are of 32 bits of the index
+            index, start = self.position(expression.index, at, I32), self.integers[expression.start.number]
+            index = self.builder.add(index, start if index.type == I32 else splat(self.builder, start, self.lanes))
         return Typed(llvm_random.emit_hash_of_keys(self.builder, self.keys_of(expression, at), index), u32)
 
     def keys_of(self, expression: Hash, at: Point, *, fix: bool = False) -> llvm_random.Keys:

@@ -105,7 +105,10 @@ class _Binder:
                 pointers += (Pointer(slots.setdefault(LeafArgument("scratch"), len(slots))),)
             # Drivers hand them on as they do pointers.
             numbers = (LeafArgument("address", n) for n in (*function.integers, *function.callees))
-            pointers += tuple(Pointer(slots.setdefault(n, len(slots))) for n in numbers)
+            values = [Pointer(slots.setdefault(n, len(slots))) for n in numbers]
+            for number, (row, key) in enumerate(function.integer_moves if seen is not None else ()):
+                values[number] = replace(values[number], per_block=row * seen.rows, per_key=key)
+            pointers += tuple(values)
             kind = 0 if seen is None else seen.kinds[at]
             steps.append(DriverStep(target, pointers, where, function.units, share, kind))
             first += share

@@ -33,6 +33,7 @@ class TaskFunction:
         schedule: How the nest runs: by loops over register tiles, or as a matrix product; None before that is chosen.
         panel: The operand that it packs into scratch memory; its last pointer then points there.
         integers: What it is called with after its pointers.
+        integer_moves: By how much the first of these are more for a point of the rows' dim, and of the keys' dim.
         epilogues: Of a product: what happens to the sums of its shares.
         address: Of the code; 0 before there is some.
         callees: Of a product: addresses of what it calls, its last arguments.
@@ -49,6 +50,7 @@ class TaskFunction:
     epilogues: tuple[tuple[Epilogue, NestSchedule], ...] = ()
     address: int = 0
     integers: tuple[int, ...] = ()
+    integer_moves: tuple[tuple[int, ...], ...] = ()
     callees: tuple[int, ...] = ()
 
     @property

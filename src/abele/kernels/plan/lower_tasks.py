@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from abele.kernels.plan.functions import FunctionProgram, LeafFunctions, TaskFunction
-from abele.kernels.tasks.flatten import Blocked, Moving, flatten
+from abele.kernels.tasks.flatten import Blocked, Moving, flatten, moves_of_numbers
 from abele.kernels.tasks.layout import SpaceLayout
 from abele.kernels.tasks.leaves import LeafProgram, LeafTasks, OuterLoop
 from abele.kernels.tasks.program import Task, layout_of
@@ -31,7 +31,11 @@ def _functions(program: LeafProgram, leaf: LeafTasks, layouts: list[SpaceLayout]
         moves = tuple(
             tuple(elements * program.spaces[a.space].type.bytes for elements in a.moves) for a in arrays if a.moves
         )
-        return TaskFunction(task, nest, tuple(a.space for a in arrays), is_start, moves=moves)
+        numbers = moves_of_numbers(task, moving) if moving is not None else ()
+        spaces = tuple(a.space for a in arrays)
+        return TaskFunction(
+            task, nest, spaces, is_start, moves=moves, integers=(0,) * len(numbers), integer_moves=numbers
+        )
 
     if isinstance(leaf.loop, OuterLoop):
         seen = leaf.loop.seen

@@ -413,6 +413,9 @@ def _bodies_in_order(
                 starts = function.starts or (0,) * len(function.spaces)
                 if moved:
                     function = replace(function, starts=tuple(a + b for a, b in zip(starts, moved, strict=True)))
+                numbers = (row * by_row + key * by_key for by_row, by_key in function.integer_moves)
+                rest = function.integers[len(function.integer_moves) :]
+                function = replace(function, integers=(*numbers, *rest))
                 yield _of_function(function, _of_point(function.nest, at), memory, None, 0)
         return
     for chunk in range(loop.chunks):

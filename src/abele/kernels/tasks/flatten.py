@@ -11,6 +11,7 @@ from abele.kernels.nest.loop_nest import (
     ElementAccess,
     Fetch,
     Hash,
+    IntegerArgument,
     LoopNest,
     NestReduction,
     Out,
@@ -94,8 +95,12 @@ def flatten(
     blocked: Blocked | None = None,
     moving: Moving | None = None,
 ) -> tuple[LoopNest, list[FlatArray]]:
-    """The loop nest of ``task``, and its pointer arguments in order: a space for each way in which one moves."""
+    """The loop nest of ``task``, and its pointer arguments in order: a space for each way in which one moves.
+
+    Random numbers that move along get their start as an integer argument: see :func:`moves_of_numbers`.
+    """
     writer = _Flattener(spaces, layouts, blocked, moving)
+    writer.numbers = list(moves_of_numbers(task, moving)) if moving is not None else []
     accumulates = tuple(
         NestReduction(
             r.combine, writer.expression(r.value), r.type, writer.bounds(r.guards) + writer.ragged_reduction(task)
@@ -133,8 +138,16 @@ def flatten(
         if blocked.lanes == 1 or blocked.outer is not None or _streams_along_others(nest):
             nest = replace(nest, lane="")
     else:
-        nest = LoopNest(parallel, reduced, accumulates, outs, len(writer.arrays), locals=values)
+        numbers = len(writer.numbers)
+        nest = LoopNest(parallel, reduced, accumulates, outs, len(writer.arrays), locals=values, num_integers=numbers)
     return nest, writer.arrays
+
+
+def moves_of_numbers(task: Task, moving: Moving) -> tuple[tuple[int, ...], ...]:
+    """By how much the index of random numbers moves for a step of each of the dims that move, without repeats."""
+    hashes = (part for part in task.expressions() if isinstance(part, Hash))
+    moves = (tuple(part.index.coefficient(dim) for dim in moving.dims) for part in hashes)
+    return tuple(dict.fromkeys(own for own in moves if any(own)))
 
 
 def _streams_along_others(nest: LoopNest) -> bool:
@@ -164,6 +177,7 @@ class _Flattener:
     ) -> None:
         self.spaces, self.layouts, self.blocked, self.moving = spaces, layouts, blocked, moving
         self.arrays: list[FlatArray] = []
+        self.numbers: list[tuple[int, ...]] = []
         self.dims = {blocked.dim: blocked.sample} if blocked else {}
 
     def array(self, space: int, address: Affine | None = None) -> int:
@@ -176,6 +190,11 @@ class _Flattener:
         if array not in self.arrays:
             self.arrays.append(array)
         return self.arrays.index(array)
+
+    def start(self, part: Hash) -> IntegerArgument | None:
+        """The argument from which the index of random numbers counts, where that moves."""
+        moves = () if self.moving is None else tuple(part.index.coefficient(dim) for dim in self.moving.dims)
+        return IntegerArgument(self.numbers.index(moves)) if any(moves) else None
 
     def access(self, space: int, index: tuple[Affine, ...]) -> ElementAccess:
         """The address of ``index``."""
@@ -236,7 +255,7 @@ class _Flattener:
                     return Index(part.affine.substitute(self.dims))
                 case Hash():
                     seed = ElementAccess(self.array(part.seed.array), part.seed.type, part.seed.address)
-                    return Hash(seed, part.modifier, part.index.substitute(self.dims))
+                    return Hash(seed, part.modifier, part.index.substitute(self.dims), self.start(part))
             return None
 
         return rewrite(expression, change)

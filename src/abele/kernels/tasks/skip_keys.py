@@ -21,7 +21,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from abele.kernels.nest.ir import Index
-from abele.kernels.nest.loop_nest import Hash
 from abele.kernels.tasks.divide_rows import FEW_ROWS, MIN_ROWS, MOST_KINDS, rows_of_scores
 from abele.kernels.tasks.hiding_masks import Mask, ScoreBound, masks_of, score_bound, tells_of_hiding
 from abele.kernels.tasks.leaves import LeafProgram, LeafTasks, OuterLoop, SeenKeys
@@ -77,9 +76,9 @@ class _Finder:
     def __init__(self, program: LeafProgram) -> None:
         self.program = program
         self.facts = ProgramFacts.of(program)
-        groups = [leaf for leaf in program.leaves if runs_by_points(leaf)]
-        written = {s for leaf in groups for task in leaf.tasks for s in task.writes}
-        self.passed = written & {s for leaf in groups for task in leaf.tasks for s in task.reads}
+        self.groups = [leaf for leaf in program.leaves if runs_by_points(leaf)]
+        written = {s for leaf in self.groups for task in leaf.tasks for s in task.writes}
+        self.passed = written & {s for leaf in self.groups for task in leaf.tasks for s in task.reads}
         self.writers: dict[int, list[Task]] = {}
         self.last_write: dict[int, int] = {}
         for number, leaf in enumerate(program.leaves):
@@ -104,7 +103,7 @@ class _Finder:
         if any(task.in_rows for task in leaf.tasks):
             return None
         reads = {s for task in leaf.tasks for s in task.reads}
-        for dims in row_tables(leaf, self.program.spaces, self.passed):
+        for dims in self._tables(leaf):
             if dims.table.keys.count < 2 or not _can_move(leaf, dims):
                 continue
             blocks = _blocks(leaf, dims)
@@ -122,6 +121,14 @@ class _Finder:
                     self.found.append((plan, known))
                     return plan
         return None
+
+    def _tables(self, leaf: LeafTasks) -> list[RowTable]:
+        """Choices of rows and keys of ``leaf``; with what other groups say of spaces if it knows too little itself."""
+        tables = list(row_tables(leaf, self.program.spaces, self.passed))
+        if not any(any(dims.keys) for dims in tables):
+            others = [other for other in self.groups if other is not leaf]
+            tables = list(row_tables(leaf, self.program.spaces, self.passed, others))
+        return tables
 
     def _is_hidden(self, leaf: LeafTasks, dims: RowTable, held: dict[int, HeldCells]) -> bool:
         """True if no sum or maximum needs the cells that the mask hides by hypothesis."""
@@ -168,15 +175,14 @@ class _Finder:
 
 
 def _can_move(leaf: LeafTasks, dims: RowTable) -> bool:
-    """True if tasks can run from any row and key on: these appear in nothing but addresses."""
+    """True if tasks can run from any row and key on: these appear in addresses and random numbers alone."""
     for task, row, key in zip(leaf.tasks, dims.rows, dims.keys, strict=True):
         guards = [g for r in task.reductions for g in r.guards] + [g for p in task.puts for g in p.guards]
         guards += [bound for ref in task.refs for bound in ref.bounds]
         if any({row, key} & set(guard.position.names) for guard in guards):
             return False
         for part in task.expressions():
-            index = part.affine if isinstance(part, Index) else part.index if isinstance(part, Hash) else None
-            if index is not None and {row, key} & set(index.names):
+            if isinstance(part, Index) and {row, key} & set(part.affine.names):
                 return False
     return any(dims.keys)
 
