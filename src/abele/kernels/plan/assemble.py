@@ -106,10 +106,12 @@ class _Binder:
             # Drivers hand them on as they do pointers.
             numbers = (LeafArgument("address", n) for n in (*function.integers, *function.callees))
             values = [Pointer(slots.setdefault(n, len(slots))) for n in numbers]
-            for number, (row, key) in enumerate(function.integer_moves if seen is not None else ()):
-                values[number] = replace(values[number], per_block=row * seen.rows, per_key=key)
+            kind = 0
+            if seen is not None:
+                kind = seen.kinds[at]
+                for number, (row, key) in enumerate(function.integer_moves):
+                    values[number] = replace(values[number], per_block=row * seen.rows, per_key=key)
             pointers += tuple(values)
-            kind = 0 if seen is None else seen.kinds[at]
             steps.append(DriverStep(target, pointers, where, function.units, share, kind))
             first += share
         return steps
@@ -124,8 +126,16 @@ class _Binder:
         inner = row_major(loop.extents)
         point = tuple((inner[o], loop.extents[o], stride) for o, stride in zip(seen.outer, strides, strict=False))
         blocks = strides[-1] if self.spaces[seen.table[0]].shape[-1] > 1 else 0
-        counts = len(seen.counts)
-        return DriverRows(seen.blocks, seen.keys, seen.step, seen.grain, counts, (table[0], table[1]), point, blocks)
+        return DriverRows(
+            blocks=seen.blocks,
+            keys=seen.keys,
+            step=seen.step,
+            grain=seen.grain,
+            kinds=len(seen.counts),
+            table=(table[0], table[1]),
+            point=point,
+            block_stride=blocks,
+        )
 
     def _argument(self, space: int) -> LeafArgument:
         """Where ``space`` lies, for a leaf that is a single function: only loops over blocks have spaces in scratch."""

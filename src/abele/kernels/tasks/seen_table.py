@@ -25,12 +25,12 @@ EXPONENT, SLACK = 104.0, 1.02
 
 
 @dataclass(frozen=True)
-class Blocks:
+class ScoreBlocks:
     """How rows and keys are cut.
 
     Attributes:
         rows: Points of the rows' dim in a block.
-        count: Blocks.
+        count: ScoreBlocks.
         keys: Points of the keys' dim.
     """
 
@@ -57,7 +57,7 @@ class TableWriter:
         self._spaces: dict[object, int] = {}
 
     def table(
-        self, mask: Mask, bound: ScoreBound | None, blocks: Blocks, extents: Sequence[int]
+        self, mask: Mask, bound: ScoreBound | None, blocks: ScoreBlocks, extents: Sequence[int]
     ) -> tuple[TableSpaces, list[Task]]:
         """The table of ``mask``, and the tasks that make it and are not yet there.
 
@@ -100,7 +100,9 @@ class TableWriter:
         self._tables[key] = made
         return made, tasks
 
-    def _gap(self, mask: Mask, is_relative: bool, blocks: Blocks, tasks: list[Task]) -> tuple[int, tuple[int, ...]]:
+    def _gap(
+        self, mask: Mask, is_relative: bool, blocks: ScoreBlocks, tasks: list[Task]
+    ) -> tuple[int, tuple[int, ...]]:
         """The space of gaps, and which outer dims it has."""
         outer = tuple(mask.outer.values())
         key = ("gap", mask, is_relative, blocks)
@@ -137,7 +139,7 @@ class TableWriter:
         self._spaces[key] = gap
         return gap, outer
 
-    def _position(self, mask: Mask, place: int, blocks: Blocks) -> Affine:
+    def _position(self, mask: Mask, place: int, blocks: ScoreBlocks) -> Affine:
         at = mask.index[place]
         if place == mask.row:
             return affine(("r", blocks.rows), "i")

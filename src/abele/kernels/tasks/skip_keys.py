@@ -28,7 +28,7 @@ from abele.kernels.tasks.needed_cells import HeldCells, ProgramFacts, all_tasks,
 from abele.kernels.tasks.program import Task, over_points
 from abele.kernels.tasks.row_parts import CarriedSums, DividedSpaces, relocated
 from abele.kernels.tasks.row_table import RowTable, row_tables
-from abele.kernels.tasks.seen_table import Blocks, TableWriter
+from abele.kernels.tasks.seen_table import ScoreBlocks, TableWriter
 from abele.numerics import bool_
 
 
@@ -36,7 +36,7 @@ def skip_keys(program: LeafProgram) -> LeafProgram:
     """Run groups of batched products with the keys alone that masks show, where these are made as the program runs."""
     if not any(map(runs_by_points, program.leaves)):
         return program
-    plans = _Finder(program).plans()
+    plans = _SkipFinder(program).plans()
     if not any(plans):
         return program
     spaces = DividedSpaces(program)
@@ -61,7 +61,7 @@ class _Plan:
     dims: RowTable
     mask: Mask
     bound: ScoreBound | None
-    blocks: Blocks
+    blocks: ScoreBlocks
 
     @property
     def ranges(self) -> object:
@@ -70,7 +70,7 @@ class _Plan:
         return self.mask, bound, self.blocks, self.dims.table
 
 
-class _Finder:
+class _SkipFinder:
     """Finds the groups that masks divide."""
 
     def __init__(self, program: LeafProgram) -> None:
@@ -187,7 +187,7 @@ def _can_move(leaf: LeafTasks, dims: RowTable) -> bool:
     return any(dims.keys)
 
 
-def _blocks(leaf: LeafTasks, dims: RowTable) -> Blocks:
+def _blocks(leaf: LeafTasks, dims: RowTable) -> ScoreBlocks:
     """Blocks of as many rows as fill register tiles and leave out most, of equal size."""
     points = dims.table.rows.extent
     rows = rows_of_scores(leaf, dims)
@@ -197,7 +197,7 @@ def _blocks(leaf: LeafTasks, dims: RowTable) -> Blocks:
     best = max(fitting, default=1)
     if 2 * best * rows < wanted * points:  # no divisor is near; rather too many rows than too few
         best = min(n for n in sizes if 2 * n * rows >= wanted * points or n == points)
-    return Blocks(best, points // best, dims.table.keys.extent)
+    return ScoreBlocks(best, points // best, dims.table.keys.extent)
 
 
 def _written(leaf: LeafTasks, plan: _Plan, spaces: DividedSpaces, tables: TableWriter) -> list[LeafTasks]:
