@@ -30,7 +30,7 @@ class ScoreBlocks:
 
     Attributes:
         rows: Points of the rows' dim in a block.
-        count: ScoreBlocks.
+        count: Blocks of rows.
         keys: Points of the keys' dim.
     """
 
