@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from random_programs import Maker, Tensor
 
-from abele.kernels.nest.ir import Index, affine, apply, load, nest, select, store
-from abele.numerics import ElementType, f32
+from abele.kernels.nest.ir import Const, Index, Random, affine, apply, load, nest, select, store
+from abele.numerics import ElementType, bool_, f32, u32
 
 
 @dataclass(frozen=True)
@@ -31,15 +31,43 @@ class AttentionMaker(Maker):
     """Attention over buffers in odd layouts.
 
     ``mask`` is ``none``, ``added`` (an array), ``causal`` (by index), ``far`` (the same with a large number in place of
-    minus infinity) or ``window`` (a constant that leaves a band along the diagonal).
+    minus infinity) or ``window`` (a constant that leaves a band along the diagonal). Others are made from numbers of
+    sequences (``ids``), which only the caller knows: ``packed`` (truth values: equal numbers), ``others`` (unequal
+    ones), ``padded`` (of keys alone: number 0), ``packed added`` (0 or minus infinity), ``packed far`` (0 or -1000).
     """
 
-    def __init__(self, seed: int, sizes: Sizes, mask: str = "none", type_: ElementType = f32) -> None:
+    def __init__(
+        self, seed: int, sizes: Sizes, mask: str = "none", type_: ElementType = f32, ids: np.ndarray | None = None
+    ) -> None:
         super().__init__(seed, sizes.batch)
-        self.type, self.sizes, self.mask = type_, sizes, mask
+        self.type, self.sizes, self.mask, self.ids, self.dropout = type_, sizes, mask, ids, False
 
     def own(self, *shape: int) -> Tensor:
         return self.tensor(shape, pinned=False)
+
+    def truths(self, *shape: int) -> Tensor:
+        made = self.own(*shape)
+        made.buffer = replace(made.buffer, type=bool_)
+        return made
+
+    def given(self, values: np.ndarray) -> Tensor:
+        """What the caller hands in."""
+        made = self.source(values.shape)
+        held = self.start[made.buffer.id].reshape(-1)
+        places = made.read(np.arange(held.size))
+        held[places] = values
+        made.value = values.astype(np.float32)
+        return made
+
+    def numbered(self) -> tuple[Tensor, Tensor]:
+        """Numbers of the sequences of queries and of keys: every query sees some key."""
+        s = self.sizes
+        ids = self.ids
+        if ids is None:
+            ids = np.sort(self.rng.integers(0, 4, (s.batch, s.keys)), axis=1)
+        ids = np.broadcast_to(ids, (s.batch, s.keys)).astype(np.float32)
+        places = np.arange(s.queries) * s.keys // s.queries
+        return self.given(ids[:, places]), self.given(ids)
 
     def constant(self, values: np.ndarray) -> Tensor:
         made = self.source(values.shape)
@@ -68,8 +96,20 @@ class AttentionMaker(Maker):
         self.call("exp", [masked, top], power, nest(s.loops, store(2, at, apply("exp", load(0, *at) - load(1, *row)))))
         self.call("sum", [power], total, nest(s.loops, store(1, row, load(0, *at), "add")))
         self.call("divide", [power, total], self.p, nest(s.loops, store(2, at, load(0, *at) / load(1, *row))))
+        kept = self.dropped(self.p) if self.dropout else self.p
         out = self.tensor((s.batch, s.heads, s.queries, s.depth), pinned=True)
-        return self.product("mix", self.p, self.v, out, "bhid", "bhij", "bhjd")
+        return self.product("mix", kept, self.v, out, "bhid", "bhij", "bhjd")
+
+    def dropped(self, shares: Tensor) -> Tensor:
+        """Shares of which a random half is dropped, and the rest doubled."""
+        s, at = self.sizes, ("b", "h", "i", "j")
+        seed = self.tensor((2,), pinned=True)
+        seed.buffer = replace(seed.buffer, type=u32)
+        self.start[seed.buffer.id] = np.array([3, 5], np.uint32)
+        seed.value = seed.read(self.start[seed.buffer.id])
+        place = affine(("b", s.heads * s.queries * s.keys), ("h", s.queries * s.keys), ("i", s.keys), "j")
+        half = select(Random(1, 7, place) <= Const(1 << 31, u32), load(0, *at) * 2.0, 0.0)
+        return self.call("dropout", [shares, seed], self.own(*shares.shape), nest(s.loops, store(2, at, half)))
 
     def masked(self, scores: Tensor) -> Tensor:
         s, at = self.sizes, ("b", "h", "i", "j")
@@ -85,6 +125,34 @@ class AttentionMaker(Maker):
                 i, j = np.ogrid[: s.queries, : s.keys]
                 band = self.constant(np.where(abs(i * s.keys // s.queries - j) <= s.keys // 6, 0.0, -np.inf))
                 return self.call("window", [scores, band], out, nest(s.loops, store(2, at, value + load(1, "i", "j"))))
+            case "packed" | "others":
+                queries, keys = self.numbered()
+                seen, loops = self.truths(s.batch, s.queries, s.keys), {d: s.loops[d] for d in "bij"}
+                equal = load(0, "b", "i").eq(load(1, "b", "j"))
+                if self.mask == "others":
+                    equal = load(0, "b", "i").ne(load(1, "b", "j"))
+                self.call("equal", [queries, keys], seen, nest(loops, store(2, tuple("bij"), equal)))
+                ends = (value, -math.inf) if self.mask == "packed" else (-math.inf, value)
+                return self.call(
+                    "packed", [scores, seen], out, nest(s.loops, store(2, at, select(load(1, *"bij"), *ends)))
+                )
+            case "padded":
+                _, keys = self.numbered()
+                seen, loops = self.truths(s.batch, s.keys), {d: s.loops[d] for d in "bj"}
+                self.call("real", [keys], seen, nest(loops, store(1, ("b", "j"), load(0, "b", "j") > 0.0)))
+                return self.call(
+                    "padded",
+                    [scores, seen],
+                    out,
+                    nest(s.loops, store(2, at, select(load(1, "b", "j"), value, -math.inf))),
+                )
+            case "packed added" | "packed far":
+                queries, keys = self.numbered()
+                added, loops = self.own(s.batch, s.queries, s.keys), {d: s.loops[d] for d in "bij"}
+                far = -math.inf if self.mask == "packed added" else -1000.0
+                number = select(load(0, "b", "i").eq(load(1, "b", "j")), 0.0, far)
+                self.call("numbers", [queries, keys], added, nest(loops, store(2, tuple("bij"), number)))
+                return self.call("added", [scores, added], out, nest(s.loops, store(2, at, value + load(1, *"bij"))))
         return self.call("scale", [scores], out, nest(s.loops, store(1, at, value)))
 
     def backward(self, out: Tensor) -> None:
@@ -108,15 +176,17 @@ class AttentionMaker(Maker):
         self.product("dk", ds, self.q, results[2], "bhjd", "bhij", "bhid")
 
 
-def training(seed: int, sizes: Sizes, mask: str = "none") -> AttentionMaker:
+def training(seed: int, sizes: Sizes, mask: str = "none", ids: np.ndarray | None = None) -> AttentionMaker:
     """Attention with all its gradients."""
-    maker = AttentionMaker(seed, sizes, mask)
+    maker = AttentionMaker(seed, sizes, mask, ids=ids)
     maker.backward(maker.forward())
     return maker
 
 
-def inference(seed: int, sizes: Sizes, mask: str = "none", type_: ElementType = f32) -> AttentionMaker:
+def inference(
+    seed: int, sizes: Sizes, mask: str = "none", type_: ElementType = f32, ids: np.ndarray | None = None
+) -> AttentionMaker:
     """Attention alone."""
-    maker = AttentionMaker(seed, sizes, mask, type_)
+    maker = AttentionMaker(seed, sizes, mask, type_, ids)
     maker.forward()
     return maker

@@ -82,7 +82,8 @@ class Maker:
 
     def call(self, name: str, inputs: list[Tensor], out: Tensor, *nests) -> Tensor:
         operands = [*inputs, out]
-        kernel = HostKernel(tuple(t.shape for t in operands), (self.type,) * len(operands), len(inputs), 1, nests)
+        types = tuple(t.buffer.type for t in operands)
+        kernel = HostKernel(tuple(t.shape for t in operands), types, len(inputs), 1, nests)
         self.calls.append(BoundKernel(kernel, tuple(t.binding for t in operands), name))
         before = [] if out.value is None else [out.value]
         out.value = evaluate(kernel, [t.value for t in inputs] + before, precise=True)[0]

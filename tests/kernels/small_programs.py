@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abele.kernels import BoundKernel, Buffer, HostKernel, OperandBinding, bind, copy_kernel
 from abele.kernels.nest.ir import Index, affine, apply, load, nest, select, store
-from abele.numerics import ElementType, f16, f32
+from abele.numerics import ElementType, bool_, f16, f32, i32
 
 BATCH, WIDTH, UNITS = 32, 12, 6
 
@@ -169,6 +169,21 @@ def causal_shares() -> Calls:
     return made
 
 
+def packed_shares() -> Calls:
+    """Shares of keys that have a query's number of sequence, for two heads, and what they make of values."""
+    made = Calls()
+    q, k, v, y = (made.buffer((2, 2, 64, 16), name, True) for name in ("q", "k", "v", "y"))
+    ids, seen = made.buffer((2, 64), "ids", True, i32), made.buffer((2, 64, 64), "seen", type_=bool_)
+    scores, shares = made.buffer((2, 2, 64, 64), "scores"), made.buffer((2, 2, 64, 64), "shares")
+    loops, at = {"b": 2, "h": 2, "i": 64, "j": 64}, ("b", "h", "i", "j")
+    every = {**loops, "d": 16}
+    made.call("seen", [ids], seen, {d: loops[d] for d in "bij"}, tuple("bij"), load(0, *"bi").eq(load(0, *"bj")))
+    made.call("scores", [q, k], scores, every, at, load(0, *"bhid") * load(1, *"bhjd"), "add")
+    made.call("mask", [scores, seen], shares, loops, at, select(load(1, *"bij"), load(0, *at), 0.0))
+    made.call("mix", [shares, v], y, every, tuple("bhid"), load(0, *at) * load(1, *"bhjd"), "add")
+    return made
+
+
 def token_norm(samples: int = 4, tokens: int = 64, width: int = 4096) -> Calls:
     """A norm of every token's features and a residual; then what its scale gets of a gradient, summed over tokens."""
     made = Calls()
@@ -220,6 +235,7 @@ PROGRAMS = {
         softmax,
         attention,
         causal_shares,
+        packed_shares,
         token_norm,
         half_histogram,
         large_map,

@@ -29,6 +29,9 @@ def report(
     rearrangements: Annotated[
         bool, typer.Option("--rearrangements", help="Print what data is moved or put in another order, and its cost.")
     ] = False,
+    masks: Annotated[
+        bool, typer.Option("--masks", help="Print what masks of attention cost: made, and met with scores.")
+    ] = False,
     loading: Annotated[
         Path | None, typer.Option("--loading", help="A TOML or JSON file that says how data is loaded.")
     ] = None,
@@ -62,7 +65,8 @@ def report(
     ] = None,
     csv: Annotated[bool, typer.Option("--csv", help="With --sql: print comma-separated values.")] = False,
     top: Annotated[
-        int, typer.Option("--top", min=1, help="With --host, --rearrangements, --exponents or --sql: how many rows.")
+        int,
+        typer.Option("--top", min=1, help="With --host, --rearrangements, --masks, --exponents or --sql: how many rows."),
     ] = 25,
     kind: Annotated[str, typer.Option("--kind", help="What to draw: overview, memory, timeline, …")] = "overview",
 ) -> None:
@@ -105,6 +109,9 @@ def report(
     elif rearrangements:
         moves = loaded.rearrangements
         print_json(moves.to_json()) if json else typer.echo(moves.text(top))
+    elif masks:
+        met = loaded.masks
+        print_json(met.to_json()) if json else typer.echo(met.text(top))
     elif json:
         print_json(loaded.to_json())
     elif plot is None and plot_timeline is None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from abele.report.text import count_text, percent_text, source_text
+from abele.report.text import aligned_lines, count_text, percent_text, source_text
 
 if TYPE_CHECKING:
     from abele.report.report import Report
@@ -81,7 +81,7 @@ class Rearrangements:
         total = f"{count_text(self.cycles)} cycles, {percent_text(self.share)} of a run without streams"
         if not self.rows:
             return "nothing is rearranged"
-        return "\n".join([f"rearranged in {total}", "", *_aligned(self._lines(count))])
+        return "\n".join([f"rearranged in {total}", "", *aligned_lines(self._lines(count), ">>>>><<<")])
 
     def _lines(self, count: int) -> Iterator[tuple[str, ...]]:
         yield "cycles", "copied", "gathered", "written", "bytes", "kind", "operation", "source"
@@ -125,11 +125,3 @@ def _named(row: dict[str, Any]) -> tuple[str, str, str]:
     path, name = str(row["path"]), str(row["name"])
     source = source_text(str(row["file"]), int(row["line"]))
     return (f"{path}/{name}" if path else name), str(row["kind"]), source
-
-
-def _aligned(rows: Iterator[tuple[str, ...]]) -> list[str]:
-    """Numbers to the right, names to the left."""
-    listed = list(rows)
-    width = [max(map(len, column)) for column in zip(*listed, strict=True)]
-    sides = ">>>>><<<"
-    return ["  ".join(f"{c:{s}{w}}" for c, s, w in zip(row, sides, width, strict=True)).rstrip() for row in listed]

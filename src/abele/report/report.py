@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from abele.report.exponents import ExponentHistograms
     from abele.report.insights import Insights
     from abele.report.limits import RateLimits
+    from abele.report.masks import Masks
     from abele.report.rearrangements import Rearrangements
     from abele.report.update import Timeline
 
@@ -173,6 +174,13 @@ class Report:
         from abele.report.exponents import ExponentHistograms
 
         return ExponentHistograms(self.exponent_records, self.exponent_counts)
+
+    @property
+    def masks(self) -> Masks:
+        """What a run spends on masks of attention: on making them, and where they meet scores and gradients."""
+        from abele.report.masks import masks
+
+        return masks(self)
 
     def insights(self, program: int = 0) -> Insights:
         """What limits a program, which costs matter and why, and what would help.

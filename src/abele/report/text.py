@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 CYCLE_COLOURS = {"compute": "#2f9e67", "exchange": "#e08a1e", "sync": "#8e6bbf", "host": "#3d9bd1"}
@@ -42,3 +43,10 @@ def source_text(file: str, line: int) -> str:
         return "–"
     short = "/".join(Path(file).parts[-2:])
     return f"{short}:{line}" if line else short
+
+
+def aligned_lines(rows: Iterable[tuple[str, ...]], sides: str) -> list[str]:
+    """Rows of a table as lines, each column to the side that ``sides`` names for it: ``<`` or ``>``."""
+    listed = list(rows)
+    width = [max(map(len, column)) for column in zip(*listed, strict=True)]
+    return ["  ".join(f"{c:{s}{w}}" for c, s, w in zip(row, sides, width, strict=True)).rstrip() for row in listed]

@@ -33,6 +33,7 @@ SHOWN = {
     "lay_out_blocks": ("training_step",),
     "block_samples": ("token_norm", "training_step", "softmax", "attention"),
     "inline_rows": ("token_norm",),
+    "skip_keys": ("packed_shares",),
     "divide_rows": ("causal_shares",),
     "split_sums": ("narrow_gradient",),
     "copy_operands": ("convolution",),

@@ -178,6 +178,9 @@ class Points:
     def _hash(self, expression: Hash, at: Point) -> Typed:
         # Of a long index the low half counts.
         index, keys = self.position(expression.index, at, I32), self.keys_of(expression, at)
+        if expression.start is not None:
+            start = self.integers[expression.start.number]
+            index = self.builder.add(index, start if index.type == I32 else splat(self.builder, start, self.lanes))
         emit = llvm_random.emit_quick_hash_of_keys if expression.quick else llvm_random.emit_hash_of_keys
         return Typed(emit(self.builder, keys, index), u32)
 

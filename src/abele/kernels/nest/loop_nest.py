@@ -160,17 +160,19 @@ class NestLocal(Expr):
 class Hash(Expr):
     """A u32 from the counter hash of the two u32 at ``seed``, a modifier and ``index``.
 
-    The modifier is ``modifier``, or an :class:`IntegerArgument` that the function is called with. A ``quick`` one is
-    random in its upper bits alone.
+    The modifier is ``modifier``, or an :class:`IntegerArgument` that the function is called with. The index counts from
+    such an argument where there is one: ``start``. A ``quick`` hash is random in its upper bits alone.
     """
 
     seed: ElementAccess
     modifier: int | IntegerArgument
     index: Affine
     quick: bool = False
+    start: IntegerArgument | None = None
 
     def __str__(self) -> str:
-        return f"{'quick ' * self.quick}hash({self.seed}, {self.modifier}, {self.index})"
+        start = "" if self.start is None else f"{self.start} + "
+        return f"{'quick ' * self.quick}hash({self.seed}, {self.modifier}, {start}{self.index})"
 
 
 @dataclass(frozen=True)

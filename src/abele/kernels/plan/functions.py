@@ -28,9 +28,12 @@ class TaskFunction:
         spaces: Its pointer arguments.
         is_start: In a loop over blocks: whether it runs once per chunk, not for every block.
         starts: Bytes of every space before the place where its argument points; empty where all are 0.
+        moves: Bytes by which every argument moves on with a point of the rows' dim, and of the keys' dim, where the
+            leaf runs block after block of rows; empty elsewhere.
         schedule: How the nest runs: by loops over register tiles, or as a matrix product; None before that is chosen.
         panel: The operand that it packs into scratch memory; its last pointer then points there.
         integers: What it is called with after its pointers.
+        integer_moves: By how much the first of these are more for a point of the rows' dim, and of the keys' dim.
         epilogues: Of a product: what happens to the sums of its shares.
         address: Of the code; 0 before there is some.
         callees: Of a product: addresses of what it calls, its last arguments.
@@ -41,11 +44,13 @@ class TaskFunction:
     spaces: tuple[int, ...]
     is_start: bool = False
     starts: tuple[int, ...] = ()
+    moves: tuple[tuple[int, ...], ...] = ()
     schedule: NestSchedule | ProductSchedule | None = None
     panel: Panel | None = None
     epilogues: tuple[tuple[Epilogue, NestSchedule], ...] = ()
     address: int = 0
     integers: tuple[int, ...] = ()
+    integer_moves: tuple[tuple[int, ...], ...] = ()
     callees: tuple[int, ...] = ()
 
     @property
@@ -77,6 +82,12 @@ class LeafFunctions:
 
     functions: tuple[TaskFunction, ...]
     loop: BlockLoop | OuterLoop | None = None
+
+    @property
+    def spaces(self) -> tuple[int, ...]:
+        """Every space that functions, or the loop, point to, as often as they do."""
+        seen = self.loop.seen if isinstance(self.loop, OuterLoop) else None
+        return (*(s for f in self.functions for s in f.spaces), *(seen.table if seen is not None else ()))
 
 
 @dataclass(frozen=True)

@@ -48,6 +48,7 @@ from abele.kernels.tasks.program import TaskProgram
 from abele.kernels.tasks.read_unwidened import read_unwidened
 from abele.kernels.tasks.rematerialise import rematerialise
 from abele.kernels.tasks.round_stores import round_stores
+from abele.kernels.tasks.skip_keys import skip_keys
 from abele.kernels.tasks.split_dims import split_dims
 from abele.kernels.tasks.split_reductions import split_reductions
 from abele.kernels.tasks.split_sums import split_sums
@@ -106,6 +107,7 @@ PIPELINE = tuple(
         lay_out_blocks,
         block_samples,
         inline_rows,
+        skip_keys,
         divide_rows,
         split_sums,
         copy_operands,

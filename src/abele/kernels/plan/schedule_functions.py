@@ -30,7 +30,7 @@ def shift_arrays(program: FunctionProgram) -> FunctionProgram:
 
     def changed(function: TaskFunction, leaf: LeafFunctions) -> TaskFunction:
         nest, integers = lifted_integers(function.nest)
-        function = replace(function, nest=nest, integers=integers)
+        function = replace(function, nest=nest, integers=(*function.integers, *integers))
         # In a loop over blocks the driver already moves the pointers; without reductions nothing was split, but in a
         # group of products any task may be one of several over parts of the rows.
         if isinstance(leaf.loop, BlockLoop) or (leaf.loop is None and not function.task.reductions):

@@ -11,6 +11,7 @@ from abele.kernels.nest.loop_nest import (
     ElementAccess,
     Fetch,
     Hash,
+    IntegerArgument,
     LoopNest,
     NestReduction,
     Out,
@@ -61,11 +62,45 @@ class Blocked:
         return (Bound(self.sample, self.extent),) if self.extent % self.lanes else ()
 
 
+@dataclass(frozen=True)
+class Moving:
+    """Dims along which the arrays of a task move from call to call: rows and keys.
+
+    Attributes:
+        dims: The task's names of the two; empty where it has none.
+        fixed: Spaces that do not move.
+    """
+
+    dims: tuple[str, str]
+    fixed: frozenset[int]
+
+
+@dataclass(frozen=True)
+class FlatArray:
+    """A pointer argument of a loop nest.
+
+    Attributes:
+        space: What it points to.
+        moves: Elements that it moves for a step of each of the dims that move arrays; empty where none do.
+    """
+
+    space: int
+    moves: tuple[int, ...] = ()
+
+
 def flatten(
-    task: Task, spaces: Sequence[Space], layouts: Callable[[int], SpaceLayout], blocked: Blocked | None = None
-) -> tuple[LoopNest, list[int]]:
-    """The loop nest of ``task`` and the spaces that its pointer arguments are, in order."""
-    writer = _Flattener(spaces, layouts, blocked)
+    task: Task,
+    spaces: Sequence[Space],
+    layouts: Callable[[int], SpaceLayout],
+    blocked: Blocked | None = None,
+    moving: Moving | None = None,
+) -> tuple[LoopNest, list[FlatArray]]:
+    """The loop nest of ``task``, and its pointer arguments in order: a space for each way in which one moves.
+
+    Random numbers that move along get their start as an integer argument: see :func:`moves_of_numbers`.
+    """
+    writer = _Flattener(spaces, layouts, blocked, moving)
+    writer.numbers = list(moves_of_numbers(task, moving)) if moving is not None else []
     accumulates = tuple(
         NestReduction(
             r.combine, writer.expression(r.value), r.type, writer.bounds(r.guards) + writer.ragged_reduction(task)
@@ -103,8 +138,16 @@ def flatten(
         if blocked.lanes == 1 or blocked.outer is not None or _streams_along_others(nest):
             nest = replace(nest, lane="")
     else:
-        nest = LoopNest(parallel, reduced, accumulates, outs, len(writer.arrays), locals=values)
+        numbers = len(writer.numbers)
+        nest = LoopNest(parallel, reduced, accumulates, outs, len(writer.arrays), locals=values, num_integers=numbers)
     return nest, writer.arrays
+
+
+def moves_of_numbers(task: Task, moving: Moving) -> tuple[tuple[int, ...], ...]:
+    """By how much the index of random numbers moves for a step of each of the dims that move, without repeats."""
+    hashes = (part for part in task.expressions() if isinstance(part, Hash))
+    moves = (tuple(part.index.coefficient(dim) for dim in moving.dims) for part in hashes)
+    return tuple(dict.fromkeys(own for own in moves if any(own)))
 
 
 def _streams_along_others(nest: LoopNest) -> bool:
@@ -125,16 +168,33 @@ def _streams_along_others(nest: LoopNest) -> bool:
 class _Flattener:
     """Turns the accesses of one task into addresses, numbering the arrays as they come."""
 
-    def __init__(self, spaces: Sequence[Space], layouts: Callable[[int], SpaceLayout], blocked: Blocked | None) -> None:
-        self.spaces, self.layouts, self.blocked = spaces, layouts, blocked
-        self.arrays: list[int] = []
+    def __init__(
+        self,
+        spaces: Sequence[Space],
+        layouts: Callable[[int], SpaceLayout],
+        blocked: Blocked | None,
+        moving: Moving | None,
+    ) -> None:
+        self.spaces, self.layouts, self.blocked, self.moving = spaces, layouts, blocked, moving
+        self.arrays: list[FlatArray] = []
+        self.numbers: list[tuple[int, ...]] = []
         self.dims = {blocked.dim: blocked.sample} if blocked else {}
 
-    def array(self, space: int) -> int:
-        """The argument that ``space`` is."""
-        if space not in self.arrays:
-            self.arrays.append(space)
-        return self.arrays.index(space)
+    def array(self, space: int, address: Affine | None = None) -> int:
+        """The argument that ``space`` is where it is touched at ``address``."""
+        moves: tuple[int, ...] = ()
+        if self.moving is not None:
+            along = Affine(()) if address is None or space in self.moving.fixed else address
+            moves = tuple(along.coefficient(dim) for dim in self.moving.dims)
+        array = FlatArray(space, moves)
+        if array not in self.arrays:
+            self.arrays.append(array)
+        return self.arrays.index(array)
+
+    def start(self, part: Hash) -> IntegerArgument | None:
+        """The argument from which the index of random numbers counts, where that moves."""
+        moves = () if self.moving is None else tuple(part.index.coefficient(dim) for dim in self.moving.dims)
+        return IntegerArgument(self.numbers.index(moves)) if any(moves) else None
 
     def access(self, space: int, index: tuple[Affine, ...]) -> ElementAccess:
         """The address of ``index``."""
@@ -148,7 +208,7 @@ class _Flattener:
                 address = address + Affine(((BLOCK, layout.block_stride), (LANE, stride)))
             else:
                 address = address + position.substitute(self.dims) * stride
-        return ElementAccess(self.array(space), self.spaces[space].type, address)
+        return ElementAccess(self.array(space, address), self.spaces[space].type, address)
 
     def bounds(self, bounds: tuple[Bound, ...]) -> tuple[Bound, ...]:
         """``bounds`` over the loop dims."""
@@ -195,7 +255,8 @@ class _Flattener:
                     return Index(part.affine.substitute(self.dims))
                 case Hash():
                     seed = ElementAccess(self.array(part.seed.array), part.seed.type, part.seed.address)
-                    return replace(part, seed=seed, index=part.index.substitute(self.dims))
+                    index, start = part.index.substitute(self.dims), self.start(part)
+                    return replace(part, seed=seed, index=index, start=start)
             return None
 
         return rewrite(expression, change)

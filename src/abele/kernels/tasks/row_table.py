@@ -38,16 +38,20 @@ class RowTable:
     key_places: Mapping[int, int]
 
 
-def row_tables(leaf: LeafTasks, spaces: Sequence[Space], passed: Collection[int]) -> Iterator[RowTable]:
+def row_tables(
+    leaf: LeafTasks, spaces: Sequence[Space], passed: Collection[int], others: Sequence[LeafTasks] = ()
+) -> Iterator[RowTable]:
     """Every choice of rows and keys for the group ``leaf``, the slowest dims first.
 
     Args:
         leaf: The tasks of the group.
         spaces: Of the program.
         passed: The spaces in which tasks of groups meet.
+        others: Further groups: what they say of dims of spaces counts, too. Shares and what a dropout left of them
+            have the same rows and keys, but only the group that makes them tells.
     """
     assert isinstance(leaf.loop, OuterLoop)
-    classes = _Classes(leaf, spaces, passed)
+    classes = _Classes(leaf, spaces, passed, others)
     rows = [found for root in classes.roots() if (found := classes.rows(root)) is not None]
     for names, places in rows:
         for keys, key_places in classes.keys(names, places):
@@ -63,16 +67,24 @@ def _extent(tasks: Sequence[Task], names: Sequence[str]) -> int:
 class _Classes:
     """Dims of the tasks of a group, joined where tasks meet along them."""
 
-    def __init__(self, leaf: LeafTasks, spaces: Sequence[Space], passed: Collection[int]) -> None:
+    def __init__(
+        self, leaf: LeafTasks, spaces: Sequence[Space], passed: Collection[int], others: Sequence[LeafTasks]
+    ) -> None:
         assert isinstance(leaf.loop, OuterLoop)
         self.tasks, self.outer, self.spaces, self.passed = leaf.tasks, leaf.loop.dims, spaces, passed
         self._parents: dict[_Node, _Node] = {}
-        for number, task in enumerate(self.tasks):
+        self._join("task", self.tasks)
+        for at, other in enumerate(others):
+            self._join(f"task of {at}", other.tasks)
+
+    def _join(self, kind: str, tasks: Sequence[Task]) -> None:
+        """Join dims of ``tasks`` with those of the spaces that they meet along them."""
+        for number, task in enumerate(tasks):
             for access in self._met(task):
                 for place, position in enumerate(access.index):
                     dim = plain(position)
-                    if dim and task.extents[dim] == spaces[access.space].shape[place]:
-                        self._parents[self._root(("task", number, dim))] = self._root(("space", access.space, place))
+                    if dim and task.extents[dim] == self.spaces[access.space].shape[place]:
+                        self._parents[self._root((kind, number, dim))] = self._root(("space", access.space, place))
 
     def _root(self, node: _Node) -> _Node:
         self._parents.setdefault(node, node)
