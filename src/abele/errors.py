@@ -50,6 +50,14 @@ class MissingPackageError(AbeleError, ImportError):
     """A part of Abele that needs a package which is not installed; ``remedy`` says how to install it."""
 
 
+class PackingError(AbeleError, ValueError):
+    """Items that cannot be packed as asked: none at all, a capacity or depth that makes no sense, a set that differs."""
+
+
+class ItemSizeError(PackingError):
+    """The size of an item to pack that is zero, negative, not a whole number, or over the capacity."""
+
+
 class TensorError(AbeleError, ValueError):
     """A shape, rank or index that the tensor does not have."""
 

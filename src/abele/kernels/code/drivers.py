@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from abele.llvm import ir as ll
-from abele.llvm.emit import I8, I32, I64, POINTER, VOID, counted_loop, declared
+from abele.llvm.emit import F32, I8, I32, I64, POINTER, VOID, counted_loop, declared
 
 Value = Any
 
@@ -23,11 +23,17 @@ STEP_WORDS = 2
 
 @dataclass(frozen=True)
 class Pointer:
-    """A nest's argument: byte ``offset`` of the driver's pointer ``slot``, and ``per_unit`` bytes on for every unit."""
+    """A nest's argument: byte ``offset`` of the driver's pointer ``slot``.
+
+    It is ``per_unit`` bytes further on for every unit, ``per_block`` for every block of rows, and ``per_key`` for every
+    key before the range at hand.
+    """
 
     slot: int
     offset: int = 0
     per_unit: int = 0
+    per_block: int = 0
+    per_key: int = 0
 
 
 @dataclass(frozen=True)
@@ -41,6 +47,8 @@ class DriverStep:
             its first driver unit.
         units: Units of the function. In a loop over blocks: of one call at the start of a unit.
         share: Side by side: driver units that it spreads over.
+        kind: In a loop over blocks of rows: the place of its number of keys; -1 before the blocks, the number of places
+            after them.
     """
 
     function: int
@@ -48,6 +56,32 @@ class DriverStep:
     first: int = 0
     units: int = 1
     share: int = 1
+    kind: int = 0
+
+
+@dataclass(frozen=True)
+class DriverRows:
+    """How a driver's steps run block after block of rows with the keys that a table names.
+
+    Attributes:
+        blocks: Blocks of rows.
+        keys: How many keys there are.
+        step: Numbers of keys are multiples of it, but for the last.
+        grain: Ranges start at multiples of it, but for those that end at the last key.
+        kinds: How many numbers of keys there are.
+        table: The slots of the first keys seen, and of those after the last: f32.
+        point: Of every outer dim: units that it takes to step once, its extent, and table elements from step to step.
+        block_stride: Table elements from block to block.
+    """
+
+    blocks: int
+    keys: int
+    step: int
+    grain: int
+    kinds: int
+    table: tuple[int, int]
+    point: tuple[tuple[int, int, int], ...]
+    block_stride: int
 
 
 @dataclass(frozen=True)
@@ -59,12 +93,14 @@ class Driver:
         chunks: Its units, each a run of blocks; 0 where its steps are side by side.
         blocks: Blocks of all units together.
         streams: True if its functions store past the caches, and leave the fence after that to it.
+        rows: How its steps run block after block of rows in every unit; None: they do not.
     """
 
     steps: tuple[DriverStep, ...]
     chunks: int = 0
     blocks: int = 0
     streams: bool = False
+    rows: DriverRows | None = None
 
     @property
     def units(self) -> int:
@@ -74,6 +110,8 @@ class Driver:
 
 def driver_module(driver: Driver, name: str, *, timed: bool = False) -> ll.Module:
     """A module with the driver as its function."""
+    if driver.rows is not None:
+        return _rows_loop(driver, driver.rows, DriverWriter(name, timed))
     if driver.chunks:
         return _block_loop(driver, DriverWriter(name, timed))
     return _side_by_side(driver.steps, DriverWriter(name, timed))
@@ -103,6 +141,56 @@ def _block_loop(driver: Driver, code: DriverWriter) -> ll.Module:
     if driver.streams:
         code.builder.fence("seq_cst")
     return code.finish()
+
+
+def _rows_loop(driver: Driver, rows: DriverRows, code: DriverWriter) -> ll.Module:
+    """A module whose function runs, for every unit, steps for each block of rows with as many keys as it sees."""
+
+    def run(unit: Value, kind: int, block: Value, key: Value) -> None:
+        after = code.builder.add(unit, ll.Constant(I64, 1))
+        for number, step in enumerate(driver.steps):
+            if step.kind == kind:
+                array = code.arrays(step.pointers, unit, block, key)
+                with code.noting(number):
+                    code.call(step.function, unit, after, array)
+
+    nothing = ll.Constant(I64, 0)
+    with code.loop(code.begin, code.end) as unit:
+        run(unit, -1, nothing, nothing)
+        with code.loop(nothing, ll.Constant(I64, rows.blocks)) as block:
+            kind, key = _range_of_keys(code, rows, unit, block)
+            for number in range(rows.kinds):
+                is_this = code.builder.icmp_signed("==", kind, ll.Constant(I64, number))
+                code.when(is_this, lambda n=number: run(unit, n, block, key))
+        run(unit, rows.kinds, nothing, nothing)
+    if driver.streams:
+        code.builder.fence("seq_cst")
+    return code.finish()
+
+
+def _range_of_keys(code: DriverWriter, rows: DriverRows, unit: Value, block: Value) -> tuple[Value, Value]:
+    """The place of the number of keys, and the first key, of the range that covers what ``block`` sees."""
+    builder = code.builder
+
+    def number(value: int) -> Value:
+        return ll.Constant(I64, value)
+
+    place = builder.mul(block, number(rows.block_stride))
+    for inner, extent, stride in rows.point:
+        at = builder.urem(builder.udiv(unit, number(inner)), number(extent))
+        place = builder.add(place, builder.mul(at, number(stride)))
+    first, last = (
+        builder.fptosi(builder.load(builder.gep(code.slot(slot), [place], source_etype=F32), typ=F32), I64)
+        for slot in rows.table
+    )
+    start = builder.mul(builder.udiv(first, number(rows.grain)), number(rows.grain))
+    length = builder.sub(last, start)
+    length = builder.select(builder.icmp_signed(">", length, number(1)), length, number(1))
+    kind = builder.udiv(builder.sub(length, number(1)), number(rows.step))
+    count = builder.mul(builder.add(kind, number(1)), number(rows.step))
+    count = builder.select(builder.icmp_signed(">", count, number(rows.keys)), number(rows.keys), count)
+    latest = builder.sub(number(rows.keys), count)
+    return kind, builder.select(builder.icmp_signed("<", start, latest), start, latest)
 
 
 def _side_by_side(steps: Sequence[DriverStep], code: DriverWriter) -> ll.Module:
@@ -148,14 +236,16 @@ class DriverWriter:
         place = self.builder.gep(self.args, [ll.Constant(I64, number)], source_etype=POINTER)
         return self.builder.load(place, typ=POINTER)
 
-    def arrays(self, pointers: Sequence[Pointer], unit: Value) -> Value:
-        """An array in memory with ``pointers`` for ``unit``."""
+    def arrays(self, pointers: Sequence[Pointer], unit: Value, block: Value = None, key: Value = None) -> Value:
+        """An array in memory with ``pointers`` for ``unit``, and for a block of rows and its first key."""
         array = self.entry.alloca(POINTER, ll.Constant(I64, max(1, len(pointers))))
         for number, pointer in enumerate(pointers):
             offset: Value = ll.Constant(I64, pointer.offset)
-            if pointer.per_unit:
-                moved = self.builder.mul(unit, ll.Constant(I64, pointer.per_unit))
-                offset = self.builder.add(offset, moved)
+            steps = (unit, pointer.per_unit), (block, pointer.per_block), (key, pointer.per_key)
+            for steps_on, size in steps:
+                if size:
+                    moved = self.builder.mul(steps_on, ll.Constant(I64, size))
+                    offset = self.builder.add(offset, moved)
             value = self.builder.gep(self.slot(pointer.slot), [offset], source_etype=I8)
             place = self.builder.gep(array, [ll.Constant(I64, number)], source_etype=POINTER)
             self.builder.store(value, place)

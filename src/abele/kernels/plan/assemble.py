@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from abele.kernels.code.build import build_driver
-from abele.kernels.code.drivers import Driver, DriverStep, Pointer
+from abele.kernels.code.drivers import Driver, DriverRows, DriverStep, Pointer
 from abele.kernels.plan.functions import FunctionProgram, LeafFunctions
 from abele.kernels.plan.native_plan import LeafArgument, NativePlan, PlanLeaf
 from abele.kernels.plan.place_memory import Lifetime, place
+from abele.kernels.tasks.layout import row_major
 from abele.kernels.tasks.leaves import BlockLoop, OuterLoop
 from abele.kernels.tasks.program import Space
 
@@ -30,7 +31,8 @@ def assemble(program: FunctionProgram) -> NativePlan:
 def _arena(program: FunctionProgram) -> tuple[dict[int, int], int]:
     """Where the plan's own spaces lie that pass values from leaf to leaf, and the bytes that all need."""
     own = {s.number for s in program.spaces if not s.pinned} - program.per_thread
-    return _place(program.sizes, [[s for f in leaf.functions for s in f.spaces if s in own] for leaf in program.leaves])
+    used = [{s: None for s in leaf.spaces if s in own} for leaf in program.leaves]
+    return _place(program.sizes, [list(spaces) for spaces in used])
 
 
 def _scratch(program: FunctionProgram) -> tuple[dict[int, int], int]:
@@ -75,7 +77,8 @@ class _Binder:
         slots: dict[LeafArgument, int] = {}
         steps = self._steps(leaf, slots)
         streams = leaf.loop is not None and any(put.streams for task in tasks for put in task.puts)
-        driver = Driver(tuple(steps), *_rounds(leaf), streams)
+        rows = self._rows(leaf.loop, slots) if isinstance(leaf.loop, OuterLoop) else None
+        driver = Driver(tuple(steps), *_rounds(leaf), streams, rows)
         native, address = build_driver(driver)
         keep.append(native)
         return PlanLeaf(address, driver.units, tuple(slots), calls, origins, driver)
@@ -84,7 +87,8 @@ class _Binder:
         """What the leaf's driver calls; the driver's own arguments are numbered in ``slots``."""
         first, steps = 0, []
         total = sum(f.cost for f in leaf.functions)
-        for function in leaf.functions:
+        seen = leaf.loop.seen if isinstance(leaf.loop, OuterLoop) else None
+        for place, function in enumerate(leaf.functions):
             # Units of the leaf are dealt to its functions by what they cost, so that threads finish together.
             share = max(1, min(function.units, round(SHARES * function.cost / total)))
             where = int(function.is_start) if leaf.loop is not None else first
@@ -94,14 +98,31 @@ class _Binder:
             if function.starts:
                 moved = zip(pointers, function.starts, strict=True)
                 pointers = tuple(replace(p, offset=p.offset + n) for p, n in moved)
+            if seen is not None:
+                moved = zip(pointers, function.moves, strict=True)
+                pointers = tuple(replace(p, per_block=row * seen.rows, per_key=key) for p, (row, key) in moved)
             if function.scratch_bytes:
                 pointers += (Pointer(slots.setdefault(LeafArgument("scratch"), len(slots))),)
             # Drivers hand them on as they do pointers.
             numbers = (LeafArgument("address", n) for n in (*function.integers, *function.callees))
             pointers += tuple(Pointer(slots.setdefault(n, len(slots))) for n in numbers)
-            steps.append(DriverStep(target, pointers, where, function.units, share))
+            kind = 0 if seen is None else seen.kinds[place]
+            steps.append(DriverStep(target, pointers, where, function.units, share, kind))
             first += share
         return steps
+
+    def _rows(self, loop: OuterLoop, slots: dict[LeafArgument, int]) -> DriverRows | None:
+        """How the driver runs block after block of rows."""
+        seen = loop.seen
+        if seen is None:
+            return None
+        table = tuple(slots.setdefault(self._argument(s), len(slots)) for s in seen.table)
+        strides = row_major(self.spaces[seen.table[0]].shape)
+        inner = row_major(loop.extents)
+        point = tuple((inner[o], loop.extents[o], stride) for o, stride in zip(seen.outer, strides, strict=False))
+        blocks = strides[-1] if self.spaces[seen.table[0]].shape[-1] > 1 else 0
+        counts = len(seen.counts)
+        return DriverRows(seen.blocks, seen.keys, seen.step, seen.grain, counts, (table[0], table[1]), point, blocks)
 
     def _argument(self, space: int) -> LeafArgument:
         """Where ``space`` lies, for a leaf that is a single function: only loops over blocks have spaces in scratch."""

@@ -28,6 +28,8 @@ class TaskFunction:
         spaces: Its pointer arguments.
         is_start: In a loop over blocks: whether it runs once per chunk, not for every block.
         starts: Bytes of every space before the place where its argument points; empty where all are 0.
+        moves: Bytes by which every argument moves on with a point of the rows' dim, and of the keys' dim, where the
+            leaf runs block after block of rows; empty elsewhere.
         schedule: How the nest runs: by loops over register tiles, or as a matrix product; None before that is chosen.
         panel: The operand that it packs into scratch memory; its last pointer then points there.
         integers: What it is called with after its pointers.
@@ -41,6 +43,7 @@ class TaskFunction:
     spaces: tuple[int, ...]
     is_start: bool = False
     starts: tuple[int, ...] = ()
+    moves: tuple[tuple[int, ...], ...] = ()
     schedule: NestSchedule | ProductSchedule | None = None
     panel: Panel | None = None
     epilogues: tuple[tuple[Epilogue, NestSchedule], ...] = ()
@@ -77,6 +80,12 @@ class LeafFunctions:
 
     functions: tuple[TaskFunction, ...]
     loop: BlockLoop | OuterLoop | None = None
+
+    @property
+    def spaces(self) -> tuple[int, ...]:
+        """Every space that functions, or the loop, point to, as often as they do."""
+        seen = self.loop.seen if isinstance(self.loop, OuterLoop) else None
+        return (*(s for f in self.functions for s in f.spaces), *(seen.table if seen is not None else ()))
 
 
 @dataclass(frozen=True)

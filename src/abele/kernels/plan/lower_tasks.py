@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from abele.kernels.plan.functions import FunctionProgram, LeafFunctions, TaskFunction
-from abele.kernels.tasks.flatten import Blocked, flatten
+from abele.kernels.tasks.flatten import Blocked, Moving, flatten
 from abele.kernels.tasks.layout import SpaceLayout
 from abele.kernels.tasks.leaves import LeafProgram, LeafTasks, OuterLoop
 from abele.kernels.tasks.program import Task, layout_of
@@ -24,12 +24,21 @@ def lower_tasks(program: LeafProgram) -> FunctionProgram:
 
 
 def _functions(program: LeafProgram, leaf: LeafTasks, layouts: list[SpaceLayout]) -> LeafFunctions:
-    def function(task: Task, blocked: Blocked | None = None, *, is_start: bool = False) -> TaskFunction:
-        nest, spaces = flatten(task, program.spaces, layouts.__getitem__, blocked)
-        return TaskFunction(task, nest, tuple(spaces), is_start)
+    def function(
+        task: Task, blocked: Blocked | None = None, moving: Moving | None = None, *, is_start: bool = False
+    ) -> TaskFunction:
+        nest, arrays = flatten(task, program.spaces, layouts.__getitem__, blocked, moving)
+        moves = tuple(
+            tuple(elements * program.spaces[a.space].type.bytes for elements in a.moves) for a in arrays if a.moves
+        )
+        return TaskFunction(task, nest, tuple(a.space for a in arrays), is_start, moves=moves)
 
     if isinstance(leaf.loop, OuterLoop):
-        whole = map(function, leaf.tasks)
+        seen = leaf.loop.seen
+        moving = [None] * len(leaf.tasks) if seen is None else [
+            Moving(dims, seen.local) for dims in zip(seen.row_dims, seen.key_dims, strict=True)
+        ]
+        whole = (function(task, moving=own) for task, own in zip(leaf.tasks, moving, strict=True))
         at_points = (replace(f, nest=replace(f.nest, unit=d)) for f, d in zip(whole, leaf.loop.dims, strict=True))
         return LeafFunctions(tuple(at_points), leaf.loop)
     if leaf.loop is None:

@@ -46,6 +46,7 @@ from abele.kernels.tasks.order_stages import order_stages
 from abele.kernels.tasks.program import TaskProgram
 from abele.kernels.tasks.read_unwidened import read_unwidened
 from abele.kernels.tasks.rematerialise import rematerialise
+from abele.kernels.tasks.skip_keys import skip_keys
 from abele.kernels.tasks.split_dims import split_dims
 from abele.kernels.tasks.split_reductions import split_reductions
 from abele.kernels.tasks.split_sums import split_sums
@@ -100,6 +101,7 @@ PIPELINE = tuple(
         lay_out_blocks,
         block_samples,
         inline_rows,
+        skip_keys,
         divide_rows,
         split_sums,
         copy_operands,

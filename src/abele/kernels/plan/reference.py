@@ -24,7 +24,7 @@ from abele.kernels.nest.reference import combine_in_order, evaluate
 from abele.kernels.nest.rewrite import rewrite
 from abele.kernels.plan.functions import FunctionProgram, LeafFunctions, TaskFunction
 from abele.kernels.schedule.lift_integers import lowered_integers
-from abele.kernels.tasks.leaves import BlockLoop, LeafProgram, LeafTasks, OuterLoop
+from abele.kernels.tasks.leaves import BlockLoop, LeafProgram, LeafTasks, OuterLoop, SeenKeys
 from abele.kernels.tasks.program import Put, Ref, Space, Task, TaskProgram, move, over_points, substitute
 from abele.numerics import ElementType, as_element_type, u32
 
@@ -54,7 +54,7 @@ def evaluate_form(form: object, storage: Mapping[int, Array]) -> Storage:
         case LeafProgram():
             arrays = _arrays(form.spaces, held)
             for leaf in form.leaves:
-                for task in _tasks_in_order(leaf):
+                for task in _tasks_in_order(leaf, arrays):
                     _run(_of_task(task, arrays))
         case FunctionProgram():
             memory = _memory(form, held)
@@ -305,7 +305,7 @@ def _of_task(task: Task, arrays: Sequence[tuple[Array, ElementType]]) -> _Evalua
     return _Evaluation(task.parallel, task.reduced, accumulators, task.locals, targets, read, flat=flat)
 
 
-def _tasks_in_order(leaf: LeafTasks) -> Iterator[Task]:
+def _tasks_in_order(leaf: LeafTasks, arrays: Sequence[tuple[Array, ElementType]]) -> Iterator[Task]:
     """The tasks of ``leaf``, those in a loop over blocks once for every block, over its samples alone."""
     loop = leaf.loop
     if loop is None:
@@ -313,7 +313,11 @@ def _tasks_in_order(leaf: LeafTasks) -> Iterator[Task]:
         return
     if isinstance(loop, OuterLoop):
         for point in np.ndindex(*loop.extents):
-            yield from (_at_point(task, dims, point) for task, dims in zip(leaf.tasks, loop.dims, strict=True))
+            for number, row, key in _calls_at(loop, point, len(leaf.tasks), [a for a, _ in arrays]):
+                task = leaf.tasks[number]
+                if loop.seen is not None:
+                    task = _moved(task, loop.seen, number, {"row": row, "key": key})
+                yield _at_point(task, loop.dims[number], point)
         return
     for chunk in range(loop.chunks):
         yield from (_in_chunk(task, loop, chunk) for task in loop.starts)
@@ -323,6 +327,41 @@ def _tasks_in_order(leaf: LeafTasks) -> Iterator[Task]:
             for number, (task, dim) in enumerate(zip(leaf.tasks, loop.dims, strict=True)):
                 at_point = _at_point(task, loop.names_outside(number), point)
                 yield _in_chunk(over_points(at_point, dim, low, min(low + loop.block, loop.samples)), loop, chunk)
+
+
+def _calls_at(
+    loop: OuterLoop, point: tuple[int, ...], count: int, arrays: Sequence[Array]
+) -> Iterator[tuple[int, int, int]]:
+    """The numbers of tasks that run at ``point``, in order, with the row and the key at which each begins."""
+    seen = loop.seen
+    if seen is None:
+        yield from ((number, 0, 0) for number in range(count))
+        return
+    yield from ((number, 0, 0) for number in range(count) if seen.kinds[number] < 0)
+    at = tuple(point[o] for o in seen.outer)
+    blocks = -(-arrays[seen.table[0]].size // math.prod(loop.extents[o] for o in seen.outer))
+    first, last = (arrays[s].reshape(*(loop.extents[o] for o in seen.outer), blocks)[at] for s in seen.table)
+    for block in range(seen.blocks):
+        kind, key = seen.range_of(*(float(t[block % blocks]) for t in (first, last)))
+        yield from ((n, block * seen.rows, key) for n in range(count) if seen.kinds[n] == kind)
+    yield from ((number, 0, 0) for number in range(count) if seen.kinds[number] == len(seen.counts))
+
+
+def _moved(task: Task, seen: SeenKeys, number: int, start: Mapping[str, int]) -> Task:
+    """``task`` with its rows and keys counted from ``start``, but for what exists for one block at a time."""
+    names = zip((seen.row_dims[number], seen.key_dims[number]), start.values(), strict=True)
+    moved = {dim: Affine(((dim, 1),), by) for dim, by in names if dim}
+
+    def change(part: Expr) -> Expr | None:
+        local = isinstance(part, Ref) and part.space in seen.local
+        return None if local or part.args else substitute(part, moved)
+
+    def put_of(put: Put) -> Put:
+        index = put.index if put.space in seen.local else tuple(a.substitute(moved) for a in put.index)
+        return replace(put, index=index)
+
+    changed = task.rewritten(change)
+    return replace(changed, puts=tuple(map(put_of, changed.puts)))
 
 
 def _blocks(loop: BlockLoop, chunk: int) -> range:
@@ -367,8 +406,13 @@ def _bodies_in_order(
         return
     if isinstance(loop, OuterLoop):
         for point in np.ndindex(*loop.extents):
-            for function, dims in zip(leaf.functions, loop.dims, strict=True):
-                at = dict(zip(dims, point, strict=True))
+            for number, row, key in _calls_at(loop, point, len(leaf.functions), [a for a, _ in memory]):
+                function = leaf.functions[number]
+                at = dict(zip(loop.dims[number], point, strict=True))
+                moved = tuple(row * by_row + key * by_key for by_row, by_key in function.moves)
+                starts = function.starts or (0,) * len(function.spaces)
+                if moved:
+                    function = replace(function, starts=tuple(a + b for a, b in zip(starts, moved, strict=True)))
                 yield _of_function(function, _of_point(function.nest, at), memory, None, 0)
         return
     for chunk in range(loop.chunks):

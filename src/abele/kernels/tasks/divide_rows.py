@@ -19,23 +19,20 @@ Blocks that have as many keys share code; so that there are few kinds, numbers o
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from abele.expr.operation import Array
-from abele.kernels.nest.ir import Affine, Apply, Const, Expr, Index, affine
-from abele.kernels.nest.loop_nest import Acc
-from abele.kernels.nest.rewrite import rewrite
+from abele.kernels.nest.ir import Index
 from abele.kernels.tasks.fuse_outer_loops import operand_dims
-from abele.kernels.tasks.known_values import ANY, DimCells, Evaluation, Known, adds_nothing
-from abele.kernels.tasks.layout import one_point
-from abele.kernels.tasks.leaves import BlockLoop, LeafProgram, LeafTasks, OuterLoop
-from abele.kernels.tasks.program import Put, Ref, SpaceTable, Task, over_points, plain
+from abele.kernels.tasks.known_values import DimCells
+from abele.kernels.tasks.leaves import LeafProgram, LeafTasks, OuterLoop
+from abele.kernels.tasks.needed_cells import HeldCells, ProgramFacts, all_tasks, runs_by_points
+from abele.kernels.tasks.program import Task, over_points
+from abele.kernels.tasks.row_parts import CarriedSums, DividedSpaces, relocated
 from abele.kernels.tasks.row_table import RowTable, row_tables
-from abele.numerics import bool_
 
 BLOCK_BYTES = 1 << 19
 """What a task may touch for a block of rows, to stay in a second-level cache."""
@@ -50,7 +47,7 @@ MIN_GAIN = 0.9
 
 def divide_rows(program: LeafProgram) -> LeafProgram:
     """Run groups of batched products for some rows of their scores at a time, without what masks leave out."""
-    if not any(isinstance(leaf.loop, OuterLoop) for leaf in program.leaves):
+    if not any(map(runs_by_points, program.leaves)):
         return program
     divisions = _Divisions(program).of_leaves()
     writer = _Writer(program)
@@ -58,7 +55,7 @@ def divide_rows(program: LeafProgram) -> LeafProgram:
         leaf if division is None else writer.leaf(leaf, division)
         for leaf, division in zip(program.leaves, divisions, strict=True)
     ]
-    return replace(program, spaces=writer.spaces.all(), leaves=tuple(leaves), layouts=writer.layouts)
+    return replace(program, spaces=writer.spaces.table.all(), leaves=tuple(leaves), layouts=writer.spaces.layouts)
 
 
 @dataclass(frozen=True)
@@ -113,24 +110,17 @@ class _Divisions:
 
     def __init__(self, program: LeafProgram) -> None:
         self.program = program
-        groups = [leaf for leaf in program.leaves if isinstance(leaf.loop, OuterLoop)]
+        groups = [leaf for leaf in program.leaves if runs_by_points(leaf)]
         written = {s for leaf in groups for task in leaf.tasks for s in task.writes}
         self.passed = written & {s for leaf in groups for task in leaf.tasks for s in task.reads}
-        writers = Counter(s for leaf in program.leaves for task in _all_tasks(leaf) for s in task.writes)
-        self.written_once = {s for s, count in writers.items() if count == 1}
-        self.constants = {
-            s.number: np.asarray(program.constants[s.buffer]).reshape(s.shape)
-            for s in program.spaces
-            if s.buffer is not None and s.buffer in program.constants
-        }
-        self.truths = {s.number for s in program.spaces if s.type == bool_}
-        self.known: dict[int, tuple[Known, int, int]] = {}
+        self.facts = ProgramFacts.of(program)
+        self.known: dict[int, HeldCells] = {}
         self.read: dict[int, _Reading] = {s.number: None for s in program.spaces if s.pinned}
 
     def of_leaves(self) -> list[_Division | None]:
         """The division of every leaf; None where it stays as it is."""
         leaves = self.program.leaves
-        found = [self._masked(leaf) if isinstance(leaf.loop, OuterLoop) else None for leaf in leaves]
+        found = [self._masked(leaf) if runs_by_points(leaf) else None for leaf in leaves]
         # From the last leaf to the first, since what is needed of a leaf is what later ones read.
         divisions = [self._division(*pair) for pair in reversed(list(zip(leaves, found, strict=True)))]
         return divisions[::-1]
@@ -140,41 +130,18 @@ class _Divisions:
         tables = list(row_tables(leaf, self.program.spaces, self.passed))
         if not tables:
             return None
-        if any(_may_mask(task, self.constants) for task in leaf.tasks):
+        if any(_may_mask(task, self.facts.constants) for task in leaf.tasks):
             for dims in (t for t in tables if any(t.keys)):
-                known, needed = self._evaluated(leaf, dims)
+                known, needed = self.facts.evaluated(leaf, dims, self.known)
                 if not needed.all():
                     self.known |= known
                     return _Masked(dims, needed)
         dims = next(t for t in tables if not any(t.keys))
         return _Masked(dims, np.ones(dims.table.shape, np.bool_))
 
-    def _evaluated(self, leaf: LeafTasks, dims: RowTable) -> tuple[dict[int, tuple[Known, int, int]], Array]:
-        """What is known of the spaces that ``leaf`` writes, and which cells its reductions need."""
-        known, table, needed = dict(self.known), dims.table, np.zeros(dims.table.shape, np.bool_)
-        for task, row, key in zip(leaf.tasks, dims.rows, dims.keys, strict=True):
-            if not key:
-                continue
-
-            def of_space(ref: Ref, row: str = row, key: str = key) -> Known:
-                value, at_row, at_key = known.get(ref.space, (ANY, 0, 0))
-                fits = ref.space in known and value.low.shape in ((1, 1), table.shape)
-                return value if fits and (plain(ref.index[at_row]), plain(ref.index[at_key])) == (row, key) else ANY
-
-            evaluation = Evaluation(task, (row, key), table, of_space, self.constants, self.truths)
-            if {row, key} & dict(task.reduced).keys():
-                for reduction, terms in zip(task.reductions, evaluation.terms(), strict=True):
-                    needed |= ~adds_nothing(reduction, terms, table)
-                continue
-            for put, value in zip(task.puts, evaluation.stores(), strict=True):
-                at_row, at_key = dims.row_places.get(put.space), dims.key_places.get(put.space)
-                if at_row is not None and at_key is not None and put.space in self.written_once:
-                    known[put.space] = (value, at_row, at_key)
-        return known, needed
-
     def _division(self, leaf: LeafTasks, masked: _Masked | None) -> _Division | None:
         division = self._divided(leaf, masked) if masked is not None else None
-        reads = {s for task in _all_tasks(leaf) for s in task.reads}
+        reads = {s for task in all_tasks(leaf) for s in task.reads}
         if division is None:
             self.read |= dict.fromkeys(reads)
             return None
@@ -245,14 +212,14 @@ class _Divisions:
         most = max(1, points * BLOCK_BYTES // max(1, touched))
         if is_masked:
             most = min(most, -(-points // MOST_KINDS))
-        rows = _rows_of_scores(leaf, dims)
+        rows = rows_of_scores(leaf, dims)
         least = -(-points * (FEW_ROWS if rows < 4 * MIN_ROWS else MIN_ROWS) // rows)
         count = -(-points // max(most, least))
         even = -(-points // count)
         return -(-even // cell) * cell
 
 
-def _rows_of_scores(leaf: LeafTasks, dims: RowTable) -> int:
+def rows_of_scores(leaf: LeafTasks, dims: RowTable) -> int:
     """Rows of the first product of ``leaf``, for one point of its outer dims."""
     assert isinstance(leaf.loop, OuterLoop)
     for task, row, outer in zip(leaf.tasks, dims.rows, leaf.loop.dims, strict=True):
@@ -266,10 +233,6 @@ def _rows_of_scores(leaf: LeafTasks, dims: RowTable) -> int:
 def _may_mask(task: Task, constants: Mapping[int, Array]) -> bool:
     """True if something of the values of ``task`` may be known beforehand."""
     return not constants.keys().isdisjoint(task.reads) or any(isinstance(e, Index) for e in task.expressions())
-
-
-def _all_tasks(leaf: LeafTasks) -> tuple[Task, ...]:
-    return (*(leaf.loop.starts if isinstance(leaf.loop, BlockLoop) else ()), *leaf.tasks)
 
 
 def _hull(needed: Array, keys: DimCells) -> tuple[int, int]:
@@ -292,28 +255,26 @@ def _few_kinds(ranges: Sequence[tuple[int, int]], extent: int, lanes: int) -> li
 
 
 class _Writer:
-    """Writes the tasks of divided groups; it adds spaces, and lays them out."""
+    """Writes the tasks of divided groups."""
 
     def __init__(self, program: LeafProgram) -> None:
-        self.program = program
-        self.spaces = SpaceTable(program.spaces)
-        self.layouts = dict(program.layouts)
+        self.spaces = DividedSpaces(program)
 
     def leaf(self, leaf: LeafTasks, division: _Division) -> LeafTasks:
         """The tasks of ``leaf``, once for every block of rows."""
         assert isinstance(leaf.loop, OuterLoop)
         names = list(zip(division.dims.rows, division.dims.keys, strict=True))
         sums = {
-            n: _Carried(self, task, leaf.loop.dims[n])
+            n: CarriedSums(self.spaces, task, leaf.loop.dims[n])
             for n, task in enumerate(leaf.tasks)
             if names[n][0] in dict(task.reduced)
         }
         tasks: list[Task] = []
         dims: list[tuple[str, ...]] = []
         for block in division.blocks:
-            own = self._own_spaces(division.dims, block)
+            own = self.spaces.of_block(division.dims, block.rows, block.keys)
             for number, task in enumerate(leaf.tasks):
-                part = _relocated(block.part(task, *names[number]), own)
+                part = relocated(block.part(task, *names[number]), own)
                 if number in sums:
                     first, last = (block is division.blocks[at] for at in (0, -1))
                     parts = sums[number].parts(part, block.offsets(task, names[number][1]), first=first, last=last)
@@ -322,108 +283,3 @@ class _Writer:
                 tasks += parts
                 dims += [leaf.loop.dims[number]] * len(parts)
         return LeafTasks(tuple(tasks), replace(leaf.loop, dims=tuple(dims)))
-
-    def _own_spaces(self, dims: RowTable, block: _Block) -> dict[int, _Part]:
-        """What is passed on by rows, and only within the group, has spaces for the rows and keys of a block."""
-        found = {}
-        for number, row in dims.row_places.items():
-            space, layout = self.program.spaces[number], self.layouts.get(number)
-            if layout is None or not layout.is_one_point:
-                continue
-            starts, shape = [0] * len(space.shape), list(space.shape)
-            starts[row], shape[row] = block.rows[0], block.rows[1] - block.rows[0]
-            if number in dims.key_places:
-                key = dims.key_places[number]
-                starts[key], shape[key] = block.keys[0], block.keys[1] - block.keys[0]
-            made = self.spaces.add(tuple(shape), space.type, space.name)
-            inner = [place for place, stride in enumerate(layout.strides) if stride]
-            outer = [place for place, stride in enumerate(layout.strides) if not stride]
-            order = sorted(inner, key=lambda place: -layout.strides[place])
-            self.layouts[made.number] = one_point(shape, outer, order)
-            found[number] = _Part(made.number, tuple(starts))
-        return found
-
-
-@dataclass(frozen=True)
-class _Part:
-    """A space for a part of another, and where the part starts in it."""
-
-    space: int
-    starts: tuple[int, ...]
-
-    def index(self, whole: tuple[Affine, ...]) -> tuple[Affine, ...]:
-        """The index in the part of what has the index ``whole``."""
-        return tuple(position - start for position, start in zip(whole, self.starts, strict=True))
-
-
-def _relocated(task: Task, parts: Mapping[int, _Part]) -> Task:
-    """``task`` with parts of spaces in place of the spaces."""
-
-    def change(value: Expr) -> Expr | None:
-        if isinstance(value, Ref) and value.space in parts:
-            part = parts[value.space]
-            return replace(value, space=part.space, index=part.index(value.index))
-        return None
-
-    changed = task.rewritten(change)
-    puts = (
-        replace(p, space=parts[p.space].space, index=parts[p.space].index(p.index)) if p.space in parts else p
-        for p in changed.puts
-    )
-    return replace(changed, puts=tuple(puts))
-
-
-class _Carried:
-    """Sums over rows of a task, carried on from block to block of rows.
-
-    They start from zero, or from the terms of the first block if it has all of them, and are stored where they belong
-    by the last block, if it has all, or after it.
-    """
-
-    def __init__(self, writer: _Writer, task: Task, outer: Sequence[str]) -> None:
-        self.task = task
-        shape = tuple(extent for _, extent in task.parallel)
-        places = [n for n, (dim, _) in enumerate(task.parallel) if dim in outer]
-        self.spaces = [writer.spaces.add(shape, r.type, f"{task.name}.sums").number for r in task.reductions]
-        for number in self.spaces:
-            writer.layouts[number] = one_point(shape, places, range(len(shape)))
-
-    def parts(self, part: Task, offsets: Mapping[str, int], *, first: bool, last: bool) -> list[Task]:
-        """``part`` adding its terms, at ``offsets`` of parallel dims, and what runs before and after it."""
-        has_all = part.parallel == self.task.parallel
-        index = tuple(affine(d, const=offsets.get(d, 0)) for d, _ in part.parallel)
-        totals: list[Expr] = [Acc(n) for n in range(len(self.spaces))]
-        if not (first and has_all):
-            totals = [Apply("add", (Ref(s, index), total)) for s, total in zip(self.spaces, totals, strict=True)]
-        if last and has_all:
-            return [_with_totals(part, totals)]
-        puts = tuple(Put(s, index, total) for s, total in zip(self.spaces, totals, strict=True))
-        tasks = [replace(part, puts=puts, locals=())]
-        if first and not has_all:
-            tasks.insert(0, self._start())
-        if last:
-            tasks.append(self._end())
-        return tasks
-
-    def _start(self) -> Task:
-        index = tuple(affine(d) for d, _ in self.task.parallel)
-        puts = tuple(Put(s, index, Const(0.0)) for s in self.spaces)
-        return replace(self.task, reduced=(), reductions=(), locals=(), puts=puts)
-
-    def _end(self) -> Task:
-        index = tuple(affine(d) for d, _ in self.task.parallel)
-        whole = replace(self.task, reduced=(), reductions=())
-        return _with_totals(whole, [Ref(s, index) for s in self.spaces])
-
-
-def _with_totals(task: Task, totals: Sequence[Expr]) -> Task:
-    """``task`` with ``totals`` in place of its accumulators in what it stores."""
-
-    def change(value: Expr) -> Expr | None:
-        return totals[value.number] if isinstance(value, Acc) else None
-
-    return replace(
-        task,
-        locals=tuple(rewrite(value, change) for value in task.locals),
-        puts=tuple(replace(p, value=rewrite(p.value, change)) for p in task.puts),
-    )

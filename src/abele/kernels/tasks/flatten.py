@@ -61,11 +61,41 @@ class Blocked:
         return (Bound(self.sample, self.extent),) if self.extent % self.lanes else ()
 
 
+@dataclass(frozen=True)
+class Moving:
+    """Dims along which the arrays of a task move from call to call: rows and keys.
+
+    Attributes:
+        dims: The task's names of the two; empty where it has none.
+        fixed: Spaces that do not move.
+    """
+
+    dims: tuple[str, str]
+    fixed: frozenset[int]
+
+
+@dataclass(frozen=True)
+class FlatArray:
+    """A pointer argument of a loop nest.
+
+    Attributes:
+        space: What it points to.
+        moves: Elements that it moves for a step of each of the dims that move arrays; empty where none do.
+    """
+
+    space: int
+    moves: tuple[int, ...] = ()
+
+
 def flatten(
-    task: Task, spaces: Sequence[Space], layouts: Callable[[int], SpaceLayout], blocked: Blocked | None = None
-) -> tuple[LoopNest, list[int]]:
-    """The loop nest of ``task`` and the spaces that its pointer arguments are, in order."""
-    writer = _Flattener(spaces, layouts, blocked)
+    task: Task,
+    spaces: Sequence[Space],
+    layouts: Callable[[int], SpaceLayout],
+    blocked: Blocked | None = None,
+    moving: Moving | None = None,
+) -> tuple[LoopNest, list[FlatArray]]:
+    """The loop nest of ``task``, and its pointer arguments in order: a space for each way in which one moves."""
+    writer = _Flattener(spaces, layouts, blocked, moving)
     accumulates = tuple(
         NestReduction(
             r.combine, writer.expression(r.value), r.type, writer.bounds(r.guards) + writer.ragged_reduction(task)
@@ -125,16 +155,27 @@ def _streams_along_others(nest: LoopNest) -> bool:
 class _Flattener:
     """Turns the accesses of one task into addresses, numbering the arrays as they come."""
 
-    def __init__(self, spaces: Sequence[Space], layouts: Callable[[int], SpaceLayout], blocked: Blocked | None) -> None:
-        self.spaces, self.layouts, self.blocked = spaces, layouts, blocked
-        self.arrays: list[int] = []
+    def __init__(
+        self,
+        spaces: Sequence[Space],
+        layouts: Callable[[int], SpaceLayout],
+        blocked: Blocked | None,
+        moving: Moving | None,
+    ) -> None:
+        self.spaces, self.layouts, self.blocked, self.moving = spaces, layouts, blocked, moving
+        self.arrays: list[FlatArray] = []
         self.dims = {blocked.dim: blocked.sample} if blocked else {}
 
-    def array(self, space: int) -> int:
-        """The argument that ``space`` is."""
-        if space not in self.arrays:
-            self.arrays.append(space)
-        return self.arrays.index(space)
+    def array(self, space: int, address: Affine | None = None) -> int:
+        """The argument that ``space`` is where it is touched at ``address``."""
+        moves: tuple[int, ...] = ()
+        if self.moving is not None:
+            still = address is None or space in self.moving.fixed
+            moves = (0, 0) if still else tuple(address.coefficient(dim) for dim in self.moving.dims)
+        array = FlatArray(space, moves)
+        if array not in self.arrays:
+            self.arrays.append(array)
+        return self.arrays.index(array)
 
     def access(self, space: int, index: tuple[Affine, ...]) -> ElementAccess:
         """The address of ``index``."""
@@ -148,7 +189,7 @@ class _Flattener:
                 address = address + Affine(((BLOCK, layout.block_stride), (LANE, stride)))
             else:
                 address = address + position.substitute(self.dims) * stride
-        return ElementAccess(self.array(space), self.spaces[space].type, address)
+        return ElementAccess(self.array(space, address), self.spaces[space].type, address)
 
     def bounds(self, bounds: tuple[Bound, ...]) -> tuple[Bound, ...]:
         """``bounds`` over the loop dims."""

@@ -59,16 +59,66 @@ class BlockLoop:
 
 
 @dataclass(frozen=True)
+class SeenKeys:
+    """How tasks run block after block of rows, each with the keys that a table made while the program runs names.
+
+    The table has for every block of rows the first key that one of its rows sees, and the one after the last. Tasks are
+    made once for each of a few numbers of keys, and are called with as many as cover what is seen: as if rows and keys
+    began at the block's first row and the range's first key. Only what exists for one block at a time does not move
+    along. Tasks of no number of keys run once for a point, before its first block or after its last.
+
+    Attributes:
+        rows: Points of the rows' dim in a block.
+        blocks: Blocks of rows.
+        keys: Points of the keys' dim.
+        step: What numbers of keys are multiples of, but for the last, which is all.
+        grain: A range starts at a multiple of it, unless it ends at the last key.
+        table: The spaces of the first keys and of those after the last, in f32: outer dims, then blocks.
+        outer: Which of the outer dims the table has, in its order.
+        row_dims: The name of the rows' dim in every task.
+        key_dims: The name of the keys' dim in every task; empty where it has none.
+        kinds: Of every task the place of its number of keys among :attr:`counts`; -1 before the blocks, the number of
+            :attr:`counts` after them.
+        local: Spaces that exist for one block at a time.
+    """
+
+    rows: int
+    blocks: int
+    keys: int
+    step: int
+    grain: int
+    table: tuple[int, int]
+    outer: tuple[int, ...]
+    row_dims: tuple[str, ...]
+    key_dims: tuple[str, ...]
+    kinds: tuple[int, ...]
+    local: frozenset[int]
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """The numbers of keys that tasks are made for."""
+        return (*range(self.step, self.keys, self.step), self.keys)
+
+    def range_of(self, first: float, last: float) -> tuple[int, int]:
+        """The place among :attr:`counts`, and the first key, of the range for keys from ``first`` to before ``last``."""
+        start = int(first) // self.grain * self.grain
+        kind = -(-max(int(last) - start, 1) // self.step) - 1
+        return kind, min(start, self.keys - self.counts[kind])
+
+
+@dataclass(frozen=True)
 class OuterLoop:
     """How the tasks of a leaf run point after point of outer dims that they share; points are the leaf's units.
 
     Attributes:
         extents: Of the dims, slowest first.
         dims: The names of the dims in every task of the leaf.
+        seen: How they run block after block of rows at each point; None: each runs once.
     """
 
     extents: tuple[int, ...]
     dims: tuple[tuple[str, ...], ...]
+    seen: SeenKeys | None = None
 
     @property
     def points(self) -> int:

@@ -16,7 +16,7 @@ from abele.kernels.nest.ir import Expr
 from abele.kernels.nest.loop_nest import PAST_CACHES, Bound, Dims, Hash, RowFetch, RowPlace
 from abele.kernels.nest.rewrite import rewrite
 from abele.kernels.tasks.layout import SpaceLayout, row_major
-from abele.kernels.tasks.leaves import BlockLoop, LeafProgram, OuterLoop
+from abele.kernels.tasks.leaves import BlockLoop, LeafProgram, OuterLoop, SeenKeys
 from abele.kernels.tasks.program import (
     Put,
     Ref,
@@ -158,11 +158,18 @@ def loop_text(loop: BlockLoop | OuterLoop | None, num_tasks: int) -> str:
     if loop is None:
         return "side by side" if num_tasks > 1 else "one task"
     if isinstance(loop, OuterLoop):
-        return f"point after point of outer dims, {loop}"
+        return f"point after point of outer dims, {loop}{_seen_text(loop.seen)}"
     blocks = counted(loop.blocks, "block")
     if loop.outer_dims:
         return f"row by row, {blocks} of {counted(loop.block, 'row')} in {counted(loop.chunks, 'chunk')}"
     return f"block after block, {blocks} of {loop.block} samples in {counted(loop.chunks, 'chunk')}"
+
+
+def _seen_text(seen: SeenKeys | None) -> str:
+    if seen is None:
+        return ""
+    counts = ", ".join(map(str, seen.counts))
+    return f"; at each {counted(seen.blocks, 'block')} of {counted(seen.rows, 'row')}, with the keys seen: {counts}"
 
 
 def task_lines(task: Task, names: Names) -> list[str]:

@@ -1,0 +1,248 @@
+"""Which arrays hide keys from rows of an attention, and in what way: the masks that a program makes while it runs.
+
+A mask is an array of truth values, or of numbers that are added to scores, that a group of tasks reads along its rows
+and keys, or along its keys alone. Whether it is one is not asked of its name: if its elements were those of hidden keys
+(false, or true, or minus infinity), would every term of sums and maxima over these keys add nothing? Bounds of values
+tell (:mod:`abele.kernels.tasks.known_values`), as they do of masks that are known when a plan is made.
+
+Large finite numbers, such as -1000, hide a key where exp of its score, less the row's largest, is zero in f32. That
+depends on the other scores. They are sums of products of queries and keys, so no larger than the product of the longest
+query and the longest key (Cauchy and Schwarz), which costs little to compute. :class:`ScoreBound` says of what; the
+test for it is made where the program runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from abele.kernels.nest.ir import Apply, Cast, Const, Expr
+from abele.kernels.nest.loop_nest import Acc, NestLocal
+from abele.kernels.tasks.fuse_outer_loops import operand_dims
+from abele.kernels.tasks.known_values import FINITE, Known
+from abele.kernels.tasks.leaves import LeafTasks, OuterLoop
+from abele.kernels.tasks.needed_cells import HeldCells, ProgramFacts
+from abele.kernels.tasks.program import Ref, Space, Task, plain
+from abele.kernels.tasks.row_table import RowTable
+from abele.numerics import bf16, bool_, f16, f32
+
+LOW = -100.0
+"""Numbers from which down a constant tells of a mask: exp of less than -104 is zero in f32."""
+DEPTH = 8
+"""Tasks back from a mask of numbers within which such a constant must stand; other arrays may be biases."""
+
+
+@dataclass(frozen=True)
+class Mask:
+    """An array that hides keys from rows.
+
+    Attributes:
+        space: The array.
+        hidden: What its elements are where a key is hidden: 0 or 1 of truth values, minus infinity of numbers.
+        row: The place of the rows' dim in it; None where it hides a key from all rows or none.
+        key: The place of the keys' dim.
+        index: By place: which of the outer dims it is (``o0``), a number, or another dim, of the given extent.
+        inner_keys: Places of further dims of a key.
+    """
+
+    space: int
+    hidden: float
+    row: int | None
+    key: int
+    index: tuple[int | str, ...]
+    inner_keys: tuple[int, ...] = ()
+
+    @property
+    def outer(self) -> dict[int, int]:
+        """Its places that are outer dims, and which these are."""
+        named = ((place, at) for place, at in enumerate(self.index) if isinstance(at, str) and at.startswith("o"))
+        return {place: int(at[1:]) for place, at in named}
+
+    def hypothesis(self, dims: RowTable) -> HeldCells:
+        """Its elements if it hid all keys but those of the first cell."""
+        low, high = (np.full(dims.table.shape, self.hidden) for _ in range(2))
+        low[:, 0], high[:, 0] = (0.0, 1.0) if np.isfinite(self.hidden) else (-FINITE, FINITE)
+        return HeldCells(Known(low, high), self.row, self.key)
+
+
+@dataclass(frozen=True)
+class ScoreBound:
+    """A product of queries and keys, and what it is multiplied by in scores: what bounds their size.
+
+    Attributes:
+        task: The product.
+        outer: Its names of the outer dims.
+        operands: The two that it multiplies.
+        factor: What it is multiplied by.
+    """
+
+    task: Task
+    outer: tuple[str, ...]
+    operands: tuple[Ref, Ref]
+    factor: float
+
+
+def masks_of(leaf: LeafTasks, dims: RowTable, spaces: Sequence[Space], facts: ProgramFacts) -> Iterator[Mask]:
+    """Arrays that may be masks of the group ``leaf``, one way to hide after the other."""
+    assert isinstance(leaf.loop, OuterLoop)
+    written = {s for task in leaf.tasks for s in task.writes}
+    found: dict[Mask, None] = {}
+    for task, outer, row, key in zip(leaf.tasks, leaf.loop.dims, dims.rows, dims.keys, strict=True):
+        for ref in task.refs if key else ():
+            type_ = spaces[ref.space].type
+            if ref.space in written or ref.space in facts.constants or type_ not in (bool_, f32, f16, bf16):
+                continue
+            for hidden in (0.0, 1.0) if type_ == bool_ else (-np.inf,):
+                mask = _mask(task, ref, spaces[ref.space], (outer, row, key), hidden)
+                if mask is not None:
+                    found[mask] = None
+    yield from found
+
+
+def _mask(
+    task: Task, ref: Ref, space: Space, names: tuple[tuple[str, ...], str, str], hidden: float
+) -> Mask | None:
+    outer, row, key = names
+    inner = {d for digits in task.digits if key in digits for d in digits} - {key}
+    index: list[int | str] = []
+    places: dict[str, int] = {}
+    for place, position in enumerate(ref.index):
+        dim = plain(position)
+        if not position.names:
+            index.append(position.const)
+        elif dim is None or dim in places or task.extents[dim] != space.shape[place]:
+            return None
+        else:
+            places[dim] = place
+            index.append(f"o{outer.index(dim)}" if dim in outer else f"x{place}")
+    if ref.bounds or key not in places:
+        return None
+    return Mask(
+        ref.space, hidden, places.get(row), places[key], tuple(index), tuple(places[d] for d in inner if d in places)
+    )
+
+
+def tells_of_hiding(space: int, writers: Mapping[int, Sequence[Task]]) -> bool:
+    """True if an array of numbers is made with a number that hides keys, in a few steps."""
+    seen, front = {space}, {space}
+    for _ in range(DEPTH):
+        tasks = [task for s in front for task in writers.get(s, ())]
+        if any(isinstance(e, Const) and e.value <= LOW for task in tasks for e in task.expressions()):
+            return True
+        front = {s for task in tasks for s in task.reads} - seen
+        seen |= front
+    return False
+
+
+def score_bound(leaf: LeafTasks, mask: Mask, known: Mapping[int, HeldCells]) -> ScoreBound | None:
+    """What bounds the scores to which ``mask`` is added, if it hides keys by nothing but exp of scores.
+
+    Args:
+        leaf: A group that reads the mask.
+        mask: Of numbers.
+        known: What is known of spaces under its hypothesis.
+    """
+    low = {s for s, cells in known.items() if np.isneginf(cells.known.high[:, -1]).all()}
+    assert isinstance(leaf.loop, OuterLoop)
+    maxima = {p.space for task in leaf.tasks if _is_maximum(task, low) for p in task.puts}
+    found: list[ScoreBound] = []
+    for task, outer in zip(leaf.tasks, leaf.loop.dims, strict=True):
+        if not low & task.reads or _is_maximum(task, low):
+            continue
+        if low & task.writes:
+            bound = _scores(task, outer, mask.space)
+            if bound is None or low & task.reads != {mask.space}:
+                return None
+            found.append(bound)
+        elif not all(_is_in_exponents(value, low, maxima) for value in _values(task)):
+            return None
+    return found[0] if len(found) == 1 else None
+
+
+def _values(task: Task) -> Iterator[Expr]:
+    yield from (r.value for r in task.reductions)
+    yield from task.locals
+    yield from (v for p in task.puts for v in p.values)
+
+
+def _is_maximum(task: Task, low: set[int]) -> bool:
+    """True if ``task`` is nothing but the maximum of scores."""
+    if len(task.reductions) != 1 or task.reductions[0].combine != "max" or task.locals:
+        return False
+    value = task.reductions[0].value
+    return isinstance(value, Ref) and value.space in low and all(p.value == Acc(0) for p in task.puts)
+
+
+def _is_in_exponents(value: Expr, low: set[int], maxima: set[int]) -> bool:
+    """True if ``value`` reads scores only as powers exp(score - maximum)."""
+    match value:
+        case Apply(op="exp", args=(Apply(op="sub", args=(Ref() as score, top)),)) if score.space in low:
+            return _is_top(top, maxima)
+        case Ref():
+            return value.space not in low
+    return all(_is_in_exponents(part, low, maxima) for part in value.args)
+
+
+def _is_top(value: Expr, maxima: set[int]) -> bool:
+    """True for a row's maximum, or no less: the larger of it and a number."""
+    match value:
+        case Ref():
+            return value.space in maxima
+        case Apply(op="select", args=(Apply(op="lt", args=(one, limit)), least, other)):
+            return one == other and least == limit and isinstance(limit, Const) and _is_top(other, maxima)
+    return False
+
+
+def _scores(task: Task, outer: tuple[str, ...], mask: int) -> ScoreBound | None:
+    """The bound of scores that ``task`` makes: a product, multiplied by a number, and the mask."""
+    if operand_dims(task) is None or len(task.puts) != 1:
+        return None
+    sum_ = _linear(task.puts[0].value, task.locals)
+    if sum_ is None or {type(part) for part in sum_} - {Acc, Ref, Const}:
+        return None
+    masks = [factor for part, factor in sum_.items() if isinstance(part, Ref)]
+    if masks != [1.0] or any(part.space != mask for part in sum_ if isinstance(part, Ref)):
+        return None
+    factor = next((factor for part, factor in sum_.items() if isinstance(part, Acc)), None)
+    value = task.reductions[0].value
+    operands = [a for a in value.args if isinstance(a, Ref)]
+    if factor is None or len(operands) != 2:
+        return None
+    return ScoreBound(task, outer, (operands[0], operands[1]), factor)
+
+
+def _linear(value: Expr, known: Sequence[Expr]) -> dict[Expr, float] | None:
+    """``value`` as a sum of parts by factors; None where it is none."""
+    match value:
+        case NestLocal():
+            return _linear(known[value.number], known[: value.number])
+        case Const():
+            return {Const(1.0): float(value.value)}
+        case Acc() | Ref():
+            return {value: 1.0}
+        case Cast() if value.type == f32:
+            return _linear(value.arg, known)
+        case Apply(op="add" | "sub", args=(a, b)):
+            return _joined(_linear(a, known), _linear(b, known), 1.0 if value.op == "add" else -1.0)
+        case Apply(op="neg", args=(a,)):
+            return _joined({}, _linear(a, known), -1.0)
+        case Apply(op="mul", args=(a, b)):
+            one, other = _linear(a, known), _linear(b, known)
+            if one is not None and other is not None and one.keys() == {Const(1.0)}:
+                one, other = other, one
+            if one is None or other is None or other.keys() != {Const(1.0)}:
+                return None
+            return _joined({}, one, other[Const(1.0)])
+        case Apply(op="div", args=(a, Const() as by)) if by.value:
+            return _joined({}, _linear(a, known), 1 / float(by.value))
+    return None
+
+
+def _joined(one: dict[Expr, float] | None, other: dict[Expr, float] | None, factor: float) -> dict[Expr, float] | None:
+    if one is None or other is None:
+        return None
+    return {part: one.get(part, 0.0) + factor * other.get(part, 0.0) for part in {**one, **other}}
+
+

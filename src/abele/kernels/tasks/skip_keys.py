@@ -1,0 +1,249 @@
+"""Leave out, block by block of rows, the keys that masks hide which a program makes while it runs.
+
+Packed sequences see only themselves, and padding is seen by nobody; which keys that leaves is in arrays that are known
+only when the program runs. So a group of batched products (:mod:`abele.kernels.tasks.divide_rows`) that reads such a
+mask runs its blocks of rows in a loop, each with the keys from the first that one of its rows sees to the last, as a
+table says that is made from the mask before the group runs (:mod:`abele.kernels.tasks.seen_table`). Its tasks exist once
+for each of a few numbers of keys, and are called at the row and the key at which the block's range begins. Nothing is
+computed in other blocks of scores, forward and backward; where a mask hides nothing, all is, in the same blocks.
+
+That results stay what they are is proven beforehand of elements of the mask, whatever they will be
+(:mod:`abele.kernels.tasks.hiding_masks`). What rows and keys of scores a group keeps for a later one (shares, for the
+backward pass) exists in its ranges alone, so that all that read it must run over the same ones; otherwise neither is
+divided like this.
+
+Ranges are hulls: sequences whose tokens are scattered cost as much as all between their first and last.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from abele.kernels.nest.ir import Index
+from abele.kernels.nest.loop_nest import Hash
+from abele.kernels.tasks.divide_rows import FEW_ROWS, MIN_ROWS, MOST_KINDS, rows_of_scores
+from abele.kernels.tasks.hiding_masks import Mask, ScoreBound, masks_of, score_bound, tells_of_hiding
+from abele.kernels.tasks.leaves import LeafProgram, LeafTasks, OuterLoop, SeenKeys
+from abele.kernels.tasks.needed_cells import HeldCells, ProgramFacts, all_tasks, runs_by_points
+from abele.kernels.tasks.program import Task, over_points
+from abele.kernels.tasks.row_parts import CarriedSums, DividedSpaces, relocated
+from abele.kernels.tasks.row_table import RowTable, row_tables
+from abele.kernels.tasks.seen_table import Blocks, TableWriter
+from abele.numerics import bool_
+
+
+def skip_keys(program: LeafProgram) -> LeafProgram:
+    """Run groups of batched products with the keys alone that masks show, where these are made as the program runs."""
+    if not any(map(runs_by_points, program.leaves)):
+        return program
+    plans = _Finder(program).plans()
+    if not any(plans):
+        return program
+    spaces = DividedSpaces(program)
+    tables = TableWriter(spaces.table)
+    leaves: list[LeafTasks] = []
+    for leaf, plan in zip(program.leaves, plans, strict=True):
+        leaves += [leaf] if plan is None else _written(leaf, plan, spaces, tables)
+    return replace(program, spaces=spaces.table.all(), leaves=tuple(leaves), layouts=spaces.layouts)
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """How a group runs.
+
+    Attributes:
+        dims: Rows and keys of its tasks.
+        mask: What hides keys.
+        bound: Of the scores, where the mask is of numbers that are added to them; None: it hides by infinity.
+        blocks: How rows and keys are cut.
+    """
+
+    dims: RowTable
+    mask: Mask
+    bound: ScoreBound | None
+    blocks: Blocks
+
+    @property
+    def ranges(self) -> object:
+        """What is equal of groups that run over the same ranges."""
+        bound = self.bound and (self.bound.operands, self.bound.factor)
+        return self.mask, bound, self.blocks, self.dims.table
+
+
+class _Finder:
+    """Finds the groups that masks divide."""
+
+    def __init__(self, program: LeafProgram) -> None:
+        self.program = program
+        self.facts = ProgramFacts.of(program)
+        groups = [leaf for leaf in program.leaves if runs_by_points(leaf)]
+        written = {s for leaf in groups for task in leaf.tasks for s in task.writes}
+        self.passed = written & {s for leaf in groups for task in leaf.tasks for s in task.reads}
+        self.writers: dict[int, list[Task]] = {}
+        self.last_write: dict[int, int] = {}
+        for number, leaf in enumerate(program.leaves):
+            for task in all_tasks(leaf):
+                for space in task.writes:
+                    self.writers.setdefault(space, []).append(task)
+                    self.last_write[space] = number
+        # Of groups that are planned: how, and what is known of the spaces that they write.
+        self.found: list[tuple[_Plan, dict[int, HeldCells]]] = []
+
+    def plans(self) -> list[_Plan | None]:
+        """The plan of every leaf; None where it stays as it is."""
+        plans = [self._plan(n) if runs_by_points(leaf) else None for n, leaf in enumerate(self.program.leaves)]
+        while True:
+            kept = [p if p is None or self._is_read_alike(n, p, plans) else None for n, p in enumerate(plans)]
+            if kept == plans:
+                return plans
+            plans = kept
+
+    def _plan(self, number: int) -> _Plan | None:
+        leaf = self.program.leaves[number]
+        if any(task.in_rows for task in leaf.tasks):
+            return None
+        reads = {s for task in leaf.tasks for s in task.reads}
+        for dims in row_tables(leaf, self.program.spaces, self.passed):
+            if dims.table.keys.count < 2 or not _can_move(leaf, dims):
+                continue
+            blocks = _blocks(leaf, dims)
+            for plan, held in reversed(self.found):
+                same = plan.blocks == blocks and plan.dims.table == dims.table
+                if same and (held.keys() - {plan.mask.space}) & reads and self._is_hidden(leaf, dims, held):
+                    return replace(plan, dims=dims)
+            for mask in masks_of(leaf, dims, self.program.spaces, self.facts):
+                held = {mask.space: mask.hypothesis(dims)}
+                if self._is_settled(mask, number) and self._is_hidden(leaf, dims, held):
+                    known, _ = self.facts.evaluated(leaf, dims, held)
+                    is_bool = self.program.spaces[mask.space].type == bool_
+                    bound = None if is_bool else self._bound(leaf, mask, known, number)
+                    plan = _Plan(dims, mask, bound, blocks)
+                    self.found.append((plan, known))
+                    return plan
+        return None
+
+    def _is_hidden(self, leaf: LeafTasks, dims: RowTable, held: dict[int, HeldCells]) -> bool:
+        """True if no sum or maximum needs the cells that the mask hides by hypothesis."""
+        _, needed = self.facts.evaluated(leaf, dims, held)
+        return not needed[:, 1:].any()
+
+    def _is_settled(self, mask: Mask, number: int) -> bool:
+        """True if a mask is whole before leaf ``number``, and stays so; of numbers, if it is one and no bias."""
+        writers = self.writers.get(mask.space, ())
+        if len(writers) > 1 or self.last_write.get(mask.space, -1) >= number:
+            return False
+        return self.program.spaces[mask.space].type == bool_ or tells_of_hiding(mask.space, self.writers)
+
+    def _bound(self, leaf: LeafTasks, mask: Mask, known: dict[int, HeldCells], number: int) -> ScoreBound | None:
+        """The bound of scores whose operands are whole before leaf ``number``."""
+        bound = score_bound(leaf, mask, known)
+        if bound is None or any(self.last_write.get(ref.space, -1) >= number for ref in bound.operands):
+            return None
+        return bound
+
+    def _is_read_alike(self, number: int, plan: _Plan, plans: Sequence[_Plan | None]) -> bool:
+        """True if what a group keeps of rows by keys is read over the same ranges alone."""
+        for space in self._kept(self.program.leaves[number], plan.dims):
+            if self.program.spaces[space].pinned:
+                return False
+            for other, leaf in enumerate(self.program.leaves):
+                if other == number or not any(space in task.reads for task in all_tasks(leaf)):
+                    continue
+                reader = plans[other]
+                if reader is None or reader.ranges != plan.ranges:
+                    return False
+                if space not in reader.dims.row_places or space not in reader.dims.key_places:
+                    return False
+        return True
+
+    def _kept(self, leaf: LeafTasks, dims: RowTable) -> Iterator[int]:
+        """What ``leaf`` stores at rows and keys, for others than its own tasks."""
+        for task, row, key in zip(leaf.tasks, dims.rows, dims.keys, strict=True):
+            if key and not {row, key} & dict(task.reduced).keys():
+                for space in task.writes:
+                    layout = self.program.layouts.get(space)
+                    if layout is None or not layout.is_one_point:
+                        yield space
+
+
+def _can_move(leaf: LeafTasks, dims: RowTable) -> bool:
+    """True if tasks can run from any row and key on: these appear in nothing but addresses."""
+    for task, row, key in zip(leaf.tasks, dims.rows, dims.keys, strict=True):
+        guards = [g for r in task.reductions for g in r.guards] + [g for p in task.puts for g in p.guards]
+        guards += [bound for ref in task.refs for bound in ref.bounds]
+        if any({row, key} & set(guard.position.names) for guard in guards):
+            return False
+        for part in task.expressions():
+            index = part.affine if isinstance(part, Index) else part.index if isinstance(part, Hash) else None
+            if index is not None and {row, key} & set(index.names):
+                return False
+    return any(dims.keys)
+
+
+def _blocks(leaf: LeafTasks, dims: RowTable) -> Blocks:
+    """Blocks of as many rows as fill register tiles and leave out most, of equal size."""
+    points = dims.table.rows.extent
+    rows = rows_of_scores(leaf, dims)
+    wanted = FEW_ROWS if rows < 4 * MIN_ROWS else MIN_ROWS
+    sizes = [n for n in range(1, points + 1) if points % n == 0]
+    fitting = [n for n in sizes if n * rows <= wanted * points]
+    best = max(fitting, default=1)
+    if 2 * best * rows < wanted * points:  # no divisor is near; rather too many rows than too few
+        best = min(n for n in sizes if 2 * n * rows >= wanted * points or n == points)
+    return Blocks(best, points // best, dims.table.keys.extent)
+
+
+def _written(leaf: LeafTasks, plan: _Plan, spaces: DividedSpaces, tables: TableWriter) -> list[LeafTasks]:
+    """``leaf`` as ``plan`` says, after what makes its table."""
+    assert isinstance(leaf.loop, OuterLoop)
+    dims, blocks = plan.dims, plan.blocks
+    table, before = tables.table(plan.mask, plan.bound, blocks, leaf.loop.extents)
+    step, grain = _steps(leaf, plan, spaces.program.target.lanes)
+    sums = {
+        n: CarriedSums(spaces, task, leaf.loop.dims[n])
+        for n, task in enumerate(leaf.tasks)
+        if dims.rows[n] in dict(task.reduced)
+    }
+    made: list[tuple[Task, int, int]] = [(carried.start(), n, -1) for n, carried in sums.items()]
+    local: set[int] = set()
+    counts = (*range(step, blocks.keys, step), blocks.keys)
+    for kind, count in enumerate(counts):
+        own = spaces.of_block(dims, (0, blocks.rows), (0, count))
+        local |= {part.space for part in own.values()}
+        for number, task in enumerate(leaf.tasks):
+            part = over_points(task, dims.rows[number], 0, blocks.rows)
+            part = over_points(part, dims.keys[number], 0, count) if dims.keys[number] else part
+            part = relocated(part, own)
+            parts = sums[number].parts(part, {}, first=False, last=False) if number in sums else [part]
+            made += ((p, number, kind) for p in parts)
+    made += ((carried.end(), n, len(counts)) for n, carried in sums.items())
+    seen = SeenKeys(
+        rows=blocks.rows,
+        blocks=blocks.count,
+        keys=blocks.keys,
+        step=step,
+        grain=grain,
+        table=(table.first, table.last),
+        outer=table.outer,
+        row_dims=tuple(dims.rows[n] for _, n, _ in made),
+        key_dims=tuple(dims.keys[n] for _, n, _ in made),
+        kinds=tuple(kind for _, _, kind in made),
+        local=frozenset(local),
+    )
+    loop = replace(leaf.loop, dims=tuple(leaf.loop.dims[n] for _, n, _ in made), seen=seen)
+    group = LeafTasks(tuple(task for task, _, _ in made), loop)
+    return [LeafTasks(tuple(before)), group] if before else [group]
+
+
+def _steps(leaf: LeafTasks, plan: _Plan, lanes: int) -> tuple[int, int]:
+    """What numbers of keys are multiples of, and what ranges start at: whole vectors where points are single keys."""
+    keys = plan.blocks.keys
+    step = -(-keys // MOST_KINDS)
+    is_single = all(
+        not any(key in digits for digits in task.digits) for task, key in zip(leaf.tasks, plan.dims.keys, strict=True)
+    )
+    if is_single and keys >= 4 * lanes:
+        return math.ceil(step / lanes) * lanes, lanes
+    return step, 1

@@ -1,0 +1,146 @@
+"""Actual items for the strategies of a plan: which item lies in which pack."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from abele.errors import PackingError
+from abele.packing.histogram import SizeHistogram, checked_sizes
+from abele.packing.packs import Int64s, Packs
+from abele.packing.split import SplitPacks, split_items
+
+if TYPE_CHECKING:
+    from abele.packing.plan import PackingPlan
+
+
+def assigned(plan: PackingPlan, sizes: npt.ArrayLike, seed: int | None) -> Packs:
+    """The packs of ``plan`` filled with items of ``sizes``; see :meth:`PackingPlan.assign`.
+
+    A counting sort brings the items of each size together. The packs of one strategy take the next items of each of
+    its members' sizes: one copy for each member of a strategy, however many items there are. What a seed shuffles are
+    the items of each size, in place, and which packs are of which strategy, so that all that is moved at random is
+    small enough to stay in the processor's caches.
+    """
+    rows = checked_sizes(sizes)
+    pieces = split_items(rows, plan.capacity[0]) if plan.splits else None
+    if pieces is not None:
+        rows = pieces.lengths[:, None]
+    order = _by_kind(kinds_of(rows, plan.histogram), len(plan.histogram.counts))
+    taken = np.concatenate(([0], np.cumsum(plan.histogram.counts)))
+    packs = _in_order(plan, order, taken) if seed is None else _shuffled(plan, order, taken, seed)
+    return packs if pieces is None else SplitPacks.of(packs, pieces)
+
+
+def _in_order(plan: PackingPlan, order: Int64s, taken: Int64s) -> Packs:
+    """Packs strategy by strategy, each a table of its copies by its members."""
+    items = np.empty_like(order)
+    begin = 0
+    for strategy, copies in enumerate(plan.counts.tolist()):
+        members = plan.strategies[strategy].tolist()
+        table = items[begin : begin + copies * len(members)].reshape(copies, len(members))
+        for column, kind in enumerate(members):
+            table[:, column] = order[taken[kind] : taken[kind] + copies]
+            taken[kind] += copies
+        begin += table.size
+    return Packs(items, _begins(np.repeat(plan.strategies.depths, plan.counts)))
+
+
+def _shuffled(plan: PackingPlan, order: Int64s, taken: Int64s, seed: int) -> Packs:
+    """Packs of all strategies in random order, with the items of each size in random order."""
+    generator = np.random.default_rng(seed)
+    for begin, end in zip(taken[:-1].tolist(), taken[1:].tolist(), strict=True):
+        generator.shuffle(order[begin:end])
+    num_strategies = len(plan.counts)
+    strategy_of = np.repeat(np.arange(num_strategies, dtype=np.min_scalar_type(num_strategies)), plan.counts)
+    generator.shuffle(strategy_of)
+    begins = _begins(plan.strategies.depths[strategy_of])
+    places = begins[np.argsort(strategy_of, kind="stable")]
+    items = np.empty_like(order)
+    first = 0
+    for strategy, copies in enumerate(plan.counts.tolist()):
+        for column, kind in enumerate(plan.strategies[strategy].tolist()):
+            items[places[first : first + copies] + column] = order[taken[kind] : taken[kind] + copies]
+            taken[kind] += copies
+        first += copies
+    return Packs(items, begins)
+
+
+def kinds_of(rows: Int64s, histogram: SizeHistogram) -> npt.NDArray[np.integer[Any]]:
+    """The row of ``histogram.sizes`` that each item is of, integers of shape [num_items].
+
+    Raises:
+        PackingError: There is an item of a size that the histogram lacks, or more or fewer of a size than it counted.
+    """
+    if rows.shape[1] != histogram.num_capacities:
+        raise PackingError(f"items have {rows.shape[1]} sizes each, the plan is for {histogram.num_capacities}")
+    kinds, known = _looked_up(rows, histogram.sizes)
+    if not known.all():
+        at = int(np.argmin(known))
+        raise PackingError(
+            f"item {at:,} has size {_size_text(rows[at])}, of which the plan has none",
+            remedy="plan with the items that are to be packed",
+        )
+    counts = np.bincount(kinds, minlength=len(histogram.counts))
+    if not np.array_equal(counts, histogram.counts):
+        kind = int(np.argmax(counts != histogram.counts))
+        raise PackingError(
+            f"there are {counts[kind]:,} items of size {_size_text(histogram.sizes[kind])}, the plan has "
+            f"{histogram.counts[kind]:,}",
+            remedy="plan with the items that are to be packed",
+        )
+    return kinds
+
+
+def _begins(depths: Int64s) -> Int64s:
+    """Where each pack begins, and where the last one ends."""
+    begins = np.zeros(len(depths) + 1, np.int64)
+    np.cumsum(depths, out=begins[1:])
+    return begins
+
+
+_LARGEST_TABLE = 1 << 24
+"""Lengths below this are looked up in a table, others searched for."""
+
+
+def _looked_up(rows: Int64s, kinds: Int64s) -> tuple[npt.NDArray[np.integer[Any]], npt.NDArray[np.bool_]]:
+    """Where each row is among ``kinds``, and whether it is there at all."""
+    if rows.shape[1] == 1:
+        return _looked_up_lengths(rows[:, 0], kinds[:, 0])
+    # Column by column: the rank of what was read so far and the rank of the next column are one number.
+    known = np.ones(len(rows), bool)
+    row_key, kind_key = np.zeros(len(rows), np.int64), np.zeros(len(kinds), np.int64)
+    for column in range(rows.shape[1]):
+        values, kind_ranks = np.unique(kinds[:, column], return_inverse=True)
+        row_ranks, found = _looked_up_lengths(rows[:, column], values)
+        kind_key = kind_key * len(values) + kind_ranks
+        row_key = row_key * len(values) + row_ranks
+        keys, kind_key = np.unique(kind_key, return_inverse=True)
+        row_key, found_too = _looked_up_lengths(row_key, keys)
+        known &= found & found_too
+    return row_key, known
+
+
+def _looked_up_lengths(lengths: Int64s, known: Int64s) -> tuple[npt.NDArray[np.integer[Any]], npt.NDArray[np.bool_]]:
+    """Where each length is among the ascending ``known``, and whether it is there."""
+    most = int(max(lengths.max(), known[-1]))
+    if most < min(_LARGEST_TABLE, 64 * len(lengths) + 1024):
+        table = np.full(most + 1, len(known), np.min_scalar_type(len(known)))
+        table[known] = np.arange(len(known))
+        kinds = table[lengths]
+        return kinds, kinds < len(known)
+    places = np.minimum(np.searchsorted(known, lengths), len(known) - 1)
+    return places, known[places] == lengths
+
+
+def _by_kind(kinds: npt.NDArray[np.integer[Any]], num_kinds: int) -> Int64s:
+    """Numbers of the items, those of the first kind first, in ascending order within a kind."""
+    # NumPy sorts by radix where elements have 16 bits or fewer.
+    narrow = kinds.astype(np.min_scalar_type(max(num_kinds - 1, 0)), copy=False)
+    return np.argsort(narrow, kind="stable")
+
+
+def _size_text(row: Int64s) -> str:
+    return " × ".join(f"{int(size):,}" for size in row)

@@ -1,0 +1,141 @@
+"""The most that one pack can be worth when each item has a value: pricing of patterns, and of bounds.
+
+Items of every kind may be taken as often as they fit. Without a depth limit, what a capacity is worth follows from what
+smaller ones are worth: the last item, and the best of the rest. As no item is shorter than the shortest, that many
+capacities are computed at once. With a limit there is one such table for each number of items. Values may be floating
+point, or int64 where the result has to be exact.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from abele.packing.histogram import SizeHistogram
+from abele.packing.packs import Int64s
+
+Values = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Knapsack:
+    """Lengths, what a pack holds and how many items it may have.
+
+    Attributes:
+        lengths: Ascending lengths, int64[num_kinds], each at most ``capacity``.
+        capacity: What a pack holds.
+        depth: The most items of a pack.
+    """
+
+    lengths: Int64s
+    capacity: int
+    depth: int
+
+    @staticmethod
+    def of(histogram: SizeHistogram, capacity: int, depth: int | None) -> Knapsack:
+        """The knapsack of packing a histogram: no pack has more items than fit, or than there are."""
+        most = min(capacity // int(histogram.lengths[0]), histogram.num_items)
+        return Knapsack(histogram.lengths, capacity, most if depth is None else min(depth, most))
+
+    @property
+    def unlimited(self) -> bool:
+        """Whether the depth limits nothing."""
+        return self.depth >= self.capacity // int(self.lengths[0])
+
+    @property
+    def work(self) -> int:
+        """Additions of one solution."""
+        levels = 1 if self.unlimited else self.depth
+        return levels * len(self.lengths) * (self.capacity + 1)
+
+    def solve(self, values: Values) -> KnapsackTable:
+        """What each capacity is worth at most, when an item of each kind is worth ``values`` [num_kinds]."""
+        return _unlimited(self, values) if self.unlimited else _by_depth(self, values)
+
+    def best_value(self, values: Values) -> Any:
+        """What a whole pack is worth at most, of the type of ``values``."""
+        return self.solve(values).best[-1, -1]
+
+
+@dataclass(frozen=True)
+class KnapsackTable:
+    """What packs are worth.
+
+    Attributes:
+        knapsack: The problem.
+        best: Value by capacity with at most as many items as the row says, [1 or depth + 1, capacity + 1]. A depth
+            that does not limit has one row.
+        last: The kind of an item of the pack that is worth this, and -1 where one item fewer, or one token of capacity
+            less, is worth as much; int32, shape as ``best``.
+    """
+
+    knapsack: Knapsack
+    best: Values
+    last: npt.NDArray[np.int32]
+
+    def patterns(self) -> npt.NDArray[np.int32]:
+        """For each kind the most valuable pattern that has it: int32[num_kinds, most items], -1 where none is."""
+        lengths = self.knapsack.lengths
+        members = [np.arange(len(lengths), dtype=np.int32)]
+        room = self.knapsack.capacity - lengths
+        level = np.full(len(lengths), max(len(self.best) - 2, 0))
+        while True:
+            kinds = self.last[level, room]
+            if len(self.best) > 1:
+                while (skipped := (kinds < 0) & (level > 0)).any():
+                    level = level - skipped
+                    kinds = self.last[level, room]
+                level = np.maximum(level - 1, 0)
+            taken = kinds >= 0
+            if not taken.any():
+                return np.stack(members, axis=1)
+            members.append(kinds)
+            room = np.where(taken, room - lengths[kinds], 0)
+
+
+def _by_depth(knapsack: Knapsack, values: Values) -> KnapsackTable:
+    lengths, capacity = knapsack.lengths, knapsack.capacity
+    best = np.zeros((knapsack.depth + 1, capacity + 1), values.dtype)
+    last = np.full(best.shape, -1, np.int32)
+    # What rooms are worth, behind what no pack is worth: windows of it are what is worth the room beside each kind.
+    never = _never(values)
+    before = np.full(2 * capacity + 1, never)
+    rest = np.lib.stride_tricks.sliding_window_view(before, capacity + 1)
+    for items in range(1, knapsack.depth + 1):
+        before[capacity:] = best[items - 1]
+        worth = rest[capacity - lengths]
+        worth += values[:, None]
+        kinds = worth.argmax(axis=0)
+        found = np.take_along_axis(worth, kinds[None], axis=0)[0]
+        better = found > best[items - 1]
+        best[items] = np.where(better, found, best[items - 1])
+        last[items] = np.where(better, kinds, -1)
+    return KnapsackTable(knapsack, best, last)
+
+
+def _unlimited(knapsack: Knapsack, values: Values) -> KnapsackTable:
+    lengths, capacity, never = knapsack.lengths, knapsack.capacity, _never(values)
+    step = int(lengths[0])
+    worth_of = np.concatenate([np.full(capacity, never), np.zeros(capacity + 1, values.dtype)])
+    best = worth_of[capacity:]
+    last = np.full(capacity + 1, -1, np.int32)
+    for begin in range(step, capacity + 1, step):
+        end = min(begin + step, capacity + 1)
+        num_kinds = int(np.searchsorted(lengths, end - 1, side="right"))
+        places = (capacity + np.arange(begin, end))[None, :] - lengths[:num_kinds, None]
+        worth = worth_of[places] + values[:num_kinds, None]
+        kinds = worth.argmax(axis=0)
+        found = np.take_along_axis(worth, kinds[None], axis=0)[0]
+        best[begin:end] = np.maximum(np.maximum.accumulate(found), best[begin - 1])
+        last[begin:end] = np.where(found >= best[begin:end], kinds, -1)
+    # Room that is worth no more than less room is filled as that is.
+    at = np.maximum.accumulate(np.where((last >= 0) & (best > 0), np.arange(capacity + 1), 0))
+    return KnapsackTable(knapsack, best[None], last[at][None])
+
+
+def _never(values: Values) -> Any:
+    """Less than anything is worth, with room for sums."""
+    return np.array(-(2**62) if values.dtype.kind == "i" else -np.inf, values.dtype)
