@@ -236,6 +236,26 @@ class BatchSizeError(SignatureError):
     """A batch that does not divide into the micro-batches of a run."""
 
 
+class PackedDataError(AbeleError, ValueError):
+    """Samples, fields or packs of which no rows of packed data can be made."""
+
+
+class SampleLengthError(PackedDataError):
+    """Samples whose fields disagree in length, that are empty, or that are too long."""
+
+
+class PackMembersError(PackedDataError):
+    """Packs that leave a sample out, hold it twice, name one that does not exist, or hold more than a row has room for."""
+
+
+class PlaceError(PackedDataError, IndexError):
+    """A label, span or edge that points outside of its own sample."""
+
+
+class PaddingError(PackedDataError):
+    """A padding value that its field cannot hold, or that samples hold themselves."""
+
+
 class UnknownArrayError(AbeleError, KeyError):
     """A parameter, buffer or piece of optimiser state that nobody holds under this name."""
 

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from abele.errors import PackingError
-from abele.packing.histogram import SizeHistogram, checked_sizes
+from abele.packing.histogram import SizeHistogram, checked_sizes, size_text
 from abele.packing.packs import Int64s, Packs
 from abele.packing.split import SplitPacks, split_items
 
@@ -80,14 +80,14 @@ def kinds_of(rows: Int64s, histogram: SizeHistogram) -> npt.NDArray[np.integer[A
     if not known.all():
         at = int(np.argmin(known))
         raise PackingError(
-            f"item {at:,} has size {_size_text(rows[at])}, of which the plan has none",
+            f"item {at:,} has size {size_text(rows[at])}, of which the plan has none",
             remedy="plan with the items that are to be packed",
         )
     counts = np.bincount(kinds, minlength=len(histogram.counts))
     if not np.array_equal(counts, histogram.counts):
         kind = int(np.argmax(counts != histogram.counts))
         raise PackingError(
-            f"there are {counts[kind]:,} items of size {_size_text(histogram.sizes[kind])}, the plan has "
+            f"there are {counts[kind]:,} items of size {size_text(histogram.sizes[kind])}, the plan has "
             f"{histogram.counts[kind]:,}",
             remedy="plan with the items that are to be packed",
         )
@@ -140,7 +140,3 @@ def _by_kind(kinds: npt.NDArray[np.integer[Any]], num_kinds: int) -> Int64s:
     # NumPy sorts by radix where elements have 16 bits or fewer.
     narrow = kinds.astype(np.min_scalar_type(max(num_kinds - 1, 0)), copy=False)
     return np.argsort(narrow, kind="stable")
-
-
-def _size_text(row: Int64s) -> str:
-    return " × ".join(f"{int(size):,}" for size in row)

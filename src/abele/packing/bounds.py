@@ -8,6 +8,6 @@ from abele.packing.histogram import SizeHistogram
 
 
 def simple_bound(histogram: SizeHistogram, capacity: Sequence[int], depth: int | None) -> int:
-    """The most that any of these says: the sum of each size over its capacity, and the number of items over the depth."""
+    """The most that these say: the sum of each size by its capacity, and the number of items by the depth."""
     sums = [-(-int(total) // limit) for total, limit in zip(histogram.totals, capacity, strict=True)]
     return max(*sums, 1 if depth is None else -(-histogram.num_items // depth))

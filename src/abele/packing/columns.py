@@ -2,8 +2,8 @@
 
 The linear programme min Σ x_p over all patterns p, with enough slots for the items of each length, has far too many
 patterns to write down, and few of them are used. Gilmore and Gomory solve it with the patterns known so far; its dual
-values say what an item of each length is worth, and a knapsack finds the patterns that are worth more than the pack that
-they cost. When there is none, the programme is solved over all patterns.
+values say what an item of each length is worth, and a knapsack finds the patterns that are worth more than the pack
+that they cost. When there is none, the programme is solved over all patterns.
 
 Any values at all give a bound: if no pattern is worth more than M, then every packing has at least Σ count · value / M
 packs (Farley). Dual values of early rounds jump about and ask for useless patterns, so the knapsack is given a mean of
@@ -103,9 +103,7 @@ class PatternPool:
         return found.x, np.maximum(-found.ineqlin.marginals, 0.0)
 
 
-def generate(
-    knapsack: Knapsack, counts: Int64s, first: Iterable[Int64s], at_least: int = 1
-) -> FractionalPacking:
+def generate(knapsack: Knapsack, counts: Int64s, first: Iterable[Int64s], at_least: int = 1) -> FractionalPacking:
     """Solve the programme over patterns.
 
     Args:
@@ -126,7 +124,9 @@ def generate(
     flat = [knapsack.lengths / knapsack.capacity, np.full(num_kinds, 1 / knapsack.depth)]
     best = max(flat, key=lambda values: float(weights @ values))
     bound = float(weights @ best)
-    for number in range(1, MOST_ROUNDS + 1):
+    rounds, improved = 0, True
+    while improved and rounds < MOST_ROUNDS:
+        rounds += 1
         uses, values = pool.solve(weights)
         weight = _WEIGHT
         while True:
@@ -142,10 +142,9 @@ def generate(
                 break
             # The mean asks for nothing that the programme lacks: nearer to the programme's own values.
             weight = weight / 2 if weight > 0.2 else 0.0
-        if not added or np.ceil(bound * unscaled - 1e-6) >= uses.sum() * unscaled:
-            break
+        improved = added > 0 and np.ceil(bound * unscaled - 1e-6) < uses.sum() * unscaled
     exact = max(at_least, exact_bound(knapsack, counts, best), exact_bound(knapsack, counts, values))
-    return FractionalPacking(pool.rows[: len(uses)], uses * unscaled, float(uses.sum()) * unscaled, exact, number)
+    return FractionalPacking(pool.rows[: len(uses)], uses * unscaled, float(uses.sum()) * unscaled, exact, rounds)
 
 
 def exact_bound(knapsack: Knapsack, counts: Int64s, values: Floats) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -58,3 +58,14 @@ def runs_of(members: Iterable[int]) -> Runs:
 def num_packs(groups: Iterable[GroupOfPacks]) -> int:
     """Packs of all groups."""
     return sum(group.count for group in groups)
+
+
+def with_kinds(groups: Iterable[GroupOfPacks], lengths: Sequence[int]) -> list[GroupOfPacks]:
+    """Groups whose runs name lengths, with runs that name kinds; members of lengths that no item has are left out."""
+    kind_of = {length: kind for kind, length in enumerate(lengths)}
+    found = []
+    for group in groups:
+        runs = tuple((kind_of[length], times) for length, times in group.runs if length in kind_of)
+        if runs:
+            found.append(GroupOfPacks(runs, sum(times for _, times in runs), group.count))
+    return found

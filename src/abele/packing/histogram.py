@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -138,12 +138,12 @@ def checked_sizes(sizes: npt.ArrayLike) -> Int64s:
     if least < 1:
         at = int(np.argmax((rows < 1).any(axis=1)))
         raise ItemSizeError(
-            f"item {at:,} has size {_size_text(rows[at])}: sizes are at least 1",
+            f"item {at:,} has size {size_text(rows[at])}: sizes are at least 1",
             remedy="leave empty items out before packing",
         )
     if most >= LARGEST:
         at = int(np.argmax((rows >= LARGEST).any(axis=1)))
-        raise ItemSizeError(f"item {at:,} has size {_size_text(rows[at])}: sizes are below {LARGEST:,}")
+        raise ItemSizeError(f"item {at:,} has size {size_text(rows[at])}: sizes are below {LARGEST:,}")
     return rows
 
 
@@ -155,10 +155,8 @@ def whole(values: npt.ArrayLike, name: str, error: type[PackingError]) -> Int64s
     if given.size == 0:
         return np.zeros(given.shape, np.int64)
     if given.dtype.kind == "O":
-        given = np.array([_whole_number(value, name, error) for value in given.reshape(-1)], np.int64).reshape(
-            given.shape
-        )
-        return given
+        numbers = [_whole_number(value, name, error) for value in given.reshape(-1)]
+        return np.array(numbers, np.int64).reshape(given.shape)
     if given.dtype.kind not in "uf":
         raise error(f"{name} are whole numbers, got {given.dtype}")
     bad = ~np.isfinite(given) | (given != np.floor(given)) | (np.abs(given) >= 2.0**63)
@@ -181,5 +179,6 @@ def _whole_number(value: Any, name: str, error: type[PackingError]) -> int:
     return number
 
 
-def _size_text(row: Int64s) -> str:
+def size_text(row: Iterable[int]) -> str:
+    """The sizes of one item, or the capacities of a pack: ``18 × 37``."""
     return " × ".join(f"{int(size):,}" for size in row)

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 
 from abele.packing.groups import GroupOfPacks
 
+
 @dataclass
 class _OpenGroups:
     """Groups that have room left, by room; those that have none, or may hold no more, are done."""
@@ -52,9 +53,7 @@ class _OpenGroups:
         return self.done + [group for room in self.rooms for group in self.by_room[room]]
 
 
-def shortest_pack_first(
-    lengths: Sequence[int], counts: Sequence[int], capacity: int, depth: int
-) -> list[GroupOfPacks]:
+def shortest_pack_first(lengths: Sequence[int], counts: Sequence[int], capacity: int, depth: int) -> list[GroupOfPacks]:
     """SPFHP: each item into the pack with the most room.
 
     Args:

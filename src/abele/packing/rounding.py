@@ -48,9 +48,7 @@ def completed(knapsack: Knapsack, counts: Int64s, groups: Sequence[GroupOfPacks]
     kept: list[GroupOfPacks] = []
     for group in groups:
         kept += _without_surplus(group, missing)
-    opened = [
-        (knapsack.capacity - sum(lengths[kind] * times for kind, times in group.runs), group) for group in kept
-    ]
+    opened = [(knapsack.capacity - sum(lengths[kind] * times for kind, times in group.runs), group) for group in kept]
     return longest_pack_first(lengths, missing, knapsack.capacity, knapsack.depth, opened)
 
 

@@ -10,18 +10,23 @@ import numpy.typing as npt
 
 from abele.errors import InvalidOptionError, ItemSizeError, PackingError, nearest
 from abele.packing.bounds import simple_bound
-from abele.packing.histogram import LARGEST, SizeHistogram
 from abele.packing.columns import generate
-from abele.packing.groups import num_packs, strategies_of
+from abele.packing.groups import GroupOfPacks, num_packs, strategies_of, with_kinds
+from abele.packing.histogram import LARGEST, SizeHistogram, size_text
 from abele.packing.histogram_fit import longest_pack_first, shortest_pack_first
 from abele.packing.knapsack import Knapsack
-from abele.packing.packs import Packs
+from abele.packing.nnls import nnls_packs
+from abele.packing.packs import Int64s, Packs
 from abele.packing.plan import PackingPlan
-from abele.packing.rounding import rounded
+from abele.packing.rounding import completed, rounded
 from abele.packing.split import split_histogram
+from abele.packing.vector_fit import vector_fit
 from abele.words import counted
 
 Method = Literal["columns", "lpfhp", "spfhp", "nnlshp"]
+MOST_WORK = 4 * 10**8
+"""Additions of one pricing above which column generation is left to best fit and the bound of sums: about a second."""
+
 METHODS: tuple[Method, ...] = ("columns", "lpfhp", "spfhp", "nnlshp")
 
 
@@ -52,7 +57,7 @@ def pack(
         PackingError: There are no items, or capacity or depth are below 1.
         InvalidOptionError: No method is called so.
     """
-    capacities, depth = _limits(capacity, depth)
+    capacities, depth, _ = checked_limits(capacity, depth)
     if method not in METHODS:
         close = nearest(str(method), METHODS)
         raise InvalidOptionError(
@@ -61,7 +66,11 @@ def pack(
         )
     if too_long not in ("refuse", "split"):
         raise InvalidOptionError(f"too_long is 'refuse' or 'split', got {too_long!r}")
-    histogram, splits = _histogram(sizes, capacities, too_long)
+    histogram = sizes if isinstance(sizes, SizeHistogram) else SizeHistogram.of(sizes)
+    splits = too_long == "split" and len(capacities) == 1 and bool((histogram.sizes > capacities[0]).any())
+    if splits:
+        histogram = split_histogram(histogram, capacities[0])
+    checked_items(histogram.sizes, capacities, histogram.counts)
     return _solve(histogram, capacities, depth, method, splits)
 
 
@@ -78,13 +87,23 @@ def pack_items(
     return pack(sizes, capacity, depth=depth, method=method, too_long=too_long).assign(sizes, seed=seed)
 
 
-def _limits(capacity: int | Sequence[int], depth: int | None) -> tuple[tuple[int, ...], int | None]:
-    """Capacity and depth as whole numbers, checked."""
+def checked_limits(
+    capacity: int | Sequence[int], depth: int | None, *, window: int | None = None
+) -> tuple[tuple[int, ...], int | None, int | None]:
+    """Capacities, depth and window as whole numbers of at least 1.
+
+    Raises:
+        PackingError: One is not.
+    """
     given = (capacity,) if np.ndim(capacity) == 0 else tuple(capacity)  # type: ignore[arg-type]
     limits = tuple(_at_least_one(value, "the capacity of a pack") for value in given)
     if not limits:
         raise PackingError("a pack has at least one capacity, got none")
-    return limits, None if depth is None else _at_least_one(depth, "the depth of a pack")
+    return (
+        limits,
+        None if depth is None else _at_least_one(depth, "the depth of a pack"),
+        None if window is None else _at_least_one(window, "a window of items"),
+    )
 
 
 def _at_least_one(value: object, name: str) -> int:
@@ -96,41 +115,76 @@ def _at_least_one(value: object, name: str) -> int:
     return number
 
 
-def _histogram(
-    sizes: npt.ArrayLike | SizeHistogram, capacities: tuple[int, ...], too_long: str
-) -> tuple[SizeHistogram, bool]:
-    """The histogram to pack, of pieces where items are split, and whether any were."""
-    histogram = sizes if isinstance(sizes, SizeHistogram) else SizeHistogram.of(sizes)
-    if histogram.num_capacities != len(capacities):
+def checked_items(rows: Int64s, limits: tuple[int, ...], counts: Int64s | None = None) -> Int64s:
+    """Rows of sizes, each within the capacities.
+
+    Args:
+        rows: int64[num_rows, num_capacities].
+        limits: The capacities.
+        counts: Items of each row; None for one of each.
+
+    Raises:
+        PackingError: There are more or fewer capacities than sizes.
+        ItemSizeError: An item is over a capacity.
+    """
+    if rows.shape[1] != len(limits):
         raise PackingError(
-            f"items have {histogram.num_capacities} sizes each, a pack has {len(capacities)} capacities",
+            f"items have {counted(rows.shape[1], 'size')} each, a pack has {len(limits)} capacities",
             remedy="one capacity for each size",
         )
-    over = (histogram.sizes > np.array(capacities)).any(axis=1)
-    if not over.any():
-        return histogram, False
-    if too_long == "split":
-        return split_histogram(histogram, capacities[0]), True
-    kind, num_over = int(np.flatnonzero(over)[-1]), int(histogram.counts[over].sum())
-    size = " × ".join(f"{int(value):,}" for value in histogram.sizes[kind])
-    raise ItemSizeError(
-        f"{counted(num_over, 'item')} of {histogram.num_items:,} are over the capacity of "
-        f"{' × '.join(f'{limit:,}' for limit in capacities)}: the largest has size {size}",
-        remedy="a larger capacity, or too_long='split' for sequences that may be cut",
-    )
+    over = (rows > np.array(limits)).any(axis=1)
+    if over.any():
+        largest = rows[over][np.argmax((rows[over] / np.array(limits)).max(axis=1))]
+        num_over = int(over.sum() if counts is None else counts[over].sum())
+        num_items = int(len(rows) if counts is None else counts.sum())
+        raise ItemSizeError(
+            f"{num_over:,} of {counted(num_items, 'item')} are over the capacity of {size_text(limits)}: the largest "
+            f"has size {size_text(largest)}",
+            remedy="a larger capacity, or too_long='split' for sequences that may be cut",
+        )
+    return rows
 
 
 def _solve(
     histogram: SizeHistogram, capacity: tuple[int, ...], depth: int | None, method: Method, splits: bool
 ) -> PackingPlan:
     bound = simple_bound(histogram, capacity, depth)
+    if len(capacity) > 1:
+        return _solve_vector(histogram, capacity, depth, method, bound)
     knapsack = Knapsack.of(histogram, capacity[0], depth)
-    lengths, counts = histogram.lengths.tolist(), histogram.counts.tolist()
-    fit = shortest_pack_first if method == "spfhp" else longest_pack_first
-    groups = fit(lengths, counts, knapsack.capacity, knapsack.depth)
-    if method == "columns" and sum(group.count for group in groups) > bound:
+    if method == "nnlshp":
+        groups = _nnlshp(histogram, knapsack, depth)
+    else:
+        fit = shortest_pack_first if method == "spfhp" else longest_pack_first
+        groups = fit(histogram.lengths.tolist(), histogram.counts.tolist(), knapsack.capacity, knapsack.depth)
+    if method == "columns" and num_packs(groups) > bound and knapsack.work <= MOST_WORK:
         fractional = generate(knapsack, histogram.counts, strategies_of(groups)[0], bound)
         bound = fractional.bound
         groups = min(groups, rounded(knapsack, histogram.counts, fractional), key=num_packs)
     strategies, uses = strategies_of(groups)
     return PackingPlan(histogram, capacity, depth, method, strategies, uses, bound, splits)
+
+
+def _solve_vector(
+    histogram: SizeHistogram, capacity: tuple[int, ...], depth: int | None, method: Method, bound: int
+) -> PackingPlan:
+    if method in ("spfhp", "nnlshp"):
+        raise InvalidOptionError(
+            f"{method} packs one length at a time, got {len(capacity)} capacities", remedy="method='columns' or 'lpfhp'"
+        )
+    deepest = histogram.num_items if depth is None else min(depth, histogram.num_items)
+    groups = vector_fit(histogram, capacity, deepest)
+    if method == "columns" and num_packs(groups) > bound:
+        # No packing has fewer packs than the items need for one of their sizes alone.
+        for column, limit in enumerate(capacity):
+            alone = SizeHistogram.of_kinds(histogram.sizes[:, column], histogram.counts)
+            bound = max(bound, _solve(alone, (limit,), depth, "columns", splits=False).bound)
+    strategies, uses = strategies_of(groups)
+    return PackingPlan(histogram, capacity, depth, method, strategies, uses, bound)
+
+
+def _nnlshp(histogram: SizeHistogram, knapsack: Knapsack, depth: int | None) -> list[GroupOfPacks]:
+    by_length = np.zeros(knapsack.capacity + 1, np.int64)
+    by_length[histogram.lengths] = histogram.counts
+    groups = nnls_packs(by_length, knapsack.capacity, knapsack.depth if depth is None else depth)
+    return completed(knapsack, histogram.counts, with_kinds(groups, histogram.lengths.tolist()))
