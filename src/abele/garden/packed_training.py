@@ -68,15 +68,20 @@ class LossCurve:
         sequences: Sequences of each update.
         words: Sums over them of the mean loss of masked tokens.
         order: Sums over them of the loss of the segments' order.
-        seconds: Time of all updates so far.
-        cpu_seconds: Processor time of them.
+        seconds: Time of each update.
+        cpu_seconds: Processor time of each, of all threads.
     """
 
     sequences: list[float] = field(default_factory=list)
     words: list[float] = field(default_factory=list)
     order: list[float] = field(default_factory=list)
-    seconds: float = 0.0
-    cpu_seconds: float = 0.0
+    seconds: list[float] = field(default_factory=list)
+    cpu_seconds: list[float] = field(default_factory=list)
+
+    def per_sequence(self, *, cpu: bool = False) -> float:
+        """Seconds by sequence of all updates but the first, which also prepares the host."""
+        seconds = self.cpu_seconds if cpu else self.seconds
+        return sum(seconds[1:]) / sum(self.sequences[1:])
 
     def means(self, parts: int) -> F64:
         """Mean loss of masked tokens by sequence, over equal parts of all sequences, [parts]."""
@@ -133,8 +138,8 @@ class BertTraining:
         batch = self._batch(number)
         self.executor.setOptimizer(self._optimizer(number))
         words, order, _ = self.executor(*batch)
-        self.curve.seconds += perf_counter() - start
-        self.curve.cpu_seconds += process_time() - cpu_start
+        self.curve.seconds.append(perf_counter() - start)
+        self.curve.cpu_seconds.append(process_time() - cpu_start)
         sequences = int(self.rows.packs.begins[(number + 1) * self.rows_per_update])
         sequences -= int(self.rows.packs.begins[number * self.rows_per_update])
         self.curve.sequences.append(sequences)
@@ -160,9 +165,7 @@ def inputs(rows: PackedRows, numbers: npt.ArrayLike) -> list[Tensor]:
     return [torch.from_numpy(batch[name]) for name in INPUTS]
 
 
-def held_out_losses(
-    model: PackedBert, rows: PackedRows, options: poptorch.Options, batch: int
-) -> tuple[float, float]:
+def held_out_losses(model: PackedBert, rows: PackedRows, options: poptorch.Options, batch: int) -> tuple[float, float]:
     """Mean losses by sequence, of masked tokens and of the order of segments, on whole batches of rows."""
     executor: Callable[..., tuple[Tensor, Tensor, Tensor]] = poptorch.inferenceModel(model, options)
     count = len(rows) // batch
