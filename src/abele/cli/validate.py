@@ -32,7 +32,7 @@ def validate(
     packing: Annotated[
         Path | None,
         typer.Option(
-            help="CSV of histograms of lengths: length, wikipedia_512, squad11_384, glue_…; alone, packing and nothing else."
+            help="CSV of histograms: length, wikipedia_512, squad11_384, glue_…; alone, these and nothing else."
         ),
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Write the page and its pictures into this folder.")] = None,

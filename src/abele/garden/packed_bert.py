@@ -162,7 +162,7 @@ def losses_by_part(padded: BertTraining, packed: BertTraining, count: int) -> st
         lines.append(f"{begin:>5.0f} to {end:>5.0f} {one:>9.4f}{other:>9.4f}")
     each, together = padded.curve, packed.curve
     lines.append(
-        f"{1e3 * each.per_sequence():.0f} ms by sequence on rows of their own, {1e3 * together.per_sequence():.0f} ms in "
+        f"{1e3 * each.per_sequence():.0f} ms by sequence on own rows, {1e3 * together.per_sequence():.0f} ms in "
         f"packs: {each.per_sequence() / together.per_sequence():.2f} times as fast "
         f"({each.per_sequence(cpu=True) / together.per_sequence(cpu=True):.2f} by processor time)"
     )

@@ -1,4 +1,4 @@
-"""Training of BERT on rows of single sequences or on packs of them, by the same rules, with the loss of each sequence."""
+"""Training of BERT on rows of single sequences or on packs of them, by the same rules, with losses by sequence."""
 
 from __future__ import annotations
 

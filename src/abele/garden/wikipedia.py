@@ -15,21 +15,22 @@ LONGEST = 512
 SHARES = (
     (4, 0.0),
     (16, 0.0032),
+    (24, 0.0140),
     (32, 0.0359),
-    (48, 0.1110),
+    (40, 0.0676),
+    (48, 0.1035),
     (64, 0.1759),
     (96, 0.2897),
     (128, 0.3694),
     (192, 0.4834),
     (256, 0.5663),
-    (320, 0.6308),
     (384, 0.6836),
-    (448, 0.7280),
     (511, 0.7657),
     (512, 1.0),
 )
 """Lengths, and the share of all sequences that are so long or shorter. Between two of them the logarithm of the length
-is taken to be spread evenly. Nearly a quarter of the sequences are whole rows.
+is taken to be spread evenly, which is at most 0.23 % of all sequences off, and 0.02 % in the mean length. Nearly a
+quarter of the sequences are whole rows.
 
 Source: histogram of 16,279,552 sequences published with Krell et al. (2021), of which these are quantiles.
 """

@@ -183,17 +183,17 @@ _ABOUT_PACKS = (
     "proven. Plans of other methods have the bound that follows from tokens and from pairs that fit no pack."
 )
 _ABOUT_REALISED = (
-    "Factor over one plus overhead. BERT-Large with 512 tokens, configured as the run of MLPerf on {system} in replicas "
-    "of four IPUs, is compiled on padded sequences ({seconds} s for an update) and on packs of each depth. Packs have a "
-    "mask for each pack instead of one of one row, losses by sequence and a head for every sequence. The published "
-    "overhead was profiled on an M2000, of a program that is known by its description alone. Ours makes the mask once "
-    "for each stage and adds it in the pass that scales scores, where the padded one adds its own; and losses by "
-    "sequence lie on an IPU that waits for the others anyway. So packs cost less than there, and what is predicted is "
-    "the higher."
+    "Factor over one plus overhead. BERT-Large with 512 tokens, configured as the run of MLPerf on {system} in "
+    "replicas of four IPUs, is compiled on padded sequences ({seconds} s for an update) and on packs of each depth. "
+    "Packs have a mask for each pack instead of one of one row, losses by sequence and a head for every sequence. The "
+    "published overhead was profiled on an M2000, of a program that is known by its description alone. Ours makes the "
+    "mask once for each stage and adds it in the pass that scales scores, where the padded one adds its own; and "
+    "losses by sequence lie on an IPU that waits for the others anyway. So packs cost less than there, and what is "
+    "predicted is the higher."
 )
 _ABOUT_UNPADDING = (
     "The expected greatest number of tokens on any accelerator, of sequences dealt out at random, computed from the "
     "histogram. How many sequences an accelerator had is not published, so nothing is asked of these; the published "
-    "figures lie between those of 16 and of 32. Packs of one length do not wait for each other: their speed-up is the same "
-    "on any number."
+    "figures lie between those of 16 and of 32. Packs of one length do not wait for each other: their speed-up is the "
+    "same on any number."
 )
