@@ -50,6 +50,7 @@ def main() -> None:
     parser.add_argument("--accumulation", type=int, default=4, help="micro-batches of an update of padded sequences")
     parser.add_argument("--learning-rate", type=float, default=1e-3)
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--files", type=int, help="read the longest so many files alone, which is sooner done")
     parser.add_argument("--quick", action="store_true", help="one layer of width 64, 16 packs: does it work?")
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
@@ -87,7 +88,7 @@ def run(sizes: BertSizes, plan: PackingPlan, seed: int, given: argparse.Namespac
     """Both trainings of one seed."""
     lengths, packs = drawn_packs(plan, given.packs, seed)
     test_lengths = drawn_packs(plan, given.held_out, seed + 1000)[0][: given.held_out]
-    data = PretrainingData.of((lengths, test_lengths), sizes.vocabulary, seed)
+    data = PretrainingData.of((lengths, test_lengths), sizes.vocabulary, seed, given.files)
     alone = one_each(len(lengths))
 
     def options() -> poptorch.Options:

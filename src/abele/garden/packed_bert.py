@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 from rich.console import Console
 
 from abele import poptorch
@@ -25,6 +26,8 @@ from abele.garden.wikipedia import LONGEST, histogram
 from abele.packing import PackingPlan, SizeHistogram, pack
 from abele.packing.data.packed_rows import PackedRows
 from abele.packing.data.samples import Samples
+
+I64 = npt.NDArray[np.int64]
 
 SIZES = BertSizes(tokens=LONGEST)
 DEPTH = 3
@@ -54,9 +57,18 @@ class PretrainingData:
     corpus: Corpus
 
     @classmethod
-    def of(cls, lengths: tuple[np.ndarray, np.ndarray], vocabulary: int, seed: int) -> PretrainingData:
-        """Sequences of these lengths, to train on and others."""
-        kept, others = held_out_split(without_tables(standard_library()), HELD_OUT_SHARE, seed)
+    def of(cls, lengths: tuple[I64, I64], vocabulary: int, seed: int, num_files: int | None = None) -> PretrainingData:
+        """Sequences of these lengths, to train on and others.
+
+        Args:
+            lengths: Of the sequences to train on, and of the others.
+            vocabulary: Pieces that get a number.
+            seed: Of everything that is drawn.
+            num_files: The longest so many files alone are read; None for all.
+        """
+        files = without_tables(standard_library())
+        files = files if num_files is None else sorted(files, key=lambda file: len(file.text))[-num_files:]
+        kept, others = held_out_split(files, HELD_OUT_SHARE, seed)
         corpus = Corpus.of(kept, vocabulary)
         test = drawn_sequences(Corpus.of(others, vocabulary, corpus.words), lengths[1], seed + 1)
         return cls(drawn_sequences(corpus, lengths[0], seed), test, corpus)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-from scipy.signal import fftconvolve
 
 from abele.errors import InvalidOptionError
 from abele.packing import SizeHistogram
@@ -44,18 +43,8 @@ def unpadded_speed_up(histogram: SizeHistogram, capacity: int, accelerators: int
 
 
 def _summed(one: F64, count: int) -> F64:
-    """The distribution of a sum of ``count`` numbers that have the distribution ``one``, by repeated doubling."""
-    summed, power = np.ones(1), one
-    while count:
-        if count % 2:
-            summed = _convolved(summed, power)
-        count //= 2
-        if count:
-            power = _convolved(power, power)
-    return summed
-
-
-def _convolved(first: F64, second: F64) -> F64:
-    # Transforms leave noise of either sign where there is nothing.
-    found: F64 = np.maximum(fftconvolve(first, second), 0.0)
+    """The distribution of a sum of ``count`` numbers that have the distribution ``one``: a power of its transform."""
+    length = count * (len(one) - 1) + 1
+    # The transform leaves noise of either sign where there is nothing.
+    found: F64 = np.maximum(np.fft.irfft(np.fft.rfft(one, 2 * length) ** count)[:length], 0.0)
     return found / found.sum()
