@@ -46,7 +46,9 @@ class PublishedPacking:
 def _wikipedia(depth: int | None, method: str, packs: int, *figures: float, source: str = SOURCE) -> PublishedPacking:
     factor, overhead, realised = figures or (None, None, None)
     share = None if overhead is None else overhead / 100
-    return PublishedPacking(WIKIPEDIA, 512, depth, method, packs, factor, share, realised, source)  # fmt: skip
+    return PublishedPacking(
+        WIKIPEDIA, 512, depth, method, packs, factor, overhead=share, realised=realised, source=source
+    )
 
 
 WIKIPEDIA_ROWS = (
