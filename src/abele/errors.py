@@ -245,7 +245,7 @@ class SampleLengthError(PackedDataError):
 
 
 class PackMembersError(PackedDataError):
-    """Packs that leave a sample out, hold it twice, name one that does not exist, or hold more than a row has room for."""
+    """Packs that leave a sample out, hold it twice, name one that does not exist, or hold more than fits a row."""
 
 
 class PlaceError(PackedDataError, IndexError):

@@ -71,3 +71,18 @@ def test_validate__file_missing__is_named(abele: Run, tmp_path: Path) -> None:
     finished = abele("validate", "--operators", str(tmp_path / "none.csv"))
     assert finished.status == 2
     assert "InvalidOptionError: there is no file" in finished.err
+
+
+def test_validate__packing_alone__makes_no_other_comparison(abele: Run, tmp_path: Path) -> None:
+    path = tmp_path / "lengths.csv"
+    path.write_text("length,glue_rte_128\n10,4\n64,\n100,7\n")
+    finished = abele("validate", "--packing", str(path), "--json")
+    assert finished.status == 1
+    data = json.loads(finished.out)
+    assert [c["key"] for c in data["comparisons"]] == ["packing_glue"]
+
+
+def test_validate__packing_file_missing__is_named(abele: Run, tmp_path: Path) -> None:
+    finished = abele("validate", "--packing", str(tmp_path / "none.csv"))
+    assert finished.status == 2
+    assert "there is no file" in finished.err

@@ -66,7 +66,9 @@ def report(
     csv: Annotated[bool, typer.Option("--csv", help="With --sql: print comma-separated values.")] = False,
     top: Annotated[
         int,
-        typer.Option("--top", min=1, help="With --host, --rearrangements, --masks, --exponents or --sql: how many rows."),
+        typer.Option(
+            "--top", min=1, help="With --host, --rearrangements, --masks, --exponents or --sql: how many rows."
+        ),
     ] = 25,
     kind: Annotated[str, typer.Option("--kind", help="What to draw: overview, memory, timeline, …")] = "overview",
 ) -> None:

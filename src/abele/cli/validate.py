@@ -29,6 +29,12 @@ def validate(
     training: Annotated[
         bool, typer.Option("--training", help="Published training runs; alone, these and nothing else.")
     ] = False,
+    packing: Annotated[
+        Path | None,
+        typer.Option(
+            help="CSV of histograms: length, wikipedia_512, squad11_384, glue_…; alone, these and nothing else."
+        ),
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="Write the page and its pictures into this folder.")] = None,
     jobs: Annotated[
         int | None,
@@ -36,17 +42,18 @@ def validate(
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON; progress goes to standard error.")] = False,
 ) -> None:
-    """Compare predictions with published figures: silicon, Graphcore's own model, and training runs.
+    """Compare predictions with published figures: silicon, Graphcore's own model, training runs, and packing.
 
-    Training runs are compiled one after the other, which takes some minutes and up to some gigabytes.
+    Training runs are compiled one after the other, which takes some minutes and up to some gigabytes; so is BERT on
+    packs of Wikipedia's lengths.
 
     Exit status 1 when a comparison does not keep to what is asked of it, or an operator cannot be built.
     """
-    for file in (operators, silicon):
+    for file in (operators, silicon, packing):
         if file is not None and not file.is_file():
             raise InvalidOptionError(f"there is no file {file}")
     progress = console(progress_only=True)
-    alone = training and operators is None and silicon is None and out is None
+    alone = (training or packing is not None) and operators is None and silicon is None and out is None
     found = [] if alone else list(_comparisons(silicon, progress))
     failures: tuple[str, ...] = ()
     if operators is not None:
@@ -62,6 +69,12 @@ def validate(
         runs = predicted.rows
         if not json:
             console().print(details_table(predicted.predictions))
+    if packing is not None:
+        from abele.validation.packed.comparing import compare
+
+        compared, more = compare(packing, jobs=jobs or 1, console=progress)
+        found += compared
+        failures += more
     if out is not None:
         from abele.validation.page import write_page
 

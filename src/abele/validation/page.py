@@ -20,12 +20,13 @@ _INTRODUCTION = """# Validation
 What Abele predicts beside what others measured or modelled. This page is made by
 
 ```
-abele validate --operators OPERATORS.csv --silicon SILICON.csv --training --out docs
+abele validate --operators OPERATORS.csv --silicon SILICON.csv --training --packing LENGTHS.csv --out docs
 ```
 
 The first file has published operator benchmarks: columns `name`, `tool`, `params`, and for `mk1` and `mk2` `cycles` and
-`total_mem_bytes`. The second has measurements of small products: `N`, `cycles_measured`. All other references stand in
-the package, with their sources.
+`total_mem_bytes`. The second has measurements of small products: `N`, `cycles_measured`. The third, which may be left
+out, has histograms of lengths: `length`, and counts for each set; what comes of them is also in
+[packed BERT](packed_bert.md). All other references stand in the package, with their sources.
 
 No kind of operator has a factor of its own. Each parameter of the machine has one physical meaning and a source
 ([constants](constants.md), `abele systems NAME`). A few were calibrated on measurements; the figures that they were

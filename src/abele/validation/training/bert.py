@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from abele.expr import derivative, select
+from abele.expr import Const, derivative, select
 from abele.numerics import i32
 from abele.parallel.network import Network, NetworkBuilder, Value
 from abele.parallel.ops import build
-from abele.validation.training.losses import cross_entropy
+from abele.validation.training.losses import cross_entropy, cross_entropy_by_sequence
 from abele.validation.training.transformer import TYPE, LayerBuilder, LayerSizes, StagePlan
 
 LARGE = LayerSizes(hidden=1024, heads=16, feed_forward=4096, eps=1e-12)
@@ -31,6 +31,10 @@ class Bert:
         vocabulary: Entries of the word embedding, which the head shares.
         checkpoints: True if each layer's result is kept, from which its backward pass computes it again; False if that
             is done from the begin of a stage.
+        padding_mask: True if tokens see all but padding, which takes a mask of one row; False if they see their own
+            sequence alone, by its number.
+        mean_packed: Sequences in a pack on average; then the loss of masked tokens is a mean over sequences, not over
+            tokens.
     """
 
     sizes: LayerSizes
@@ -40,6 +44,8 @@ class Bert:
     masked: int = 76
     vocabulary: int = 30_912
     checkpoints: bool = True
+    padding_mask: bool = False
+    mean_packed: float | None = None
     head_stages: ClassVar[int] = 1
 
     def network(self, micro_batch: int) -> Network:
@@ -88,10 +94,19 @@ class _BertBuilder:
         return layers.dropout(layers.norm(x, "embedding/norm"), model.sizes.dropout), tables[0]
 
     def _mask(self, stage: int) -> Value:
-        """What a stage adds to scores: tokens see those of their own sequence alone; [samples, 1, tokens, tokens]."""
+        """What a stage adds to scores: tokens see those of their own sequence alone; [samples, 1, tokens, tokens].
+
+        Of padding, whose number is 0, it is [samples, 1, 1, tokens].
+        """
         if stage in self.masks:
             return self.masks[stage]
         net, n = self.net, self.model.tokens
+        if self.model.padding_mask:
+            hidden = build.reshape(net, self.groups, (self.samples, 1, 1, n))
+            with self.layers.named("mask"):
+                seen = select(derivative.arg(0).eq(0), _HIDES, 0.0)
+                made = self.masks[stage] = build.map_(net, seen, [hidden], TYPE)
+            return made
         rows = build.reshape(net, self.groups, (self.samples, 1, n, 1))
         columns = build.reshape(net, self.groups, (self.samples, 1, 1, n))
         seen = select(derivative.arg(0).eq(derivative.arg(1)), 0.0, _HIDES)
@@ -114,7 +129,11 @@ class _BertBuilder:
             logits = build.linear(net, normed, table, bias)
         labels = net.input((self.samples, model.masked), i32, "masked_labels")
         with self.layers.named("head/loss"):
-            loss = cross_entropy(net, logits, labels, 0)
+            if model.mean_packed is None:
+                loss = cross_entropy(net, logits, labels, 0)
+            else:
+                whose = net.input((self.samples, model.masked), i32, "masked_sequences")
+                loss = cross_entropy_by_sequence(net, logits, labels, whose, model.packed, model.mean_packed)
         starts = net.input((self.samples, model.packed), i32, "sequence_starts")
         with self.layers.named("pooler/first"):
             first = build.reshape(net, build.look_up_groups(net, by_sample, starts), (-1, sizes.hidden))
@@ -124,6 +143,9 @@ class _BertBuilder:
         logits = layers.linear(pooled, "next_sentence", 2)
         labels = net.input((self.samples, model.packed), i32, "next_sentence_labels")
         with self.layers.named("next_sentence/loss"):
+            # Places of sequences that a pack has not have no class: the mean is over those that it can hold.
             second = cross_entropy(net, logits, labels)
+            if model.mean_packed is not None:
+                second = build.map_(net, derivative.arg(0) * Const(model.packed / model.mean_packed), [second])
             net.loss = build.map_(net, derivative.arg(0) + derivative.arg(1), [loss, second])
         net.output(net.loss)

@@ -12,6 +12,37 @@ from abele.parallel.ops import build
 
 def cross_entropy(net: NetworkBuilder, logits: Value, labels: Value, ignored: int = -100) -> Value:
     """The mean negative log-likelihood, in f32, of labels [rows] by logits [rows, classes]; 0 of ``ignored`` ones."""
+    return build.reduce(net, _of_classes(net, logits, labels, ignored), [0, 1], scale=1 / labels.size, dtype=f32)
+
+
+def cross_entropy_by_sequence(
+    net: NetworkBuilder, logits: Value, labels: Value, sequences: Value, depth: int, mean_depth: float
+) -> Value:
+    """The mean over sequences, in f32, of the mean negative log-likelihood of each one's labels.
+
+    Args:
+        net: The network to extend.
+        logits: [packs · places, classes].
+        labels: [packs · places].
+        sequences: Which sequence of its pack each label is of, [packs, places]; -1 where there is no label.
+        depth: Most sequences in a pack.
+        mean_depth: Sequences in a pack, on average: what sums over sequences are divided by, beside the packs.
+    """
+    packs, places = sequences.shape
+    losses = build.reduce(net, _of_classes(net, logits, labels, -100), [1], dtype=f32)
+    numbers = net.constant(np.arange(depth).reshape(1, depth, 1), i32, "depth")
+    each = build.reshape(net, sequences, (packs, 1, places))
+    is_of = build.map_(net, select(derivative.arg(0).eq(derivative.arg(1)), 1.0, 0.0), [numbers, each], f32)
+    rows = build.reshape(net, losses, (packs, 1, places))
+    sums = build.reduce(net, build.map_(net, derivative.arg(0) * derivative.arg(1), [rows, is_of]), [2])
+    counts = build.reduce(net, is_of, [2])
+    number = derivative.arg(1)
+    means = build.map_(net, derivative.arg(0) / select(number.eq(0.0), 1.0, number), [sums, counts])
+    return build.reduce(net, means, [0, 1], scale=1 / (packs * mean_depth))
+
+
+def _of_classes(net: NetworkBuilder, logits: Value, labels: Value, ignored: int) -> Value:
+    """Negative log-likelihoods where a class is the label, [rows, classes]; 0 elsewhere, and of ``ignored`` ones."""
     logs = build.softmax(net, logits, 1, log=True)
     classes = logits.shape[1]
     numbers = net.constant(np.arange(classes), i32, "classes")
@@ -20,5 +51,4 @@ def cross_entropy(net: NetworkBuilder, logits: Value, labels: Value, ignored: in
     likelihood: Expr = 0.0 - derivative.arg(2)
     if ignored in range(classes):
         likelihood = select(label.eq(ignored), 0.0, likelihood)
-    losses = build.map_(net, select(number.eq(label), likelihood, 0.0), [numbers, chosen, logs], logs.dtype)
-    return build.reduce(net, losses, [0, 1], scale=1 / labels.size, dtype=f32)
+    return build.map_(net, select(number.eq(label), likelihood, 0.0), [numbers, chosen, logs], logs.dtype)

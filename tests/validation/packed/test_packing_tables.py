@@ -1,0 +1,158 @@
+"""Tables of packing beside the published ones, from histograms of a file."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from abele.errors import FileFormatError, InvalidOptionError
+from abele.packing import SizeHistogram
+from abele.validation.packed import comparing
+from abele.validation.packed.lengths import histogram_of, read_histograms
+from abele.validation.packed.published import GLUE_ROWS, SQUAD_ROWS, WIKIPEDIA_ROWS
+from abele.validation.packed.runs import MASKED, overhead, packed_run, padded_run
+from abele.validation.packed.unpadding import unpadded_speed_up
+from abele.validation.page import page_text
+from abele.validation.training.bert import Bert
+from abele.validation.training.run import TrainingRun
+from abele.validation.training.transformer import LayerSizes, StagePlan
+
+GLUE = "length,glue_rte_128\n10,4\n64,\n100,7\n"
+
+
+def write(folder: Path, text: str) -> Path:
+    path = folder / "lengths.csv"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def small() -> TrainingRun:
+    sizes = LayerSizes(hidden=64, heads=2, feed_forward=128)
+    return TrainingRun(
+        name="small",
+        system="bow-2000",
+        model=Bert(sizes, StagePlan(((1, 0), (1, 2)), (0.2,)), 128, vocabulary=96),
+        micro_batch=2,
+        accumulation=6,
+        replicas=2,
+        items=48,
+        item="sequence",
+        published_seconds=1e-3,
+    )
+
+
+def test_read_histograms__empty_cells__are_zero(tmp_path: Path) -> None:
+    found = read_histograms(write(tmp_path, "length,a,none\n3,2,\n5,,\n4, 7 ,0\n"))
+    assert list(found) == ["a"]
+    assert found["a"].lengths.tolist() == [3, 4]
+    assert found["a"].counts.tolist() == [2, 7]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("size,a\n1,2\n", "has no column length"),
+        ("", "has no column length"),
+        ("length,a\n1,2\n1,3\n", "has a length twice"),
+        ("length,a\n1,-2\n", "line 2: a is '-2'"),
+        ("length,a\n1,2\nx,3\n", "line 3: length is 'x'"),
+        ("length,a\n1,2.5\n", "line 2: a is '2.5'"),
+    ],
+)
+def test_read_histograms__bad_file__is_named(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(FileFormatError, match=message):
+        read_histograms(write(tmp_path, text))
+
+
+def test_read_histograms__no_text__is_named(tmp_path: Path) -> None:
+    path = tmp_path / "lengths.csv"
+    path.write_bytes(b"length,a\n1,\xff\n")
+    with pytest.raises(FileFormatError, match="cannot be read"):
+        read_histograms(path)
+
+
+def test_histogram_of__column_that_there_is_not__is_named(tmp_path: Path) -> None:
+    path = write(tmp_path, GLUE)
+    with pytest.raises(FileFormatError, match=r"no histogram glue_rte_12\n.*did you mean glue_rte_128"):
+        histogram_of(read_histograms(path), "glue_rte_12", path)
+
+
+def test_compare__one_set__has_packs_and_the_bound(tmp_path: Path) -> None:
+    (found,), failures = comparing.compare(write(tmp_path, GLUE))
+    assert failures == ()
+    assert found.key == "packing_glue"
+    (figure,) = found.figures
+    # Each of 100 takes one of 10 along; the published number is of another histogram.
+    assert (figure.name, figure.predicted, figure.reference) == ("rte, SPFHP, no limit", 7, 1330)
+    assert not found.holds
+    assert "| rte, column generation, no limit | 2 | 7 | 7 |" in found.details
+    assert found.details in page_text([found], {})
+
+
+def test_compare__no_set_that_was_published__says_what_to_add(tmp_path: Path) -> None:
+    with pytest.raises(FileFormatError, match="no histogram wikipedia_512"):
+        comparing.compare(write(tmp_path, "length,mine\n3,4\n"))
+
+
+@pytest.mark.shared
+@pytest.mark.slow
+def test_compare__published_histograms__give_the_published_tables(shared_data: Path) -> None:
+    path = shared_data / "data" / "length_histograms.csv"
+    histograms = read_histograms(path)
+    for rows in (WIKIPEDIA_ROWS[:2], SQUAD_ROWS, GLUE_ROWS):
+        chosen = [
+            comparing.PackedRow(
+                row, comparing.pack(histograms[row.column], row.capacity, depth=row.depth, method=row.method)
+            )
+            for row in rows
+        ]
+        for row in chosen:
+            exact = row.published.method != "nnlshp"
+            assert row.plan.num_packs == pytest.approx(row.published.packs, rel=0 if exact else 1e-3)
+            if row.published.factor is not None and exact:
+                assert round(row.plan.factor, 3) == row.published.factor
+
+
+def test_packed_run__of_a_run__changes_mask_losses_and_heads_alone() -> None:
+    padded = padded_run(small(), "bow-2000")
+    packed = packed_run(padded, 3, 1.9)
+    assert packed.model == replace(padded.model, packed=3, masked=MASKED + 3, padding_mask=False, mean_packed=1.9)  # type: ignore[type-var]
+    assert replace(packed, name=padded.name, model=padded.model) == padded
+
+
+@pytest.mark.slow
+def test_realised__small_bert__is_factor_over_one_plus_overhead(monkeypatch: pytest.MonkeyPatch) -> None:
+    histogram = SizeHistogram.of(np.arange(40, 513))
+    rows = [
+        comparing.PackedRow(row, comparing.pack(histogram, 512, depth=row.depth, method=row.method))
+        for row in WIKIPEDIA_ROWS
+        if row.depth == 2 and row.realised
+    ]
+    padded = padded_run(small(), "bow-2000")
+    (found,), failures = comparing.realised(rows, padded)
+    assert failures == ()
+    alone, together = padded.predict(), packed_run(padded, 2, rows[0].factor).predict()
+    share = overhead(together, alone)
+    assert share > 0
+    assert found.figures[0].predicted == pytest.approx(rows[0].plan.factor / (1 + share))
+    assert f"{share:.2%}" in found.details
+
+
+def test_unpadded_speed_up__drawn__is_what_is_computed() -> None:
+    histogram = SizeHistogram.counted({3: 5, 8: 2, 20: 3})
+    rng = np.random.default_rng(0)
+    for accelerators, batch in ((1, 1), (4, 5), (60, 3)):
+        drawn = rng.choice([3, 8, 20], (20_000, accelerators, batch), p=[0.5, 0.2, 0.3]).sum(axis=2).max(axis=1)
+        wanted = batch * 20 / drawn.mean()
+        assert unpadded_speed_up(histogram, 20, accelerators, batch) == pytest.approx(wanted, rel=0.01)
+
+
+def test_unpadded_speed_up__one_accelerator__is_one_over_efficiency() -> None:
+    histogram = SizeHistogram.counted({10: 1, 30: 1})
+    assert unpadded_speed_up(histogram, 40, 1, 7) == pytest.approx(2.0)
+    assert unpadded_speed_up(histogram, 40, 10**6, 1) == pytest.approx(4 / 3)
+    with pytest.raises(InvalidOptionError, match="batch = 0"):
+        unpadded_speed_up(histogram, 40, 1, 0)
