@@ -72,9 +72,9 @@ def validate(
     if packing is not None:
         from abele.validation.packed.comparing import compare
 
-        compared, more = compare(packing, jobs=jobs or 1, console=progress)
+        compared, left_out = compare(packing, jobs=jobs or 1, console=progress)
         found += compared
-        failures += more
+        failures += left_out
     if out is not None:
         from abele.validation.page import write_page
 

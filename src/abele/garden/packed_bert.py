@@ -25,6 +25,7 @@ from abele.garden.training import options
 from abele.garden.wikipedia import LONGEST, histogram
 from abele.packing import PackingPlan, SizeHistogram, pack
 from abele.packing.data.packed_rows import PackedRows
+from abele.packing.data.ragged import Ragged
 from abele.packing.data.samples import Samples
 
 I64 = npt.NDArray[np.int64]
@@ -77,6 +78,7 @@ class PretrainingData:
         """Mean loss by sequence of the odds that pieces have in the text that is trained on, in nats."""
         counts = np.bincount(self.corpus.pieces, minlength=len(self.corpus.words)) + 1
         labels = self.test.columns["masked_lm_ids"]
+        assert isinstance(labels, Ragged)
         losses = -np.log(counts / counts.sum())[labels.values]
         by_sequence = np.add.reduceat(losses, labels.offsets[:-1]) / labels.lengths
         return float(by_sequence.mean())

@@ -128,17 +128,17 @@ def realised(
         for depth, packed in zip(depths, runs[1:], strict=True)
         if packed.name in by_name
     }
-    known = [row for row in rows if row.published.depth in shares]
+    known = [(row, shares[depth]) for row in rows if (depth := row.published.depth) is not None and depth in shares]
     figures = tuple(
-        Figure(row.published.title, row.published.method, row.plan.factor / (1 + shares[row.published.depth]),
+        Figure(row.published.title, row.published.method, row.plan.factor / (1 + share),
                row.published.realised or 0.0, "times", row.published.source)
-        for row in known
+        for row, share in known
     )  # fmt: skip
     lines = ["| | factor | overhead | realised | published overhead | published |", "|---|--:|--:|--:|--:|--:|"]
-    for row, figure in zip(known, figures, strict=True):
+    for (row, share), figure in zip(known, figures, strict=True):
         published = row.published.overhead or 0.0
         lines.append(
-            f"| {row.published.title} | {row.plan.factor:.3f} | {shares[row.published.depth]:.2%} | "
+            f"| {row.published.title} | {row.plan.factor:.3f} | {share:.2%} | "
             f"{figure.predicted:.3f} | {published:.2%} | {figure.reference:.3f} |"
         )
     about = _ABOUT_REALISED.format(system=padded.system, seconds=f"{base.seconds:.3f}")

@@ -47,4 +47,5 @@ def _summed(one: F64, count: int) -> F64:
     length = count * (len(one) - 1) + 1
     # The transform leaves noise of either sign where there is nothing.
     found: F64 = np.maximum(np.fft.irfft(np.fft.rfft(one, 2 * length) ** count)[:length], 0.0)
-    return found / found.sum()
+    whole: F64 = found / found.sum()
+    return whole
