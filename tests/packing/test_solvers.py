@@ -242,3 +242,10 @@ def test_histogram__counted_and_of__are_the_same() -> None:
     for same in (SizeHistogram.of(lengths), SizeHistogram.of(lengths.astype(np.float32)), counted):
         assert (same.lengths.tolist(), same.counts.tolist()) == ([3, 5, 9], [2, 3, 1])
     assert SizeHistogram.counted(np.bincount(lengths)).counts.tolist() == [2, 3, 1]
+
+
+def test_columns__too_many_lengths_for_them__are_best_fit_and_say_so() -> None:
+    lengths = np.arange(1, 4_001)
+    plan = pack(lengths, 4_000, depth=4)
+    assert plan.method == "lpfhp"
+    assert plan.num_packs == pack(lengths, 4_000, depth=4, method="lpfhp").num_packs

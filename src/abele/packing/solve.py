@@ -168,12 +168,14 @@ def _solve(
     if len(capacity) > 1:
         return _solve_vector(histogram, capacity, depth, method, bound=bound, tolerance=tolerance)
     knapsack = Knapsack.of(histogram, capacity[0], depth)
+    if method == "columns" and not knapsack.is_small:
+        method = "lpfhp"
     if method == "nnlshp":
         groups = _nnlshp(histogram, knapsack, depth)
     else:
         fit = shortest_pack_first if method == "spfhp" else longest_pack_first
         groups = fit(histogram.lengths.tolist(), histogram.counts.tolist(), knapsack.capacity, knapsack.depth)
-    if method == "columns" and num_packs(groups) > bound * (1 + tolerance) and knapsack.is_small:
+    if method == "columns" and num_packs(groups) > bound * (1 + tolerance):
         patterns = [*strategies_of(groups)[0], *_patterns_like(like, histogram, knapsack)]
         fractional = generate(knapsack, histogram.counts, patterns, at_least=bound, tolerance=tolerance)
         bound = fractional.bound
