@@ -107,6 +107,7 @@ def test_command__of_a_console_block__exits_with_0(page: str, command: str, tmp_
     report = ab.compile_program(graph, ab.Copy(x, graph.variable(ab.f32, (64,), name="y").map(1))).report
     for name in ("d.abele-report", "run.abele-report"):
         report.save(tmp_path / name)
+    (tmp_path / "lengths.csv").write_text("500\n120\n260\n250\n")
     environment = {**os.environ, "ABELE_CACHE_DIR": str(tmp_path / "cache")}
     run = [sys.executable, "-c", "from abele.cli import main; main()", *shlex.split(command)[1:]]
     done = subprocess.run(run, capture_output=True, text=True, check=False, cwd=tmp_path, env=environment, timeout=120)

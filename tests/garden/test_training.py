@@ -25,8 +25,8 @@ from abele.garden.training import Predictor
 
 pytestmark = pytest.mark.torch
 
-WHOLE = tuple(name for name in DEMOS if name not in ("digits", "braggnn"))
-"""Demos that set their figure beside simpler means."""
+WHOLE = tuple(name for name in DEMOS if name not in ("digits", "braggnn", "packed-bert"))
+"""Demos that set their figure beside simpler means, and have no tests of their own."""
 
 
 def run(name: str, **settings: int) -> DemoResult:

@@ -153,7 +153,7 @@ def show(plan: PackingPlan, rows: list[DepthRow], machine: System, overhead: flo
     grid.add_column(overflow="fold")
     grid.add_row("packs", f"{plan.num_packs:,}, {above}")
     grid.add_row("efficiency", f"{plan.efficiency:.3%}, {plan.padding:,} tokens of padding")
-    grid.add_row("factor", f"{plan.factor:.3f} {noun}s by pack")
+    grid.add_row("factor", f"{plan.factor:.3f} {noun}s per pack")
     grid.add_row("speed-up", f"{expected.speed_up:.3f} expected on {machine.title}")
     grid.add_row("overhead", f"{expected.overhead:.3%}, {expected.source}")
     out.print(grid)

@@ -87,7 +87,7 @@ def _draw_waste(axes: Axes, by_depth: Sequence[tuple[str, PackingPlan]]) -> None
     axes.barh(rows, real, color=_REAL, height=0.7, label="tokens")
     axes.barh(rows, 1 - real, left=real, color=_PADDING, height=0.7, label="padding")
     for row, share, (_, plan) in zip(rows, real, by_depth, strict=True):
-        axes.text(0.015, row, f"{share:.2%}, {plan.factor:.3f} by pack", color="white", va="center", fontsize=8)
+        axes.text(0.015, row, f"{share:.2%}, {plan.factor:.3f} per pack", color="white", va="center", fontsize=8)
     axes.set_yticks(rows, names)
     axes.set_ylabel("most sequences in a pack")
     axes.set_xlim(0, 1)
