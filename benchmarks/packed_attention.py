@@ -9,8 +9,9 @@ for a row of tokens, forward or forward and backward:
 - ``-1000`` and ``dense -1000``: the same pair for (1 - same) * -1000 added to the scores.
 
 Contestants take turns; each one's best round counts. --cpu times by the process's own processor time.
-``--bert`` measures a training step of BERT (4 layers, hidden 256, 512 tokens) instead, on packed and on padded rows
-with lengths as in Wikipedia (``--histogram``), and prints sequences a second.
+``--bert`` measures a training step of BERT (``--layers``, hidden 256, 512 tokens) instead, on packed and on padded rows
+with lengths as in Wikipedia (``--histogram``), and prints sequences a second. About half of those packed rows are one
+sequence that hides nothing; with ``--sequences N`` each packed row has N of equal length, each padded one is half full.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -277,19 +279,26 @@ def batch_of(rows: list[list[int]], tokens: int = 512) -> tuple[Tensor, ...]:
 def bert(args: argparse.Namespace) -> list[dict[str, object]]:
     """Training steps on packed and padded rows: sequences a second."""
     rows = 2 * REPEATS
-    packed, padded = packs_of(args.histogram, rows)
+    if args.sequences:
+        ends = [512 * n // args.sequences for n in range(args.sequences + 1)]
+        packed, padded = [[b - a for a, b in pairwise(ends)]] * rows, [256] * rows
+    else:
+        packed, padded = packs_of(args.histogram, rows)
     given = {"packed": batch_of(packed), "padded": batch_of([[n] for n in padded])}
     counts = {"packed": sum(map(len, packed)), "padded": rows}
     contestants: dict[str, Contestant | None] = {}
     for kind in ("packed", "padded", "packed -1000", "padded -1000")[: 4 if args.numbers else 2]:
         torch.manual_seed(0)
-        contestants[kind] = abele_contestant(Bert(kind), given[kind.split()[0]], args.threads, True)
+        contestants[kind] = abele_contestant(Bert(kind, args.layers), given[kind.split()[0]], args.threads, True)
         with whole_scores():
-            contestants[f"{kind}, dense"] = abele_contestant(Bert(kind), given[kind.split()[0]], args.threads, True)
+            contestants[f"{kind}, dense"] = abele_contestant(
+                Bert(kind, args.layers), given[kind.split()[0]], args.threads, True
+            )
     clock = time.process_time if args.cpu else time.perf_counter
     times = best_times(contestants, clock, args.rounds)
     table = Table(
-        title=f"BERT 4 × 256, 512 tokens, training, {args.threads} threads; factor {counts['packed'] / rows:.3f}"
+        title=f"BERT {args.layers} × 256, 512 tokens, training, {args.threads} threads; "
+        f"factor {counts['packed'] / rows:.3f}"
     )
     for column in ("rows and mask", "ms a row", "sequences/s"):
         table.add_column(column, justify="right")
@@ -313,6 +322,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--shapes", type=int, default=len(SHAPES), help="how many of the shapes")
     parser.add_argument("--bert", action="store_true", help="packed against padded BERT")
+    parser.add_argument("--layers", type=int, default=4, help="with --bert")
+    parser.add_argument("--sequences", type=int, default=0, help="with --bert: of equal length, in each packed row")
     parser.add_argument("--numbers", action="store_true", help="with --bert: masks of numbers that are added, too")
     parser.add_argument("--histogram", type=Path, default=Path("../shared/data/length_histograms.csv"))
     parser.add_argument("--json", action="store_true", help="print one object at the end")
