@@ -8,7 +8,7 @@ from dataclasses import replace
 from abele.kernels.tasks.copy_operands import is_product
 from abele.kernels.tasks.group_rows import group_rows
 from abele.kernels.tasks.order_stages import order_stages
-from abele.kernels.tasks.program import SampleDim, Task, TaskProgram
+from abele.kernels.tasks.program import Ref, SampleDim, Task, TaskProgram
 from abele.kernels.tasks.sample_dim import find_sample_dim
 
 MIN_SAMPLES = 4
@@ -58,13 +58,25 @@ def samples_per_block(samples: int, lanes: int) -> int:
 
 
 def _is_one_contraction(program: TaskProgram) -> bool:
-    """True if all there is to do is one task with much to reuse, and enough results for threads to share."""
-    if len(program.tasks) != 1:
+    """True if all there is to do is one task with much to reuse, and enough results for threads to share.
+
+    That its operands are widened before it changes nothing.
+    """
+    tasks = [task for task in program.tasks if not _widens(program, task)]
+    if len(tasks) != 1:
         return False
-    (task,) = program.tasks
+    (task,) = tasks
     # Long sums of products with few results are split for threads by themselves.
     is_product_of_loads = len(task.reductions) == 1 and is_product(task.reductions[0])
     return _is_reused(program, task, MIN_PRODUCT_REUSE) if is_product_of_loads else _reuses_much(program, task)
+
+
+def _widens(program: TaskProgram, task: Task) -> bool:
+    """True if all that a task does is to store elements of an array in another type."""
+    if task.reductions or task.locals or len(task.puts) != 1:
+        return False
+    (put,) = task.puts
+    return isinstance(put.value, Ref) and program.spaces[put.value.space].type != program.spaces[put.space].type
 
 
 def _are_products_of_samples(program: TaskProgram, sample: SampleDim) -> bool:
