@@ -165,5 +165,6 @@ def _optimiser(model: nn.Module, task: PrecisionTask, precision: str) -> Callabl
 def _held_out_loss(model: nn.Module, task: PrecisionTask) -> float:
     """Mean loss on what the model was not trained on, by PyTorch: 8-bit layers as they are, the rest in float32."""
     wide = copy.deepcopy(model).float()
-    parts = zip(*(part.split(task.batch) for part in task.held_out), strict=True)
+    firsts = range(0, len(task.held_out[0]), task.batch)
+    parts = ([part[first : first + task.batch] for part in task.held_out] for first in firsts)
     return float(np.mean([float(wide(*part)) for part in parts]))
