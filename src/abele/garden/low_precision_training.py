@@ -122,6 +122,8 @@ def train(task: PrecisionTask, precision: str, settings: DemoSettings, per_call:
     model = made(task, precision, settings.seed)
     opts = options(settings).deviceIterations(per_call)
     opts.Abele.allowOutOfMemory()
+    # By default training sends the loss of a call's last step alone.
+    opts.outputMode(poptorch.OutputMode.All)
     opts.Precision.enableStochasticRounding(precision != "f32")
     rate = _optimiser(model, task, precision)
     executor = poptorch.trainingModel(model, opts, optimizer=rate(1.0))
@@ -165,5 +167,5 @@ def _optimiser(model: nn.Module, task: PrecisionTask, precision: str) -> Callabl
 def _held_out_loss(model: nn.Module, task: PrecisionTask) -> float:
     """Mean loss on what the model was not trained on, by PyTorch: 8-bit layers as they are, the rest in float32."""
     wide = copy.deepcopy(model).float()
-    parts = zip(*(part.split(task.batch) for part in task.held_out), strict=True)
+    parts = zip(*(torch.split(part, task.batch) for part in task.held_out), strict=True)
     return float(np.mean([float(wide(*part)) for part in parts]))
