@@ -155,7 +155,7 @@ def _losses(made: dict[str, TrainedCurve]) -> dict[str, npt.NDArray[np.float64]]
 def _table(made: dict[str, TrainedCurve]) -> str:
     """Losses at some steps, the final ones, and how far above float32's they are."""
     steps, base = _steps(made), made["f32"]
-    shown = np.unique(np.linspace(0, len(steps) - 1, 6).round().astype(int))
+    shown = np.unique(np.linspace(0, len(steps) - 1, 5).round().astype(int))
     head = f"{'step':>8}" + "".join(f"{steps[k]:>8.0f}" for k in shown) + f"{'final':>9}{'to f32':>9}{'held out':>10}"
     rows = [
         f"{precision:>8}"

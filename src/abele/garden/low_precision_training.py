@@ -122,6 +122,8 @@ def train(task: PrecisionTask, precision: str, settings: DemoSettings, per_call:
     model = made(task, precision, settings.seed)
     opts = options(settings).deviceIterations(per_call)
     opts.Abele.allowOutOfMemory()
+    # By default training sends the loss of a call's last step alone.
+    opts.outputMode(poptorch.OutputMode.All)
     opts.Precision.enableStochasticRounding(precision != "f32")
     rate = _optimiser(model, task, precision)
     executor = poptorch.trainingModel(model, opts, optimizer=rate(1.0))

@@ -125,8 +125,10 @@ def test_device__unit_scaled_model__follows_pytorch() -> None:
 @pytest.mark.slow
 def test_device__chip_without_8_bit_products__refuses_them_unless_conversion_is_allowed() -> None:
     torch.manual_seed(1)
-    with pytest.raises(TypeMismatchError, match="does not multiply 8-bit floats"):
+    with pytest.raises(TypeMismatchError, match="does not multiply 8-bit floats") as raised:
         trained(fp8.fp8_linear(Net()), "bow-2000")
+    assert "allow_conversion=True, of fp8.Fp8Recipe" in str(raised.value)
+    assert "convertQuarterToHalf" not in str(raised.value)
     model = fp8.fp8_linear(Net(), fp8.Fp8Recipe(allow_conversion=True))
     mirror = copy.deepcopy(model)
     assert trained(model, "bow-2000") == pytest.approx(eager(mirror), rel=2e-3)
@@ -175,3 +177,17 @@ def test_fp8_linear__tied_and_skipped_layers__keep_what_they_are() -> None:
     assert type(model.last) is nn.Linear
     assert model.extra.weight is model.first.weight
     assert "scaling='amax'" in repr(model.first)
+
+
+def test_product__chip_without_8_bit_products__is_refused_with_the_argument_that_allows_it() -> None:
+    class Multiplied(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            x8 = fp8.pow2scale_cast_to_fp8(x, 0)
+            return fp8.matmul_pow2scaled(x8, x8, transposed=(False, True))
+
+    options = poptorch.Options()
+    options.Abele.system("bow-2000")
+    with pytest.raises(TypeMismatchError, match="the model has 1 product of them") as raised:
+        poptorch.inferenceModel(Multiplied(), options)(torch.ones(4, 8))
+    assert "fp8.matmul_pow2scaled" in str(raised.value)
+    assert "fp8_matmul" in str(raised.value.at)

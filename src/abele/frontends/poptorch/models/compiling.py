@@ -16,6 +16,7 @@ import torch
 from abele.compiler.collector import collector_paused
 from abele.frontends.poptorch.capture import CapturedModel, capture
 from abele.frontends.poptorch.errors import Error
+from abele.frontends.poptorch.fp8.chips import check_products
 from abele.frontends.poptorch.models.advice import words
 from abele.frontends.poptorch.models.batching import Batching
 from abele.frontends.poptorch.models.perf_counters import PerfCounters
@@ -124,6 +125,7 @@ def compile_model(
 
         captured = record(lambda: model, (args, kwargs))
         settings = placing.settings(settings)
+        check_products(captured.net, settings.target())
         schedule = own.added_to(batching.schedule(), captured.weights)
 
         def smaller(parts: int) -> NetworkCase | None:
