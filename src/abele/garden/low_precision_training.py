@@ -34,8 +34,8 @@ BRANCHES = {"*.attention": 0.3, "*.narrow": 0.3}
 """Modules of both networks whose results are added to what went past them, with the branches' shares: those that they
 have in the plain networks at their start are between 0.1 and 0.2."""
 UNIT_RATE = 2.0
-"""The learning rate of unit-scaled networks relative to that of plain ones. Rates and shares were chosen by the loss of
-the decoder in float32, of few values."""
+"""The learning rate of unit-scaled networks relative to that of plain ones. Rates and shares are of few tries with the
+decoder in float32, and not the best of either kind: docs/low_precision.md has what others give."""
 BETAS = (0.9, 0.98)
 EPSILON = 1e-6
 HALF: dict[str, Any] = {"accum_type": torch.float16, "first_order_momentum_accum_type": torch.float16}
