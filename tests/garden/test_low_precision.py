@@ -113,10 +113,8 @@ def test_verdict__final_losses__are_held_against_the_bar() -> None:
         return TrainedCurve(np.array([5.0, final]), final, None, torch.nn.Identity())  # type: ignore[arg-type]
 
     made = {"f32": curve(2.0), "f16": curve(2.019), "f8": curve(2.021), "f8 unit": curve(float("nan"))}
-    assert low_precision._verdict(made) == (
-        "within 1% of f32's final loss: f16; not within 1% of f32's final loss: f8, f8 unit"
-    )
-    assert low_precision._verdict({"f32": curve(2.0), "f8": curve(1.0)}) == "within 1% of f32's final loss: f8"
+    assert low_precision._verdict(made) == "within 1% of f32: f16; not within: f8, f8 unit"
+    assert low_precision._verdict({"f32": curve(2.0), "f8": curve(1.0)}) == "within 1% of f32: f8; not within: none"
 
 
 @pytest.mark.slow

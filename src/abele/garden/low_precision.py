@@ -174,8 +174,7 @@ def _verdict(made: dict[str, TrainedCurve]) -> str:
     base = made["f32"].final
     above = [p for p, curve in made.items() if not curve.final / base - 1 <= BAR]
     within = [p for p in made if p != "f32" and p not in above]
-    parts = (("within", within), ("not within", above))
-    return "; ".join(f"{word} {BAR:.0%} of f32's final loss: {', '.join(names)}" for word, names in parts if names)
+    return f"within {BAR:.0%} of f32: {', '.join(within) or 'none'}; not within: {', '.join(above) or 'none'}"
 
 
 # --- data -------------------------------------------------------------------------------------------------------------
