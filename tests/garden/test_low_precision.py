@@ -15,9 +15,9 @@ torch = pytest.importorskip("torch", reason="needs PyTorch")
 from rich.console import Console
 
 from abele.errors import InvalidOptionError
-from abele.garden import curves, low_precision
+from abele.garden import curves, low_precision, low_precision_training
 from abele.garden.low_precision import SHORT
-from abele.garden.low_precision_training import PRECISIONS, made
+from abele.garden.low_precision_training import PRECISIONS, TrainedCurve, TrainingRates, made, train
 from abele.garden.settings import DemoSettings
 from abele.machine import systems
 from abele.poptorch import fp8, unit_scaling
@@ -101,6 +101,47 @@ def test_run__wrong_sizes__are_refused(size: dict[str, int], networks: tuple[str
         low_precision.run(DemoSettings(), Console(file=io.StringIO()), size=replace(SHORT, **size), networks=networks)
 
 
+@pytest.mark.parametrize("name", ["plain", "unit", "share"])
+@pytest.mark.parametrize("value", [0.0, -1e-3, float("nan")])
+def test_rates__not_above_zero__are_refused(name: str, value: float) -> None:
+    with pytest.raises(InvalidOptionError, match=f"{name} = "):
+        replace(TrainingRates(plain=1e-3, unit=1e-3, share=0.1), **{name: value})
+
+
+def test_verdict__final_losses__are_held_against_the_bar() -> None:
+    def curve(final: float) -> TrainedCurve:
+        return TrainedCurve(np.array([5.0, final]), final, None, torch.nn.Identity())  # type: ignore[arg-type]
+
+    made = {"f32": curve(2.0), "f16": curve(2.019), "f8": curve(2.021), "f8 unit": curve(float("nan"))}
+    assert low_precision._verdict(made) == "within 1% of f32: f16; not within: f8, f8 unit"
+    assert low_precision._verdict({"f32": curve(2.0), "f8": curve(1.0)}) == "within 1% of f32: f8; not within: none"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("network", low_precision.NETWORKS)
+def test_train__f32__has_the_losses_of_pytorch_over_all_steps_of_a_call(network: str) -> None:
+    task = low_precision._task(network, SHORT, 1)
+    settings = DemoSettings(system=systems.get("c600"), threads=1, seed=1)
+    found = train(task, "f32", settings, low_precision.PER_CALL, lambda _figure="": None)
+    model, losses = made(task, "f32", 1), []
+    calls = task.num_steps // low_precision.PER_CALL
+    for call in range(calls):
+        rate = task.rates.plain * low_precision_training._schedule((call + 1) / calls)
+        if call == 0:
+            optimizer = torch.optim.AdamW(
+                model.parameters(), rate, low_precision_training.BETAS, low_precision_training.EPSILON, weight_decay=0.0
+            )
+        optimizer.param_groups[0]["lr"] = rate
+        for step in range(low_precision.PER_CALL):
+            begin = (call * low_precision.PER_CALL + step) * task.batch
+            optimizer.zero_grad()
+            loss = model(*(part[begin : begin + task.batch] for part in task.data))
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+    np.testing.assert_allclose(found.losses, np.reshape(losses, (calls, -1)).mean(1), rtol=1e-3)
+
+
 @pytest.mark.slow
 def test_run__short_training__prints_four_curves_near_each_other() -> None:
     settings = DemoSettings(system=systems.get("c600"), threads=1)
@@ -109,4 +150,5 @@ def test_run__short_training__prints_four_curves_near_each_other() -> None:
     assert abs(float(found.figures["gpt_f16_above_f32"])) < 0.02
     assert abs(float(found.figures["gpt_f8_above_f32"])) < 0.05
     assert all(precision in found.exhibit for precision in PRECISIONS)
+    assert max(map(len, found.exhibit.splitlines())) <= 80
     assert found.report.memory.fits

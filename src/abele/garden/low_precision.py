@@ -19,7 +19,7 @@ from abele.errors import InvalidOptionError
 from abele.garden import curves
 from abele.garden.language import CHARACTERS, numbered
 from abele.garden.low_precision_networks import CharacterGpt, MaskedBert
-from abele.garden.low_precision_training import PRECISIONS, PrecisionTask, TrainedCurve, train
+from abele.garden.low_precision_training import PRECISIONS, PrecisionTask, TrainedCurve, TrainingRates, train
 from abele.garden.progress import progress_bar
 from abele.garden.result import DemoResult, Stopwatch, weights_digest
 from abele.garden.settings import DemoSettings
@@ -35,6 +35,9 @@ HELD_OUT_SHARE = 0.1
 NUM_HELD_OUT = 128
 BAR = 0.01
 """How much higher than in float32 a final loss may be, relative to it."""
+GPT_RATES = TrainingRates(plain=8e-3, unit=1.6e-2, share=0.1)
+BERT_RATES = TrainingRates(plain=2e-3, unit=5e-4, share=0.3)
+"""Half the best of a grid of powers of two in float32, for each kind of network by itself: docs/low_precision.md."""
 
 
 @dataclass(frozen=True)
@@ -49,8 +52,8 @@ class LowPrecisionSize:
         positions: Characters of a window.
         batch: Windows of a step.
         steps: Steps.
-        gpt_rate: The decoder's largest learning rate.
-        bert_rate: The encoder's.
+        gpt_rates: The decoder's learning rates.
+        bert_rates: The encoder's.
 
     Raises:
         InvalidOptionError: A size that is too small, or a width that heads do not divide.
@@ -60,11 +63,11 @@ class LowPrecisionSize:
     gpt_layers: int = 2
     bert_layers: int = 4
     heads: int = 4
-    positions: int = 64
-    batch: int = 16
-    steps: int = 200
-    gpt_rate: float = 6e-3
-    bert_rate: float = 1e-3
+    positions: int = 32
+    batch: int = 32
+    steps: int = 300
+    gpt_rates: TrainingRates = GPT_RATES
+    bert_rates: TrainingRates = BERT_RATES
 
     def __post_init__(self) -> None:
         for name in ("width", "gpt_layers", "bert_layers", "heads", "positions", "batch"):
@@ -163,7 +166,15 @@ def _table(made: dict[str, TrainedCurve]) -> str:
         + f"{curve.final:>9.4f}{curve.final / base.final - 1:>+9.2%}{curve.held_out:>10.4f}"
         for precision, curve in made.items()
     ]
-    return "\n".join([head, *rows])
+    return "\n".join([head, *rows, "", _verdict(made)])
+
+
+def _verdict(made: dict[str, TrainedCurve]) -> str:
+    """Which final losses are within the bar, and which are not."""
+    base = made["f32"].final
+    above = [p for p, curve in made.items() if not curve.final / base - 1 <= BAR]
+    within = [p for p in made if p != "f32" and p not in above]
+    return f"within {BAR:.0%} of f32: {', '.join(within) or 'none'}; not within: {', '.join(above) or 'none'}"
 
 
 # --- data -------------------------------------------------------------------------------------------------------------
@@ -182,7 +193,7 @@ def _task(name: str, size: LowPrecisionSize, seed: int) -> PrecisionTask:
             data=_following(train_text),
             held_out=_following(other_text),
             batch=size.batch,
-            learning_rate=size.gpt_rate,
+            rates=size.gpt_rates,
         )
     return PrecisionTask(
         title=f"BERT of masked characters, {size.bert_layers} layers of {size.width}",
@@ -190,7 +201,7 @@ def _task(name: str, size: LowPrecisionSize, seed: int) -> PrecisionTask:
         data=_masked(train_text, seed),
         held_out=_masked(other_text, seed + 1),
         batch=size.batch,
-        learning_rate=size.bert_rate,
+        rates=size.bert_rates,
     )
 
 

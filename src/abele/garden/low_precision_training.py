@@ -20,6 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from abele import poptorch
+from abele.errors import InvalidOptionError
 from abele.garden.progress import Advance
 from abele.garden.settings import DemoSettings
 from abele.garden.training import options
@@ -30,17 +31,36 @@ F64 = npt.NDArray[np.float64]
 
 PRECISIONS = ("f32", "f16", "f8", "f8 unit")
 READOUT = "scores"
-BRANCHES = {"*.attention": 0.3, "*.narrow": 0.3}
-"""Modules of both networks whose results are added to what went past them, with the branches' shares: those that they
-have in the plain networks at their start are between 0.1 and 0.2."""
-UNIT_RATE = 2.0
-"""The learning rate of unit-scaled networks relative to that of plain ones. Rates and shares were chosen by the loss of
-the decoder in float32, of few values."""
+BRANCHES = ("*.attention", "*.narrow")
+"""Modules of both networks whose results are added to what went past them."""
 BETAS = (0.9, 0.98)
 EPSILON = 1e-6
 HALF: dict[str, Any] = {"accum_type": torch.float16, "first_order_momentum_accum_type": torch.float16}
 WARM_UP, DECAY = 0.1, 0.5
 """Shares of the steps in which the learning rate rises, and at the end falls to almost nothing."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingRates:
+    """The largest learning rates of a network, and what its unit-scaled branches count for.
+
+    Attributes:
+        plain: Of the plain network, in ``f32``, ``f16`` and ``f8``.
+        unit: Of the unit-scaled one, before layers divide it by their factors.
+        share: τ of the unit-scaled one's branches, relative to what goes past them.
+
+    Raises:
+        InvalidOptionError: One that is not above 0.
+    """
+
+    plain: float
+    unit: float
+    share: float
+
+    def __post_init__(self) -> None:
+        for name in ("plain", "unit", "share"):
+            if not getattr(self, name) > 0:
+                raise InvalidOptionError(f"{name} = {getattr(self, name)}: must be above 0")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +73,7 @@ class PrecisionTask:
         data: Its inputs, of all samples.
         held_out: The same, of samples that it is not trained on.
         batch: Samples of a step.
-        learning_rate: The largest.
+        rates: The largest learning rates.
         loss_scale: What losses are multiplied by in ``f16`` and ``f8``.
     """
 
@@ -62,7 +82,7 @@ class PrecisionTask:
     data: tuple[Tensor, ...]
     held_out: tuple[Tensor, ...]
     batch: int
-    learning_rate: float
+    rates: TrainingRates
     loss_scale: float = 1024.0
 
     @property
@@ -99,7 +119,9 @@ def made(task: PrecisionTask, precision: str, seed: int) -> nn.Module:
         torch.manual_seed(seed)
         model = task.network()
         if precision == "f8 unit":
-            model = unit_scaling.unit_scale(model, residuals=BRANCHES, readouts=[READOUT])
+            model = unit_scaling.unit_scale(
+                model, residuals=dict.fromkeys(BRANCHES, task.rates.share), readouts=[READOUT]
+            )
     if precision != "f32":
         model = model.half()
     if precision == "f8":
@@ -148,16 +170,17 @@ def _schedule(share: float) -> float:
 
 def _optimiser(model: nn.Module, task: PrecisionTask, precision: str) -> Callable[[float], torch.optim.Optimizer]:
     """Makes the optimiser at a share of the largest learning rate."""
-    groups: Sequence[dict[str, Any]] = [{"params": list(model.parameters()), "lr": task.learning_rate}]
+    rate = task.rates.unit if precision == "f8 unit" else task.rates.plain
+    groups: Sequence[dict[str, Any]] = [{"params": list(model.parameters()), "lr": rate}]
     if precision == "f8 unit":
-        groups = unit_scaling.parameter_groups(model, UNIT_RATE * task.learning_rate)
+        groups = unit_scaling.parameter_groups(model, rate)
     scale = task.loss_scale if precision in ("f16", "f8") else 1.0
     kinds = HALF if precision != "f32" else {}
 
     def rated(share: float) -> torch.optim.Optimizer:
         parts = [{**group, "lr": group["lr"] * share} for group in groups]
         return poptorch.optim.AdamW(
-            parts, lr=task.learning_rate, betas=BETAS, eps=EPSILON, weight_decay=0.0, loss_scaling=scale, **kinds
+            parts, lr=rate, betas=BETAS, eps=EPSILON, weight_decay=0.0, loss_scaling=scale, **kinds
         )
 
     return rated
