@@ -46,6 +46,7 @@ FURTHER: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "chosen -inf": lambda ids, x: torch.where(same(ids), 0.0, -math.inf),
     "filled": lambda ids, x: torch.zeros(BATCH, 1, TOKENS, TOKENS).masked_fill(~same(ids), -1e9),
     "padded keys -10000": lambda ids, x: (1.0 - real(ids).to(x.dtype)) * -10000.0,
+    "padded keys of one sample -10000": lambda ids, x: (1.0 - real(ids[:1]).to(x.dtype)) * -10000.0,
 }
 
 

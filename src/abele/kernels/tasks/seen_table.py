@@ -80,7 +80,7 @@ class TableWriter:
         at_gap = (*(affine(f"o{o}") for o in gap_outer), affine("r"), affine("k"))
         wide: Expr = Const(LARGEST)
         if limit is not None:
-            wide = Ref(limit, tuple(affine(f"o{o}") for o in limit_outer))
+            wide = Ref(limit, tuple(affine(f"o{o}") for o in limit_outer) or (Affine(()),))
         key_number = Cast(f32, Index(affine("k")))
         hidden = Apply("gt", (Ref(gap, at_gap), wide))
         index = (*(affine(f"o{o}") for o in outer), affine("r"))
@@ -117,7 +117,7 @@ class TableWriter:
             value = Apply("select", (value, Const(ends[0]), Const(ends[1])))
         elif is_relative:
             top, places = self._largest(mask, space, tasks)
-            rest = Ref(top, tuple(index[place] for place in places)) - value
+            rest = Ref(top, tuple(index[place] for place in places) or (Affine(()),)) - value
             value = Apply("select", (Apply("lt", (value, Const(-LARGEST))), Const(math.inf), rest))
         else:
             value = Apply("select", (Apply("lt", (value, Const(-LARGEST))), Const(math.inf), Const(0.0)))
