@@ -116,11 +116,13 @@ def low_precision(
     out.print(f"abele demo low-precision on {settings.system.title}: loading PyTorch …", style="dim")
     from abele.garden import low_precision as demo
 
-    given = {name: value for name, value in (("steps", steps), ("width", width)) if value is not None}
+    size = demo.LowPrecisionSize()
+    size = size if steps is None else replace(size, steps=steps)
+    size = size if width is None else replace(size, width=width)
     result = demo.run(
         settings,
         out,
-        size=replace(demo.LowPrecisionSize(), **given),
+        size=size,
         networks=tuple(network or demo.NETWORKS),
         picture=picture,
     )
