@@ -10,6 +10,8 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import numpy as np
@@ -455,20 +457,26 @@ def test_tracepoint__open_when_the_recording_ends__harms_nothing(tmp_path: Path)
     assert (texts(loaded), loaded.threads.name) == (["left by another thread"], ("w",))
 
 
-def test_disabled_tracepoint__cost__is_below_a_tenth_of_a_microsecond() -> None:
-    def best(body: bool) -> float:
-        times = []
-        for _ in range(20):
-            begin = time.perf_counter_ns()
-            if body:
-                for _ in range(5000):
-                    with CHANNEL.tracepoint("x"):
-                        pass
-            else:
-                for _ in range(5000):
-                    pass
-            times.append((time.perf_counter_ns() - begin) / 5000)
-        return min(times)
+class _Bare:
+    def __init__(self, name: str) -> None:
+        self.name = name
 
-    # Twice of what is promised: other programs share the machine.
-    assert best(True) - best(False) < 200
+    def __enter__(self) -> _Bare:
+        return self
+
+    def __exit__(self, *caught: object) -> None:
+        pass
+
+
+def _cost_ns(make: Callable[[str], AbstractContextManager[object]]) -> float:
+    begin = time.thread_time_ns()
+    for _ in range(5000):
+        with make("x"):
+            pass
+    return (time.thread_time_ns() - begin) / 5000
+
+
+def test_disabled_tracepoint__cost__is_below_a_python_context_manager() -> None:
+    # A ratio, in turns: the speed of the machine and what else runs there fall out.
+    turns = [(_cost_ns(CHANNEL.tracepoint), _cost_ns(_Bare)) for _ in range(20)]
+    assert min(off for off, _ in turns) < 0.8 * min(bare for _, bare in turns)
