@@ -111,7 +111,9 @@ def emit_quick_hash(builder: ll.IRBuilder, keys: Keys, counter: Value, offsets: 
     scaled = [o * _FIRST & 0xFFFFFFFF for o in ([offsets] if isinstance(offsets, int) else offsets)]
     parts = [ll.Constant(I32, number) for number in scaled]
     word = builder.add(counter, parts[0] if isinstance(offsets, int) else ll.Constant(counter.type, parts))
-    word = builder.xor(builder.xor(word, builder.lshr(word, constant(word.type, 15))), _splat(builder, keys[1], word.type))
+    word = builder.xor(
+        builder.xor(word, builder.lshr(word, constant(word.type, 15))), _splat(builder, keys[1], word.type)
+    )
     return builder.mul(word, constant(word.type, _LAST))
 
 

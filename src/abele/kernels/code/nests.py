@@ -25,7 +25,7 @@ from itertools import product
 from typing import Any
 
 from abele.expr.operation import identity
-from abele.kernels.code.lanes import combine_lanes, transposed
+from abele.kernels.code.lanes import combine_lanes
 from abele.kernels.code.memory import (
     I32,
     I64,
@@ -41,10 +41,11 @@ from abele.kernels.code.memory import (
     stream_lanes,
 )
 from abele.kernels.code.ops import combine, fma, llvm_type, splat
+from abele.kernels.code.panels import copy_square, copy_vector, dim_along_rows, square_step
 from abele.kernels.code.points import Point, Points, Typed
 from abele.kernels.code.raw_moves import with_raw_moves
 from abele.kernels.code.share_expressions import shared_expressions
-from abele.kernels.code.streams import LINE_BYTES, by_alignment, stream_pieces
+from abele.kernels.code.streams import by_alignment, stream_pieces
 from abele.kernels.nest.ir import Apply, Const, Expr, Index, compute_type
 from abele.kernels.nest.loop_nest import (
     Bound,
@@ -270,56 +271,28 @@ class _NestCode:
 
         def copy() -> None:
             reduced = tuple(d for d in self.schedule.reduced if panel.packed.stride(d))
-            along = self._along_rows(panel, reduced)
+            along = dim_along_rows(panel, self.schedule, self.extents, reduced)
             if along:
-                others = tuple(d for d in reduced if d != along)
-                self._loops(others, lambda: self._copy_squares(panel, along))
+                self._loops([d for d in reduced if d != along], lambda: self._copy_rows(panel, along))
             else:
-                self._loops(reduced, lambda: self._copy_row(panel))
+                self._loops(reduced, lambda: self._copy_points(panel))
             self.builder.store(number, self.copied)
 
         self.branch(new, copy)
 
-    def _copy_row(self, panel: Panel) -> None:
+    def _copy_points(self, panel: Panel) -> None:
         """Copy what one point of the reduced dims reads."""
-        for point in self._copied_points(panel):
-            self._store_copied(panel, point, self.points.vector(self.points.load(panel.fetch.access, point, None)))
+        for point in self._points(tuple(d for d in self.unrolled if d in panel.dims)):
+            copy_vector(self.points, panel, point)
 
-    def _along_rows(self, panel: Panel, reduced: Sequence[str]) -> str:
-        """The reduced dim along which the operand lies in memory, if lanes run across its rows; else empty.
-
-        Then squares are loaded along the rows and transposed: lanes from rows far apart would take a cache line each,
-        and the next point of the reduction the same lines again, which by then have often lost their place.
-        """
-        access, lanes = panel.fetch.access, self.schedule.lanes
-        if lanes < 4 or access.stride(self.schedule.lane) == 1:
-            return ""
-        return next((d for d in reduced if access.stride(d) == 1 and self.extents[d] % lanes == 0), "")
-
-    def _copy_squares(self, panel: Panel, along: str) -> None:
-        """Copy what all points of ``along`` read, a cache line of each row at a time."""
-        lanes, access, extent = self.schedule.lanes, panel.fetch.access, self.extents[along]
-        step = math.gcd(extent, max(lanes, LINE_BYTES // access.type.bytes))
+    def _copy_rows(self, panel: Panel, along: str) -> None:
+        """Copy what all points of ``along`` read, one of the reduced dims."""
+        extent, lanes = self.extents[along], self.schedule.lanes
+        step = square_step(panel, lanes, extent)
         with self.loop(ll.Constant(I64, 0), ll.Constant(I64, extent), step) as index, self.at(along, index, step):
-            for point, first in product(self._copied_points(panel), range(0, step, lanes)):
-                corner = Point((*point.offsets, (along, first)), point.valid)
-                start = self.points.pointer(access, corner)
-                rows = []
-                for lane in range(lanes):
-                    # Rows that do not exist fill lanes that are not stored.
-                    distance = access.stride(self.schedule.lane) * min(lane, point.valid - 1)
-                    place = element_pointer(self.builder, start, ll.Constant(I64, distance), access.type)
-                    rows.append(load_lanes(self.builder, place, access.type, lanes, stride=1, valid=lanes, mask=None))
-                for number, vector in enumerate(transposed(self.builder, rows)):
-                    at = Point((*point.offsets, (along, first + number)), point.valid)
-                    self._store_copied(panel, at, vector)
-
-    def _copied_points(self, panel: Panel) -> list[Point]:
-        return self._points(tuple(d for d in self.unrolled if d in panel.dims))
-
-    def _store_copied(self, panel: Panel, at: Point, vector: Value) -> None:
-        pointer, type_ = self.points.pointer(panel.packed, at), panel.packed.type
-        store_lanes(self.builder, vector, pointer, type_=type_, stride=1, valid=at.valid, mask=None)
+            points = self._points(tuple(d for d in self.unrolled if d in panel.dims))
+            for point, first in product(points, range(0, step, lanes)):
+                copy_square(self.points, panel, point, along, first)
 
     @contextmanager
     def at(self, dim: str, start: Value, size: int) -> Iterator[None]:
