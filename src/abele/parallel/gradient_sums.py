@@ -69,7 +69,7 @@ class GradientSums:
         total = op.inputs[0]
         if total not in self._entering or total in to:
             return
-        if op.kind == "count_magnitudes":
+        if op.kind == "add_counts":
             graph = to.graph_of(total.place)
             to.bind(total, graph.map(graph.variable(f32, total.shape, name=total.name), 0))
         else:

@@ -13,6 +13,7 @@ from abele.graph import Copy, Graph, Program, Stream, Tensor, caller, concat
 from abele.graph import Sequence as Steps
 from abele.numerics import f16, f32
 from abele.parallel.anchors import AnchorCollector
+from abele.parallel.automatic_scale import AutomaticLossScale
 from abele.parallel.body import Body, Exits, repeat
 from abele.parallel.gradient_scale import GradientScale
 from abele.parallel.gradient_sums import GradientSums
@@ -24,7 +25,7 @@ from abele.parallel.network import Network, NetworkOp, Place, Stage, Value
 from abele.parallel.optimisers import Group, climbs
 from abele.parallel.outputs import OutputCollector
 from abele.parallel.passes import Pipeline, Watch, inference_pipeline, training_pipeline
-from abele.parallel.passes.count_magnitudes import COUNTS
+from abele.parallel.passes.gradient_counts import COUNTS
 from abele.parallel.phased import PhasedBody
 from abele.parallel.pipelined import PipelinedBody
 from abele.parallel.remote_sums import RemoteSums
@@ -42,7 +43,7 @@ from abele.poplibs.poputil.layout import duplicate
 
 Planning = Mapping[str, Any] | None
 
-_OF_MICRO_BATCHES = ("accumulate", "running_mean", "count_magnitudes")
+_OF_MICRO_BATCHES = ("accumulate", "running_mean", "add_counts")
 """Kinds of op that change an accumulator, once per micro-batch."""
 
 _SYNTHETIC_SEED = 42
@@ -121,7 +122,7 @@ def training_program(
     modes: RunModes = PLAIN,
     pipeline: Pipeline | None = None,
     watch: Watch | None = None,
-    automatic_loss_scale: bool = False,
+    automatic_loss_scale: AutomaticLossScale | None = None,
 ) -> NetworkProgram:
     """The program that trains a network: forward, backward and update, all on the device.
 
@@ -137,7 +138,7 @@ def training_program(
         modes: How floats behave, and whether the host's data is used.
         pipeline: The passes before lowering; by default :func:`~abele.parallel.passes.training_pipeline`.
         watch: Is shown the network after each pass.
-        automatic_loss_scale: True if the scale of the loss follows the gradients; ``pipeline`` has to count them then.
+        automatic_loss_scale: How the scale of the loss follows the gradients, if it does; ``pipeline`` has to count them then.
 
     Raises:
         TensorError: The network has no loss.
@@ -165,7 +166,7 @@ def lower_network(
     *,
     planning: Planning = None,
     modes: RunModes = PLAIN,
-    automatic_loss_scale: bool = False,
+    automatic_loss_scale: AutomaticLossScale | None = None,
 ) -> NetworkProgram:
     """The program of a network that went through its passes: the step after the last of them.
 
@@ -176,7 +177,7 @@ def lower_network(
         groups: Optimisers.
         planning: Options of matrix products and convolutions.
         modes: How floats behave, and whether the host's data is used.
-        automatic_loss_scale: True if the scale of the loss follows the gradients.
+        automatic_loss_scale: How the scale of the loss follows the gradients, if it does.
 
     Raises:
         UnsupportedOpError: An op has no rule.
@@ -201,7 +202,7 @@ class _ProgramBuilder:
         groups: Sequence[Group],
         planning: Planning,
         *,
-        automatic_loss_scale: bool,
+        automatic_loss_scale: AutomaticLossScale | None,
     ) -> None:
         self.net = net
         self.io = IoTiles(graph, schedule.io_tiles) if schedule.io_tiles else None

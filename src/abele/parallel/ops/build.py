@@ -38,11 +38,13 @@ from abele.parallel.ops.softmax import safe_softmax, softmax
 from abele.parallel.ops.sorting import sort, top_k
 from abele.parallel.ops.training import (
     accumulate,
+    add_counts,
     all_reduce,
-    count_magnitudes,
     loss_scale,
+    magnitudes,
     reduce_scatter,
     running_mean,
+    sum_counts,
     update,
 )
 from abele.parallel.ops.transfer import transfer
@@ -52,6 +54,7 @@ __all__ = [
     "BATCH",
     "accumulate",
     "add_along",
+    "add_counts",
     "add_rows",
     "all_reduce",
     "call",
@@ -60,7 +63,6 @@ __all__ = [
     "concat",
     "cond",
     "convolution",
-    "count_magnitudes",
     "ctc_decode",
     "ctc_loss",
     "detach",
@@ -79,6 +81,7 @@ __all__ = [
     "loop",
     "loss_scale",
     "lstm",
+    "magnitudes",
     "map_",
     "matmul",
     "mean",
@@ -116,6 +119,7 @@ __all__ = [
     "slice_",
     "softmax",
     "sort",
+    "sum_counts",
     "sum_rows",
     "sum_to",
     "switch",
