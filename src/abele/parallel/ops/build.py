@@ -39,6 +39,7 @@ from abele.parallel.ops.sorting import sort, top_k
 from abele.parallel.ops.training import (
     accumulate,
     add_counts,
+    add_to_momentum,
     all_reduce,
     loss_scale,
     magnitudes,
@@ -56,6 +57,7 @@ __all__ = [
     "add_along",
     "add_counts",
     "add_rows",
+    "add_to_momentum",
     "all_reduce",
     "call",
     "cast",

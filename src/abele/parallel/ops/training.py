@@ -28,6 +28,11 @@ def accumulate(net: BlockBuilder, total: Value, gradient: Value, scale: float) -
     return net.emit_like("accumulate", [total, gradient], total, scale=scale)
 
 
+def add_to_momentum(net: BlockBuilder, momentum: Value, gradient: Value, group: int) -> Value:
+    """``momentum`` plus a gradient times what the optimiser of its ``group`` of parameters has for it."""
+    return net.emit_like("add_to_momentum", [momentum, gradient], momentum, group=group)
+
+
 def running_mean(net: BlockBuilder, mean: Value, gradient: Value) -> Value:
     """The mean of the gradients of all micro-batches so far, from that of those before."""
     return net.emit_like("running_mean", [mean, gradient], mean)
@@ -123,6 +128,41 @@ class AccumulateRule(OpRule):
         total, gradient = to[op.inputs[0]], to[op.inputs[1]]
         popops.scaled_add_to(to.graph, total, gradient, op.attrs["scale"], to.prog)
         return total
+
+
+@rule("add_to_momentum")
+class AddToMomentum(OpRule):
+    """A momentum that takes up a gradient, in place; see :mod:`abele.parallel.combined`."""
+
+    operands = 2
+    attributes: ClassVar = {"group": int}
+    folds = False
+    repeats = False
+    depends_on_operands_alone = False
+
+    def types(self, op: NetworkOp) -> Types:
+        """The momentum's."""
+        momentum, gradient = op.inputs
+        require(momentum.dtype.is_float and momentum.shape == gradient.shape, f"{momentum} is no sum of {gradient}")
+        return [momentum.type]
+
+    def evaluate(self, op: NetworkOp, momentum: Array, gradient: Array) -> Array:
+        """The sum in NumPy, for an optimiser that takes gradients as they are."""
+        return np.asarray(momentum + gradient)
+
+    def lower(self, to: Lowering, op: NetworkOp) -> Tensor:
+        """v ← v + fresh·g, in f32 and rounded once."""
+        momentum, gradient = to[op.inputs[0]], to[op.inputs[1]]
+        assert to.momenta is not None
+
+        def as_f32(place: Expr, tensor: Tensor) -> Expr:
+            return place if tensor.dtype == f32 else Cast(place, f32)
+
+        grown = as_f32(_1, momentum) + as_f32(_2, gradient) * _3
+        stored = grown if momentum.dtype == f32 else Cast(grown, momentum.dtype)
+        operands = [momentum, gradient, to.momenta.fresh(op.attrs["group"], op.output.place)]
+        popops.map_with_output(to.graph, stored, operands, momentum, to.prog, name="add_to_momentum")
+        return momentum
 
 
 @rule("running_mean")

@@ -11,6 +11,7 @@ from pathlib import Path
 from abele.errors import InvalidOptionError, NetworkError, nearest
 from abele.numerics import f16
 from abele.parallel.automatic_scale import AutomaticLossScale, GradientTracking
+from abele.parallel.combined import combines
 from abele.parallel.gradient_scale import loss_scale_of, sign_of
 from abele.parallel.network import Network, network_text, verify
 from abele.parallel.optimisers import Group
@@ -166,6 +167,12 @@ def training_pipeline(
     named = tuple((g.optimiser, tuple(p.name for p in g.parameters)) for g in groups)
     trained = tuple(name for _, names in named for name in names)
     halves = tuple(name for o, names in named if o.accumulation == f16 for name in names)
+    momenta = tuple(
+        (name, number, optimiser.types.get("velocity_type") == f16)
+        for number, (optimiser, names) in enumerate(named)
+        if combines(optimiser, schedule)
+        for name in names
+    )
     scale, changes = loss_scale_of(groups)
     changes |= automatic_loss_scale is not None
     start = Differentiate(trained, scale=sign_of(groups) * (1.0 if changes else scale), counted=automatic_loss_scale)
@@ -184,6 +191,7 @@ def training_pipeline(
                 schedule.mean,
                 schedule.strategy,
                 halves,
+                momenta,
                 away=not schedule.locations.accumulators.on_chip,
             ),
             Optimise(named),

@@ -91,7 +91,7 @@ def _method(read: Mapping[str, Any], names: tuple[str, ...]) -> GradientTracking
         has = f"names {', '.join(names)}" if names else "names none"
         raise OptionValueError(
             f"{PREFIX}gradientTensorTrackingMethod is {method.name}, and {PREFIX}toTrackTensors {has}",
-            because=f"{named.name} counts the gradients of the tensors that are named there, the other methods of others",
+            because=f"{named.name} counts the gradients of tensors that are named, the other methods those of others",
             remedy=f"both, or neither: {PREFIX}toTrackTensors goes with {named.name} alone",
         )
     return _METHODS[method]
