@@ -23,6 +23,7 @@ from abele.parallel import (
     training_pipeline,
     training_program,
 )
+from abele.parallel.automatic_scale import AutomaticLossScale
 from abele.parallel.ops import build
 
 VARIABLE = frozenset({"lr", "loss_scaling"})
@@ -43,7 +44,8 @@ def trained(
     total = build.total(net, weights) if len(weights) > 1 else weights[0]
     net.loss = build.reduce(net, build.map_(net, arg(0) * arg(1), [x, total]), [0])
     groups = [Group(o, (w,)) for o, w in zip(optimisers, weights, strict=True)]
-    made = training_program(net.finish(), graph, schedule or Schedule(), groups, automatic_loss_scale=automatic)
+    scale = AutomaticLossScale() if automatic else None
+    made = training_program(net.finish(), graph, schedule or Schedule(), groups, automatic_loss_scale=scale)
     state = Meaning(graph, {made.inputs[0].name: list(slopes)})
     state.run(made.program)
     assert made.scale is not None
@@ -94,8 +96,8 @@ def test_scaled_network__written__reads_back_equal(rule: Optimiser, strategy: Me
     x, w = net.input((3,), "f16", "x"), net.parameter((3,), "f16", "w")
     net.loss = build.reduce(net, build.map_(net, arg(0) * arg(1), [x, w]), [0])
     schedule = Schedule(accumulation=2, strategy=strategy)
-    made = training_pipeline(schedule, [Group(rule, (w,))], automatic_loss_scale=True).run(net.finish())
-    assert {"loss_scale", "count_magnitudes"} <= {op.kind for op in made.ops}
+    made = training_pipeline(schedule, [Group(rule, (w,))], automatic_loss_scale=AutomaticLossScale()).run(net.finish())
+    assert {"loss_scale", "magnitudes"} <= {op.kind for op in made.ops}
     assert parse(str(made)) == made
 
 

@@ -4,10 +4,11 @@ Gradients in half precision lose what is smaller than 2⁻²⁴. So the loss is 
 gradients grow, and updates multiply them by its inverse in f32. Both are scalars on the device where the scale may
 change.
 
-The **automatic** scale is S·f, of which f starts at 1 and moves once per step: the magnitudes of the float16 gradients
-of all micro-batches are counted below and from :data:`EDGE` on; if more than a share of :data:`THRESHOLD` are above, f
-is halved, otherwise doubled. There is no clamp and no hysteresis, so that f hovers about the largest scale that fits. A
-gradient that is no number counts as above.
+The **automatic** scale is S·f, of which f starts at 1 and moves at the end of each ``period`` of steps: the magnitudes
+of float16 gradients of all micro-batches of its last step are counted below an edge and from there on; if more than a
+share are above, f is halved, otherwise doubled. There is no clamp and no hysteresis, so that f hovers about the largest
+scale that fits. A gradient that is no number counts as above. Which gradients, and the numbers, are those of an
+:class:`~abele.parallel.automatic_scale.AutomaticLossScale`.
 
 Source: the loss-scaling rule that Graphcore published with PopART.
 """
@@ -22,18 +23,13 @@ from abele.errors import InvalidOptionError
 from abele.graph import Graph, Tensor, concat
 from abele.graph import Sequence as Steps
 from abele.numerics import f32
+from abele.parallel.automatic_scale import AutomaticLossScale
 from abele.parallel.optimisers import Group, climbs
 from abele.poplibs import gcl, popops
 from abele.poplibs.gcl import CommGroup
 from abele.poplibs.popops import ReduceParams, SingleReduceOp
 from abele.poplibs.popops.elementwise.map import map_with_outputs
-from abele.poplibs.popops.expr import Const, Expr, ExprLike, Op, _1, _2, _3, select
-
-EDGE = 65504.0 / 8
-"""Magnitude from which on a float16 gradient counts as large: an eighth of the largest number."""
-
-THRESHOLD = 1e-7
-"""Share of large gradients above which the scale is halved."""
+from abele.poplibs.popops.expr import Expr, ExprLike, Op, _1, _2, _3, _4, select
 
 STEP = 2.0
 """What the scale is divided or multiplied by."""
@@ -65,7 +61,7 @@ class GradientScale:
     Args:
         graph: Where scalars and vertices are made.
         groups: Optimisers and their parameters.
-        automatic: True if the scale of the loss follows the gradients.
+        automatic: How the scale of the loss follows the gradients, if it does.
 
     Attributes:
         number: What gradients are multiplied by.
@@ -75,7 +71,7 @@ class GradientScale:
         state: Scalars that persist, by name.
     """
 
-    def __init__(self, graph: Graph, groups: Sequence[Group], *, automatic: bool = False) -> None:
+    def __init__(self, graph: Graph, groups: Sequence[Group], *, automatic: AutomaticLossScale | None = None) -> None:
         self.graph = graph
         self.groups = groups
         scale, changes = loss_scale_of(groups)
@@ -85,10 +81,14 @@ class GradientScale:
         self.state: dict[str, Tensor] = {}
         self.loss: Tensor | None = None
         self._factor: Tensor | None = None
+        self._waited: Tensor | None = None
+        self._automatic = automatic
         if changes:
             self.loss = self.hyper["loss_scaling"] = self._made("loss_scaling", scale)
-        if automatic:
+        if automatic is not None:
             self._factor = self.state["loss_scaling/factor"] = self._made("factor", 1.0)
+            if automatic.period > 1:
+                self._waited = self.state["loss_scaling/steps"] = self._made("steps", 0.0)
             self.loss = self._made("loss_scale", scale)
         is_scalar = self.loss is not None or self.clips
         self.number = 1.0 if is_scalar else 1.0 / scale
@@ -175,10 +175,16 @@ class GradientScale:
         """
         if self._factor is None or counts is None:
             return
-        share = Const(THRESHOLD / (1.0 - THRESHOLD))
-        moved = select(_1 / STEP, _1 * STEP, _3 > share * _2)
-        operands = [self._factor, counts[0], counts[1]]
-        map_with_outputs(self.graph, [moved], operands, [self._factor], prog, "move_scale")
+        assert self._automatic is not None
+        share, period = self._automatic.threshold_proportion, float(self._automatic.period)
+        # The shares of both sides: a quotient would have none where all or nothing is allowed to be large.
+        moved = select(_1 / STEP, _1 * STEP, _3 * (1.0 - share) > _2 * share)
+        operands, outputs, after = [self._factor, counts[0], counts[1]], [self._factor], [moved]
+        if self._waited is not None:
+            is_last = _4 + 1.0 >= period
+            after = [select(moved, _1, is_last), select(0.0, _4 + 1.0, is_last)]
+            operands, outputs = [*operands, self._waited], [*outputs, self._waited]
+        map_with_outputs(self.graph, after, operands, outputs, prog, "move_scale")
 
 
 def _max_norm(groups: Sequence[Group]) -> float:

@@ -20,6 +20,9 @@ from abele.poplibs.poputil.layout import clone
 if TYPE_CHECKING:
     from abele.parallel.lowering import Lowering
 
+_AT_ONCE = ("accumulate", "add_to_momentum")
+"""Kinds of op that add a gradient as soon as it is there."""
+
 
 class GradientSums:
     """What the micro-batches of an update add to.
@@ -47,7 +50,7 @@ class GradientSums:
                 self._parameters[op.inputs[0]] = self._parameters[op.output]
         self._waiting: dict[Value, list[NetworkOp]] = {}
         for op in ops:
-            if op.kind == "accumulate" and not location.is_off_chip(op.inputs[0].size):
+            if op.kind in _AT_ONCE and not location.is_off_chip(op.inputs[0].size):
                 self._waiting.setdefault(op.inputs[1], []).append(op)
 
     def add(self, to: Lowering, made: NetworkOp) -> None:
@@ -69,8 +72,11 @@ class GradientSums:
         total = op.inputs[0]
         if total not in self._entering or total in to:
             return
-        if op.kind == "count_magnitudes":
+        if op.kind == "add_counts":
             graph = to.graph_of(total.place)
             to.bind(total, graph.map(graph.variable(f32, total.shape, name=total.name), 0))
         else:
-            to.bind(total, clone(self._graph, to[self._parameters[op.output]], total.name, total.dtype))
+            made = clone(self._graph, to[self._parameters[op.output]], total.name, total.dtype)
+            if op.kind == "add_to_momentum":
+                self._graph.initialise(made, 0.0)  # A momentum, which lasts.
+            to.bind(total, made)

@@ -10,6 +10,7 @@ from typing import Any
 from abele.graph import Copy, DebugRecord, Graph, Tensor
 from abele.graph import Sequence as Steps
 from abele.numerics import ElementType, f16
+from abele.parallel.combined import CombinedMomenta
 from abele.parallel.network import Dense, NetworkOp, OpBlock, Place, Value
 from abele.parallel.network.network import contents_of
 from abele.parallel.network.structure import attributes_key
@@ -45,6 +46,7 @@ class Lowering:
         remote: The parameters in streaming memory, if there are any; what ops inside of blocks read is loaded before
             the op that has the blocks.
         sums: The sums of gradients in streaming memory.
+        momenta: The momenta that take up gradients; see ``accumulate`` ops.
         rows: Where in streaming memory parameters are, once all that reads them is lowered.
         functions: The functions of which the machine has one copy; calls of others are lowered where they stand.
     """
@@ -66,6 +68,7 @@ class Lowering:
         self._graphs: list[Graph] = [*map(graph.ipu, range(graph.system.num_ipus))] if outer is None and several else []
         self.remote: RemoteWeights | None = None
         self.sums: RemoteSums | None = None
+        self.momenta: CombinedMomenta | None = None
         self.rows: dict[Value, WeightRow] = {}
         self._outer = outer
         self._stands_for: dict[Value, Value] = {}

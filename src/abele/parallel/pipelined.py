@@ -184,7 +184,7 @@ class PipelinedBody(Body):
             for value in op.inputs if op.place is not None else ():
                 if value in lasting:
                     continue
-                if op.kind == "accumulate" and value is op.inputs[0]:
+                if op.kind in ("accumulate", "add_to_momentum") and value is op.inputs[0]:
                     continue  # A sum that grows in place: several stages may add to it.
                 made, read = value.place.pipeline_stage, op.output.place.pipeline_stage
                 if op.kind != "transfer" and read > made:

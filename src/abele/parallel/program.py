@@ -13,7 +13,9 @@ from abele.graph import Copy, Graph, Program, Stream, Tensor, caller, concat
 from abele.graph import Sequence as Steps
 from abele.numerics import f16, f32
 from abele.parallel.anchors import AnchorCollector
+from abele.parallel.automatic_scale import AutomaticLossScale
 from abele.parallel.body import Body, Exits, repeat
+from abele.parallel.combined import CombinedMomenta, combines
 from abele.parallel.gradient_scale import GradientScale
 from abele.parallel.gradient_sums import GradientSums
 from abele.parallel.io_tiles import IoTiles
@@ -24,7 +26,7 @@ from abele.parallel.network import Network, NetworkOp, Place, Stage, Value
 from abele.parallel.optimisers import Group, climbs
 from abele.parallel.outputs import OutputCollector
 from abele.parallel.passes import Pipeline, Watch, inference_pipeline, training_pipeline
-from abele.parallel.passes.count_magnitudes import COUNTS
+from abele.parallel.passes.gradient_counts import COUNTS
 from abele.parallel.phased import PhasedBody
 from abele.parallel.pipelined import PipelinedBody
 from abele.parallel.remote_sums import RemoteSums
@@ -42,7 +44,7 @@ from abele.poplibs.poputil.layout import duplicate
 
 Planning = Mapping[str, Any] | None
 
-_OF_MICRO_BATCHES = ("accumulate", "running_mean", "count_magnitudes")
+_OF_MICRO_BATCHES = ("accumulate", "add_to_momentum", "running_mean", "add_counts")
 """Kinds of op that change an accumulator, once per micro-batch."""
 
 _SYNTHETIC_SEED = 42
@@ -121,7 +123,7 @@ def training_program(
     modes: RunModes = PLAIN,
     pipeline: Pipeline | None = None,
     watch: Watch | None = None,
-    automatic_loss_scale: bool = False,
+    automatic_loss_scale: AutomaticLossScale | None = None,
 ) -> NetworkProgram:
     """The program that trains a network: forward, backward and update, all on the device.
 
@@ -137,7 +139,8 @@ def training_program(
         modes: How floats behave, and whether the host's data is used.
         pipeline: The passes before lowering; by default :func:`~abele.parallel.passes.training_pipeline`.
         watch: Is shown the network after each pass.
-        automatic_loss_scale: True if the scale of the loss follows the gradients; ``pipeline`` has to count them then.
+        automatic_loss_scale: How the scale of the loss follows the gradients, if it does; ``pipeline`` has to count
+            them then.
 
     Raises:
         TensorError: The network has no loss.
@@ -165,7 +168,7 @@ def lower_network(
     *,
     planning: Planning = None,
     modes: RunModes = PLAIN,
-    automatic_loss_scale: bool = False,
+    automatic_loss_scale: AutomaticLossScale | None = None,
 ) -> NetworkProgram:
     """The program of a network that went through its passes: the step after the last of them.
 
@@ -176,7 +179,7 @@ def lower_network(
         groups: Optimisers.
         planning: Options of matrix products and convolutions.
         modes: How floats behave, and whether the host's data is used.
-        automatic_loss_scale: True if the scale of the loss follows the gradients.
+        automatic_loss_scale: How the scale of the loss follows the gradients, if it does.
 
     Raises:
         UnsupportedOpError: An op has no rule.
@@ -201,7 +204,7 @@ class _ProgramBuilder:
         groups: Sequence[Group],
         planning: Planning,
         *,
-        automatic_loss_scale: bool,
+        automatic_loss_scale: AutomaticLossScale | None,
     ) -> None:
         self.net = net
         self.io = IoTiles(graph, schedule.io_tiles) if schedule.io_tiles else None
@@ -213,6 +216,7 @@ class _ProgramBuilder:
         self.to.lay_out_like(_gradients(net))
         self.scale = GradientScale(graph, groups, automatic=automatic_loss_scale)
         self.to.loss_scale = self.scale.loss
+        self.to.momenta = CombinedMomenta(self.to, net, schedule.replicas)
         # Without updates in between, all micro-batches of a run go through without a pause.
         flows = not groups and (net.num_stages > 1 or self.io is not None)
         self._updates = 1 if flows else schedule.device_iterations
@@ -326,6 +330,7 @@ class _ProgramBuilder:
 
     def _make_updates(self, ops: Sequence[NetworkOp], *, shared_functions: bool) -> None:
         """The device side of each optimiser, on each IPU that has parameters of it."""
+        assert self.to.momenta is not None
         ipus = {number: {0} if self.net.num_ipus == 1 else set[int]() for number in range(len(self.groups))}
         for op in ops:
             if op.kind == "update":
@@ -342,6 +347,7 @@ class _ProgramBuilder:
                 location=self.schedule.locations.optimiser,
                 parts=self._parts,
                 shared_functions=shared_functions,
+                momenta=self.to.momenta.of_group(number),
             )
             for ipu in others:
                 self.to.updates[number, ipu] = made.on(self.to.graph_of(Place(ipu)))
@@ -373,7 +379,9 @@ class _ProgramBuilder:
         schedule = self.schedule
         if not schedule.mean or schedule.strategy != MeanStrategy.POST:
             return sign
-        summed = schedule.accumulation if group.optimiser.accumulation == f16 else 1
+        # Sums in f32 are made of shares already.
+        whole = group.optimiser.accumulation == f16 or combines(group.optimiser, schedule)
+        summed = schedule.accumulation if whole else 1
         return sign / (summed * schedule.replicas)
 
     def _running_shares(self, graph: Graph, step: Steps, micro_batch: Steps) -> tuple[Tensor, Tensor]:
@@ -410,7 +418,10 @@ class _ProgramBuilder:
         updates = [op for op in ops if op.kind == "update"]
         self.scale.begin(step)
         assert self.to.sums is not None
-        self.to.sums.begin(self.to, self.net.accumulators, step)
+        assert self.to.momenta is not None
+        momenta = self.to.momenta
+        self.to.sums.begin(self.to, [v for v in self.net.accumulators if v not in momenta.totals], step)
+        momenta.begin(self.to, {number: self._first_of(number) for number in range(len(self.groups))}, step)
         for steps in (self.body.before, self.body.program(), self.body.after):
             if not isinstance(steps, Steps) or steps.steps:
                 step.add(steps)
@@ -455,7 +466,7 @@ class _ProgramBuilder:
 
 def _gradients(net: Network) -> dict[Value, Value]:
     """For each gradient the parameter that it is to be laid out like."""
-    sums = {op.output: op.inputs for op in net.ops if op.kind in ("accumulate", "running_mean")}
+    sums = {op.output: op.inputs for op in net.ops if op.kind in ("accumulate", "add_to_momentum", "running_mean")}
     found: dict[Value, Value] = {}
     for parameter, gradient in net.gradients.items():
         while gradient in sums:

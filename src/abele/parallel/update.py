@@ -42,6 +42,7 @@ class GroupUpdate:
         location: Where what is kept beside parameters lies.
         parts: Names of parameters of which a replica has a part, and the replicas that have all parts together.
         shared_functions: True if the machine is to have one copy of the updates of equal units.
+        momenta: Names of parameters whose momentum has taken up the gradients.
 
     Attributes:
         hyper: A scalar for each hyper-parameter that may change; the host writes them.
@@ -62,6 +63,7 @@ class GroupUpdate:
         *,
         parts: Mapping[str, CommGroup],
         shared_functions: bool = False,
+        momenta: frozenset[str] = frozenset(),
     ) -> None:
         self.graph = graph
         self.optimiser = optimiser
@@ -72,6 +74,7 @@ class GroupUpdate:
         self.location = location
         self.parts = parts
         self.shared_functions = shared_functions
+        self.momenta = momenta
         self._functions: dict[Hashable, tuple[Function, list[Waiting], list[UpdateTarget]]] = {}
         self.state: dict[str, Tensor] = {}
         self.flat: dict[str, FlatState] = {}
@@ -96,6 +99,7 @@ class GroupUpdate:
             location=self.location,
             parts=self.parts,
             shared_functions=self.shared_functions,
+            momenta=self.momenta,
         )
         other.state, other.flat, other._units = self.state, self.flat, self._units
         self._elsewhere.append(other)
@@ -221,6 +225,14 @@ class GroupUpdate:
     def end(self, prog: Steps) -> None:
         """Append what comes once after the updates of a step."""
 
+    def rates_of_momentum(self, into: Mapping[str, Tensor], replicas: int, prog: Steps) -> None:
+        """Append what computes the scalars by which momenta take up gradients."""
+        assert isinstance(self.optimiser, Sgd)
+        terms = self._terms({})
+        exprs = self.optimiser.rates_of_momentum(terms, replicas)
+        outputs = [into[name] for name in exprs]
+        map_with_outputs(self.graph, list(exprs.values()), self._operands(terms, {}), outputs, prog, "momentum_rates")
+
     @property
     def factor(self) -> float:
         """The fixed number that gradients are multiplied by."""
@@ -289,6 +301,24 @@ class SgdUpdate(GroupUpdate):
     """Stochastic gradient descent: what needs no state has vertices of its own, and damping begins with step two."""
 
     optimiser: Sgd
+
+    def take(
+        self,
+        parameter: Tensor,
+        gradient: Tensor | ShardedGradient,
+        prog: Steps,
+        name: str,
+        *,
+        row: WeightRow | None = None,
+        sums: SumPart | None = None,
+    ) -> None:
+        """Append the update of one parameter; a momentum that has taken up the gradients is the step."""
+        if name not in self.momenta:
+            super().take(parameter, gradient, prog, name, row=row, sums=sums)
+            return
+        assert isinstance(gradient, Tensor)
+        self.state[f"{name}/momentum"] = gradient
+        self._emit(self.optimiser.descend, {PARAMETER: parameter, GRADIENT: gradient}, prog, "descend")
 
     def update(self, target: UpdateTarget, prog: Steps) -> None:
         """Append the update of the parameter and its momentum."""
@@ -475,6 +505,7 @@ def group_update(
     location: TensorLocation = ON_CHIP,
     parts: Mapping[str, CommGroup] | None = None,
     shared_functions: bool = False,
+    momenta: frozenset[str] = frozenset(),
 ) -> GroupUpdate:
     """The device side of an optimiser."""
     kinds: dict[type[Optimiser], type[GroupUpdate]] = {Sgd: SgdUpdate, Lamb: LambUpdate, Lars: LarsUpdate}
@@ -493,4 +524,5 @@ def group_update(
         location=location,
         parts=parts or {},
         shared_functions=shared_functions,
+        momenta=momenta,
     )

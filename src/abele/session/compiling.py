@@ -149,7 +149,7 @@ def _build(case: NetworkCase) -> NetworkProgram:
     watch = _watch(settings, training=groups is not None)
     if groups is None:
         return inference_program(net, graph, schedule, planning=planning, modes=modes, watch=watch)
-    automatic = settings.automatic_loss_scale
+    automatic = settings.loss_scale
     pipeline = training_pipeline(
         schedule,
         groups,

@@ -11,7 +11,8 @@ from msgspec import Meta
 
 from abele.graph.graph import SyncPattern
 from abele.machine import System, systems
-from abele.options import Option, OptionTable, choice, flag, integer, text
+from abele.options import Option, OptionTable, choice, flag, integer, number, text
+from abele.parallel.automatic_scale import AutomaticLossScale, GradientTracking
 from abele.parallel.lowering import STABLE_NORMS
 from abele.parallel.modes import RunModes
 from abele.runtime.engine.setup import MODES
@@ -60,6 +61,23 @@ SETTINGS = OptionTable(
             None, str | None, doc="a folder for the text of the network after each pass, by model and use"
         ),
         "automatic_loss_scale": flag(False, doc="multiply the loss by a scale that follows the float16 gradients"),
+        "loss_scale_tracking": choice(
+            *(method.value for method in GradientTracking),
+            doc="which gradients the automatic scale follows: all, those that products and convolutions make, or those "
+            "of `loss_scale_tensors`",
+        ),
+        "loss_scale_tensors": Option(
+            (),
+            tuple[str, ...],
+            doc="parameters and modules whose gradients the automatic scale follows; patterns with `*`",
+        ),
+        "loss_scale_edge": number(
+            0.125, high=1.0, doc="where large gradients begin for the automatic scale, as a part of the largest float16"
+        ),
+        "loss_scale_threshold": number(
+            1e-7, high=1.0, doc="part of large gradients above which the automatic scale is halved, not doubled"
+        ),
+        "loss_scale_period": integer(1, 1, doc="weight updates from one move of the automatic scale to the next"),
         "shared_functions": flag(
             False,
             doc="the machine holds repeated layers once, and copies their weights in; done by itself where a program "
@@ -114,6 +132,11 @@ class Settings:
     name: str = "network"
     dump_passes: str | None = None
     automatic_loss_scale: bool = False
+    loss_scale_tracking: str = "all"
+    loss_scale_tensors: tuple[str, ...] = ()
+    loss_scale_edge: float = 0.125
+    loss_scale_threshold: float = 1e-7
+    loss_scale_period: int = 1
     recompute: bool = False
     recompute_stages: bool = True
     sync_pattern: SyncPattern = "full"
@@ -149,6 +172,23 @@ class Settings:
             stochastic_rounding=self.stochastic_rounding,
             synthetic_data=self.synthetic_data,
             shared_functions=self.shared_functions,
+        )
+
+    @property
+    def loss_scale(self) -> AutomaticLossScale | None:
+        """How the scale of the loss follows the gradients; None for one that does not.
+
+        Raises:
+            InvalidOptionError: Names of gradients without the setting that they are followed, or the reverse.
+        """
+        if not self.automatic_loss_scale:
+            return None
+        return AutomaticLossScale(
+            tracking=GradientTracking(self.loss_scale_tracking),
+            tensors=self.loss_scale_tensors,
+            edge_proportion=self.loss_scale_edge,
+            threshold_proportion=self.loss_scale_threshold,
+            period=self.loss_scale_period,
         )
 
     @property

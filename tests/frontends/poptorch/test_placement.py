@@ -360,6 +360,9 @@ OPTIMISERS: dict[str, Callable[..., Any]] = {
     "clipped": lambda p: poptorch.optim.Adam(p, lr=0.01, max_grad_norm=0.05),
     "lamb": lambda p: poptorch.optim.LAMB(p, lr=0.01),
     "scaled": lambda p: poptorch.optim.SGD(p, lr=0.1, loss_scaling=8.0),
+    "combined": lambda p: poptorch.optim.SGD(
+        p, lr=0.1, momentum=0.5, weight_decay=0.1, use_combined_accum=True, velocity_scaling=4.0, loss_scaling=8.0
+    ),
     "rmsprop": lambda p: poptorch.optim.RMSprop(p, lr=0.01, momentum=0.5),
 }
 BOTH = pytest.mark.parametrize("strategy", [lambda: None, poptorch.ShardedExecution], ids=["pipelined", "sharded"])

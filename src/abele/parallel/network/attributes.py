@@ -31,12 +31,15 @@ LARGEST_CONTENTS = 2**31
 @cache
 def records() -> dict[str, type]:
     """The dataclasses that attributes may be, by name."""
+    from abele.parallel.automatic_scale import AutomaticLossScale
     from abele.parallel.network.hints import ConvGroup, PlanHint
     from abele.parallel.optimisers import RULES
     from abele.poplibs.poplin.conv_params.params import ConvParams
     from abele.poplibs.popnn.pool_params import PoolParams
 
-    return {record.__name__: record for record in (ConvParams, PoolParams, ConvGroup, PlanHint, *RULES)}
+    return {
+        record.__name__: record for record in (ConvParams, PoolParams, ConvGroup, PlanHint, AutomaticLossScale, *RULES)
+    }
 
 
 class Data:

@@ -28,14 +28,29 @@ def accumulate(net: BlockBuilder, total: Value, gradient: Value, scale: float) -
     return net.emit_like("accumulate", [total, gradient], total, scale=scale)
 
 
+def add_to_momentum(net: BlockBuilder, momentum: Value, gradient: Value, group: int) -> Value:
+    """``momentum`` plus a gradient times what the optimiser of its ``group`` of parameters has for it."""
+    return net.emit_like("add_to_momentum", [momentum, gradient], momentum, group=group)
+
+
 def running_mean(net: BlockBuilder, mean: Value, gradient: Value) -> Value:
     """The mean of the gradients of all micro-batches so far, from that of those before."""
     return net.emit_like("running_mean", [mean, gradient], mean)
 
 
-def count_magnitudes(net: BlockBuilder, counts: Value, gradients: Sequence[Value], edge: float) -> Value:
-    """``counts``, [2], plus how many elements of gradients have a magnitude below ``edge``, and how many have not."""
-    return net.emit_like("count_magnitudes", [counts, *gradients], counts, edge=edge)
+def magnitudes(net: BlockBuilder, gradient: Value, edge: float) -> Value:
+    """How many elements of a gradient have a magnitude below ``edge``, and how many have not: f32[2]."""
+    return net.emit("magnitudes", [gradient], (2,), f32, edge=edge)
+
+
+def sum_counts(net: BlockBuilder, counts: Sequence[Value]) -> Value:
+    """The sum of counts, each of :func:`magnitudes`."""
+    return net.emit("sum_counts", counts, (2,), f32)
+
+
+def add_counts(net: BlockBuilder, total: Value, counts: Value) -> Value:
+    """``total``, an accumulator, plus counts of :func:`magnitudes`."""
+    return net.emit_like("add_counts", [total, counts], total)
 
 
 def loss_scale(net: BlockBuilder, initial: float, dtype: ElementType) -> Value:
@@ -115,6 +130,41 @@ class AccumulateRule(OpRule):
         return total
 
 
+@rule("add_to_momentum")
+class AddToMomentum(OpRule):
+    """A momentum that takes up a gradient, in place; see :mod:`abele.parallel.combined`."""
+
+    operands = 2
+    attributes: ClassVar = {"group": int}
+    folds = False
+    repeats = False
+    depends_on_operands_alone = False
+
+    def types(self, op: NetworkOp) -> Types:
+        """The momentum's."""
+        momentum, gradient = op.inputs
+        require(momentum.dtype.is_float and momentum.shape == gradient.shape, f"{momentum} is no sum of {gradient}")
+        return [momentum.type]
+
+    def evaluate(self, op: NetworkOp, momentum: Array, gradient: Array) -> Array:
+        """The sum in NumPy, for an optimiser that takes gradients as they are."""
+        return np.asarray(momentum + gradient)
+
+    def lower(self, to: Lowering, op: NetworkOp) -> Tensor:
+        """v ← v + fresh·g, in f32 and rounded once."""
+        momentum, gradient = to[op.inputs[0]], to[op.inputs[1]]
+        assert to.momenta is not None
+
+        def as_f32(place: Expr, tensor: Tensor) -> Expr:
+            return place if tensor.dtype == f32 else Cast(place, f32)
+
+        grown = as_f32(_1, momentum) + as_f32(_2, gradient) * _3
+        stored = grown if momentum.dtype == f32 else Cast(grown, momentum.dtype)
+        operands = [momentum, gradient, to.momenta.fresh(op.attrs["group"], op.output.place)]
+        popops.map_with_output(to.graph, stored, operands, momentum, to.prog, name="add_to_momentum")
+        return momentum
+
+
 @rule("running_mean")
 class RunningMean(OpRule):
     """The mean of micro-batches so far, which moves in place: no sum has to fit in its type."""
@@ -149,44 +199,73 @@ class RunningMean(OpRule):
         return mean
 
 
-@rule("count_magnitudes")
-class MagnitudeCounts(OpRule):
-    """Counts of small and large elements of gradients, over micro-batches, in place. NaNs count as large."""
+@rule("magnitudes")
+class Magnitudes(OpRule):
+    """Counts of small and large elements of a gradient. NaNs count as large."""
 
-    operands = (2, None)
+    operands = 1
     attributes: ClassVar = {"edge": (float, int)}
     folds = False
+
+    def types(self, op: NetworkOp) -> Types:
+        """Two counts."""
+        require(op.inputs[0].dtype.is_float, "gradients are floats")
+        return [((2,), f32)]
+
+    def evaluate(self, op: NetworkOp, gradient: Array) -> Array:
+        """The counts in NumPy."""
+        below = int(np.count_nonzero(np.abs(gradient) < op.attrs["edge"]))
+        return np.array([below, gradient.size - below], np.float32)
+
+    def lower(self, to: Lowering, op: NetworkOp) -> Tensor:
+        """A histogram with one edge."""
+        gradient = to[op.inputs[0]]
+        edge = to.graph.constant(gradient.dtype, (1,), op.attrs["edge"], name="edge")
+        floats = {"useFloatArithmetic": True}
+        return popops.histogram(to.graph, gradient.flatten(), edge, True, to.prog, options=floats, name="magnitudes")
+
+
+class CountsRule(OpRule):
+    """Base of kinds whose operands are counts of small and large elements."""
+
+    folds = False
+
+    def types(self, op: NetworkOp) -> Types:
+        """Two counts."""
+        for value in op.inputs:
+            require(value.dtype == f32 and value.shape == (2,), f"{value} is no pair of f32 counts")
+        return [((2,), f32)]
+
+    def evaluate(self, op: NetworkOp, *counts: Array) -> Array:
+        """The sum in NumPy."""
+        return np.asarray(np.sum(counts, 0), np.float32)
+
+
+@rule("sum_counts")
+class CountsSum(CountsRule):
+    """Counts of several gradients together."""
+
+    operands = (1, None)
+
+    def lower(self, to: Lowering, op: NetworkOp) -> Tensor:
+        """One sum of all."""
+        rows = concat([to[v].reshape((1, 2)) for v in op.inputs])
+        return popops.reduce(to.graph, rows, [0], "ADD", to.prog, name="sum_counts")
+
+
+@rule("add_counts")
+class CountsOfStep(CountsRule):
+    """Counts over micro-batches, which grow in place."""
+
+    operands = 2
     repeats = False
     depends_on_operands_alone = False
 
-    def types(self, op: NetworkOp) -> Types:
-        """That of the counts."""
-        counts, *gradients = op.inputs
-        require(counts.dtype == f32 and counts.shape == (2,), f"{counts} is no pair of f32 counts")
-        require(all(g.dtype.is_float for g in gradients), "gradients are floats")
-        return [counts.type]
-
-    def evaluate(self, op: NetworkOp, counts: Array, *gradients: Array) -> Array:
-        """The counts in NumPy."""
-        below = sum(int(np.count_nonzero(np.abs(g) < op.attrs["edge"])) for g in gradients)
-        return np.asarray(counts + np.array([below, sum(g.size for g in gradients) - below], counts.dtype))
-
     def lower(self, to: Lowering, op: NetworkOp) -> Tensor:
-        """A histogram of each gradient, added to the counts."""
-        counts, *gradients = (to[v] for v in op.inputs)
-        for gradient in gradients:
-            edge = to.graph.constant(gradient.dtype, (1,), op.attrs["edge"], name="edge")
-            popops.histogram_with_output(
-                to.graph,
-                gradient.flatten(),
-                counts,
-                update=True,
-                levels=edge,
-                absolute=True,
-                prog=to.prog,
-                name="count_magnitudes",
-            )
-        return counts
+        """One addition in place."""
+        total, counts = to[op.inputs[0]], to[op.inputs[1]]
+        popops.add_in_place(to.graph, total, counts, to.prog, name="add_counts")
+        return total
 
 
 @rule("loss_scale")

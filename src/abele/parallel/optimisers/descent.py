@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from abele.numerics import ElementType, f32
 from abele.parallel.optimisers.base import Optimiser, StateSlot
-from abele.parallel.optimisers.terms import PARAMETER, Terms
-from abele.poplibs.popops.expr import Expr
+from abele.parallel.optimisers.terms import GRADIENT, PARAMETER, Terms
+from abele.poplibs.popops.expr import Const, Expr
 
 
 def decayed(t: Terms) -> Expr:
@@ -27,6 +27,8 @@ class Sgd(Optimiser):
     Attributes:
         velocity_scaling: What the momentum is stored multiplied by.
         velocity_type: Element type of the momentum.
+        combined: True if the momentum takes up the gradients of micro-batches, where it can; see
+            :mod:`abele.parallel.combined`.
     """
 
     lr: float = 0.01
@@ -37,6 +39,7 @@ class Sgd(Optimiser):
     maximize: bool = False
     velocity_scaling: float = 1.0
     velocity_type: ElementType = f32
+    combined: bool = False
 
     @property
     def has_velocity(self) -> bool:
@@ -60,6 +63,25 @@ class Sgd(Optimiser):
     def scalars(self) -> dict[str, StateSlot]:
         """How much the momentum is damped in this step."""
         return {"dampening_now": StateSlot()} if self.dampens else {}
+
+    def rates_of_momentum(self, t: Terms, replicas: int) -> dict[str, Expr]:
+        """For a momentum that takes up gradients: what is kept of it, and what gradients and parameters count for.
+
+        Each replica starts with its share, since replicas sum momenta.
+        """
+        fresh = 1.0 - t["dampening_now"] if self.dampens else Const(1.0)
+        if self.scales_velocity:
+            fresh = fresh * t.number("velocity_scaling")
+        share = 1.0 / replicas
+        decay = fresh * t.number("weight_decay") * share
+        return {"kept": t.number("momentum") * share, "fresh": t.scaled(fresh), "decay": decay}
+
+    def descend(self, t: Terms) -> dict[str, Expr]:
+        """A step by a momentum that has taken up the gradients, which comes in the place of these."""
+        rate = t.number("lr")
+        if self.scales_velocity:
+            rate = rate / t.number("velocity_scaling")
+        return {PARAMETER: t[PARAMETER] - rate * t[GRADIENT]}
 
     def update(self, t: Terms) -> dict[str, Expr]:
         """One step."""

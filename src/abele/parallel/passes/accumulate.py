@@ -29,6 +29,9 @@ class Accumulate(Pass):
         mean: True to make the mean of gradients; otherwise their sum.
         strategy: When a mean is taken.
         halves: Names of the parameters whose gradients are summed in f16.
+        momenta: Of parameters whose momentum takes up the gradients: name, number of the optimiser, and whether it is
+            in f16. Those of a network of phases, and of what the model itself changes, stay apart: the decay of a step
+            is that of what the parameter has become.
         away: True if sums are in streaming memory. Phases then have one for a single micro-batch, too: its gradients
             leave the chip with the phase that makes them.
     """
@@ -38,6 +41,7 @@ class Accumulate(Pass):
     mean: bool = True
     strategy: MeanStrategy = MeanStrategy.POST
     halves: tuple[str, ...] = ()
+    momenta: tuple[tuple[str, int, bool], ...] = ()
     away: bool = False
 
     def run(self, net: Network) -> Network:
@@ -45,13 +49,19 @@ class Accumulate(Pass):
         if self.micro_batches == 1 and not (self.away and net.num_phases > 1):
             return net
         made, halves = NetworkBuilder.of(net), frozenset(self.halves)
+        momenta = {name: (group, half) for name, group, half in self.momenta}
         for parameter, gradient in net.gradients.items():
             name = f"accumulate/{parameter.name}"
-            dtype = f16 if parameter.name in halves else f32
-            total = grown = made.accumulator(parameter.shape, dtype, f"{parameter.name}/accumulator")
+            apart = net.num_phases > 1 or net.updates.get(parameter, parameter) is not parameter
+            group, half = (-1, False) if apart else momenta.get(parameter.name, (-1, False))
+            what = "accumulator" if group < 0 else "momentum"
+            dtype = f16 if (parameter.name in halves if group < 0 else half) else f32
+            total = grown = made.accumulator(parameter.shape, dtype, f"{parameter.name}/{what}")
             for part, place in self._parts(made, parameter, gradient):
                 with made.at(made.origin.renamed(name), stage=Stage.BACKWARD, place=place):
-                    grown = self._grown(made, grown, part)
+                    # Updates divide sums that are whole: those in f16, and those of rules whose momenta are.
+                    is_whole = dtype == f16 or parameter.name in momenta
+                    grown = self._grown(made, grown, part, group, is_whole=is_whole)
             made.updates[total] = made.gradients[parameter] = grown
         return made.finish()
 
@@ -73,8 +83,10 @@ class Accumulate(Pass):
             return whole
         return sorted(parts, key=lambda pair: -pair[1].pipeline_stage)
 
-    def _grown(self, made: NetworkBuilder, total: Value, gradient: Value) -> Value:
+    def _grown(self, made: NetworkBuilder, total: Value, gradient: Value, group: int, *, is_whole: bool) -> Value:
+        if group >= 0:
+            return build.add_to_momentum(made, total, gradient, group)
         if self.mean and self.strategy == MeanStrategy.RUNNING:
             return build.running_mean(made, total, gradient)
-        shares = self.mean and total.dtype == f32
+        shares = self.mean and not is_whole
         return build.accumulate(made, total, gradient, 1 / self.micro_batches if shares else 1.0)

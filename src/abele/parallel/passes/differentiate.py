@@ -27,7 +27,8 @@ from typing import ClassVar
 
 from abele.errors import TensorError
 from abele.expr import Const, derivative
-from abele.numerics import i32
+from abele.numerics import f32, i32
+from abele.parallel.automatic_scale import AutomaticLossScale
 from abele.parallel.network import (
     HERE,
     BlockBuilder,
@@ -45,6 +46,7 @@ from abele.parallel.network import (
 )
 from abele.parallel.ops import build
 from abele.parallel.passes.base import Pass
+from abele.parallel.passes.gradient_counts import BlockCounts, Tracking
 from abele.parallel.registry import Gradients, rule_of
 
 Pending = dict[Value, list[Value]]
@@ -62,12 +64,14 @@ class Differentiate(Pass):
         parameters: Names of the parameters; those that the loss does not depend on get no gradient.
         scale: Gradient of the loss by itself: 1, a loss scale, or −1 to go uphill.
         variable_scale: What it is multiplied by besides, at first, where that may change on the device.
+        counted: Which gradients are counted by magnitude, where an automatic scale follows them.
     """
 
     name: ClassVar[str] = "differentiate"
     parameters: tuple[str, ...]
     scale: float = 1.0
     variable_scale: float | None = None
+    counted: AutomaticLossScale | None = None
 
     def run(self, net: Network) -> Network:
         """The network with gradients.
@@ -75,14 +79,20 @@ class Differentiate(Pass):
         Raises:
             TensorError: It has no loss.
             UnsupportedOpError: An op between the loss and a parameter has no derivative.
+            InvalidOptionError: Gradients are to be counted, and there are none in float16.
         """
         wanted = set(self.parameters)
         sources = [p for p in net.parameters if p.name in wanted]
-        return differentiate(net, sources, scale=self.scale, variable_scale=self.variable_scale)
+        return differentiate(net, sources, scale=self.scale, variable_scale=self.variable_scale, counted=self.counted)
 
 
 def differentiate(
-    net: Network, wanted: Iterable[Value], *, scale: float = 1.0, variable_scale: float | None = None
+    net: Network,
+    wanted: Iterable[Value],
+    *,
+    scale: float = 1.0,
+    variable_scale: float | None = None,
+    counted: AutomaticLossScale | None = None,
 ) -> Network:
     """``net`` with the gradient of its loss by each of ``wanted``; see :class:`Differentiate`.
 
@@ -91,23 +101,30 @@ def differentiate(
         wanted: Values that enter, usually parameters.
         scale: Gradient of the loss by itself.
         variable_scale: What it is multiplied by besides, at first, where that may change on the device.
+        counted: Which gradients are counted by magnitude, where an automatic scale follows them.
 
     Raises:
         TensorError: The network has no loss.
         UnsupportedOpError: An op between them has no derivative.
+        InvalidOptionError: Gradients are to be counted, and there are none in float16.
     """
     if net.loss is None:
         raise TensorError("the network has no loss to differentiate")
     made, sources = NetworkBuilder.of(net), list(wanted)
     with made.at(stage=Stage.BACKWARD):
         with made.at(place=net.loss.place):
-            pending: Pending = {net.loss: [_start(made, net.loss, scale, variable_scale)]}
+            start = _start(made, net.loss, scale, variable_scale)
+            pending: Pending = {net.loss: [start]}
         # What the model makes of a parameter in place is that parameter still: its gradient counts as well, and goes no
         # further, since such changes have no derivative.
         changed = {v: net.updates[v] for v in sources if net.updates.get(v, v) is not v}
         # Gradients are made only for values between the loss and what is wanted.
         reached = differentiable(net.ops, [*sources, *changed.values()])
-        reverse = _Reverse(made, kept=dict.fromkeys(changed.values()), ends=frozenset(changed.values()))
+        counts = None if counted is None else BlockCounts(made, Tracking(counted))
+        if counts is not None:
+            counts.pass_over(start)
+        ends = frozenset(changed.values())
+        reverse = _Reverse(made, kept=dict.fromkeys(changed.values()), ends=ends, counts=counts)
         reverse.run(needed(net.ops, [net.loss]), reached, pending)
         for parameter, value in changed.items():
             late = reverse.kept[value]
@@ -117,6 +134,10 @@ def differentiate(
         for parameter in (v for v in sources if v in pending):
             with made.at(place=parameter.place):
                 made.gradients[parameter] = _total(made, pending[parameter])
+                if counts is not None:
+                    counts.of_parameter(parameter, made.gradients[parameter])
+        if counts is not None:
+            counts.finish(made)
     made.loss = None
     return made.finish()
 
@@ -191,6 +212,7 @@ class _Linear:
         backward: Takes gradients of results, then ``needs``; gives gradients of parameters.
         needs: Parameters of the block, and results of ``forward``, that the backward block reads.
         gives: For each parameter, whether the backward block gives its gradient.
+        counts: True if the last result of ``backward`` is how many gradients in it were small and large.
     """
 
     forward: OpBlock
@@ -198,6 +220,7 @@ class _Linear:
     backward: OpBlock
     needs: tuple[Value, ...]
     gives: tuple[bool, ...]
+    counts: bool = False
 
 
 @dataclass
@@ -211,6 +234,7 @@ class _Reverse:
         stage: Of what is appended.
         kept: Values whose gradients are asked for though ops make them; filled on the way.
         ends: Values through which nothing is differentiated.
+        counts: Counts gradients by magnitude, where that is asked for.
     """
 
     net: BlockBuilder
@@ -219,6 +243,7 @@ class _Reverse:
     stage: Stage = Stage.BACKWARD
     kept: dict[Value, Value | None] = field(default_factory=dict)
     ends: frozenset[Value] = frozenset()
+    counts: BlockCounts | None = None
 
     def run(self, ops: Sequence[NetworkOp], reached: set[Value], pending: Pending) -> None:
         """Append the gradients of what ``ops`` read.
@@ -239,6 +264,8 @@ class _Reverse:
             # Every reader of these results comes later in the network, so it has been here: the sum is complete.
             grads = [_total(net, pending.pop(v)) if v in pending else None for v in op.outputs]
             self.kept |= {v: g for v, g in zip(op.outputs, grads, strict=True) if v in self.kept}
+            if self.counts is not None:
+                self.counts.of_results(op, grads)
             if self.ends.issuperset(op.outputs):
                 return
             special = {
@@ -250,6 +277,8 @@ class _Reverse:
             }
             backward = special.get(op.kind)
             gradients = backward(op, grads, wanted) if backward else rule_of(op).backward(net, op, grads, wanted)
+            if self.counts is not None:
+                self.counts.of_operands(op, gradients)
             for value, gradient in zip(op.inputs, gradients, strict=True):
                 if gradient is not None and value in reached:
                     assert gradient.shape == value.shape, f"{op}: gradient {gradient} of {value}"
@@ -258,6 +287,19 @@ class _Reverse:
     @property
     def _home(self) -> BlockBuilder:
         return self.home or self.net
+
+    def _inner(self, net: BlockBuilder, home: BlockBuilder) -> _Reverse:
+        """The backward pass over the ops of a block inside of this one."""
+        counts = None if self.counts is None else BlockCounts(net, self.counts.tracking)
+        return _Reverse(net, home, self.functions, counts=counts)
+
+    def _counted(self, made: Sequence[Value], *, has_counts: bool) -> Sequence[Value]:
+        """What an op with blocks has made, without the counts that it ends with, which are added to those here."""
+        if not has_counts:
+            return made
+        assert self.counts is not None
+        self.counts.add(made[-1])
+        return made[:-1]
 
     # --- blocks -------------------------------------------------------------------------------------------------------
 
@@ -272,14 +314,17 @@ class _Reverse:
                     pending.setdefault(result, []).append(backward.parameter(result))
             sources = [p for p, want in zip(block.parameters, wanted, strict=True) if want]
             reached = differentiable(block.ops, sources)
-            _Reverse(backward, forward, self.functions).run(needed(block.ops, pending), reached, pending)
+            inner = self._inner(backward, forward)
+            inner.run(needed(block.ops, pending), reached, pending)
             given = {p: _total(backward, pending[p]) for p in sources if p in pending}
-            made = backward.finish(list(given.values()))
+            counts = [] if inner.counts is None else inner.counts.all
+            made = backward.finish([*given.values(), *counts])
         needs = tuple(backward.captured)
         # What the caller has in any case need not be returned again.
         kept = [v for v in needs if v not in block.parameters and v not in block.results]
         whole = OpBlock(block.parameters, tuple(forward.ops), (*block.results, *kept))
-        return _Linear(whole, len(kept), made, needs, tuple(p in given for p in block.parameters))
+        gives = tuple(p in given for p in block.parameters)
+        return _Linear(whole, len(kept), made, needs, gives, counts=bool(counts))
 
     # --- calls --------------------------------------------------------------------------------------------------------
 
@@ -292,7 +337,8 @@ class _Reverse:
         arguments = [*(g for g in grads if g is not None), *(known[v] for v in linear.needs)]
         types = [v.type for v in backward.body.results]
         attrs = {"path": op.attrs["path"], "random": op.attrs["random"]}
-        made = iter(self.net.emit_many("call", arguments, types, function=backward, **attrs))
+        results = self.net.emit_many("call", arguments, types, function=backward, **attrs)
+        made = iter(self._counted(results, has_counts=linear.counts))
         return [next(made) if gives else None for gives in linear.gives]
 
     def _kept(self, op: NetworkOp, forward: NetworkFunction, linear: _Linear) -> tuple[Value, ...]:
@@ -353,11 +399,24 @@ class _Reverse:
                 for g, v, is_active in zip(by_carried, op.inputs, active, strict=False)
                 if is_active
             ]
-            sums = [build.total(region, [s, g]) for s, g in zip(now[len(carried) :], places, strict=True)]
-            return [*after, *sums]
+            sums = [
+                build.total(region, [s, g]) for s, g in zip(now[len(carried) :][: len(invariant)], places, strict=False)
+            ]
+            if not counting:
+                return [*after, *sums]
+            assert self.counts is not None
+            here = BlockCounts(region, self.counts.tracking)
+            for counts in (now[-1], *made[len(made) - linear.counts :]):
+                here.add(counts)
+            if entering:
+                here.of_trip(now[: len(carried)])
+            return [*after, *sums, *here.all]
 
-        made = build.loop(net, count, [*starts, *(_zeros(net, v) for v in invariant)], trip_back)
-        results = iter(made)
+        entering = self.counts is not None and self.counts.tracks(op)
+        counting = linear.counts or entering
+        sums_before = [*(_zeros(net, v) for v in invariant), *([build.full(net, 0.0, (2,), f32)] if counting else [])]
+        made = build.loop(net, count, [*starts, *sums_before], trip_back)
+        results = iter(self._counted(made, has_counts=counting))
         by_carried = [next(results) if is_active else None for is_active in active]
         return [*by_carried, *(next(results) if given_one else None for given_one in gives)]
 
@@ -393,17 +452,22 @@ class _Reverse:
             if op.kind == "cond"
             else build.switch(self.net, op.inputs[0], cases)
         )
+        made = self._counted(made, has_counts=self.counts is not None)
         return [None, *_once(operands, made, op.inputs[1:])]
 
     def _again(self, op: NetworkOp, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
         operands = list(dict.fromkeys(v for v, want in zip(op.inputs, wanted, strict=True) if want))
         made = build.checkpoint(self.net, self._forward_again(op.regions[0], op.inputs, grads, operands))
+        made = self._counted(made, has_counts=self.counts is not None)
         return _once(operands, made, op.inputs)
 
     def _forward_again(
         self, block: OpBlock, inputs: Sequence[Value], grads: Gradients, operands: Sequence[Value]
     ) -> Callable[[BlockBuilder], list[Value]]:
-        """A body that computes a block on ``inputs`` again, then the gradients of those of them in ``operands``."""
+        """A body that computes a block on ``inputs`` again, then the gradients of those of them in ``operands``.
+
+        Where gradients are counted, the counts come last.
+        """
 
         def body(region: BlockBuilder) -> list[Value]:
             inside = {v: region.read(v) for v in inputs}
@@ -415,9 +479,13 @@ class _Reverse:
                     if grad is not None:
                         pending.setdefault(result, []).append(region.read(grad))
                 reached = differentiable(ops, [inside[v] for v in operands])
-                _Reverse(region, region, self.functions).run(needed(ops, pending), reached, pending)
+                inner = self._inner(region, region)
+                inner.run(needed(ops, pending), reached, pending)
                 sums = [(v, pending.get(inside[v])) for v in operands]
-                return [_total(region, parts) if parts else _zeros(region, v) for v, parts in sums]
+                made = [_total(region, parts) if parts else _zeros(region, v) for v, parts in sums]
+                if inner.counts is not None:
+                    made += inner.counts.all or [build.full(region, 0.0, (2,), f32)]
+                return made
 
         return body
 

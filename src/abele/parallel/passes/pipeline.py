@@ -10,7 +10,9 @@ from pathlib import Path
 
 from abele.errors import InvalidOptionError, NetworkError, nearest
 from abele.numerics import f16
-from abele.parallel.gradient_scale import EDGE, loss_scale_of, sign_of
+from abele.parallel.automatic_scale import AutomaticLossScale, GradientTracking
+from abele.parallel.combined import combines
+from abele.parallel.gradient_scale import loss_scale_of, sign_of
 from abele.parallel.network import Network, network_text, verify
 from abele.parallel.optimisers import Group
 from abele.parallel.passes.accumulate import Accumulate
@@ -18,7 +20,6 @@ from abele.parallel.passes.all_reduce import AllReduce
 from abele.parallel.passes.base import Pass, Watch
 from abele.parallel.passes.canonicalise import Canonicalise
 from abele.parallel.passes.common_subexpressions import CommonSubexpressions
-from abele.parallel.passes.count_magnitudes import CountMagnitudes
 from abele.parallel.passes.dead_code import DeadCode
 from abele.parallel.passes.differentiate import Differentiate
 from abele.parallel.passes.fold_constants import FoldConstants
@@ -149,7 +150,7 @@ def training_pipeline(
     *,
     recompute: bool = False,
     recompute_stages: bool = True,
-    automatic_loss_scale: bool = False,
+    automatic_loss_scale: AutomaticLossScale | None = None,
 ) -> Pipeline:
     """What networks go through before they are lowered to be trained.
 
@@ -158,7 +159,7 @@ def training_pipeline(
         groups: Optimisers and their parameters.
         recompute: True to compute cheap activations again in the backward pass.
         recompute_stages: False to keep activations between the stages of a pipeline, and not compute them again.
-        automatic_loss_scale: True if the scale of the loss follows the gradients.
+        automatic_loss_scale: How the scale of the loss follows the gradients, if it does.
 
     Raises:
         InvalidOptionError: Groups with different scales of the loss.
@@ -166,23 +167,31 @@ def training_pipeline(
     named = tuple((g.optimiser, tuple(p.name for p in g.parameters)) for g in groups)
     trained = tuple(name for _, names in named for name in names)
     halves = tuple(name for o, names in named if o.accumulation == f16 for name in names)
+    momenta = tuple(
+        (name, number, optimiser.types.get("velocity_type") == f16)
+        for number, (optimiser, names) in enumerate(named)
+        if combines(optimiser, schedule)
+        for name in names
+    )
     scale, changes = loss_scale_of(groups)
-    changes |= automatic_loss_scale
-    start = Differentiate(trained, scale=sign_of(groups) * (1.0 if changes else scale))
+    changes |= automatic_loss_scale is not None
+    start = Differentiate(trained, scale=sign_of(groups) * (1.0 if changes else scale), counted=automatic_loss_scale)
+    # In a function that stands for several modules none of them has a name of its own.
+    apart = automatic_loss_scale is not None and automatic_loss_scale.tracking == GradientTracking.NAMED
     return Pipeline(
         (
             *_simplifying(),
-            Outline(),
+            *(() if apart else (Outline(),)),
             AssignPlaces(),
             replace(start, variable_scale=scale) if changes else start,
             CommonSubexpressions(),
             DeadCode(),
-            *((CountMagnitudes(EDGE),) if automatic_loss_scale else ()),
             Accumulate(
                 schedule.accumulation,
                 schedule.mean,
                 schedule.strategy,
                 halves,
+                momenta,
                 away=not schedule.locations.accumulators.on_chip,
             ),
             Optimise(named),

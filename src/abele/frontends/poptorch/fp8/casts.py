@@ -47,7 +47,15 @@ def pow2scale_cast_to_fp8(
         kind = value.dtype if isinstance(value, torch.Tensor) else type(value).__name__
         raise ArgumentError(f"a cast to 8-bit floats takes float32 or float16, not {kind}")
     name = quarter_format(format).name
-    made: torch.Tensor = torch.ops.abele.fp8_cast(value, as_scale(log2_scale, value), name, nan_on_overflow)
+    made: torch.Tensor = torch.ops.abele.fp8_cast(value, as_scale(log2_scale, value), name, nan_on_overflow, None)
+    return made
+
+
+def cast_again(
+    value: torch.Tensor, log2_scale: torch.Tensor, format: str, nan_on_overflow: bool, after: torch.Tensor
+) -> torch.Tensor:
+    """As :func:`pow2scale_cast_to_fp8`, computed anew once ``after`` is there: an earlier cast need not wait for it."""
+    made: torch.Tensor = torch.ops.abele.fp8_cast(value, log2_scale, format, nan_on_overflow, after)
     return made
 
 
@@ -122,7 +130,9 @@ def _power(log2_scale: torch.Tensor) -> torch.Tensor:
 
 
 @torch.library.custom_op("abele::fp8_cast", mutates_args=())
-def _cast(value: torch.Tensor, log2_scale: torch.Tensor, format: str, nan_on_overflow: bool) -> torch.Tensor:
+def _cast(
+    value: torch.Tensor, log2_scale: torch.Tensor, format: str, nan_on_overflow: bool, after: torch.Tensor | None
+) -> torch.Tensor:
     chosen = quarter_format(format)
     # Multiplied in double precision: powers of two change nothing there, also beyond the range of float32.
     scaled = value.double() * _power(log2_scale).double()
@@ -133,7 +143,9 @@ def _cast(value: torch.Tensor, log2_scale: torch.Tensor, format: str, nan_on_ove
 
 
 @_cast.register_fake
-def _(value: torch.Tensor, log2_scale: torch.Tensor, format: str, nan_on_overflow: bool) -> torch.Tensor:
+def _(
+    value: torch.Tensor, log2_scale: torch.Tensor, format: str, nan_on_overflow: bool, after: torch.Tensor | None
+) -> torch.Tensor:
     return torch.empty(value.shape, dtype=quarter_format(format).dtype, device=value.device)
 
 

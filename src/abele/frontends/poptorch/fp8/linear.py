@@ -4,8 +4,9 @@ With x8 = x·2^sx and w8 = w·2^sw rounded to F143, and dy8 = dy·2^sdy rounded 
 
     y = x8 · w8ᵀ · 2^-(sx + sw),    dx = dy8 · w8 · 2^-(sdy + sw),    dw = dy8ᵀ · x8 · 2^-(sx + sdy).
 
-x8 and w8 are what is kept for the backward pass: half the bytes of float16. Biases, and what else a model computes,
-stay in its own types.
+x8 and w8 are what is kept for the backward pass: half the bytes of float16, but there is a w8 beside each weight. A
+recipe without ``keep_weights`` casts weights a second time instead. Biases, and what else a model computes, stay in its
+own types.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from abele.frontends.poptorch.fp8.casts import (
+    cast_again,
     matmul_pow2scaled,
     pow2scale_cast_from_fp8,
     pow2scale_cast_to_fp8,
@@ -34,7 +36,8 @@ class _Product(torch.autograd.Function):
             pow2scale_cast_to_fp8(part, scale, recipe.forward_format, nan_on_overflow=recipe.nan_on_overflow)
             for part, scale in ((value, value_scale), (weight, weight_scale))
         )
-        ctx.save_for_backward(value8, weight8, value_scale, weight_scale)
+        kept = weight8 if recipe.keep_weights else weight
+        ctx.save_for_backward(value8, kept, value_scale, weight_scale)
         ctx.recipe, ctx.dtypes = recipe, (value.dtype, weight.dtype)
         return _multiplied(recipe, value8, weight8, value_scale + weight_scale, (False, True), value.dtype)
 
@@ -46,6 +49,8 @@ class _Product(torch.autograd.Function):
         grad8 = pow2scale_cast_to_fp8(grad, scale, recipe.gradient_format, nan_on_overflow=recipe.nan_on_overflow)
         by_value = by_weight = None
         if ctx.needs_input_grad[0]:
+            if not recipe.keep_weights:
+                weight8 = cast_again(weight8, weight_scale, recipe.forward_format, recipe.nan_on_overflow, grad8)
             by_value = _multiplied(recipe, grad8, weight8, scale + weight_scale, (False, False), ctx.dtypes[0])
         if ctx.needs_input_grad[1]:
             by_weight = _multiplied(recipe, grad8, value8, scale + value_scale, (True, False), ctx.dtypes[1])

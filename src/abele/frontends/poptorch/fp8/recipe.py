@@ -29,6 +29,9 @@ class Fp8Recipe:
         margin: Powers of two that ``amax`` keeps gradients below the largest number by.
         forward_format: The format of activations and weights.
         gradient_format: The format of gradients.
+        keep_weights: True to keep the 8-bit copies of weights for the backward pass; false to cast weights again there,
+            which takes a cast for each layer and leaves the copies of activations alone waiting. With stochastic
+            rounding that cast rounds anew.
         nan_on_overflow: True if what is too large becomes NaN; false to make it the largest number.
         allow_conversion: True to compute in float16 on chips without products of 8-bit floats, which refuse them
             otherwise.
@@ -46,6 +49,7 @@ class Fp8Recipe:
     margin: int = GRADIENT_MARGIN
     forward_format: str = "F143"
     gradient_format: str = "F152"
+    keep_weights: bool = True
     nan_on_overflow: bool = True
     allow_conversion: bool = False
 
@@ -80,7 +84,14 @@ class Fp8Recipe:
             quarter_format(format)
 
     @classmethod
-    def constant(cls, log2_scale: int = 0, *, allow_conversion: bool = False, nan_on_overflow: bool = True) -> Self:
+    def constant(
+        cls,
+        log2_scale: int = 0,
+        *,
+        allow_conversion: bool = False,
+        nan_on_overflow: bool = True,
+        keep_weights: bool = True,
+    ) -> Self:
         """One scale for everything (FP8-CSCALE); with exponent 0 it is what unit-scaled models need."""
         return cls(
             scaling="constant",
@@ -89,6 +100,7 @@ class Fp8Recipe:
             gradient_scale=log2_scale,
             allow_conversion=allow_conversion,
             nan_on_overflow=nan_on_overflow,
+            keep_weights=keep_weights,
         )
 
     def scale(self, value: torch.Tensor, role: str) -> torch.Tensor:

@@ -17,6 +17,7 @@ from abele.frontends.poptorch.options.checked import CheckedOptions, Freezable
 from abele.frontends.poptorch.options.distributed import DistributedOptions, JitOptions
 from abele.frontends.poptorch.options.execution import AbeleOptions
 from abele.frontends.poptorch.options.locations import TensorLocationOptions
+from abele.frontends.poptorch.options.loss_scaling import automatic_loss_scaling
 from abele.frontends.poptorch.options.popart import CHEAP_AGAIN, STAGES_AGAIN, PopartOptions
 from abele.frontends.poptorch.options.precision import PrecisionOptions
 from abele.frontends.poptorch.options.strategies import ExecutionStrategy, PipelinedExecution, check_strategy
@@ -334,7 +335,7 @@ class Options(CheckedOptions):
             engine=dict(popart.get("engineOptions", {})),
             name=self.model_name if self.exists("model_name") else name,
             dump_passes=abele.pass_folder,
-            automatic_loss_scale=self.Training.auto_loss_scaling,
+            **automatic_loss_scaling(popart, enabled=self.Training.auto_loss_scaling),
             recompute=abele.recompute_cheap or recomputation in CHEAP_AGAIN,
             recompute_stages=recomputation in STAGES_AGAIN,
             shared_functions=abele.share_functions,

@@ -34,7 +34,7 @@ meanAccumulationAndReplicationReductionStrategy numIOTiles replicatedGraphCount 
 syntheticDataMode virtualGraphMode accumulateOuterFragmentSettings.schedule
 executionPhaseSettings.activationIOSchedule executionPhaseSettings.weightIOSchedule
 executionPhaseSettings.optimizerStateIOSchedule executionPhaseSettings.accumulatorIOSchedule maxRepeatLogs
-automaticLossScalingSettings.updatePeriod
+automaticLossScalingSettings.updatePeriod automaticLossScalingSettings.gradientTensorTrackingMethod
 """
 _FRACTIONS = """
 outlineThreshold outlineSequenceBreakCost automaticLossScalingSettings.binEdgeLocation
@@ -43,6 +43,7 @@ automaticLossScalingSettings.thresholdUpperCountProportion timeLimitScheduler
 _TEXTS = """
 cachePath customCodeletCompileFlags customCodelets kahnTieBreaker logDir partialsTypeMatMuls
 serializedPoprithmsAnnealGraphsDir transitiveClosureOptimizationThreshold
+automaticLossScalingSettings.gradientTensorTrackingMethod
 """
 _LISTS = """
 dotChecks hardwareInstrumentations customCodelets automaticLossScalingSettings.toTrackTensors

@@ -33,7 +33,7 @@ _NUMBERS = {
     "max_weight_norm": "maxWeightNorm",
     "trust_coefficient": "trustCoefficient",
 }
-_FACTOR, _SCALE = "loss_scaling/factor", "lossScaling_FLOAT"
+_FACTOR, _STEPS, _SCALE = "loss_scaling/factor", "loss_scaling/steps", "lossScaling_FLOAT"
 
 
 @dataclass(frozen=True)
@@ -83,6 +83,7 @@ class SessionState:
                 else:
                     yield f"{scalar}___group{number}", inner
         yield "lossScaleUpdateFactor_FLOAT", _FACTOR
+        yield "lossScaleUpdateSteps", _STEPS
 
     def _numbers(self) -> Iterator[tuple[str, torch.Tensor]]:
         for rule, names in zip(self._rules, self.groups, strict=True):

@@ -189,6 +189,10 @@ def _of_optimizer(optimiser: torch.optim.Optimizer, kind: type[Optimiser]) -> di
         found["eps_inside"] = bool(getattr(optimiser, "use_tf_variant", False))
     if kind is RmsProp and found.get("first_type") is f16:
         found["velocity_type"] = f16
-    if kind is Sgd and not getattr(optimiser, "use_combined_accum", False):
+    if kind is Sgd and getattr(optimiser, "use_combined_accum", False):
+        # One tensor has one type, by either name.
+        half = f16 in (found.get("velocity_type"), found.get("accumulation"))
+        found |= {"combined": True} | ({"velocity_type": f16, "accumulation": f16} if half else {})
+    elif kind is Sgd:
         found.pop("velocity_scaling", None)
     return found

@@ -13,8 +13,12 @@ from abele.parallel.ops import build, quarters
 
 
 @aten("abele.fp8_cast")
-def fp8_cast(call: OperatorCall, value: Value, log2_scale: Value, format: str, nan_on_overflow: bool) -> Value:
-    """8-bit floats of a value times a power of two."""
+def fp8_cast(
+    call: OperatorCall, value: Value, log2_scale: Value, format: str, nan_on_overflow: bool, after: Value | None
+) -> Value:
+    """8-bit floats of a value times a power of two; one that comes after something is made anew then."""
+    # Passes do not look through what is kept, so they cannot take an earlier cast of the same value.
+    value = value if after is None else build.keep(call.net, value)
     return quarters.pow2scale_cast_to_fp8(call.net, value, log2_scale, format, saturate=not nan_on_overflow)
 
 
