@@ -19,6 +19,7 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
+import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -203,7 +204,7 @@ def bert(quick: bool) -> Task:
     """BERT with two layers of width 64 on the standard library's text; files of validation and test are others."""
     train, held_out = held_out_split(without_tables(standard_library()), 0.2, 0)
     validation, test = held_out_split(held_out, 0.5, 1)
-    sizes = (2048, 256, 256) if quick else (8192, 1024, 1024)
+    sizes = (2048, 256, 256) if quick else (4096, 1024, 1024)
     cut = [
         masked(torch.from_numpy(windows(files, size, 0))[:, :LENGTH].long())
         for files, size in zip((train, validation, test), sizes, strict=True)
@@ -220,8 +221,8 @@ def bert(quick: bool) -> Task:
         validation=cut[1],
         test=cut[2],
         errors=wrong,
-        epochs=1 if quick else 6,
-        batches=(32, 512) if quick else (32, 512, 2048),
+        epochs=1 if quick else 4,
+        batches=(32, 512) if quick else (32, 256, 1024),
         power=1.0,
         scaled_by=lambda times: times**0.5,
         rivals={"AdamW": adamw, "LAMB": lamb},
@@ -229,7 +230,7 @@ def bert(quick: bool) -> Task:
 
 
 def evaluated(task: Task, model: nn.Module, samples: Tensors) -> tuple[float, float]:
-    """Loss and errors on samples. Few steps leave running statistics behind: they are taken anew of all training samples."""
+    """Loss and errors on samples. Running statistics lag after few steps: they are taken anew, of all samples."""
     norms = [module for module in model.modules() if isinstance(module, nn.BatchNorm2d)]
     kept = [norm.momentum for norm in norms]
     with torch.no_grad():
@@ -302,6 +303,7 @@ def rows_of(task: Task, seeds: Sequence[int]) -> list[dict[str, Any]]:
                     "seconds": time.process_time() - begin,
                 }
             )
+            print(f"{task.title}, batch {batch}, {name}: {rows[-1]['seconds']:.0f} s", file=sys.stderr, flush=True)
     return rows
 
 

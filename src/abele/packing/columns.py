@@ -56,6 +56,8 @@ class FractionalPacking:
         num_packs: Their sum.
         bound: Packs that any packing has at least, in exact arithmetic.
         rounds: How often patterns were priced.
+        values: What an item of each kind is worth by the best bound, where no pack is worth more than 1;
+            float64[num_kinds].
     """
 
     patterns: npt.NDArray[np.int32]
@@ -63,6 +65,7 @@ class FractionalPacking:
     num_packs: float
     bound: int
     rounds: int
+    values: Floats
 
 
 class PatternPool:
@@ -147,7 +150,8 @@ def generate(
             weight = weight / 2 if weight > 0.2 else 0.0
         improved = added > 0 and np.ceil(bound * unscaled - 1e-6) < uses.sum() * unscaled * (1 - tolerance)
     exact = max(at_least, exact_bound(knapsack, counts, best), exact_bound(knapsack, counts, values))
-    return FractionalPacking(pool.rows[: len(uses)], uses * unscaled, float(uses.sum()) * unscaled, exact, rounds)
+    used = pool.rows[: len(uses)]
+    return FractionalPacking(used, uses * unscaled, float(uses.sum()) * unscaled, exact, rounds, best)
 
 
 def exact_bound(knapsack: Knapsack, counts: Int64s, values: Floats) -> int:
