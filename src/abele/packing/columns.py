@@ -25,10 +25,9 @@ import numpy as np
 import numpy.typing as npt
 
 from abele.errors import MissingPackageError
-from abele.packing.knapsack import Knapsack
+from abele.packing.knapsack import Floats, Knapsack
 from abele.packing.packs import Int64s
-
-Floats = npt.NDArray[np.float64]
+from abele.packing.vector_knapsack import VectorKnapsack
 
 MOST_ROUNDS = 300
 """Rounds after which what was found has to do; some ten are usual."""
@@ -107,13 +106,18 @@ class PatternPool:
 
 
 def generate(
-    knapsack: Knapsack, counts: Int64s, first: Iterable[Int64s], *, at_least: int = 1, tolerance: float = 0.0
+    knapsack: Knapsack | VectorKnapsack,
+    counts: Int64s,
+    first: Iterable[Int64s],
+    *,
+    at_least: int = 1,
+    tolerance: float = 0.0,
 ) -> FractionalPacking:
     """Solve the programme over patterns.
 
     Args:
-        knapsack: Lengths, capacity and depth.
-        counts: Items of each length, int64[num_kinds].
+        knapsack: Lengths, capacity and depth; or sizes and several capacities.
+        counts: Items of each kind, int64[num_kinds].
         first: Patterns to begin with, which have every kind: those of another method.
         at_least: A number of packs that is known to be needed.
         tolerance: The proportion of packs by which the programme may be above its bound in the end.
@@ -127,8 +131,7 @@ def generate(
     pool.add(table)
     weights = counts * (_SCALED_ITEMS / counts.sum())
     unscaled = counts.sum() / _SCALED_ITEMS
-    flat = [knapsack.lengths / knapsack.capacity, np.full(num_kinds, 1 / knapsack.depth)]
-    best = max(flat, key=lambda values: float(weights @ values))
+    best = max(knapsack.flat_values(), key=lambda values: float(weights @ values))
     bound = float(weights @ best)
     rounds, improved = 0, True
     while improved and rounds < MOST_ROUNDS:
@@ -154,7 +157,7 @@ def generate(
     return FractionalPacking(used, uses * unscaled, float(uses.sum()) * unscaled, exact, rounds, best)
 
 
-def exact_bound(knapsack: Knapsack, counts: Int64s, values: Floats) -> int:
+def exact_bound(knapsack: Knapsack | VectorKnapsack, counts: Int64s, values: Floats) -> int:
     """Packs that any packing has at least, by values of the kinds, in whole numbers throughout.
 
     Values are rounded down to a fixed point; whatever they are, the quotient of what all items are worth by what a pack

@@ -8,10 +8,11 @@ that the room beside it could be worth. What a single item could be worth there 
 deeper levels come from a table that is made anew when a sixteenth of the items is gone.
 
 Prices are those of all items that came lately, and are made anew when there are four times as many, later when half of
-them are other ones: prices of one window alone leave it 0.7 % above its own optimum, those of sixteen 0.2 %. Prices
-from a programme that was ended early are worse too. Any prices
-prove a bound (Farley). Where a window needs far more packs than they prove, the stream has changed: what came before is
-forgotten, and column generation packs the window itself.
+them are other ones: prices of one window alone leave it 0.7 % above its own optimum, those of sixteen 0.2 %, and those
+of a programme that was ended early are worse too. Where a window needs more packs than its sums explain, by more than
+the items of the prices did, the stream has changed: what came before is forgotten, and column generation packs the
+window itself. The bound that prices prove of another window (Farley) was tried for that and is too weak: a length that
+the prices do not know spoils it.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ from abele.packing.packs import Int64s
 from abele.packing.rounding import rounded
 
 CHANGED = 0.04
-"""Packs above the bound that prices prove, as a proportion of it, from which on a stream is taken to have changed."""
+"""By how much more, as a proportion, a window may exceed the packs that its sums need than the items of its prices do:
+from there on a stream is taken to have changed. Windows of a thousand alike items differ by 0.02."""
 
 _MEMORY = 32
 """Windows whose items prices are made of, about: what is older counts half as much each time as many have come."""
@@ -56,6 +58,7 @@ class PriceBook:
     capacity: int
     depth: int | None
     _prices: Floats | None = None
+    _over: float = 1.0
     _seen: Int64s = field(init=False)
     _num_seen: int = 0
     _priced_at: int = 0
@@ -76,11 +79,12 @@ class PriceBook:
         if self._num_seen >= _MORE * self._priced_at:
             lengths = np.flatnonzero(self._seen)
             many = SizeHistogram(lengths[:, None], self._seen[lengths])
-            self._take(many, _fractional(Knapsack.of(many, self.capacity, self.depth), many))
+            wide = Knapsack.of(many, self.capacity, self.depth)
+            self._take(wide, many, _fractional(wide, many))
         prices = self._prices[knapsack.lengths]
         bound = exact_bound(knapsack, histogram.counts, prices)
         groups = priced_fit(knapsack, histogram.counts, prices)
-        if num_packs(groups) <= np.ceil(bound * (1 + CHANGED)):
+        if num_packs(groups) <= (self._over + CHANGED) * _by_sums(knapsack, histogram) + 1:
             return groups, bound
         self._seen[:] = 0
         self._num_seen = 0
@@ -99,15 +103,21 @@ class PriceBook:
     def _solved(self, knapsack: Knapsack, histogram: SizeHistogram) -> tuple[list[GroupOfPacks], int]:
         """The packs of column generation, whose prices are taken from now on."""
         fractional = _fractional(knapsack, histogram)
-        self._take(histogram, fractional)
+        self._take(knapsack, histogram, fractional)
         return rounded(knapsack, histogram.counts, fractional), fractional.bound
 
-    def _take(self, histogram: SizeHistogram, fractional: FractionalPacking) -> None:
+    def _take(self, knapsack: Knapsack, histogram: SizeHistogram, fractional: FractionalPacking) -> None:
         """Prices by length, float64[capacity + 1], from those of the lengths of a histogram."""
         # A length that did not come is worth what the next longer one is, and beyond all of them a whole pack.
         places = np.searchsorted(histogram.lengths, np.arange(self.capacity + 1))
         self._prices = np.append(fractional.values, 1.0)[places]
+        self._over = fractional.num_packs / _by_sums(knapsack, histogram)
         self._priced_at = self._num_seen
+
+
+def _by_sums(knapsack: Knapsack, histogram: SizeHistogram) -> float:
+    """Packs that the sum of lengths and the number of items need, whichever are more."""
+    return max(float(histogram.totals[0]) / knapsack.capacity, histogram.num_items / knapsack.depth)
 
 
 def _fractional(knapsack: Knapsack, histogram: SizeHistogram) -> FractionalPacking:

@@ -132,8 +132,10 @@ class PackStream:
                 strategies, counts = strategies_of(groups)
                 plan = replace(plan, strategies=strategies, counts=counts, bound=max(bound, plan.bound))
             return replace(plan, method=self.method)
+        # Of several capacities, small windows are packed greedily.
+        method = "lpfhp" if len(self.capacity) > 1 and self.window <= _SMALL_WINDOW else self.method
         self._plan = pack(
-            histogram, self.capacity, depth=self.depth, method=self.method, tolerance=self.tolerance, like=self._plan
+            histogram, self.capacity, depth=self.depth, method=method, tolerance=self.tolerance, like=self._plan
         )
         return self._plan
 
