@@ -9,11 +9,13 @@ from abele.expr import Const, derivative, select
 from abele.numerics import i32
 from abele.parallel.network import Network, NetworkBuilder, Value
 from abele.parallel.ops import build
-from abele.validation.training.losses import cross_entropy, cross_entropy_by_sequence
+from abele.validation.training.losses import cross_entropies, cross_entropy, mean_by_sequence
 from abele.validation.training.transformer import TYPE, LayerBuilder, LayerSizes, StagePlan
 
 LARGE = LayerSizes(hidden=1024, heads=16, feed_forward=4096, eps=1e-12)
 BASE = LayerSizes(hidden=768, heads=12, feed_forward=3072, eps=1e-12)
+BY_SEQUENCE = "head/loss_by_sequence"
+"""What ops are called that make means over sequences of the losses of tokens."""
 _HIDES = -10_000.0
 """What is added to the scores of tokens that are not to be seen."""
 
@@ -35,6 +37,8 @@ class Bert:
             sequence alone, by its number.
         mean_packed: Sequences in a pack on average; then the loss of masked tokens is a mean over sequences, not over
             tokens.
+        mask_each_layer: True if every layer makes its mask anew and adds it in a pass of its own; False if a stage
+            makes it once, and adds it in the pass that scales scores.
     """
 
     sizes: LayerSizes
@@ -46,6 +50,7 @@ class Bert:
     checkpoints: bool = True
     padding_mask: bool = False
     mean_packed: float | None = None
+    mask_each_layer: bool = False
     head_stages: ClassVar[int] = 1
 
     def network(self, micro_batch: int) -> Network:
@@ -65,8 +70,10 @@ class _BertBuilder:
             model.tokens,
             checkpoints=model.checkpoints,
             norms_first=False,
+            masks_apart=model.mask_each_layer,
         )
         self.masks: dict[int, Value] = {}
+        self.made_masks = 0
         self.groups = self.net.input((samples, model.tokens), i32, "sequence_ids")
 
     def build(self) -> Network:
@@ -98,21 +105,23 @@ class _BertBuilder:
 
         Of padding, whose number is 0, it is [samples, 1, 1, tokens].
         """
-        if stage in self.masks:
-            return self.masks[stage]
-        net, n = self.net, self.model.tokens
-        if self.model.padding_mask:
-            hidden = build.reshape(net, self.groups, (self.samples, 1, 1, n))
+        key = self.made_masks if self.model.mask_each_layer else stage
+        if key not in self.masks:
             with self.layers.named("mask"):
-                seen = select(derivative.arg(0).eq(0), _HIDES, 0.0)
-                made = self.masks[stage] = build.map_(net, seen, [hidden], TYPE)
-            return made
-        rows = build.reshape(net, self.groups, (self.samples, 1, n, 1))
+                self.masks[key] = self._new_mask()
+            self.made_masks += 1
+        return self.masks[key]
+
+    def _new_mask(self) -> Value:
+        net, n = self.net, self.model.tokens
+        # A number of its own for each layer: of equal masks the compiler would make one.
+        hides = _HIDES - (8.0 * self.made_masks if self.model.mask_each_layer else 0.0)
         columns = build.reshape(net, self.groups, (self.samples, 1, 1, n))
-        seen = select(derivative.arg(0).eq(derivative.arg(1)), 0.0, _HIDES)
-        with self.layers.named("mask"):
-            made = self.masks[stage] = build.map_(net, seen, [rows, columns], TYPE)
-        return made
+        if self.model.padding_mask:
+            return build.map_(net, select(derivative.arg(0).eq(0), hides, 0.0), [columns], TYPE)
+        rows = build.reshape(net, self.groups, (self.samples, 1, n, 1))
+        seen = select(derivative.arg(0).eq(derivative.arg(1)), 0.0, hides)
+        return build.map_(net, seen, [rows, columns], TYPE)
 
     def _losses(self, x: Value, table: Value) -> None:
         net, model, layers, sizes = self.net, self.model, self.layers, self.model.sizes
@@ -128,12 +137,15 @@ class _BertBuilder:
         with self.layers.named("head/words"):
             logits = build.linear(net, normed, table, bias)
         labels = net.input((self.samples, model.masked), i32, "masked_labels")
-        with self.layers.named("head/loss"):
-            if model.mean_packed is None:
+        if model.mean_packed is None:
+            with self.layers.named("head/loss"):
                 loss = cross_entropy(net, logits, labels, 0)
-            else:
-                whose = net.input((self.samples, model.masked), i32, "masked_sequences")
-                loss = cross_entropy_by_sequence(net, logits, labels, whose, model.packed, model.mean_packed)
+        else:
+            whose = net.input((self.samples, model.masked), i32, "masked_sequences")
+            with self.layers.named("head/loss"):
+                losses = cross_entropies(net, logits, labels)
+            with self.layers.named(BY_SEQUENCE):
+                loss = mean_by_sequence(net, losses, whose, model.packed, model.mean_packed)
         starts = net.input((self.samples, model.packed), i32, "sequence_starts")
         with self.layers.named("pooler/first"):
             first = build.reshape(net, build.look_up_groups(net, by_sample, starts), (-1, sizes.hidden))
