@@ -120,9 +120,7 @@ class _Stacks:
         needs = [rule_of(op).needs(op, part) for part in parts]
         if any(made != part or None in read for part, (made, read) in zip(parts, needs, strict=True)):
             return self._taken(value, parts)
-        read = [
-            self.of(v, [part for _, one in needs if (part := one[n]) is not None]) for n, v in enumerate(op.inputs)
-        ]
+        read = [self.of(v, [part for _, one in needs if (part := one[n]) is not None]) for n, v in enumerate(op.inputs)]
         with self.net.at(op.debug, stage=op.stage, place=op.place, hint=op.hint):
             return self._again(op, read, parts[0].shape)
 
@@ -171,9 +169,9 @@ def _tiled(parts: Sequence[ValuePart]) -> int | None:
     digits = [p.dims[dim] for p in parts]
     if any(len(d) != 1 for d in digits):
         return None
-    begins = [d[0].low for d in digits]
-    count = digits[0][0].count
-    return dim if begins == list(range(0, digits[0][0].extent, count)) and count * len(parts) == digits[0][0].extent else None
+    (one,) = digits[0]
+    follows = [d[0].low for d in digits] == list(range(0, one.extent, one.count))
+    return dim if follows and one.count * len(parts) == one.extent else None
 
 
 def _in_order(net: BlockBuilder, attention: MaskedAttention, blocks: Sequence[RowBlock], made: Value) -> Value:

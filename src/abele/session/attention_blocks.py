@@ -16,8 +16,8 @@ import numpy as np
 from abele.compiler import compile_program
 from abele.expr import derivative
 from abele.graph import Graph
-from abele.numerics import f32
 from abele.llvm.cache import load_object, store_object
+from abele.numerics import f32
 from abele.parallel import Network, NetworkBuilder, Schedule, Value, lower_network
 from abele.parallel.blocked import MaskedAttention
 from abele.parallel.network import FrozenDict

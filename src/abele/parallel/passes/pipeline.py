@@ -147,7 +147,8 @@ def in_blocks(chooser: BlockChooser | None) -> tuple[Pass, ...]:
 
 def inference_pipeline(blocks: BlockChooser | None = None) -> Pipeline:
     """What networks go through before they are lowered to run forward; ``blocks`` as of :func:`training_pipeline`."""
-    return Pipeline((*_simplifying(), *in_blocks(blocks), Outline(), AssignPlaces(), AssignStages(), Follow(), InsertTransfers()))
+    placing = (Outline(), AssignPlaces(), AssignStages(), Follow(), InsertTransfers())
+    return Pipeline((*_simplifying(), *in_blocks(blocks), *placing))
 
 
 def training_pipeline(

@@ -17,6 +17,8 @@ from abele.parallel.ops import build
 
 TYPE = f16
 """Type of weights and activations."""
+ADDED = "add_mask"
+"""What ops are called that add masks in a pass of their own."""
 
 
 @dataclass(frozen=True)
@@ -195,10 +197,12 @@ class LayerBuilder:
             scale = Const(1 / math.sqrt(width), TYPE)
             if mask is None or self.masks_apart:
                 scores = build.map_(net, derivative.arg(0) * scale, [scores])
-            if mask is not None and self.masks_apart:
-                scores = self.added(scores, mask())
             elif mask is not None:
                 scores = build.map_(net, derivative.arg(0) * scale + derivative.arg(1), [scores, mask()])
+        if mask is not None and self.masks_apart:
+            with self.named(f"{name}/{ADDED}"):
+                scores = self.added(scores, mask())
+        with self.named(f"{name}/scores"):
             probabilities = self.dropout(build.softmax(net, scores, 3), sizes.attention_dropout)
         with self.named(f"{name}/context"):
             context = build.matmul(net, probabilities, value)
