@@ -14,6 +14,7 @@ from abele.frontends.poptorch.errors import ArgumentError, OptionValueError
 from abele.frontends.poptorch.unit_scaling import layers
 from abele.frontends.poptorch.unit_scaling import rules as known
 from abele.frontends.poptorch.unit_scaling.intercepted import ScaledFunctions
+from abele.frontends.poptorch.unit_scaling.products import linear_product
 from abele.frontends.poptorch.unit_scaling.residuals import Residuals, matching
 from abele.frontends.poptorch.unit_scaling.rules import Rules, rules_of
 
@@ -151,7 +152,7 @@ def _scale_layer(part: nn.Module, rules: Rules, constraint: str | None, *, reado
     layer.__class__ = _SCALED[type(part)]
     layer.rules, layer.constraint = rules, constraint
     if isinstance(layer, layers.UnitLinear):
-        layer.readout, layer.product = readout, nn.functional.linear
+        layer.readout, layer.product = readout, linear_product
     layer.reset_parameters()
 
 
