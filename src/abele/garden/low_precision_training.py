@@ -31,14 +31,12 @@ F64 = npt.NDArray[np.float64]
 
 PRECISIONS = ("f32", "f16", "f8", "f8 unit")
 READOUT = "scores"
-BRANCHES = {"*.attention": 0.1, "*.narrow": 0.3}
+BRANCHES = {"*.attention": 1 / 3, "*.narrow": 1 / 3}
 """Modules of both networks whose results are added to what went past them, with τ: what they count for relative to it.
-
-Attention's is a third of the other: its factor takes values at different positions for independent, and where they are
-alike, as they become in training, its result is several times as large.
 """
-MULTIPLIERS = unit_scaling.Multipliers(attention=unit_scaling.UNIT)
-"""Scores of attention begin with variance 1, as all else; so do those of characters, which no readout makes smaller."""
+MULTIPLIERS = unit_scaling.Multipliers(attention=unit_scaling.UNIT, correlation=1.0)
+"""Scores of attention begin with variance 1, as all else; so do those of characters, which no readout makes smaller.
+Attention is not made larger than what it averages."""
 BETAS = (0.9, 0.98)
 EPSILON = 1e-6
 HALF: dict[str, Any] = {"accum_type": torch.float16, "first_order_momentum_accum_type": torch.float16}

@@ -106,7 +106,7 @@ class Fp8Product:
         self.recipe = recipe
 
     def __call__(self, value: Tensor, weight: Tensor, bias: Tensor | None, factors: Factors = UNSCALED) -> Tensor:
-        """Features [..., out] of features [..., in], weights [out, in] and a bias [out], in the type of the features."""
+        """Features [..., out] of features [..., in], weights [out, in] and a bias [out], in the features' type."""
         rows = value.reshape(-1, value.shape[-1])
         product: Tensor = _Product.apply(rows, weight, self.recipe, factors)  # type: ignore[no-untyped-call]
         made = product.reshape(*value.shape[:-1], weight.shape[0])

@@ -287,6 +287,7 @@ def scaled_dot_product_attention(
     is_causal: bool = False,
     *,
     mult: float = 1.0,
+    correlation: float = 0.0,
 ) -> Tensor:
     """Attention [..., positions, width] whose scores are products times μ over the width of a key.
 
@@ -298,9 +299,12 @@ def scaled_dot_product_attention(
         dropout_p: Odds with which a weight is dropped.
         is_causal: True if a position sees itself and those before it.
         mult: μ: how sharp it is.
+        correlation: Of values at different positions, from 0 to 1; see :func:`~.activations.attention_factor`.
     """
     width = query.shape[-1]
-    factor = activations.attention_factor(width, key.shape[-2], causal=is_causal, mult=mult, dropout=dropout_p)
+    factor = activations.attention_factor(
+        width, key.shape[-2], causal=is_causal, mult=mult, dropout=dropout_p, correlation=correlation
+    )
     with unscaled():
         q, k, v = (scale_backward(part, factor) for part in (query, key, value))
         made = F.scaled_dot_product_attention(

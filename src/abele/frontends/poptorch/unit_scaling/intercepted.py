@@ -51,7 +51,7 @@ def _attention(*args: Any, how: Scaling, scale: float | None = None, **options: 
     width = (args[0] if args else options["query"]).shape[-1]
     # Scores are products times μ over the width: a scale of the model's own says what μ is.
     mult = how.multipliers.of_attention(width) if scale is None else scale * width
-    return functional.scaled_dot_product_attention(*args, mult=mult, **options)
+    return functional.scaled_dot_product_attention(*args, mult=mult, correlation=how.multipliers.correlation, **options)
 
 
 def _cross_entropy(scores: torch.Tensor, target: torch.Tensor, *rest: Any, how: Scaling, **options: Any) -> Any:
@@ -79,9 +79,7 @@ def _elementwise(function: Replacement, *, sharp: bool = True) -> Replacement:
 
     def replaced(value: torch.Tensor, *args: Any, how: Scaling, inplace: bool = False, **options: Any) -> torch.Tensor:
         options |= {"mult": how.multipliers.activation} if sharp else {}
-        made: torch.Tensor = function(
-            value, *(a for a in args if not isinstance(a, bool)), rules=how.rules, **options
-        )
+        made: torch.Tensor = function(value, *(a for a in args if not isinstance(a, bool)), rules=how.rules, **options)
         return made
 
     return replaced
