@@ -89,6 +89,14 @@ def test_quick_hash__upper_bits__are_even_over_elements_streams_and_seeds() -> N
     assert quick_hash_u32(1, 2, 3, 2**32 + 5) == quick_hash_u32(1, 2, 3, 5) != hash_u32(1, 2, 3, 5)
 
 
+def test_quick_hash__stores_beside_each_other__draw_apart() -> None:
+    # The gradient and the weight that it changes are rounded by words of the same element and of two stores.
+    index = np.arange(1 << 16)
+    for seed in range(40):
+        first, second = (quick_hash_u32(seed, 7 * seed, store, index) >> 28 for store in (seed, seed + 1 + seed % 5))
+        assert stats.chisquare(np.bincount(16 * first + second, minlength=256)).pvalue > 1e-5
+
+
 def test_held__what_is_too_large__is_the_largest_number() -> None:
     values = np.array([1e9, -1e9, 65519.0, 65520.0, np.inf, 2.0])
     for rounding in (HELD, BOTH):
