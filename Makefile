@@ -5,6 +5,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
+# Bytecode is kept, whatever the environment says: both runs of pytest import five hundred modules of tests in each worker,
+# and tests start hundreds of processes.
+export PYTHONDONTWRITEBYTECODE =
+
 .PHONY: demo test test-all lint types imports unit slow fuzz chromium docs format clean
 
 demo: $(VENV)/installed-demo

@@ -4,6 +4,10 @@ Both trainings see the same sequences, with Wikipedia's lengths, once each; they
 other work on the machine slows both down alike. Packs are drawn from the plan of the whole histogram. Noise is
 measured with several seeds, each with other weights, text, masks and order. With --json one object is printed:
 ``settings``, ``factor``, ``runs`` (a seed each: curves, held-out losses, seconds) and ``summary``.
+
+Both are the same program, whose mask is of equal sequence ids, and leave out hidden keys. ``--padding-mask`` adds
+padded training whose mask is of padding alone, so that less is left to compute; ``--whole`` adds packed and padded
+training that compute all scores, as published figures do.
 """
 
 from __future__ import annotations
@@ -12,16 +16,18 @@ import argparse
 import csv
 import json
 import statistics
-from dataclasses import asdict
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from packed_attention import whole_scores
 from rich.console import Console
 
 from abele import poptorch
 from abele.garden.packed_bert import PretrainingData, train
-from abele.garden.packed_training import BertSizes, BertTraining, held_out_losses
+from abele.garden.packed_training import OPTIMIZERS, BertSizes, BertTraining, held_out_losses
 from abele.garden.pretraining import SHORTEST, drawn_packs, one_each
 from abele.garden.wikipedia import LONGEST, histogram
 from abele.packing import PackingPlan, SizeHistogram, pack
@@ -48,9 +54,12 @@ def main() -> None:
     parser.add_argument("--vocabulary", type=int, default=2048)
     parser.add_argument("--rows", type=int, default=1, help="of a micro-batch")
     parser.add_argument("--accumulation", type=int, default=4, help="micro-batches of an update of padded sequences")
+    parser.add_argument("--optimizer", choices=OPTIMIZERS, default="adamw")
     parser.add_argument("--learning-rate", type=float, default=1e-3)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--files", type=int, help="read the longest so many files alone, which is sooner done")
+    parser.add_argument("--padding-mask", action="store_true", help="also padded, with a mask of padding alone")
+    parser.add_argument("--whole", action="store_true", help="also both with all scores computed")
     parser.add_argument("--quick", action="store_true", help="one layer of width 64, 16 packs: does it work?")
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
@@ -65,11 +74,42 @@ def main() -> None:
         rows=given.rows,
         accumulation=given.accumulation,
         learning_rate=given.learning_rate,
+        optimizer=given.optimizer,
     )
     plan = plan_of(given.lengths, given.tokens, given.depth, given.method)
     runs = [run(sizes, plan, seed, given) for seed in given.seeds]
     result = {"settings": asdict(sizes), "factor": plan.factor, "runs": runs, "summary": summary(runs)}
     print(json.dumps(result) if given.json else summary_text(plan, runs))
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """One way to train.
+
+    Attributes:
+        is_packed: True for rows of packs, False for rows of one sequence.
+        sees_ids: True if the mask is of equal sequence ids, False if of padding alone.
+        is_whole: True if scores that masks hide are computed, too.
+    """
+
+    is_packed: bool
+    sees_ids: bool = True
+    is_whole: bool = False
+
+
+def contestants(given: argparse.Namespace) -> dict[str, Contestant]:
+    """Those that were asked for, by name."""
+    made = {"padded": Contestant(is_packed=False), "packed": Contestant(is_packed=True)}
+    if given.padding_mask:
+        made["padded, mask of padding"] = Contestant(is_packed=False, sees_ids=False)
+    if given.whole:
+        made["padded, whole"] = Contestant(is_packed=False, sees_ids=False, is_whole=True)
+        made["packed, whole"] = Contestant(is_packed=True, is_whole=True)
+    return made
+
+
+PAIRS = (("padded", "packed"), ("padded, mask of padding", "packed"), ("padded, whole", "packed, whole"))
+"""Which are compared."""
 
 
 def plan_of(path: Path | None, tokens: int, depth: int, method: str) -> PackingPlan:
@@ -85,7 +125,7 @@ def plan_of(path: Path | None, tokens: int, depth: int, method: str) -> PackingP
 
 
 def run(sizes: BertSizes, plan: PackingPlan, seed: int, given: argparse.Namespace) -> dict[str, Any]:
-    """Both trainings of one seed."""
+    """All trainings of one seed."""
     lengths, packs = drawn_packs(plan, given.packs, seed)
     test_lengths = drawn_packs(plan, given.held_out, seed + 1000)[0][: given.held_out]
     data = PretrainingData.of((lengths, test_lengths), sizes.vocabulary, seed, given.files)
@@ -97,19 +137,21 @@ def run(sizes: BertSizes, plan: PackingPlan, seed: int, given: argparse.Namespac
         opts.Abele.allowOutOfMemory()  # the host is measured, whether or not the modelled chip has room
         return opts
 
-    trainings = {
-        name: BertTraining(sizes, data.train, rows, options(), depth=depth, seed=seed)
-        for name, rows, depth in (("padded", alone, 1), ("packed", packs, given.depth))
-    }
-    for training in trainings.values():
-        training.compile()
+    trainings: dict[str, BertTraining] = {}
+    for name, way in contestants(given).items():
+        rows, depth = (packs, given.depth) if way.is_packed else (alone, 1)
+        with whole_scores() if way.is_whole else nullcontext():
+            trainings[name] = BertTraining(
+                sizes, data.train, rows, options(), depth=depth, seed=seed, packed=way.sees_ids
+            )
+            trainings[name].compile()
     train(list(trainings.values()), Console(stderr=True))
-    rows = PackedRows(data.test, one_each(len(test_lengths)), sizes.row_shape(1))
+    test = PackedRows(data.test, one_each(len(test_lengths)), sizes.row_shape(1))
     found: dict[str, Any] = {"seed": seed, "factor": len(lengths) / len(packs)}
     for name, training in trainings.items():
         curve = training.curve
         training.executor.detachFromDevice()
-        words, order = held_out_losses(training.model, rows, options(), EVALUATED)
+        words, order = held_out_losses(training.model, test, options(), EVALUATED)
         found[name] = {
             "updates": training.updates,
             "accumulation": training.settings.accumulation,
@@ -130,17 +172,25 @@ def summary(runs: list[dict[str, Any]]) -> dict[str, Any]:
     held_out = [[run[name]["held_out_words"] for name in ("padded", "packed")] for run in runs]
     last = [[run[name]["curve"][-1] for name in ("padded", "packed")] for run in runs]
     return {
-        "speed_up_wall": speed_up(runs, "seconds_per_sequence"),
-        "speed_up_cpu": speed_up(runs, "cpu_seconds_per_sequence"),
+        "speed_ups": [
+            {
+                "padded": padded,
+                "packed": packed,
+                "wall": speed_up(runs, "seconds_per_sequence", padded, packed),
+                "cpu": speed_up(runs, "cpu_seconds_per_sequence", padded, packed),
+            }
+            for padded, packed in PAIRS
+            if padded in runs[0]
+        ],
         "factor": statistics.mean(run["factor"] for run in runs),
         "held_out": compared(held_out),
         "last_part": compared(last),
     }
 
 
-def speed_up(runs: list[dict[str, Any]], key: str) -> float:
+def speed_up(runs: list[dict[str, Any]], key: str, padded: str, packed: str) -> float:
     """Time of padded sequences over that of packed ones, summed over runs."""
-    return float(sum(run["padded"][key] for run in runs) / sum(run["packed"][key] for run in runs))
+    return float(sum(run[padded][key] for run in runs) / sum(run[packed][key] for run in runs))
 
 
 def compared(pairs: list[list[float]]) -> dict[str, float | None]:
@@ -162,8 +212,12 @@ def summary_text(plan: PackingPlan, runs: list[dict[str, Any]]) -> str:
     found = summary(runs)
     lines = [
         f"plan: {plan.num_packs:,} packs by {plan.method}, factor {plan.factor:.3f}; drawn packs {found['factor']:.3f}",
-        f"speed-up: {found['speed_up_wall']:.3f} by wall clock, {found['speed_up_cpu']:.3f} by processor time",
     ]
+    for pair in found["speed_ups"]:
+        lines.append(
+            f"{pair['packed']} against {pair['padded']}: {pair['wall']:.3f} times as fast by wall clock, "
+            f"{pair['cpu']:.3f} by processor time"
+        )
     for name in ("held_out", "last_part"):
         c = found[name]
         text = f"{name}: padded {c['padded']:.4f}, packed {c['packed']:.4f}, difference {c['difference']:+.4f}"

@@ -22,9 +22,10 @@ SHARED = Path(__file__).resolve().parents[2] / "shared"
 
 
 def pytest_collection_finish() -> None:
-    """What tests are made of stays: the garbage collector need not look at it again and again."""
+    """What tests are made of stays, and compiling makes little garbage: the collector need not look again and again."""
     gc.collect()
     gc.freeze()
+    gc.set_threshold(10_000, 10, 10)
 
 
 @pytest.fixture(scope="session")

@@ -101,11 +101,11 @@ def test_run__wrong_sizes__are_refused(size: dict[str, int], networks: tuple[str
         low_precision.run(DemoSettings(), Console(file=io.StringIO()), size=replace(SHORT, **size), networks=networks)
 
 
-@pytest.mark.parametrize("name", ["plain", "unit", "share"])
+@pytest.mark.parametrize("name", ["plain", "unit"])
 @pytest.mark.parametrize("value", [0.0, -1e-3, float("nan")])
 def test_rates__not_above_zero__are_refused(name: str, value: float) -> None:
     with pytest.raises(InvalidOptionError, match=f"{name} = "):
-        replace(TrainingRates(plain=1e-3, unit=1e-3, share=0.1), **{name: value})
+        replace(TrainingRates(plain=1e-3, unit=1e-3), **{name: value})
 
 
 def test_verdict__final_losses__are_held_against_the_bar() -> None:

@@ -15,7 +15,7 @@ pytest.importorskip("scipy", reason="needs SciPy")
 from abele import poptorch
 from abele.garden import packed_bert
 from abele.garden.models.packed_bert import PackedBert, waves
-from abele.garden.packed_training import BertSizes, BertTraining, LossCurve, inputs
+from abele.garden.packed_training import OPTIMIZERS, BertSizes, BertTraining, LossCurve, inputs
 from abele.garden.pieces import Corpus
 from abele.garden.pretraining import drawn_sequences, one_each
 from abele.garden.settings import DemoSettings
@@ -74,6 +74,17 @@ def test_packs__in_pytorch__have_the_losses_of_sequences_alone(samples: Samples)
     assert alone.shape == (2, len(LENGTHS))
     assert alone.std(dim=1).min() > 0.05
     torch.testing.assert_close(together, alone, rtol=0, atol=1e-5)
+
+
+def test_rows_of_their_own__mask_of_padding_alone__have_the_losses_of_the_mask_of_ids(samples: Samples) -> None:
+    network = model()
+    with torch.no_grad():
+        by_ids = by_sequence(network, rows(samples, packed=False))
+        network.packed = False
+        by_padding = by_sequence(network, rows(samples, packed=False))
+        torch.testing.assert_close(by_padding, by_ids, rtol=0, atol=1e-5)
+        wrong = by_sequence(network, rows(samples, packed=True))
+    assert (wrong - by_ids).abs().max() > 1e-2
 
 
 def test_packs__ids_left_out__have_other_losses(samples: Samples) -> None:
@@ -151,9 +162,11 @@ def test_packs__one_update_on_the_machine__has_the_gradients_of_sequences_alone(
 
 
 @pytest.mark.slow
-def test_training__both_layouts__see_the_same_sequences_and_learn(samples: Samples) -> None:
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_training__both_layouts__see_the_same_sequences_and_learn(samples: Samples, optimizer: str) -> None:
+    sizes = replace(SIZES, optimizer=optimizer)
     for packs, depth in ((one_each(8), 1), (PACKS, DEPTH)):
-        training = BertTraining(SIZES, samples, packs, poptorch.Options(), depth=depth, seed=0)
+        training = BertTraining(sizes, samples, packs, poptorch.Options(), depth=depth, seed=0, packed=depth > 1)
         assert training.settings.accumulation == (4 if depth == 1 else 2)
         while not training.done:
             training.update()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import numpy.typing as npt
@@ -78,6 +79,14 @@ def train(net: Network, schedule: Schedule, optimiser: object, *, mode: str = "n
     return losses, weights
 
 
+@cache
+def alone(
+    places: int, schedule: Schedule, optimiser: object, mode: str = "native", **kind: bool
+) -> tuple[Array, SharedArrays]:
+    """What one IPU learns with as many places; several tests hold several IPUs against it, so nobody changes it."""
+    return train(mlp([Place()] * places, **kind), schedule, optimiser, mode=mode)
+
+
 PIPELINES = {
     "two stages": [Place(0, 0), Place(1, 1)],
     "four stages": [Place(n, n) for n in range(4)],
@@ -95,7 +104,7 @@ PIPELINES = {
 )
 def test_training__over_ipus__learns_what_one_ipu_learns(places: list[Place], mode: str, optimiser: object) -> None:
     schedule = Schedule(device_iterations=2, accumulation=9, outputs=OutputMode.ALL)
-    one, weights = train(mlp([Place()] * len(places)), schedule, optimiser, mode=mode)
+    one, weights = alone(len(places), schedule, optimiser, mode)
     several, spread = train(mlp(places), schedule, optimiser, mode=mode)
     np.testing.assert_allclose(several, one, rtol=2e-6, atol=1e-7)
     for name in weights:
@@ -106,7 +115,7 @@ def test_training__over_ipus__learns_what_one_ipu_learns(places: list[Place], mo
 @pytest.mark.parametrize("places", [PIPELINES["four stages"], PIPELINES["sharded"]], ids=["pipelined", "sharded"])
 def test_dropout__over_ipus__draws_what_one_ipu_draws(places: list[Place]) -> None:
     schedule = Schedule(device_iterations=2, accumulation=9, outputs=OutputMode.ALL)
-    one, _ = train(mlp([Place()] * len(places), dropout=True), schedule, Sgd(lr=0.1))
+    one, _ = alone(len(places), schedule, Sgd(lr=0.1), dropout=True)
     several, _ = train(mlp(places, dropout=True), schedule, Sgd(lr=0.1))
     np.testing.assert_allclose(several, one, rtol=2e-6, atol=1e-7)
 
@@ -187,7 +196,7 @@ def test_gradients__that_are_the_same_for_all_micro_batches__reach_the_first_sta
 @pytest.mark.parametrize("outputs", list(OutputMode), ids=str)
 def test_outputs__of_a_pipeline__come_back_as_asked_for(outputs: OutputMode) -> None:
     schedule = Schedule(device_iterations=2, accumulation=9, outputs=outputs, period=3)
-    one, _ = train(mlp([Place()] * 4), schedule, Sgd(lr=0.1))
+    one, _ = alone(4, schedule, Sgd(lr=0.1), dropout=False)
     several, _ = train(mlp(PIPELINES["four stages"]), schedule, Sgd(lr=0.1))
     np.testing.assert_allclose(several, one, rtol=2e-6, atol=1e-6)
 
@@ -240,7 +249,7 @@ def test_schedules__of_a_pipeline__learn_the_same(
     pipeline: PipelineSchedule, places: list[Place], dropout: bool
 ) -> None:
     schedule = Schedule(device_iterations=2, accumulation=9, outputs=OutputMode.ALL)
-    one, weights = train(mlp([Place()] * len(places), dropout=dropout), schedule, Sgd(lr=0.1))
+    one, weights = alone(len(places), schedule, Sgd(lr=0.1), dropout=dropout)
     several, spread = train(mlp(places, dropout=dropout), replace(schedule, pipeline=pipeline), Sgd(lr=0.1))
     np.testing.assert_allclose(several, one, rtol=2e-6, atol=1e-7)
     for name in weights:

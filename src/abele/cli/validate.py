@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -38,14 +39,14 @@ def validate(
     out: Annotated[Path | None, typer.Option(help="Write the page and its pictures into this folder.")] = None,
     jobs: Annotated[
         int | None,
-        typer.Option(help="Processes for operators, one per core by default, and for training runs, one by default."),
+        typer.Option(help="Processes: one per core by default, but for training runs, one by default."),
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON; progress goes to standard error.")] = False,
 ) -> None:
     """Compare predictions with published figures: silicon, Graphcore's own model, training runs, and packing.
 
-    Training runs are compiled one after the other, which takes some minutes and up to some gigabytes; so is BERT on
-    packs of Wikipedia's lengths.
+    Training runs are compiled one after the other, which takes some minutes and up to some gigabytes. So is BERT on
+    packs of Wikipedia's lengths, a process per core, with 2.5 GB each.
 
     Exit status 1 when a comparison does not keep to what is asked of it, or an operator cannot be built.
     """
@@ -72,7 +73,7 @@ def validate(
     if packing is not None:
         from abele.validation.packed.comparing import compare
 
-        compared, left_out = compare(packing, jobs=jobs or 1, console=progress)
+        compared, left_out = compare(packing, jobs=jobs or os.cpu_count() or 1, console=progress)
         found += compared
         failures += left_out
     if out is not None:

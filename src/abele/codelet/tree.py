@@ -28,9 +28,15 @@ class VertexExpr:
 
     def walk(self) -> Iterator[VertexExpr]:
         """This expression and all inside."""
-        yield self
-        for part in self.parts:
-            yield from part.walk()
+        found: list[VertexExpr] = []
+        _collect(self, found)
+        return iter(found)
+
+
+def _collect(expression: VertexExpr, found: list[VertexExpr]) -> None:
+    found.append(expression)
+    for part in expression.parts:
+        _collect(part, found)
 
 
 _PARTS: dict[type, tuple[str, ...]] = {}

@@ -51,7 +51,7 @@ class Affine:
     @property
     def names(self) -> tuple[str, ...]:
         """The dims that it mentions."""
-        return tuple(name for name, _ in self.terms)
+        return tuple([name for name, _ in self.terms])
 
     def coefficient(self, name: str) -> int:
         """The factor of dim ``name``; 0 where it is not mentioned."""
@@ -62,8 +62,14 @@ class Affine:
 
     def bounds(self, extents: Mapping[str, int]) -> tuple[int, int]:
         """Smallest and largest value over the box of ``extents``."""
-        steps = [c * (extents[d] - 1) for d, c in self.terms]
-        return self.const + sum(min(s, 0) for s in steps), self.const + sum(max(s, 0) for s in steps)
+        low = high = self.const
+        for dim, coefficient in self.terms:
+            step = coefficient * (extents[dim] - 1)
+            if step < 0:
+                low += step
+            else:
+                high += step
+        return low, high
 
     def substitute(self, values: Mapping[str, Affine]) -> Affine:
         """Itself with the dims of ``values`` replaced."""

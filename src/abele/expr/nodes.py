@@ -79,9 +79,16 @@ class Expr:
 
     def walk(self) -> Iterator[Expr]:
         """Itself and everything below it, arguments first."""
-        for arg in self.args:
-            yield from arg.walk()
-        yield self
+        # In one list: nested generators would pass every part on through all that it is in.
+        found: list[Expr] = []
+        _collect(self, found)
+        return iter(found)
+
+
+def _collect(expression: Expr, found: list[Expr]) -> None:
+    for arg in expression.args:
+        _collect(arg, found)
+    found.append(expression)
 
 
 ExprLike = Expr | float | int | bool

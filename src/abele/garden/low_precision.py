@@ -35,8 +35,8 @@ HELD_OUT_SHARE = 0.1
 NUM_HELD_OUT = 128
 BAR = 0.01
 """How much higher than in float32 a final loss may be, relative to it."""
-GPT_RATES = TrainingRates(plain=8e-3, unit=1.6e-2, share=0.1)
-BERT_RATES = TrainingRates(plain=2e-3, unit=5e-4, share=0.3)
+GPT_RATES = TrainingRates(plain=8e-3, unit=1.6e-2)
+BERT_RATES = TrainingRates(plain=2e-3, unit=2e-3)
 """Half the best of a grid of powers of two in float32, for each kind of network by itself: docs/low_precision.md."""
 
 

@@ -31,8 +31,12 @@ F64 = npt.NDArray[np.float64]
 
 PRECISIONS = ("f32", "f16", "f8", "f8 unit")
 READOUT = "scores"
-BRANCHES = ("*.attention", "*.narrow")
-"""Modules of both networks whose results are added to what went past them."""
+BRANCHES = {"*.attention": 1 / 3, "*.narrow": 1 / 3}
+"""Modules of both networks whose results are added to what went past them, with τ: what they count for relative to it.
+"""
+MULTIPLIERS = unit_scaling.Multipliers(attention=unit_scaling.UNIT, correlation=1.0)
+"""Scores of attention begin with variance 1, as all else; so do those of characters, which no readout makes smaller.
+Attention is not made larger than what it averages."""
 BETAS = (0.9, 0.98)
 EPSILON = 1e-6
 HALF: dict[str, Any] = {"accum_type": torch.float16, "first_order_momentum_accum_type": torch.float16}
@@ -42,12 +46,11 @@ WARM_UP, DECAY = 0.1, 0.5
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingRates:
-    """The largest learning rates of a network, and what its unit-scaled branches count for.
+    """The largest learning rates of a network.
 
     Attributes:
         plain: Of the plain network, in ``f32``, ``f16`` and ``f8``.
         unit: Of the unit-scaled one, before layers divide it by their factors.
-        share: τ of the unit-scaled one's branches, relative to what goes past them.
 
     Raises:
         InvalidOptionError: One that is not above 0.
@@ -55,10 +58,9 @@ class TrainingRates:
 
     plain: float
     unit: float
-    share: float
 
     def __post_init__(self) -> None:
-        for name in ("plain", "unit", "share"):
+        for name in ("plain", "unit"):
             if not getattr(self, name) > 0:
                 raise InvalidOptionError(f"{name} = {getattr(self, name)}: must be above 0")
 
@@ -119,9 +121,7 @@ def made(task: PrecisionTask, precision: str, seed: int) -> nn.Module:
         torch.manual_seed(seed)
         model = task.network()
         if precision == "f8 unit":
-            model = unit_scaling.unit_scale(
-                model, residuals=dict.fromkeys(BRANCHES, task.rates.share), readouts=[READOUT]
-            )
+            model = unit_scaling.unit_scale(model, residuals=BRANCHES, multipliers=MULTIPLIERS)
     if precision != "f32":
         model = model.half()
     if precision == "f8":

@@ -21,6 +21,9 @@ from abele.packing.packs import Packs
 
 F64 = npt.NDArray[np.float64]
 
+OPTIMIZERS: dict[str, Callable[..., optim.Optimizer]] = {"adamw": optim.AdamW, "lamb": poptorch.optim.LAMB}
+"""Rules of training, by name; both have moments whose decays follow the packing factor."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class BertSizes:
@@ -35,8 +38,9 @@ class BertSizes:
         rows: Rows of a micro-batch.
         accumulation: Micro-batches of an update of single sequences; packs take as many fewer as they hold sequences.
         learning_rate: The highest, after a tenth of all sequences; it begins and ends at 0.
-        betas: Decays of AdamW's moments on single sequences.
+        betas: Decays of the moments on single sequences.
         weight_decay: Of all weights.
+        optimizer: One of :data:`OPTIMIZERS`.
     """
 
     vocabulary: int = 2048
@@ -49,11 +53,12 @@ class BertSizes:
     learning_rate: float = 1e-3
     betas: tuple[float, float] = (0.9, 0.999)
     weight_decay: float = 0.01
+    optimizer: str = "adamw"
 
-    def model(self, sequences: float) -> PackedBert:
-        """A new network whose losses are means over so many sequences."""
+    def model(self, sequences: float, *, packed: bool = True) -> PackedBert:
+        """A new network whose losses are means over so many sequences; ``packed`` as :class:`PackedBert` has it."""
         sizes = {"width": self.width, "layers": self.layers, "heads": self.heads, "positions": self.tokens}
-        return PackedBert(self.vocabulary, sequences=sequences, **sizes)
+        return PackedBert(self.vocabulary, sequences=sequences, packed=packed, **sizes)
 
     def row_shape(self, depth: int) -> RowShape:
         """Rows of at most ``depth`` sequences, each of which may round its masked tokens up by one."""
@@ -102,10 +107,19 @@ class BertTraining:
         options: PopTorch's options, without accumulation.
         depth: Most sequences of a pack.
         seed: Of first weights.
+        packed: False: rows hold one sequence each, and the network's mask is of padding alone.
     """
 
     def __init__(
-        self, sizes: BertSizes, samples: Samples, packs: Packs, options: poptorch.Options, *, depth: int, seed: int
+        self,
+        sizes: BertSizes,
+        samples: Samples,
+        packs: Packs,
+        options: poptorch.Options,
+        *,
+        depth: int,
+        seed: int,
+        packed: bool = True,
     ) -> None:
         self.sizes = sizes
         self.rows = PackedRows(samples, packs, sizes.row_shape(depth))
@@ -118,8 +132,14 @@ class BertTraining:
         options.Training.gradientAccumulation(self.settings.accumulation)
         options.outputMode(poptorch.OutputMode.Sum)
         torch.manual_seed(seed)
-        self.model = sizes.model(sizes.rows * factor)
-        self.executor = poptorch.trainingModel(self.model, options, optimizer=self._optimizer(0))
+        self.model = sizes.model(sizes.rows * factor, packed=packed)
+        self.optimizer = OPTIMIZERS[sizes.optimizer](
+            self.model.parameters(),
+            lr=self._learning_rate(0),
+            betas=self.settings.betas[:2],
+            weight_decay=sizes.weight_decay,
+        )
+        self.executor = poptorch.trainingModel(self.model, options, optimizer=self.optimizer)
         self.curve = LossCurve()
 
     def compile(self) -> None:
@@ -136,7 +156,9 @@ class BertTraining:
         number = len(self.curve.sequences)
         start, cpu_start = perf_counter(), process_time()
         batch = self._batch(number)
-        self.executor.setOptimizer(self._optimizer(number))
+        for group in self.optimizer.param_groups:
+            group["lr"] = self._learning_rate(number)
+        self.executor.setOptimizer(self.optimizer)
         words, order, _ = self.executor(*batch)
         self.curve.seconds.append(perf_counter() - start)
         self.curve.cpu_seconds.append(process_time() - cpu_start)
@@ -151,12 +173,9 @@ class BertTraining:
         rows = np.arange(self.rows_per_update) + number * self.rows_per_update
         return inputs(self.rows, rows)
 
-    def _optimizer(self, number: int) -> optim.Optimizer:
+    def _learning_rate(self, number: int) -> float:
         share = (number + 0.5) / self.updates
-        rate = self.sizes.learning_rate * min(share / 0.1, (1 - share) / 0.9)
-        first, second = self.settings.betas
-        decay = self.sizes.weight_decay
-        return optim.AdamW(self.model.parameters(), lr=rate, betas=(first, second), weight_decay=decay)
+        return self.sizes.learning_rate * min(share / 0.1, (1 - share) / 0.9)
 
 
 def inputs(rows: PackedRows, numbers: npt.ArrayLike) -> list[Tensor]:

@@ -508,9 +508,14 @@ class LibraryCall(Program):
 
 def walk(program: Program) -> Iterator[Program]:
     """Every step of the tree, parents before children."""
-    yield program
-    for child in program.children():
-        yield from walk(child)
+    # One list rather than nested generators, which would pass each step on through all programs that it is in.
+    found: list[Program] = []
+    waiting = [program]
+    while waiting:
+        step = waiting.pop()
+        found.append(step)
+        waiting.extend(reversed(step.children()))
+    return iter(found)
 
 
 MOST_NESTED = 120

@@ -118,17 +118,27 @@ def _moved(b: ll.IRBuilder, magnitude: Value, word: Value, fmt: Format) -> Value
     return intrinsic(b, "llvm.fmuladd", part, grid, b.bitcast(magnitude, floats))
 
 
+_FAR = 112
+"""Powers of two from where f16 ends to where f32 does."""
+
+
 def _random_half(b: ll.IRBuilder, value: Value, word: Value, fmt: Format, *, held: bool) -> Value:
-    """Bits of the f16 that a value rounds to at random, by the instruction that cuts off."""
-    bits = b.bitcast(value, like(value, I32))
-    kind = bits.type
-    total = _moved(b, b.and_(bits, constant(kind, 0x7FFFFFFF)), word, fmt)
-    if not held:
-        # It gives the largest number for what is beyond it.
-        beyond = b.fcmp_ordered(">=", total, constant(total.type, 2.0**16))
-        total = b.select(beyond, b.bitcast(constant(kind, 0x7F800000), total.type), total)
-    signed = b.or_(b.bitcast(total, kind), b.and_(bits, constant(kind, 0x80000000)))
-    return _cut_off(b, b.bitcast(signed, total.type))
+    """Bits of the f16 that a value rounds to at random, by the instruction that cuts off.
+
+    That gives the largest number for what is beyond it. So sums are made where f32 ends as f16 does, and what is beyond
+    is infinite already.
+    """
+    far = 0 if held else _FAR
+    kind = like(value, I32)
+    sign = b.and_(b.bitcast(value, kind), constant(kind, 0x80000000))
+    moved = b.fmul(value, constant(value.type, 2.0**far)) if far else value
+    power = b.and_(b.bitcast(moved, kind), constant(kind, 0x7F800000))
+    power = intrinsic(b, "llvm.umax", power, constant(kind, fmt.least_normal + (far << 23)))
+    grid = b.bitcast(b.sub(power, constant(kind, 23 << 23)), value.type)
+    part = b.bitcast(b.sitofp(b.lshr(word, constant(kind, 32 - fmt.dropped_bits)), value.type), kind)
+    # The product is exact, so that it does not matter whether the two operations are one.
+    total = intrinsic(b, "llvm.fmuladd", b.bitcast(b.xor(part, sign), value.type), grid, moved)
+    return _cut_off(b, b.fmul(total, constant(value.type, 2.0**-far)) if far else total)
 
 
 def _cut_off(b: ll.IRBuilder, value: Value) -> Value:

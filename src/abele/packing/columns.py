@@ -25,10 +25,9 @@ import numpy as np
 import numpy.typing as npt
 
 from abele.errors import MissingPackageError
-from abele.packing.knapsack import Knapsack
+from abele.packing.knapsack import Floats, Knapsack
 from abele.packing.packs import Int64s
-
-Floats = npt.NDArray[np.float64]
+from abele.packing.vector_knapsack import VectorKnapsack
 
 MOST_ROUNDS = 300
 """Rounds after which what was found has to do; some ten are usual."""
@@ -56,6 +55,8 @@ class FractionalPacking:
         num_packs: Their sum.
         bound: Packs that any packing has at least, in exact arithmetic.
         rounds: How often patterns were priced.
+        values: What an item of each kind is worth by the best bound, where no pack is worth more than 1;
+            float64[num_kinds].
     """
 
     patterns: npt.NDArray[np.int32]
@@ -63,6 +64,7 @@ class FractionalPacking:
     num_packs: float
     bound: int
     rounds: int
+    values: Floats
 
 
 class PatternPool:
@@ -104,13 +106,18 @@ class PatternPool:
 
 
 def generate(
-    knapsack: Knapsack, counts: Int64s, first: Iterable[Int64s], *, at_least: int = 1, tolerance: float = 0.0
+    knapsack: Knapsack | VectorKnapsack,
+    counts: Int64s,
+    first: Iterable[Int64s],
+    *,
+    at_least: int = 1,
+    tolerance: float = 0.0,
 ) -> FractionalPacking:
     """Solve the programme over patterns.
 
     Args:
-        knapsack: Lengths, capacity and depth.
-        counts: Items of each length, int64[num_kinds].
+        knapsack: Lengths, capacity and depth; or sizes and several capacities.
+        counts: Items of each kind, int64[num_kinds].
         first: Patterns to begin with, which have every kind: those of another method.
         at_least: A number of packs that is known to be needed.
         tolerance: The proportion of packs by which the programme may be above its bound in the end.
@@ -124,8 +131,7 @@ def generate(
     pool.add(table)
     weights = counts * (_SCALED_ITEMS / counts.sum())
     unscaled = counts.sum() / _SCALED_ITEMS
-    flat = [knapsack.lengths / knapsack.capacity, np.full(num_kinds, 1 / knapsack.depth)]
-    best = max(flat, key=lambda values: float(weights @ values))
+    best = max(knapsack.flat_values(), key=lambda values: float(weights @ values))
     bound = float(weights @ best)
     rounds, improved = 0, True
     while improved and rounds < MOST_ROUNDS:
@@ -147,10 +153,11 @@ def generate(
             weight = weight / 2 if weight > 0.2 else 0.0
         improved = added > 0 and np.ceil(bound * unscaled - 1e-6) < uses.sum() * unscaled * (1 - tolerance)
     exact = max(at_least, exact_bound(knapsack, counts, best), exact_bound(knapsack, counts, values))
-    return FractionalPacking(pool.rows[: len(uses)], uses * unscaled, float(uses.sum()) * unscaled, exact, rounds)
+    used = pool.rows[: len(uses)]
+    return FractionalPacking(used, uses * unscaled, float(uses.sum()) * unscaled, exact, rounds, best)
 
 
-def exact_bound(knapsack: Knapsack, counts: Int64s, values: Floats) -> int:
+def exact_bound(knapsack: Knapsack | VectorKnapsack, counts: Int64s, values: Floats) -> int:
     """Packs that any packing has at least, by values of the kinds, in whole numbers throughout.
 
     Values are rounded down to a fixed point; whatever they are, the quotient of what all items are worth by what a pack

@@ -24,6 +24,7 @@ MOST_WORK = 12 * 10**6
 """The same times the depth, where that limits."""
 
 Values = npt.NDArray[Any]
+Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,10 @@ class Knapsack:
         """Whether column generation comes to an end with it in half a minute."""
         cells = len(self.lengths) * (self.capacity + 1)
         return cells <= MOST_CELLS and cells * (1 if self.unlimited else self.depth) <= MOST_WORK
+
+    def flat_values(self) -> list[Floats]:
+        """Values of which no pack is worth more than 1: the share of the capacity that an item takes, and of items."""
+        return [self.lengths / self.capacity, np.full(len(self.lengths), 1 / self.depth)]
 
     def solve(self, values: Values) -> KnapsackTable:
         """What each capacity is worth at most, when an item of each kind is worth ``values`` [num_kinds]."""

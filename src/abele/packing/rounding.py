@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -16,21 +17,30 @@ _SHIFTS = (1e-6, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 """What is added before rounding down: from rounding down itself to rounding up nearly all."""
 
 
+Completion = Callable[[Int64s, Sequence[GroupOfPacks]], list[GroupOfPacks]]
+"""Packs that hold every item once, from numbers of items by kind and packs that may have too many or too few."""
+
+
 def rounded(knapsack: Knapsack, counts: Int64s, fractional: FractionalPacking) -> list[GroupOfPacks]:
     """Whole packs from the fractions, the fewest of several ways of rounding.
 
     Patterns are used a whole number of times. Where that makes more slots than there are items, slots are emptied;
     items without a slot go by best fit into the room that is left, then into new packs.
     """
+    return rounded_with(partial(completed, knapsack), counts, fractional)
+
+
+def rounded_with(complete: Completion, counts: Int64s, fractional: FractionalPacking) -> list[GroupOfPacks]:
+    """The same for any completion of packs."""
     used = fractional.uses > 1e-9
     patterns, uses = fractional.patterns[used], fractional.uses[used]
     runs = [runs_of(row[row >= 0].tolist()) for row in patterns]
-    found = [_rounded_by(knapsack, counts, runs, uses, shift) for shift in _SHIFTS]
+    found = [_rounded_by(complete, counts, runs, uses, shift) for shift in _SHIFTS]
     return min(found, key=lambda groups: sum(group.count for group in groups))
 
 
 def _rounded_by(
-    knapsack: Knapsack, counts: Int64s, runs: Sequence[tuple[tuple[int, int], ...]], uses: Floats, shift: float
+    complete: Completion, counts: Int64s, runs: Sequence[tuple[tuple[int, int], ...]], uses: Floats, shift: float
 ) -> list[GroupOfPacks]:
     whole = np.floor(uses + shift).astype(np.int64).tolist()
     groups = [
@@ -38,18 +48,24 @@ def _rounded_by(
         for members, count in zip(runs, whole, strict=True)
         if count
     ]
-    return completed(knapsack, counts, groups)
+    return complete(counts, groups)
 
 
 def completed(knapsack: Knapsack, counts: Int64s, groups: Sequence[GroupOfPacks]) -> list[GroupOfPacks]:
     """Packs that hold every item once: slots too many are emptied, items without a slot placed by best fit."""
     lengths = knapsack.lengths.tolist()
+    kept, missing = without_surplus(counts, groups)
+    opened = [(knapsack.capacity - sum(lengths[kind] * times for kind, times in group.runs), group) for group in kept]
+    return longest_pack_first(lengths, missing, knapsack.capacity, knapsack.depth, opened)
+
+
+def without_surplus(counts: Int64s, groups: Sequence[GroupOfPacks]) -> tuple[list[GroupOfPacks], list[int]]:
+    """The packs without slots that no item is left for, and the items by kind that have no slot."""
     missing = counts.tolist()
     kept: list[GroupOfPacks] = []
     for group in groups:
         kept += _without_surplus(group, missing)
-    opened = [(knapsack.capacity - sum(lengths[kind] * times for kind, times in group.runs), group) for group in kept]
-    return longest_pack_first(lengths, missing, knapsack.capacity, knapsack.depth, opened)
+    return kept, missing
 
 
 def _without_surplus(group: GroupOfPacks, missing: list[int]) -> list[GroupOfPacks]:

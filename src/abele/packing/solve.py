@@ -21,7 +21,9 @@ from abele.packing.packs import Int64s, Packs
 from abele.packing.plan import PackingPlan
 from abele.packing.rounding import completed, rounded
 from abele.packing.split import split_histogram
+from abele.packing.vector_columns import vector_columns
 from abele.packing.vector_fit import vector_fit
+from abele.packing.vector_knapsack import VectorKnapsack
 from abele.words import counted
 
 Method = Literal["columns", "lpfhp", "spfhp", "nnlshp"]
@@ -47,8 +49,9 @@ def pack(
         depth: The most items of a pack; None for no limit.
         method: ``columns``, column generation, which is within a few packs of the bound that it proves (best fit where
             lengths times capacity are more than 5 million, or times a depth more than 12 million; for several
-            capacities a greedy one); ``lpfhp``,
-            best-fit decreasing, in milliseconds; ``spfhp`` and ``nnlshp`` as published.
+            capacities a greedy one, where kinds of items times the product of the capacities times the most items of a
+            pack are more than 100 million); ``lpfhp``, best-fit decreasing (for several capacities greedy), in
+            milliseconds; ``spfhp`` and ``nnlshp`` as published.
         too_long: What becomes of sequences over the capacity: ``refuse`` raises, ``split`` cuts them into pieces.
         tolerance: Packs above the bound, as a proportion of it, that are few enough: column generation is left out
             where best fit has no more, and ends when it has.
@@ -215,6 +218,9 @@ def _solve_vector(
         for column, limit in enumerate(capacity):
             alone = SizeHistogram.of_kinds(histogram.sizes[:, column], histogram.counts)
             bound = max(bound, _solve(alone, (limit,), depth, "columns", tolerance=tolerance).bound)
+        knapsack = VectorKnapsack.of(histogram, capacity, depth)
+        if num_packs(groups) > bound * (1 + tolerance) and knapsack.is_small:
+            groups, bound = vector_columns(knapsack, histogram, groups, at_least=bound, tolerance=tolerance)
     strategies, uses = strategies_of(groups)
     return PackingPlan(histogram, capacity, depth, method, strategies=strategies, counts=uses, bound=bound)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import islice
 from typing import TypeVar
 
@@ -10,15 +11,25 @@ import numpy as np
 import numpy.typing as npt
 
 from abele.packing.assign import reordered
-from abele.packing.histogram import checked_sizes
+from abele.packing.bounds import simple_bound
+from abele.packing.groups import strategies_of
+from abele.packing.histogram import SizeHistogram, checked_sizes
+from abele.packing.knapsack import Knapsack
 from abele.packing.packs import Int64s, Packs
 from abele.packing.plan import PackingPlan
+from abele.packing.priced_fit import PriceBook
 from abele.packing.solve import Method, checked_items, checked_limits, pack
 
 Sample = TypeVar("Sample")
 
 _HELD_PROPORTION = 0.1
 """Of a window's items, how many may wait for the next window at most."""
+
+_SMALL_WINDOW = 5_000
+"""Items of a window up to which prices pack it faster than column generation."""
+
+_FEW_PACKS = 2
+"""Packs above the bound of a small window that are few enough for best fit: the worst ones wait anyway."""
 
 
 class PackStream:
@@ -63,6 +74,8 @@ class PackStream:
         self._numbers = np.empty(0, np.int64)
         self._held = 0
         self._plan: PackingPlan | None = None
+        few = method == "columns" and len(self.capacity) == 1 and self.window <= _SMALL_WINDOW
+        self._book = PriceBook(self.capacity[0], self.depth) if few else None
 
     def push(self, sizes: npt.ArrayLike) -> Packs:
         """Take the next items, and give the packs that are made by then.
@@ -95,10 +108,7 @@ class PackStream:
         """Packs of the first window of waiting items, but for the least filled ones, whose items go on waiting."""
         rows, numbers = self._waiting[: self.window], self._numbers[: self.window]
         seed = None if self.seed is None else (self.seed, self._windows)
-        plan = pack(
-            rows, self.capacity, depth=self.depth, method=self.method, tolerance=self.tolerance, like=self._plan
-        )
-        self._plan = plan
+        plan = self._planned(rows)
         packs = plan.assign(rows, seed=seed)
         kept = np.flatnonzero(_worst(packs, rows, self.capacity, hold, self._held))
         given = np.ones(len(packs), bool)
@@ -110,6 +120,24 @@ class PackStream:
         self._held = len(back)
         self._windows += 1
         return Packs(numbers[packs.items], packs.begins)
+
+    def _planned(self, rows: Int64s) -> PackingPlan:
+        """The plan of a window. Column generation takes as long for few items as for many: few go by prices."""
+        histogram = SizeHistogram.of(rows)
+        if self._book is not None and Knapsack.of(histogram, self.capacity[0], self.depth).is_small:
+            tolerance = max(self.tolerance, _FEW_PACKS / simple_bound(histogram, self.capacity, self.depth))
+            plan = pack(histogram, self.capacity, depth=self.depth, method="lpfhp")
+            if plan.num_packs > plan.bound * (1 + tolerance):
+                groups, bound = self._book.pack(histogram)
+                strategies, counts = strategies_of(groups)
+                plan = replace(plan, strategies=strategies, counts=counts, bound=max(bound, plan.bound))
+            return replace(plan, method=self.method)
+        # Of several capacities, small windows are packed greedily.
+        method = "lpfhp" if len(self.capacity) > 1 and self.window <= _SMALL_WINDOW else self.method
+        self._plan = pack(
+            histogram, self.capacity, depth=self.depth, method=method, tolerance=self.tolerance, like=self._plan
+        )
+        return self._plan
 
 
 def pack_stream(

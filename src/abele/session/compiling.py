@@ -23,6 +23,7 @@ from abele.parallel import (
     NetworkProgram,
     PassDump,
     Schedule,
+    inference_pipeline,
     inference_program,
     training_pipeline,
     training_program,
@@ -30,6 +31,7 @@ from abele.parallel import (
 from abele.runtime.engine.options import read_options
 from abele.runtime.engine.run_log import AutoReport
 from abele.session.advice import Advice, Words
+from abele.session.attention_blocks import ModelledBlocks
 from abele.session.compiled import Compiled
 from abele.session.ends import ROLES, Ends, expose
 from abele.session.input_checks import InputChecks
@@ -147,8 +149,10 @@ def _build(case: NetworkCase) -> NetworkProgram:
     graph.sync_pattern = settings.sync_pattern
     planning, modes = settings.planning, settings.modes
     watch = _watch(settings, training=groups is not None)
+    blocks = ModelledBlocks(settings, training=groups is not None) if settings.skip_hidden else None
     if groups is None:
-        return inference_program(net, graph, schedule, planning=planning, modes=modes, watch=watch)
+        passes = inference_pipeline(blocks)
+        return inference_program(net, graph, schedule, planning=planning, modes=modes, pipeline=passes, watch=watch)
     automatic = settings.loss_scale
     pipeline = training_pipeline(
         schedule,
@@ -156,6 +160,7 @@ def _build(case: NetworkCase) -> NetworkProgram:
         recompute=settings.recompute,
         recompute_stages=settings.recompute_stages,
         automatic_loss_scale=automatic,
+        blocks=blocks,
     )
     return training_program(
         net,

@@ -87,6 +87,11 @@ SETTINGS = OptionTable(
         "recompute_stages": flag(
             True, doc="stages of a pipeline keep what enters them, and their backward stages compute the rest again"
         ),
+        "skip_hidden": flag(
+            False,
+            doc="attention leaves out blocks of scores that a mask hides which is known beforehand, where the modelled "
+            "machine is faster so",
+        ),
         "sync_pattern": choice(
             *get_args(SyncPattern),
             doc="which IPUs of a replica wait when some of them meet the host: all, or those alone that take part",
@@ -139,6 +144,7 @@ class Settings:
     loss_scale_period: int = 1
     recompute: bool = False
     recompute_stages: bool = True
+    skip_hidden: bool = False
     sync_pattern: SyncPattern = "full"
     ipus_per_replica: int = 0
     shared_functions: bool = False

@@ -321,7 +321,7 @@ def content_key(net: Network, schedule: Schedule, groups: Sequence[Group] | None
     """What stands for everything that compiling depends on."""
     parts = [
         abele.__version__,
-        _own_code(),
+        own_code(),
         repr(settings.target()),
         repr(replace(settings, system=None, threads=0, progress=False, dump_passes=None, cache=None, **_LOOKS)),
         repr(schedule),
@@ -342,7 +342,7 @@ def _said(optimiser: Optimiser) -> str:
 
 
 @cache
-def _own_code() -> str:
+def own_code() -> str:
     """What changes with the code of this package."""
     root = Path(abele.__file__).parent
     found = sorted((str(p.relative_to(root)), p.stat().st_mtime_ns, p.stat().st_size) for p in root.rglob("*.py"))

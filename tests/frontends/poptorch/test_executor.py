@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import datetime
+import io
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -276,6 +278,49 @@ def test_weights__after_training__are_copied_back_when_looked_at() -> None:
     training(X, LABELS)
     assert not torch.equal(model.first.weight, before)
     assert not training.copyWeightsToHostIfNeeded()
+
+
+@pytest.mark.parametrize("made", [torch.optim.SGD, torch.optim.AdamW, poptorch.optim.AdamW, poptorch.optim.LAMB])
+def test_weights__new_optimiser_after_each_step__stay_on_the_device(made: Callable[..., torch.optim.Optimizer]) -> None:
+    model = classifier()
+    training = poptorch.trainingModel(model, options(), made(model.parameters(), lr=0.5))
+    training(X, LABELS)
+    training.setOptimizer(made(model.parameters(), lr=0.25))
+    assert training.copyWeightsToHostIfNeeded()
+
+
+def test_weights__asked_for_shape_or_kind__stay_on_the_device() -> None:
+    model = classifier()
+    training = poptorch.trainingModel(model, options(), torch.optim.SGD(model.parameters(), lr=0.5))
+    training(X, LABELS)
+    weight = model.first.weight
+    assert (tuple(weight.shape), weight.size(0), weight.dim()) == ((*weight.size(),), weight.shape[0], weight.ndim)
+    assert all([weight.is_leaf, weight.requires_grad, weight.is_floating_point(), not torch.is_complex(weight)])
+    assert (weight.dtype, weight.device.type, weight.numel()) == (torch.float32, "cpu", weight.shape.numel())
+    assert training.copyWeightsToHostIfNeeded()
+
+
+@pytest.mark.parametrize(
+    "look",
+    [
+        lambda w: w.data,
+        lambda w: w.detach(),
+        lambda w: w.numpy(force=True),
+        lambda w: w.data_ptr(),
+        lambda w: w.flatten(),
+        lambda w: w.tolist(),
+        lambda w: torch.save(w, io.BytesIO()),
+    ],
+)
+def test_weights__anything_that_shows_values__is_up_to_date(look: Callable[[torch.Tensor], object]) -> None:
+    model = classifier()
+    training = poptorch.trainingModel(model, options(), torch.optim.SGD(model.parameters(), lr=0.5))
+    training(X, LABELS)
+    look(model.first.weight)
+    with torch._C.DisableTorchFunctionSubclass():
+        seen = torch.Tensor.detach(model.first.weight).clone()
+    training.copyWeightsToHost()
+    torch.testing.assert_close(model.first.weight.detach(), seen, rtol=0, atol=0)
 
 
 def test_weights__shared_with_inference__are_refreshed_before_each_call() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from guarded_memory import check, values
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernels_kit import form_after, run_kernel, run_plan
@@ -12,6 +13,7 @@ from small_programs import Calls
 
 from abele.kernels import BoundKernel, Buffer, HostKernel, bind, plan_native
 from abele.kernels.nest.ir import Affine, Load, affine, load, nest, select, store
+from abele.kernels.plan.passes import form_text
 from abele.kernels.routines.costs import VARIABLE
 from abele.kernels.target import HostTarget
 from abele.numerics import ElementType, f16, f32
@@ -57,6 +59,21 @@ def test_panel__of_a_long_product__agrees_with_64_bits(shape: tuple[int, int, in
     (got,) = run_kernel(kernel, [a, b])
     wanted = a.astype(np.float64) @ (b.T if transposed else b).astype(np.float64)
     np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=2e-4)
+
+
+@pytest.mark.parametrize("type_", [f32, f16], ids=str)
+@pytest.mark.parametrize(("m", "k", "n"), [(513, 512, 64), (401, 256, 77), (385, 328, 70)])
+def test_panel__of_rows_across_the_lanes__agrees_beside_forbidden_pages(
+    m: int, k: int, n: int, type_: ElementType
+) -> None:
+    # Vectors that the columns do not fill, and rows that cache lines do not divide.
+    kernel = product(m, k, n, type_, transposed=True)
+    buffers = [Buffer(n, kernel.shapes[n], type_) for n in range(3)]
+    call = BoundKernel(kernel, tuple(map(bind, buffers)))
+    assert "in panels of" in form_text(form_after("choose_schedules", buffers, [call], HostTarget(8, registers=16)))
+    inputs = [values(shape, type_, seed) for seed, shape in enumerate(kernel.shapes[:2])]
+    for at_end in (False, True):
+        check(kernel, inputs, at_end=at_end)
 
 
 @pytest.mark.parametrize("threads", [2, 3, 7])

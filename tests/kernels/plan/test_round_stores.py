@@ -10,7 +10,7 @@ from scipy import stats
 from abele.errors import TensorError, TypeMismatchError
 from abele.kernels import BoundKernel, Buffer, HostKernel, StoreRounding, bind, plan_native
 from abele.kernels.nest.binding import bound_calls
-from abele.kernels.nest.ir import Cast, apply, load, nest, select, store
+from abele.kernels.nest.ir import Cast, Expr, apply, load, nest, select, store
 from abele.kernels.plan.passes import PIPELINE, run_passes
 from abele.kernels.plan.reference import evaluate_form
 from abele.llvm.random import hash_u32, quick_hash_u32
@@ -155,9 +155,9 @@ def test_passes__after_words_are_numbered__change_no_bit(rounding: StoreRounding
             assert (close == 0).mean() > 0.97, name
 
 
-def test_random__values_that_the_array_holds__are_not_touched() -> None:
+@pytest.mark.parametrize("value", [apply("max", load(0, "i"), 0.5), apply("relu", load(0, "i"))], ids=str)
+def test_random__values_that_the_array_holds__are_not_touched(value: Expr) -> None:
     x, y = Buffer(0, (N,), f16), Buffer(1, (N,), f16)
-    value = apply("max", load(0, "i"), 0.5)
     kernel = HostKernel(((N,), (N,)), (f16, f16), 1, 1, (nest({"i": N}, store(1, ("i",), value)),))
     calls = [BoundKernel(kernel, (bind(x), bind(y)))]
     form = run_passes(bound_calls([x, y, SEED], calls, rounding=RANDOM), after="round_stores")

@@ -1,4 +1,4 @@
-"""Register tiles keep clear of places in a cache that their rows have in common."""
+"""Register tiles keep clear of places in a cache that rows have in common; lanes suit what follows a sum."""
 
 from __future__ import annotations
 
@@ -6,9 +6,13 @@ import pytest
 from kernels_kit import form_after
 from products_kit import linear
 
-from abele.kernels import BoundKernel, Buffer, bind
+from abele.kernels import BoundKernel, Buffer, HostKernel, StoreRounding, bind
+from abele.kernels.nest.binding import bound_calls
+from abele.kernels.nest.ir import load, nest, store
+from abele.kernels.plan.passes import run_passes
 from abele.kernels.schedule.schedule import NestSchedule
 from abele.kernels.target import HostTarget
+from abele.numerics import ElementType, f16, f32, u32
 
 
 def tile_of(rows: int, columns: int, depth: int, target: HostTarget) -> dict[str, int]:
@@ -28,3 +32,25 @@ def test_tile__of_rows_a_power_of_two_apart__has_no_more_than_a_cache_has_ways(w
 
 def test_tile__of_rows_that_lie_at_different_places__may_have_more() -> None:
     assert tile_of(384, 16, 700, HostTarget(16)).get("i", 1) > 8
+
+
+def lane_of(stored: ElementType, rounding: StoreRounding | None) -> str:
+    """The dim in the lanes of a product whose sums lie along memory, and its results across."""
+    m, n, k = 512, 64, 256
+    body = nest({"i": m, "j": n, "k": k}, store(2, ("j", "i"), load(0, "i", "k") * load(1, "j", "k"), "add"))
+    shapes = ((m, k), (n, k), (n, m))
+    kernel = HostKernel(shapes, (f32, f32, stored), 2, 1, (body,))
+    buffers = [
+        Buffer(number, shape, type_) for number, (shape, type_) in enumerate(zip(shapes, kernel.types, strict=True))
+    ]
+    calls = [BoundKernel(kernel, tuple(map(bind, buffers)))]
+    calls_here = bound_calls([*buffers, Buffer(9, (2,), u32)], calls, HostTarget(8, registers=16), rounding)
+    schedule = run_passes(calls_here, after="choose_schedules").leaves[0].functions[0].schedule
+    assert isinstance(schedule, NestSchedule)
+    return schedule.lane
+
+
+def test_lanes__of_sums_that_are_rounded__are_not_folded() -> None:
+    # Lanes of terms leave results one by one, and each would be rounded by itself.
+    assert lane_of(f32, None) == "k"
+    assert lane_of(f16, StoreRounding(9)) != "k"

@@ -44,13 +44,23 @@ class PackedBert(nn.Module):
         heads: Attention heads.
         positions: Longest sequence.
         sequences: What losses are divided by: the sequences that the rows of a call hold on average.
+        packed: True: tokens see those of their own sequence. False, for rows of one sequence each: all see what is not
+            padding, by a mask of one row. Losses are the same.
     """
 
     def __init__(
-        self, vocabulary: int, *, width: int, layers: int, heads: int, positions: int, sequences: float
+        self,
+        vocabulary: int,
+        *,
+        width: int,
+        layers: int,
+        heads: int,
+        positions: int,
+        sequences: float,
+        packed: bool = True,
     ) -> None:
         super().__init__()
-        self.sequences = sequences
+        self.sequences, self.packed = sequences, packed
         self.tokens = nn.Embedding(vocabulary, width)
         self.positions = nn.Embedding(positions, width)
         self.segments = nn.Embedding(2, width)
@@ -69,11 +79,15 @@ class PackedBert(nn.Module):
         self.positions.weight.data.copy_(waves(positions, width))
 
     def encoded(self, tokens: Tensor, segments: Tensor, positions: Tensor, ids: Tensor) -> Tensor:
-        """[rows, row_tokens, width] of four arrays [rows, row_tokens]; ``ids`` numbers the sequences of a row."""
+        """[rows, row_tokens, width] of four arrays [rows, row_tokens].
+
+        ``ids`` numbers the sequences of a row from 1 on; 0 is padding.
+        """
         x: Tensor = self.norm(self.tokens(tokens) + self.positions(positions) + self.segments(segments))
-        same = ids[:, None, :, None] == ids[:, None, None, :]
+        keys = ids[:, None, None, :]
+        seen = ids[:, None, :, None] == keys if self.packed else keys > 0
         for layer in self.layers:
-            x = layer(x, same)
+            x = layer(x, seen)
         return x
 
     def losses(self, *rows: Tensor) -> tuple[Tensor, Tensor]:

@@ -41,6 +41,7 @@ from abele.kernels.code.memory import (
     stream_lanes,
 )
 from abele.kernels.code.ops import combine, fma, llvm_type, splat
+from abele.kernels.code.panels import copy_square, copy_vector, dim_along_rows, square_step
 from abele.kernels.code.points import Point, Points, Typed
 from abele.kernels.code.raw_moves import with_raw_moves
 from abele.kernels.code.share_expressions import shared_expressions
@@ -270,25 +271,28 @@ class _NestCode:
 
         def copy() -> None:
             reduced = tuple(d for d in self.schedule.reduced if panel.packed.stride(d))
-            self._loops(reduced, lambda: self._copy_row(panel))
+            along = dim_along_rows(panel, self.schedule, self.extents, reduced)
+            if along:
+                self._loops([d for d in reduced if d != along], lambda: self._copy_rows(panel, along))
+            else:
+                self._loops(reduced, lambda: self._copy_points(panel))
             self.builder.store(number, self.copied)
 
         self.branch(new, copy)
 
-    def _copy_row(self, panel: Panel) -> None:
+    def _copy_points(self, panel: Panel) -> None:
         """Copy what one point of the reduced dims reads."""
         for point in self._points(tuple(d for d in self.unrolled if d in panel.dims)):
-            loaded = self.points.load(panel.fetch.access, point, None)
-            pointer = self.points.pointer(panel.packed, point)
-            store_lanes(
-                self.builder,
-                self.points.vector(loaded),
-                pointer,
-                type_=panel.packed.type,
-                stride=1,
-                valid=point.valid,
-                mask=None,
-            )
+            copy_vector(self.points, panel, point)
+
+    def _copy_rows(self, panel: Panel, along: str) -> None:
+        """Copy what all points of ``along`` read, one of the reduced dims."""
+        extent, lanes = self.extents[along], self.schedule.lanes
+        step = square_step(panel, lanes, extent)
+        with self.loop(ll.Constant(I64, 0), ll.Constant(I64, extent), step) as index, self.at(along, index, step):
+            points = self._points(tuple(d for d in self.unrolled if d in panel.dims))
+            for point, first in product(points, range(0, step, lanes)):
+                copy_square(self.points, panel, point, along, first)
 
     @contextmanager
     def at(self, dim: str, start: Value, size: int) -> Iterator[None]:

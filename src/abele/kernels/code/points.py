@@ -176,13 +176,29 @@ class Points:
         return Typed(widened(self.builder, bits, expression.type), f32)
 
     def _hash(self, expression: Hash, at: Point) -> Typed:
+        keys = self.keys_of(expression, at)
+        if expression.quick:
+            return Typed(self._quick_hash(expression, keys, at), u32)
         # Of a long index the low half counts.
-        index, keys = self.position(expression.index, at, I32), self.keys_of(expression, at)
+        index = self.position(expression.index, at, I32)
         if expression.start is not None:
             start = self.integers[expression.start.number]
             index = self.builder.add(index, start if index.type == I32 else splat(self.builder, start, self.lanes))
-        emit = llvm_random.emit_quick_hash_of_keys if expression.quick else llvm_random.emit_hash_of_keys
-        return Typed(emit(self.builder, keys, index), u32)
+        return Typed(llvm_random.emit_hash_of_keys(self.builder, keys, index), u32)
+
+    def _quick_hash(self, expression: Hash, keys: llvm_random.Keys, at: Point) -> Value:
+        """Words of a quick hash: a counter of the tile, from which its points and lanes are known numbers away."""
+        b, step = self.builder, expression.index.coefficient(self.lane) if self.lane else 0
+        lanes = self.lanes if step else 1
+        key = ("counter", expression.seed, expression.modifier, expression.index, expression.start, lanes)
+        if key not in self.known:
+            first = b.trunc(self.linear(expression.index), I32)
+            if expression.start is not None:
+                first = b.add(first, self.integers[expression.start.number])
+            self.known[key] = splat(b, llvm_random.emit_quick_counter(b, keys, first), lanes)
+        offset = at.offset(expression.index)
+        offsets = [offset + n * step for n in range(lanes)] if lanes > 1 else offset
+        return llvm_random.emit_quick_hash(b, keys, self.known[key], offsets)
 
     def keys_of(self, expression: Hash, at: Point, *, fix: bool = False) -> llvm_random.Keys:
         """The keys of a hash; with ``fix`` they hold in the whole function."""

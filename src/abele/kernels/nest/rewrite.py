@@ -15,7 +15,11 @@ def rewrite(expression: Expr, change: Callable[[Expr], Expr | None]) -> Expr:
         return changed
     match expression:
         case Apply():
-            return Apply(expression.op, (rewrite(a, change) for a in expression.args))
+            args = [rewrite(a, change) for a in expression.operands]
+            # What stays is kept, not made anew: its types, and that it is legal, are known by identity.
+            if all(new is old for new, old in zip(args, expression.operands, strict=True)):
+                return expression
+            return Apply(expression.op, args)
         case Cast():
             return Cast(expression.type, rewrite(expression.arg, change))
         case Rounded():

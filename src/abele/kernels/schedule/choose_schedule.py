@@ -26,7 +26,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from abele.kernels.nest.ir import Apply, Expr
+from abele.kernels.nest.ir import Apply, Cast, Expr, Rounded
 from abele.kernels.nest.loop_nest import ElementAccess, Fetch, LoopNest, Out, RowFetch, free_dims
 from abele.kernels.schedule.pack_panels import FAR_BYTES, Panel, can_be_packed, find_panel
 from abele.kernels.schedule.schedule import NestSchedule
@@ -64,6 +64,8 @@ WORKING_REGISTERS = 2
 that streams."""
 FOLD_COST, TILE_COST = 5.0, 2.0
 """Cost, once per reduction, of combining the lanes of a vector, and of starting and ending a tile."""
+NARROWING_COST, DRAWING_COST = 4.0, 10.0
+"""Cost of rounding a vector of results, or a single one, to 16 bits and back, and further of doing so at random."""
 MAX_SHARES = 8
 """Parts in which a reduction without parallel dims runs side by side; more hide no further latency."""
 LONG_EXPRESSION = 24
@@ -340,6 +342,7 @@ class _CostModel:
         self.outer = sum(self._load_cost(f.access) for f in outside)
         self.outer += sum(self._row_cost(f) for f in self._row_fetches(values))
         self.outer += sum(self._load_cost(o.access) for o in nest.outs)
+        self.rounded = sum(map(_rounding_cost, {e for value in values for e in value.walk()}))
         self.reduced = math.prod(n for _, n in nest.reduced)
         self.folds = lane in dict(nest.reduced)
 
@@ -433,7 +436,9 @@ class _CostModel:
         step = (together + SPILL_COST * spilled + waiting + lost) / (size * self.width)
         # What happens once per reduction is shared by all its points.
         stored = tiles.points(self.parallel)
-        once = (self.outer / self.width + (FOLD_COST if self.folds else 0.0) + TILE_COST / stored) / self.reduced
+        once = self.outer / self.width + (FOLD_COST if self.folds else 0.0) + TILE_COST / stored
+        # Results that were folded out of lanes are rounded one by one.
+        once = (once + self.rounded / (1 if self.folds else self.width)) / self.reduced
         return np.asarray((step + once) * waste)
 
     def _waste(self, tiles: _Tiles) -> Float64:
@@ -444,6 +449,13 @@ class _CostModel:
             step = tiles.points((dim,)) * (self.width if dim == self.lane else 1)
             waste *= -(-self.extents[dim] // step) * step / self.extents[dim]
         return waste
+
+
+def _rounding_cost(value: Expr) -> float:
+    """What rounding to 16 bits and back costs in an expression, without what its arguments cost."""
+    if isinstance(value, Rounded) and value.word is not None:
+        return NARROWING_COST + DRAWING_COST
+    return NARROWING_COST if isinstance(value, Rounded | Cast) and value.type.is_narrow else 0.0
 
 
 def _with_units(nest: LoopNest, schedule: NestSchedule) -> NestSchedule:

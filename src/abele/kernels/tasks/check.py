@@ -35,6 +35,9 @@ from abele.kernels.tasks.program import (
 )
 from abele.numerics import ElementType, u32
 
+_LEGAL_AMONG = "_legal_among"
+"""Where a task keeps the spaces that it touches, as they were when it was found legal."""
+
 
 def check_program(program: TaskProgram) -> None:
     """Check ``program``, and the stages and layouts that it has so far.
@@ -115,10 +118,17 @@ def check_task(task: Task, spaces: Sequence[Space]) -> None:
     Raises:
         IllegalFormError: It breaks a rule.
     """
+    # Most passes leave most tasks as they are. What was found legal once is so wherever its spaces are the same.
+    legal_among: dict[int, Space] | None = vars(task).get(_LEGAL_AMONG)
+    if legal_among is not None and all(
+        number < len(spaces) and spaces[number] == space for number, space in legal_among.items()
+    ):
+        return
     try:
         _TaskCheck(task, spaces).run()
     except AbeleError as problem:
         raise IllegalFormError(f"{task.name}: {problem.message}", at=str(task)) from problem
+    vars(task)[_LEGAL_AMONG] = {number: spaces[number] for number in task.reads | task.writes}
 
 
 class _TaskCheck:

@@ -29,8 +29,8 @@ from abele.kernels.tasks.program import Put, Ref, Space, Task, TaskProgram
 from abele.numerics import ElementType, u32
 from abele.numerics.narrow import round_to_nearest
 
-_MOVES = frozenset({"select", "max", "min", "neg", "abs"})
-"""Operations that give one of their arguments, or that with another sign."""
+_MOVES = frozenset({"select", "max", "min", "neg", "abs", "relu"})
+"""Operations that give one of their arguments, that with another sign, or zero."""
 
 
 def round_stores(program: TaskProgram) -> TaskProgram:

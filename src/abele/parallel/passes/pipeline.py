@@ -31,6 +31,7 @@ from abele.parallel.passes.outline import Outline
 from abele.parallel.passes.place import AssignPlaces
 from abele.parallel.passes.recompute import CHEAP, Recompute
 from abele.parallel.passes.recompute_stages import RecomputeStages
+from abele.parallel.passes.skip_hidden import BlockChooser, SkipHidden
 from abele.parallel.passes.spread import InsertTransfers
 from abele.parallel.passes.stages import AssignStages
 from abele.parallel.schedule import PipelineSchedule, Schedule
@@ -139,9 +140,16 @@ def _simplifying() -> tuple[Pass, ...]:
     return (Canonicalise(), FoldConstants(), CommonSubexpressions(), DeadCode(), Narrow(), GroupConvolutions())
 
 
-def inference_pipeline() -> Pipeline:
-    """What networks go through before they are lowered to run forward."""
-    return Pipeline((*_simplifying(), Outline(), AssignPlaces(), AssignStages(), Follow(), InsertTransfers()))
+def in_blocks(chooser: BlockChooser | None) -> tuple[Pass, ...]:
+    """What leaves out scores that known masks hide; nothing without a chooser."""
+    tidy = (Canonicalise(), FoldConstants(), CommonSubexpressions(), DeadCode())
+    return () if chooser is None else (SkipHidden(chooser), *tidy)
+
+
+def inference_pipeline(blocks: BlockChooser | None = None) -> Pipeline:
+    """What networks go through before they are lowered to run forward; ``blocks`` as of :func:`training_pipeline`."""
+    placing = (Outline(), AssignPlaces(), AssignStages(), Follow(), InsertTransfers())
+    return Pipeline((*_simplifying(), *in_blocks(blocks), *placing))
 
 
 def training_pipeline(
@@ -151,6 +159,7 @@ def training_pipeline(
     recompute: bool = False,
     recompute_stages: bool = True,
     automatic_loss_scale: AutomaticLossScale | None = None,
+    blocks: BlockChooser | None = None,
 ) -> Pipeline:
     """What networks go through before they are lowered to be trained.
 
@@ -160,6 +169,7 @@ def training_pipeline(
         recompute: True to compute cheap activations again in the backward pass.
         recompute_stages: False to keep activations between the stages of a pipeline, and not compute them again.
         automatic_loss_scale: How the scale of the loss follows the gradients, if it does.
+        blocks: Says in which blocks attention leaves out what known masks hide; None to compute all of it.
 
     Raises:
         InvalidOptionError: Groups with different scales of the loss.
@@ -181,6 +191,7 @@ def training_pipeline(
     return Pipeline(
         (
             *_simplifying(),
+            *in_blocks(blocks),
             *(() if apart else (Outline(),)),
             AssignPlaces(),
             replace(start, variable_scale=scale) if changes else start,

@@ -1,39 +1,124 @@
-"""What packs cost on the machine: BERT-Large on packs of each depth beside padded sequences, compiled.
+"""What packs cost on the machine: BERT-Large on packs beside padded sequences, compiled.
 
 Padded sequences have a mask of one row, by which tokens see all but padding, and losses that are means over a
 micro-batch. Packs have a mask of their own for each pack, made of the numbers of sequences, losses that are means over
 sequences, one first token for each sequence, and room for one more masked token for each. Overhead is the cycles of
 an update on packs over those on as many rows of padded sequences, less one.
+
+How deep packs are changes the head alone, so a whole update is compiled for one depth, and for the others the head by
+itself. The head's IPU waits for those with more layers; what the head grows by and that wait does not hold is added.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
-from abele.validation.training.bert import Bert
-from abele.validation.training.run import Prediction, TrainingRun
+import numpy as np
+
+from abele.report import Report
+from abele.validation.training.bert import BY_SEQUENCE, MADE, Bert
+from abele.validation.training.run import TrainingRun
 from abele.validation.training.runs import RUNS
+from abele.validation.training.transformer import ADDED, StagePlan
 
 MASKED = 76
 """Masked tokens of a padded row."""
 SYSTEM = "bow-pod16"
 
 
-def padded_run(run: TrainingRun | None = None, system: str = SYSTEM) -> TrainingRun:
+def padded_run(run: TrainingRun | None = None, system: str = SYSTEM, masks: str = "once") -> TrainingRun:
     """BERT-Large on padded sequences, configured as a published run, by default that of MLPerf on four IPUs."""
     base = RUNS[0] if run is None else run
     assert isinstance(base.model, Bert)
-    model = replace(base.model, packed=1, masked=MASKED, padding_mask=True)
-    return replace(base, name="BERT-Large, padded", system=system, model=model)
+    model = replace(base.model, packed=1, masked=MASKED, padding_mask=True, masks=masks)
+    return replace(base, name=f"BERT-Large, padded, masks {masks}", system=system, model=model)
 
 
-def packed_run(padded: TrainingRun, depth: int, factor: float) -> TrainingRun:
-    """The same on packs of at most ``depth`` sequences, ``factor`` on average."""
+def packed_run(padded: TrainingRun, depth: int, factor: float, masks: str | None = None) -> TrainingRun:
+    """The same on packs of at most ``depth`` sequences, ``factor`` on average; masks as there unless told."""
     assert isinstance(padded.model, Bert)
-    model = replace(padded.model, packed=depth, masked=MASKED + depth, padding_mask=False, mean_packed=factor)
-    return replace(padded, name=f"BERT-Large, packs of {depth}", model=model)
+    masks = masks or padded.model.masks
+    model = replace(
+        padded.model,
+        packed=depth,
+        masked=MASKED + depth,
+        padding_mask=False,
+        mean_packed=factor,
+        masks=masks,
+    )
+    return replace(padded, name=f"BERT-Large, packs of {depth}, masks {masks}", model=model)
 
 
-def overhead(packed: Prediction, padded: Prediction) -> float:
-    """Share of an update's time that packs take more than as many padded rows."""
-    return packed.seconds / padded.seconds - 1
+def head_of(run: TrainingRun) -> TrainingRun:
+    """The embedding and the head of a run on one IPU, without layers between."""
+    assert isinstance(run.model, Bert)
+    stages = StagePlan(((0, 0),), run.model.stages.proportions[:1])
+    model = replace(run.model, stages=stages)
+    return replace(run, name=f"{run.name}, head", replicas=1, sharded_state=False, model=model)
+
+
+@dataclass(frozen=True)
+class UpdateCost:
+    """What an update takes, and what of it masks and losses by sequence do.
+
+    Attributes:
+        cycles: From begin to end.
+        seconds: The same.
+        made: Cycles of making masks, over all IPUs of a replica; so are those below.
+        added: Cycles of adding masks in passes of their own.
+        by_sequence: Cycles of the means over sequences, and of their gradients.
+        others: Cycles of all other steps but streams.
+        head_idle: Cycles that the first IPU waits, on which the head is.
+    """
+
+    cycles: float
+    seconds: float
+    made: float
+    added: float
+    by_sequence: float
+    others: float
+    head_idle: float
+
+    @classmethod
+    def of(cls, report: Report) -> UpdateCost:
+        """What a report says of an update."""
+        steps = report.steps
+        own = (np.asarray(steps["program"]) == 0) & np.array([kind != "stream" for kind in steps["kind"]], bool)
+        cycles = np.asarray(steps["cycles"], np.float64) * np.asarray(steps["executions"])
+        names = [f"{path}/{name}" for path, name in zip(report.ops["path"], report.ops["name"], strict=True)]
+
+        def spent(says: Callable[[str], bool]) -> float:
+            chosen = np.array([*map(says, names), False])
+            return float(cycles[own & chosen[np.asarray(steps["op"])]].sum())
+
+        made = spent(lambda name: name.startswith(f"{MADE}/"))
+        added = spent(lambda name: f"/{ADDED}/" in name)
+        by_sequence = spent(lambda name: name.startswith(f"{BY_SEQUENCE}/"))
+        total = report.step_cycles.total
+        groups = report.groups
+        mine = np.flatnonzero(groups["program"] == 0)
+        idle = float(groups["idle_cycles"][mine[0]]) if len(mine) else 0.0
+        others = float(cycles[own].sum()) - made - added - by_sequence
+        return cls(total, report.seconds(total), made, added, by_sequence, others, idle)
+
+    @property
+    def parts(self) -> tuple[float, float, float]:
+        """What masks and losses by sequence take in passes of their own: making masks, adding them, and losses."""
+        return self.made, self.added, self.by_sequence
+
+
+def update_cost(run: TrainingRun) -> UpdateCost:
+    """Compile a run; what an update takes."""
+    return UpdateCost.of(run.report())
+
+
+def overhead(packed: UpdateCost, padded: UpdateCost, head_growth: float = 0.0) -> float:
+    """Share of an update's time that packs take more than as many padded rows.
+
+    Args:
+        packed: An update on packs.
+        padded: An update on padded rows.
+        head_growth: Cycles that the head takes more in it than in ``packed``, for packs of another depth.
+    """
+    return (packed.cycles + max(head_growth - packed.head_idle, 0.0)) / padded.cycles - 1

@@ -6,14 +6,22 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from abele.expr import Const, derivative, select
-from abele.numerics import i32
+from abele.numerics import bool_, i32
 from abele.parallel.network import Network, NetworkBuilder, Value
 from abele.parallel.ops import build
-from abele.validation.training.losses import cross_entropy, cross_entropy_by_sequence
+from abele.validation.training.losses import cross_entropies, cross_entropy, mean_by_sequence
 from abele.validation.training.transformer import TYPE, LayerBuilder, LayerSizes, StagePlan
 
 LARGE = LayerSizes(hidden=1024, heads=16, feed_forward=4096, eps=1e-12)
 BASE = LayerSizes(hidden=768, heads=12, feed_forward=3072, eps=1e-12)
+MASKS = ("once", "layers", "listing")
+"""How masks are written: ``once`` by each stage, in one pass, and added in the pass that scales scores; by all
+``layers`` anew, and added in a pass of its own; or as the published ``listing``, by each stage: a comparison, a choice,
+and a sum in each layer, each a pass."""
+MADE = "mask"
+"""What ops are called that make masks."""
+BY_SEQUENCE = "head/loss_by_sequence"
+"""What ops are called that make means over sequences of the losses of tokens."""
 _HIDES = -10_000.0
 """What is added to the scores of tokens that are not to be seen."""
 
@@ -35,6 +43,7 @@ class Bert:
             sequence alone, by its number.
         mean_packed: Sequences in a pack on average; then the loss of masked tokens is a mean over sequences, not over
             tokens.
+        masks: How masks are written: :data:`MASKS`.
     """
 
     sizes: LayerSizes
@@ -46,6 +55,7 @@ class Bert:
     checkpoints: bool = True
     padding_mask: bool = False
     mean_packed: float | None = None
+    masks: str = "once"
     head_stages: ClassVar[int] = 1
 
     def network(self, micro_batch: int) -> Network:
@@ -65,8 +75,10 @@ class _BertBuilder:
             model.tokens,
             checkpoints=model.checkpoints,
             norms_first=False,
+            masks_apart=model.masks != MASKS[0],
         )
         self.masks: dict[int, Value] = {}
+        self.made_masks = 0
         self.groups = self.net.input((samples, model.tokens), i32, "sequence_ids")
 
     def build(self) -> Network:
@@ -98,21 +110,27 @@ class _BertBuilder:
 
         Of padding, whose number is 0, it is [samples, 1, 1, tokens].
         """
-        if stage in self.masks:
-            return self.masks[stage]
+        key = self.made_masks if self.model.masks == "layers" else stage
+        if key not in self.masks:
+            with self.layers.named(MADE):
+                self.masks[key] = self._new_mask()
+            self.made_masks += 1
+        return self.masks[key]
+
+    def _new_mask(self) -> Value:
         net, n = self.net, self.model.tokens
-        if self.model.padding_mask:
-            hidden = build.reshape(net, self.groups, (self.samples, 1, 1, n))
-            with self.layers.named("mask"):
-                seen = select(derivative.arg(0).eq(0), _HIDES, 0.0)
-                made = self.masks[stage] = build.map_(net, seen, [hidden], TYPE)
-            return made
-        rows = build.reshape(net, self.groups, (self.samples, 1, n, 1))
         columns = build.reshape(net, self.groups, (self.samples, 1, 1, n))
-        seen = select(derivative.arg(0).eq(derivative.arg(1)), 0.0, _HIDES)
-        with self.layers.named("mask"):
-            made = self.masks[stage] = build.map_(net, seen, [rows, columns], TYPE)
-        return made
+        if self.model.padding_mask:
+            ids, shown = [columns], derivative.arg(0).ne(0)
+        else:
+            ids = [build.reshape(net, self.groups, (self.samples, 1, n, 1)), columns]
+            shown = derivative.arg(0).eq(derivative.arg(1))
+        if self.model.masks == "listing":
+            same = build.map_(net, shown, ids, bool_)
+            return build.map_(net, select(derivative.arg(0), 0.0, _HIDES), [same], TYPE)
+        # A number of its own for each layer: of equal masks the compiler would make one.
+        hides = _HIDES - (8.0 * self.made_masks if self.model.masks == "layers" else 0.0)
+        return build.map_(net, select(shown, 0.0, hides), ids, TYPE)
 
     def _losses(self, x: Value, table: Value) -> None:
         net, model, layers, sizes = self.net, self.model, self.layers, self.model.sizes
@@ -128,12 +146,15 @@ class _BertBuilder:
         with self.layers.named("head/words"):
             logits = build.linear(net, normed, table, bias)
         labels = net.input((self.samples, model.masked), i32, "masked_labels")
-        with self.layers.named("head/loss"):
-            if model.mean_packed is None:
+        if model.mean_packed is None:
+            with self.layers.named("head/loss"):
                 loss = cross_entropy(net, logits, labels, 0)
-            else:
-                whose = net.input((self.samples, model.masked), i32, "masked_sequences")
-                loss = cross_entropy_by_sequence(net, logits, labels, whose, model.packed, model.mean_packed)
+        else:
+            whose = net.input((self.samples, model.masked), i32, "masked_sequences")
+            with self.layers.named("head/loss"):
+                losses = cross_entropies(net, logits, labels)
+            with self.layers.named(BY_SEQUENCE):
+                loss = mean_by_sequence(net, losses, whose, model.packed, model.mean_packed)
         starts = net.input((self.samples, model.packed), i32, "sequence_starts")
         with self.layers.named("pooler/first"):
             first = build.reshape(net, build.look_up_groups(net, by_sample, starts), (-1, sizes.hidden))

@@ -15,21 +15,22 @@ def cross_entropy(net: NetworkBuilder, logits: Value, labels: Value, ignored: in
     return build.reduce(net, _of_classes(net, logits, labels, ignored), [0, 1], scale=1 / labels.size, dtype=f32)
 
 
-def cross_entropy_by_sequence(
-    net: NetworkBuilder, logits: Value, labels: Value, sequences: Value, depth: int, mean_depth: float
-) -> Value:
-    """The mean over sequences, in f32, of the mean negative log-likelihood of each one's labels.
+def cross_entropies(net: NetworkBuilder, logits: Value, labels: Value) -> Value:
+    """The negative log-likelihoods, in f32 [rows], of labels [rows] by logits [rows, classes]; 0 of labels of -100."""
+    return build.reduce(net, _of_classes(net, logits, labels, -100), [1], dtype=f32)
+
+
+def mean_by_sequence(net: NetworkBuilder, losses: Value, sequences: Value, depth: int, mean_depth: float) -> Value:
+    """The mean over sequences, in f32, of the mean loss of each one's labels.
 
     Args:
         net: The network to extend.
-        logits: [packs · places, classes].
-        labels: [packs · places].
+        losses: [packs · places].
         sequences: Which sequence of its pack each label is of, [packs, places]; -1 where there is no label.
         depth: Most sequences in a pack.
         mean_depth: Sequences in a pack, on average: what sums over sequences are divided by, beside the packs.
     """
     packs, places = sequences.shape
-    losses = build.reduce(net, _of_classes(net, logits, labels, -100), [1], dtype=f32)
     numbers = net.constant(np.arange(depth).reshape(1, depth, 1), i32, "depth")
     each = build.reshape(net, sequences, (packs, 1, places))
     is_of = build.map_(net, select(derivative.arg(0).eq(derivative.arg(1)), 1.0, 0.0), [numbers, each], f32)

@@ -86,7 +86,13 @@ class TrainingRun:
         return [Group(rule, parameters) for rule, parameters in made if parameters]
 
     def predict(self, **settings: Any) -> Prediction:
-        """Compile the run, and say what an update takes.
+        """Compile the run, and say what an update takes; arguments and errors as of :meth:`report`."""
+        start = time.perf_counter()
+        report = self.report(**settings)
+        return Prediction.of(self, report, time.perf_counter() - start)
+
+    def report(self, **settings: Any) -> Report:
+        """Compile the run; what the model of the machine says of it.
 
         The machine holds repeated layers once, as the vendor's frameworks outline them.
 
@@ -96,7 +102,6 @@ class TrainingRun:
         Raises:
             MachineError: The system has fewer IPUs than all replicas take.
         """
-        start = time.perf_counter()
         net = self.model.network(self.micro_batch)
         needed, there = self.replicas * net.num_ipus, systems.get(self.system).num_ipus
         if needed > there:
@@ -115,8 +120,7 @@ class TrainingRun:
         }
         chosen = Settings(**{**usual, **settings})
         compiled = compile_network(net, self.schedule, groups=self.groups(net), settings=chosen)
-        report = compiled.executable.report
-        return Prediction.of(self, report, time.perf_counter() - start)
+        return compiled.executable.report
 
 
 def _rules(name: str, decay: float) -> tuple[Optimiser, Optimiser]:

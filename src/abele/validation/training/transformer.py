@@ -17,6 +17,8 @@ from abele.parallel.ops import build
 
 TYPE = f16
 """Type of weights and activations."""
+ADDED = "add_mask"
+"""What ops are called that add masks in a pass of their own."""
 
 
 @dataclass(frozen=True)
@@ -115,6 +117,7 @@ class LayerBuilder:
         checkpoints: True if each layer's result is kept, from which its backward pass computes it again; False if that
             is done from the begin of a stage.
         norms_first: True if each half begins with its norm, as in GPT-2 and ViT; False if it ends with it, as in BERT.
+        masks_apart: True if a mask is added in a pass of its own; False if in the pass that scales scores.
     """
 
     def __init__(
@@ -127,9 +130,10 @@ class LayerBuilder:
         *,
         checkpoints: bool,
         norms_first: bool,
+        masks_apart: bool = False,
     ) -> None:
         self.net, self.sizes, self.stages, self.samples, self.tokens = net, sizes, stages, samples, tokens
-        self.checkpoints, self.norms_first = checkpoints, norms_first
+        self.checkpoints, self.norms_first, self.masks_apart = checkpoints, norms_first, masks_apart
 
     def layers(self, x: Value, mask: Callable[[int], Value] | None = None) -> Value:
         """All layers of rows x [samples · tokens, hidden]; ``mask`` gives that of a stage: :meth:`self_attention`."""
@@ -191,10 +195,14 @@ class LayerBuilder:
         with self.named(f"{name}/scores"):
             scores = build.matmul(net, query, build.transpose(net, key, 2, 3))
             scale = Const(1 / math.sqrt(width), TYPE)
-            if mask is None:
+            if mask is None or self.masks_apart:
                 scores = build.map_(net, derivative.arg(0) * scale, [scores])
-            else:
+            elif mask is not None:
                 scores = build.map_(net, derivative.arg(0) * scale + derivative.arg(1), [scores, mask()])
+        if mask is not None and self.masks_apart:
+            with self.named(f"{name}/{ADDED}"):
+                scores = self.added(scores, mask())
+        with self.named(f"{name}/scores"):
             probabilities = self.dropout(build.softmax(net, scores, 3), sizes.attention_dropout)
         with self.named(f"{name}/context"):
             context = build.matmul(net, probabilities, value)

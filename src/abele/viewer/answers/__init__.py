@@ -5,6 +5,7 @@ from __future__ import annotations
 from abele.viewer.answers import (
     compare,
     curves,
+    energy,
     exchange,
     facts,
     floor,
@@ -38,6 +39,7 @@ __all__ = [
     "answer",
     "compare",
     "curves",
+    "energy",
     "exchange",
     "facts",
     "floor",

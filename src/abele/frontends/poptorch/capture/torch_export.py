@@ -22,6 +22,8 @@ import torch
 import torch.fx
 import torch.utils._pytree as pytree
 from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
+from torch.fx._lazy_graph_module import _use_lazy_graph_module
+from torch.utils import _traceback
 
 from abele.errors import AbeleError
 from abele.frontends.poptorch.capture.host_words import BODY
@@ -183,7 +185,15 @@ def export(
     tensors = tuple(_blank(t) for t in structures.leaves((args, kwargs)) if isinstance(t, torch.Tensor))
     names = [name for name, leaf in _named_arguments(model, args, kwargs) if isinstance(leaf, torch.Tensor)]
     modes = torch.set_grad_enabled(training), recording(training=training)
-    contexts = _quiet(), _without_fast_paths(), _without_checks_of_values(), without_reports_of_matrices(), StandIns()
+    contexts = (
+        _quiet(),
+        _use_lazy_graph_module(should_use=True),  # Nobody runs the Python code of the graphs between two passes.
+        _user_frames_only(),
+        _without_fast_paths(),
+        _without_checks_of_values(),
+        without_reports_of_matrices(),
+        StandIns(),
+    )
     with ExitStack() as stack:
         for context in (*contexts, *modes):
             stack.enter_context(context)
@@ -293,15 +303,38 @@ def _quiet() -> Iterator[None]:
         warnings.filterwarnings("ignore", category=DeprecationWarning)
         warnings.filterwarnings("ignore", message=".*(export|pytree|LeafSpec|treespec).*")
         warnings.filterwarnings("ignore", message=r"The \.grad attribute of a Tensor")
+        # Not by their levels: each change of one makes Python go through all loggers that there are.
         loggers = [logging.getLogger(name) for name in _LOGGERS]
-        levels = [logger.level for logger in loggers]
+        were = [logger.disabled for logger in loggers]
         for logger in loggers:
-            logger.setLevel(logging.CRITICAL)
+            logger.disabled = True
         try:
             yield
         finally:
-            for logger, level in zip(loggers, levels, strict=True):
-                logger.setLevel(level)
+            for logger, was in zip(loggers, were, strict=True):
+                logger.disabled = was
+
+
+@contextmanager
+def _user_frames_only() -> Iterator[None]:
+    """Let PyTorch read the source lines of the frames alone that a call may come from.
+
+    By itself it reads those of a hundred frames for each call. It keeps the frames from the outermost ``forward`` on,
+    and most of these are its own.
+    """
+    with patched(_traceback, _extract_symbolized_tb=_user_frames):
+        yield
+
+
+def _user_frames(frames: list[dict[str, Any]], skip: int) -> traceback.StackSummary:
+    outermost_first = frames[skip:][::-1]
+    names = [frame["name"] for frame in outermost_first]
+    begin = names.index("forward") if "forward" in names else 0
+    return traceback.StackSummary(
+        traceback.FrameSummary(frame["filename"], frame["line"], frame["name"])
+        for frame in outermost_first[begin:]
+        if frame["name"] == "forward" or not frame["filename"].startswith(_PACKAGES)
+    )
 
 
 @contextmanager

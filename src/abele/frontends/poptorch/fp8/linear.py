@@ -4,13 +4,16 @@ With x8 = x·2^sx and w8 = w·2^sw rounded to F143, and dy8 = dy·2^sdy rounded 
 
     y = x8 · w8ᵀ · 2^-(sx + sw),    dx = dy8 · w8 · 2^-(sdy + sw),    dw = dy8ᵀ · x8 · 2^-(sx + sdy).
 
-x8 and w8 are what is kept for the backward pass: half the bytes of float16, but there is a w8 beside each weight. A
-recipe without ``keep_weights`` casts weights a second time instead. Biases, and what else a model computes, stay in its
-own types.
+        kept = weight8 if recipe.keep_weights else weight
+        ctx.save_for_backward(value8, kept, value_scale, weight_scale)
+        ctx.recipe, ctx.factors, ctx.dtypes = recipe, factors, (value.dtype, weight.dtype)
+        scaled = recipe, value_scale + weight_scale, factors.output
+        return _multiplied(scaled, value8, weight8, (False, True), value.dtype)
 """
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -23,14 +26,20 @@ from abele.frontends.poptorch.fp8.casts import (
     pow2scale_cast_to_fp8,
 )
 from abele.frontends.poptorch.fp8.recipe import Fp8Recipe
+from abele.frontends.poptorch.unit_scaling.products import scaled_sums
+from abele.frontends.poptorch.unit_scaling.rules import Factors
+from abele.frontends.poptorch.unit_scaling.scaling import scale_backward
 from abele.numerics.types import SCALES
+
+UNSCALED = Factors(1.0, 1.0, 1.0)
+"""What layers multiply by that are not unit-scaled."""
 
 
 class _Product(torch.autograd.Function):
     """[rows, in] by [out, in] to [rows, out]."""
 
     @staticmethod
-    def forward(ctx: Any, value: Tensor, weight: Tensor, recipe: Fp8Recipe) -> Tensor:
+    def forward(ctx: Any, value: Tensor, weight: Tensor, recipe: Fp8Recipe, factors: Factors) -> Tensor:
         value_scale, weight_scale = recipe.scale(value, "activation"), recipe.scale(weight, "weight")
         value8, weight8 = (
             pow2scale_cast_to_fp8(part, scale, recipe.forward_format, nan_on_overflow=recipe.nan_on_overflow)
@@ -38,41 +47,55 @@ class _Product(torch.autograd.Function):
         )
         kept = weight8 if recipe.keep_weights else weight
         ctx.save_for_backward(value8, kept, value_scale, weight_scale)
-        ctx.recipe, ctx.dtypes = recipe, (value.dtype, weight.dtype)
-        return _multiplied(recipe, value8, weight8, value_scale + weight_scale, (False, True), value.dtype)
+        ctx.recipe, ctx.factors, ctx.dtypes = recipe, factors, (value.dtype, weight.dtype)
+        scaled = recipe, value_scale + weight_scale, factors.output
+        return _multiplied(scaled, value8, weight8, (False, True), value.dtype)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:
         value8, weight8, value_scale, weight_scale = ctx.saved_tensors
         recipe: Fp8Recipe = ctx.recipe
+        factors: Factors = ctx.factors
         scale = recipe.scale(grad, "gradient")
         grad8 = pow2scale_cast_to_fp8(grad, scale, recipe.gradient_format, nan_on_overflow=recipe.nan_on_overflow)
         by_value = by_weight = None
         if ctx.needs_input_grad[0]:
             if not recipe.keep_weights:
                 weight8 = cast_again(weight8, weight_scale, recipe.forward_format, recipe.nan_on_overflow, grad8)
-            by_value = _multiplied(recipe, grad8, weight8, scale + weight_scale, (False, False), ctx.dtypes[0])
+            scaled = recipe, scale + weight_scale, factors.input_grad
+            by_value = _multiplied(scaled, grad8, weight8, (False, False), ctx.dtypes[0])
         if ctx.needs_input_grad[1]:
-            by_weight = _multiplied(recipe, grad8, value8, scale + value_scale, (True, False), ctx.dtypes[1])
-        return by_value, by_weight, None
+            scaled = recipe, scale + value_scale, factors.weight_grad
+            by_weight = _multiplied(scaled, grad8, value8, (True, False), ctx.dtypes[1])
+        return by_value, by_weight, None, None
 
 
 def _multiplied(
-    recipe: Fp8Recipe, left: Tensor, right: Tensor, scales: Tensor, transposed: tuple[bool, bool], dtype: torch.dtype
+    scaled: tuple[Fp8Recipe, Tensor, float],
+    left: Tensor,
+    right: Tensor,
+    transposed: tuple[bool, bool],
+    dtype: torch.dtype,
 ) -> Tensor:
-    """A product over both operands' scales, whose exponents ``scales`` is the sum of.
+    """A product over both operands' scales, times a factor.
 
-    A product takes exponents of 6 bits; two scales that follow data may add up to more, as those of a tensor of zeros
-    and another do. What is left is multiplied afterwards.
+    ``scaled`` is the recipe, the sum of the scales' exponents, and the factor. A product takes exponents of 6 bits; two
+    scales that follow data may add up to more, as those of a tensor of zeros and another do. What is left is
+    multiplied afterwards.
     """
+    recipe, scales, factor = scaled
+    power = round(math.log2(factor))
+    exponents, rest = power - scales if power else -scales, factor / 2.0**power
     allow = recipe.allow_conversion
-    if not recipe.may_exceed:
-        return matmul_pow2scaled(left, right, -scales, transposed=transposed, allow_conversion=allow).to(dtype)
-    fits = (-scales).clamp(SCALES.start, SCALES.stop - 1)
-    made = matmul_pow2scaled(left, right, fits, transposed=transposed, allow_conversion=allow)
-    # 2 to a power that data decides, exactly: the number 1 as an 8-bit float, scaled.
-    one = pow2scale_cast_to_fp8(torch.ones((), device=left.device), 0)
-    return (made.float() * pow2scale_cast_from_fp8(one, -scales - fits, torch.float32)).to(dtype)
+    if not recipe.may_exceed(power):
+        made = matmul_pow2scaled(left, right, exponents, transposed=transposed, allow_conversion=allow)
+    else:
+        fits = exponents.clamp(SCALES.start, SCALES.stop - 1)
+        made = matmul_pow2scaled(left, right, fits, transposed=transposed, allow_conversion=allow)
+        # 2 to a power that data decides, exactly: the number 1 as an 8-bit float, scaled.
+        one = pow2scale_cast_to_fp8(torch.ones((), device=left.device), 0)
+        made = made.float() * pow2scale_cast_from_fp8(one, exponents - fits, torch.float32)
+    return (made if rest == 1 else made * rest).to(dtype)
 
 
 class Fp8Product:
@@ -85,11 +108,16 @@ class Fp8Product:
     def __init__(self, recipe: Fp8Recipe) -> None:
         self.recipe = recipe
 
-    def __call__(self, value: Tensor, weight: Tensor) -> Tensor:
-        """Features [..., out] of features [..., in] and weights [out, in], in the type of the features."""
+    def __call__(self, value: Tensor, weight: Tensor, bias: Tensor | None, factors: Factors = UNSCALED) -> Tensor:
+        """Features [..., out] of features [..., in], weights [out, in] and a bias [out], in the features' type."""
         rows = value.reshape(-1, value.shape[-1])
-        made: Tensor = _Product.apply(rows, weight, self.recipe)  # type: ignore[no-untyped-call]
-        return made.reshape(*value.shape[:-1], weight.shape[0])
+        product: Tensor = _Product.apply(rows, weight, self.recipe, factors)  # type: ignore[no-untyped-call]
+        made = product.reshape(*value.shape[:-1], weight.shape[0])
+        if bias is None:
+            return made
+        if factors.weight_grad == 1:
+            return made + bias.to(made.dtype)
+        return scaled_sums(lambda v, rest: v + scale_backward(bias, rest).to(v.dtype), made, factors.weight_grad)
 
 
 class Fp8Linear(nn.Linear):
@@ -103,8 +131,7 @@ class Fp8Linear(nn.Linear):
 
     def forward(self, input: Tensor) -> Tensor:
         """Features [..., out] of features [..., in]."""
-        made = self.product(input, self.weight)
-        return made if self.bias is None else made + self.bias.to(made.dtype)
+        return self.product(input, self.weight, self.bias)
 
     def extra_repr(self) -> str:
         """Sizes and scaling."""

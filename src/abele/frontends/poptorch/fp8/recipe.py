@@ -111,11 +111,10 @@ class Fp8Recipe:
             return amax_scale(value, format, self.margin if is_gradient else 0)
         return torch.full((), getattr(self, f"{role}_scale"), dtype=torch.int32, device=value.device)
 
-    @property
-    def may_exceed(self) -> bool:
-        """True if the exponents of two operands may add up to more than a product takes."""
+    def may_exceed(self, power: int = 0) -> bool:
+        """True if the exponents of two operands and that of a factor may add up to more than a product takes."""
         if self.scaling == "amax":
             return True
         one, *others = (self.weight_scale or 0, self.activation_scale or 0, self.gradient_scale or 0)
         sums = (one + others[0], one + others[1], sum(others))
-        return not all(-total in SCALES for total in sums)
+        return not all(power - total in SCALES for total in sums)

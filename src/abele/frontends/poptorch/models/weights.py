@@ -15,9 +15,22 @@ import torch
 from abele.frontends.poptorch.values.tensors import Array, from_array, to_array
 from abele.session.arrays import Holder, SharedArray
 
+_OF_NO_VALUES = frozenset(
+    [
+        *(getattr(torch.Tensor, name) for name in ("size", "dim", "numel", "is_floating_point", "is_complex")),
+        *(
+            getattr(torch.Tensor, name).__get__
+            for name in ("shape", "dtype", "device", "ndim", "layout", "is_leaf", "requires_grad", "retains_grad")
+        ),
+        torch.is_floating_point,
+        torch.is_complex,
+    ]
+)
+"""What asks for no values. A new optimiser, which many programs make at every step, asks this of all weights."""
+
 
 class _Followed:
-    """Mixin of tensors that ask their owner for the newest values before any use."""
+    """Mixin of tensors that ask their owner for the newest values before any use of them."""
 
     plain: ClassVar[type[torch.Tensor]]
 
@@ -26,8 +39,9 @@ class _Followed:
         cls, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         """Bring the tensors among the arguments up to date, then call ``function`` as if they were plain."""
-        for argument in _tensors((args, kwargs or {})):
-            bring_up_to_date(argument)
+        if function not in _OF_NO_VALUES:
+            for argument in _tensors((args, kwargs or {})):
+                bring_up_to_date(argument)
         with torch._C.DisableTorchFunctionSubclass():
             return function(*args, **(kwargs or {}))
 

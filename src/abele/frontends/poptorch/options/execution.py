@@ -28,6 +28,7 @@ class AbeleOptions(CheckedOptions):
             "pass_folder": SETTINGS["dump_passes"],
             "recompute_cheap": SETTINGS["recompute"],
             "share_functions": SETTINGS["shared_functions"],
+            "skip_hidden_scores": SETTINGS["skip_hidden"],
             "recorded_exponents": SETTINGS["exponents"],
             "exponents_every": SETTINGS["exponents_every"],
             "pipeline_schedule": choice(
@@ -72,6 +73,14 @@ class AbeleOptions(CheckedOptions):
         ``abele.parallel.parse`` reads them back.
         """
         return self.set(pass_folder=None if folder is None else str(folder))
+
+    def skipHidden(self, on: bool = True) -> Self:
+        """Compute attention without blocks of scores that a mask hides which is known when the model is compiled.
+
+        Such are causal masks, windows, and sequences with constant borders. The attention is compiled by itself, whole
+        and in blocks, and the one that takes the fewest modelled cycles is used; results are the same but for rounding.
+        """
+        return self.set(skip_hidden_scores=on)
 
     def recompute(self, cheap: bool = True) -> Self:
         """Compute cheap activations again in the backward pass, which needs less memory and more cycles.

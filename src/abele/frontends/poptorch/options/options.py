@@ -339,6 +339,7 @@ class Options(CheckedOptions):
             recompute=abele.recompute_cheap or recomputation in CHEAP_AGAIN,
             recompute_stages=recomputation in STAGES_AGAIN,
             shared_functions=abele.share_functions,
+            skip_hidden=abele.skip_hidden_scores,
             exponents=tuple(map(network_name, abele.recorded_exponents)),
             exponents_every=abele.exponents_every,
         )

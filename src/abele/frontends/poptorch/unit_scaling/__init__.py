@@ -52,6 +52,7 @@ from abele.frontends.poptorch.unit_scaling.layers import (
     UnitSoftmax,
     UnitTanh,
 )
+from abele.frontends.poptorch.unit_scaling.multipliers import UNIT, Multipliers
 from abele.frontends.poptorch.unit_scaling.rules import (
     CONSTRAINTS,
     DEMO,
@@ -69,7 +70,9 @@ __all__ = [
     "CONSTRAINTS",
     "DEMO",
     "LIBRARY",
+    "UNIT",
     "Factors",
+    "Multipliers",
     "Rules",
     "UnitConv1d",
     "UnitConv2d",

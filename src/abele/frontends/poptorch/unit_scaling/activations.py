@@ -74,14 +74,37 @@ def softmax_factors(size: int, mult: float = 1.0) -> tuple[float, float]:
     return between(weight, size / mult, math.sqrt(size)), between(weight, size / mult, math.sqrt(size / mult))
 
 
-def attention_factor(width: int, positions: int, *, causal: bool, mult: float = 1.0, dropout: float = 0.0) -> float:
+def attention_factor(
+    width: int,
+    positions: int,
+    *,
+    causal: bool,
+    mult: float = 1.0,
+    dropout: float = 0.0,
+    correlation: float = 0.0,
+) -> float:
     """The factor of attention whose scores are μ/``width`` times products of queries and keys, and of its gradients.
 
     Scores that tell nothing average ``positions`` values, or in causal attention 1, 2, … of them, whose mean variance
-    is log(N)/N; sharp scores choose one.
+    is log(N)/N if values are independent; sharp scores choose one.
+
+    Args:
+        width: Of a key.
+        positions: Values that are averaged.
+        causal: True if a position averages itself and those before it.
+        mult: μ.
+        dropout: Odds with which a weight is dropped.
+        correlation: Of values at different positions, 0 as published. What they have in common is not averaged out: a
+            mean of variance v becomes one of correlation + (1 - correlation) · v. At 1 attention is never made larger.
+
+    Raises:
+        OptionValueError: A multiplier or correlation out of range.
     """
     weight = 1 / (1 + 4 * width / checked_multiplier(mult) ** 2)
     averaged = (math.log(positions) if causal else 1) / positions
+    if not 0 <= correlation <= 1:
+        raise OptionValueError(f"the correlation of values is from 0 to 1, not {correlation!r}")
+    averaged = correlation + (1 - correlation) * averaged
     lower = math.sqrt(averaged) if averaged else 1.0  # one position sees itself alone
     return math.sqrt(1 - dropout) / between(weight, lower, 1.0)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -17,11 +18,15 @@ from torch import Tensor
 from abele.frontends.poptorch.errors import OptionValueError
 from abele.frontends.poptorch.unit_scaling import activations
 from abele.frontends.poptorch.unit_scaling import rules as known
+from abele.frontends.poptorch.unit_scaling.products import (
+    Product,
+    before_sums,
+    linear_product,
+    scaled_product,
+    scaled_sums,
+)
 from abele.frontends.poptorch.unit_scaling.rules import Factors, Rules, constrained, rules_of
 from abele.frontends.poptorch.unit_scaling.scaling import scale_backward, scale_forward, scaled, unscaled
-
-Product = Callable[[Tensor, Tensor], Tensor]
-"""Features [..., in] and weights [out, in] to features [..., out]."""
 
 
 def linear(
@@ -31,7 +36,7 @@ def linear(
     *,
     rules: str | Rules = "library",
     constraint: str | None = None,
-    product: Product = F.linear,
+    product: Product = linear_product,
 ) -> Tensor:
     """Features [..., out] of ``value`` [..., in], by weights [out, in] of variance 1.
 
@@ -49,7 +54,8 @@ def linear(
     found = rules_of(rules)
     fan_out, fan_in = weight.shape
     factors = known.product_factors(found, fan_in, fan_out, _positions(value), constraint)
-    return _product(value, weight, bias, factors, product)
+    with unscaled():
+        return product(value, weight, bias, factors)
 
 
 def linear_readout(
@@ -58,19 +64,13 @@ def linear_readout(
     bias: Tensor | None = None,
     *,
     rules: str | Rules = "library",
-    product: Product = F.linear,
+    product: Product = linear_product,
 ) -> Tensor:
     """As :func:`linear`, for the last layer: its scores are small at first, of variance 1/in."""
     fan_out, fan_in = weight.shape
     factors = known.readout_factors(rules_of(rules), fan_in, fan_out, _positions(value))
-    return _product(value, weight, bias, factors, product)
-
-
-def _product(value: Tensor, weight: Tensor, bias: Tensor | None, factors: Factors, product: Product) -> Tensor:
     with unscaled():
-        made = product(scale_backward(value, factors.input_grad), scale_backward(weight, factors.weight_grad))
-        made = scale_forward(made, factors.output)
-        return made if bias is None else made + scale_backward(bias, factors.weight_grad).to(made.dtype)
+        return product(value, weight, bias, factors)
 
 
 def _positions(value: Tensor) -> int:
@@ -130,13 +130,8 @@ def _convolution(
         # The factors of gradients depend on how many positions come out, which a product of no channels tells.
         field = _field(value, weight, stride, padding, dilation)
         factors = known.product_factors(found, fan_in, fan_out, value.shape[0] * field, constraint)
-        grown = scale_backward(value, factors.input_grad), scale_backward(weight, factors.weight_grad)
-        made = scale_forward(
-            function(*grown, stride=stride, padding=padding, dilation=dilation, groups=groups), factors.output
-        )
-        if bias is None:
-            return made
-        return made + scale_backward(bias, factors.weight_grad).reshape(-1, *(1,) * dims)
+        convolve = partial(function, stride=stride, padding=padding, dilation=dilation, groups=groups)
+        return scaled_product(convolve, value, weight, bias, factors)
 
 
 def _field(
@@ -162,7 +157,9 @@ def embedding(
     """Rows [..., width] of a table [rows, width] of variance 1, each looked up as often as the others in the mean."""
     factor = known.embedding_factor(rules_of(rules), weight.shape[0], max(1, index.numel()))
     with unscaled():
-        return F.embedding(index, scale_backward(weight, factor), padding_idx)
+        before = before_sums(factor)
+        made = F.embedding(index, scale_backward(weight, factor / before), padding_idx)
+        return scale_backward(made, before)
 
 
 def layer_norm(
@@ -175,9 +172,13 @@ def layer_norm(
     rules: str | Rules = "library",
 ) -> Tensor:
     """Rows of mean 0 and variance 1, times weights that begin at 1."""
-    weight, bias = _norm_weights(value, normalized_shape, (weight, bias), rules_of(rules))
+    shape = list(normalized_shape)
+
+    def normed(rows: Tensor, factor: float) -> Tensor:
+        return F.layer_norm(rows, shape, _times(weight, factor), _times(bias, factor), eps)
+
     with unscaled():
-        return F.layer_norm(value, list(normalized_shape), weight, bias, eps)
+        return scaled_sums(normed, value, _rows(value, shape) ** -rules_of(rules).sum_power)
 
 
 def rms_norm(
@@ -189,16 +190,22 @@ def rms_norm(
     rules: str | Rules = "library",
 ) -> Tensor:
     """Rows of mean square 1, times weights that begin at 1."""
-    (weight,) = _norm_weights(value, normalized_shape, (weight,), rules_of(rules))
+    shape = list(normalized_shape)
+
+    def normed(rows: Tensor, factor: float) -> Tensor:
+        return F.rms_norm(rows, shape, _times(weight, factor), eps)
+
     with unscaled():
-        return F.rms_norm(value, list(normalized_shape), weight, eps)
+        return scaled_sums(normed, value, _rows(value, shape) ** -rules_of(rules).sum_power)
 
 
-def _norm_weights(
-    value: Tensor, normalized_shape: Sequence[int], weights: Sequence[Tensor | None], rules: Rules
-) -> list[Tensor | None]:
-    rows = max(1, value.numel() // max(1, math.prod(normalized_shape)))
-    return [None if w is None else scale_backward(w, rows**-rules.sum_power) for w in weights]
+def _rows(value: Tensor, shape: Sequence[int]) -> float:
+    return float(max(1, value.numel() // max(1, math.prod(shape))))
+
+
+def _times(parameter: Tensor | None, factor: float) -> Tensor | None:
+    """A parameter whose gradient is multiplied."""
+    return None if parameter is None else scale_backward(parameter, factor)
 
 
 # --- without weights --------------------------------------------------------------------------------------------------
@@ -280,6 +287,7 @@ def scaled_dot_product_attention(
     is_causal: bool = False,
     *,
     mult: float = 1.0,
+    correlation: float = 0.0,
 ) -> Tensor:
     """Attention [..., positions, width] whose scores are products times μ over the width of a key.
 
@@ -291,9 +299,12 @@ def scaled_dot_product_attention(
         dropout_p: Odds with which a weight is dropped.
         is_causal: True if a position sees itself and those before it.
         mult: μ: how sharp it is.
+        correlation: Of values at different positions, from 0 to 1; see :func:`~.activations.attention_factor`.
     """
     width = query.shape[-1]
-    factor = activations.attention_factor(width, key.shape[-2], causal=is_causal, mult=mult, dropout=dropout_p)
+    factor = activations.attention_factor(
+        width, key.shape[-2], causal=is_causal, mult=mult, dropout=dropout_p, correlation=correlation
+    )
     with unscaled():
         q, k, v = (scale_backward(part, factor) for part in (query, key, value))
         made = F.scaled_dot_product_attention(
@@ -355,7 +366,7 @@ def matmul(left: Tensor, right: Tensor, *, rules: str | Rules = "library", const
     rows, inner, columns = left.shape[-2], left.shape[-1], right.shape[-1]
     scales = constrained(constraint or rules_of(rules).constraint, inner**-0.5, columns**-0.5, rows**-0.5)
     with unscaled():
-        return scale_forward(scale_backward(left, scales[1]) @ scale_backward(right, scales[2]), scales[0])
+        return scaled_product(lambda a, b, _: a @ b, left, right, None, Factors(*scales))
 
 
 def add(left: Tensor, right: Tensor) -> Tensor:

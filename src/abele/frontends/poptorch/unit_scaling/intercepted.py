@@ -9,6 +9,7 @@ Products with weights (``F.linear``) are among them; what layers call is scaled 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -17,69 +18,93 @@ from torch.overrides import TorchFunctionMode
 
 from abele.errors import UnsupportedOpError
 from abele.frontends.poptorch.unit_scaling import functional
+from abele.frontends.poptorch.unit_scaling.multipliers import Multipliers
 from abele.frontends.poptorch.unit_scaling.rules import Rules
 from abele.frontends.poptorch.unit_scaling.scaling import is_unscaled
 
 Replacement = Callable[..., Any]
 
 
-def _softmax(value: torch.Tensor, dim: int | None = None, *_: Any, rules: Rules, **options: Any) -> torch.Tensor:
+@dataclass(frozen=True)
+class Scaling:
+    """How functions are scaled.
+
+    Attributes:
+        rules: Whose factors they have.
+        multipliers: How sharp they are.
+    """
+
+    rules: Rules
+    multipliers: Multipliers
+
+
+def _softmax(value: torch.Tensor, dim: int | None = None, *_: Any, how: Scaling, **options: Any) -> torch.Tensor:
     if options.get("dtype") is not None:
         value = value.to(options["dtype"])
-    return functional.softmax(value, -1 if dim is None else dim, rules=rules)
+    mult = how.multipliers.softmax
+    return functional.softmax(value, -1 if dim is None else dim, mult=mult, rules=how.rules)
 
 
-def _attention(*args: Any, rules: Rules, scale: float | None = None, **options: Any) -> torch.Tensor:
-    if scale is not None:
-        raise UnsupportedOpError(
-            "attention with a scale of its own cannot be unit-scaled",
-            because="its scores are products times μ over the width of keys",
-            remedy="leave scale out, or call unit_scaling.scaled_dot_product_attention with mult",
-        )
+def _attention(*args: Any, how: Scaling, scale: float | None = None, **options: Any) -> torch.Tensor:
     if options.pop("enable_gqa", False):
         raise UnsupportedOpError("attention with groups of queries cannot be unit-scaled", remedy="repeat the keys")
-    return functional.scaled_dot_product_attention(*args, **options)
+    width = (args[0] if args else options["query"]).shape[-1]
+    # Scores are products times μ over the width: a scale of the model's own says what μ is.
+    mult = how.multipliers.of_attention(width) if scale is None else scale * width
+    return functional.scaled_dot_product_attention(*args, mult=mult, correlation=how.multipliers.correlation, **options)
 
 
-def _cross_entropy(scores: torch.Tensor, target: torch.Tensor, *rest: Any, rules: Rules, **options: Any) -> Any:
+def _cross_entropy(scores: torch.Tensor, target: torch.Tensor, *rest: Any, how: Scaling, **options: Any) -> Any:
     given = {name: value for name, value in options.items() if value is not None}
     if rest or given.pop("weight", None) is not None or given.pop("label_smoothing", 0.0):
         raise UnsupportedOpError("a cross entropy with weights or smoothed labels cannot be unit-scaled")
-    return functional.cross_entropy(scores, target, **given)
+    return functional.cross_entropy(scores, target, mult=how.multipliers.loss, **given)
 
 
-def _dropout(value: torch.Tensor, p: float = 0.5, training: bool = True, inplace: bool = False, *, rules: Rules) -> Any:
+def _dropout(value: torch.Tensor, p: float = 0.5, training: bool = True, inplace: bool = False, *, how: Scaling) -> Any:
     return functional.dropout(value, p, training)
 
 
 def _embedding(
-    index: torch.Tensor, weight: torch.Tensor, padding_idx: int | None = None, *more: Any, rules: Rules, **named: Any
+    index: torch.Tensor, weight: torch.Tensor, padding_idx: int | None = None, *more: Any, how: Scaling, **named: Any
 ) -> torch.Tensor:
     given = dict(zip(("max_norm", "norm_type", "scale_grad_by_freq", "sparse"), more, strict=False)) | named
     if any(given.get(name) for name in ("max_norm", "scale_grad_by_freq", "sparse")):
         raise UnsupportedOpError("an embedding that changes or weighs rows cannot be unit-scaled")
-    return functional.embedding(index, weight, padding_idx, rules=rules)
+    return functional.embedding(index, weight, padding_idx, rules=how.rules)
 
 
-def _elementwise(function: Replacement) -> Replacement:
-    def replaced(value: torch.Tensor, *args: Any, rules: Rules, inplace: bool = False, **options: Any) -> torch.Tensor:
-        made: torch.Tensor = function(value, *(a for a in args if not isinstance(a, bool)), rules=rules, **options)
+def _elementwise(function: Replacement, *, sharp: bool = True) -> Replacement:
+    """An activation function; ``sharp`` ones have a multiplier."""
+
+    def replaced(value: torch.Tensor, *args: Any, how: Scaling, inplace: bool = False, **options: Any) -> torch.Tensor:
+        options |= {"mult": how.multipliers.activation} if sharp else {}
+        made: torch.Tensor = function(value, *(a for a in args if not isinstance(a, bool)), rules=how.rules, **options)
         return made
 
     return replaced
 
 
+def _by_rules(function: Replacement) -> Replacement:
+    """A function that takes no more than the rules."""
+
+    def replaced(*args: Any, how: Scaling, **options: Any) -> Any:
+        return function(*args, rules=how.rules, **options)
+
+    return replaced
+
+
 REPLACED: Mapping[Any, Replacement] = {
-    F.linear: functional.linear,
-    F.conv1d: functional.conv1d,
-    F.conv2d: functional.conv2d,
+    F.linear: _by_rules(functional.linear),
+    F.conv1d: _by_rules(functional.conv1d),
+    F.conv2d: _by_rules(functional.conv2d),
     F.embedding: _embedding,
-    F.layer_norm: functional.layer_norm,
-    F.rms_norm: functional.rms_norm,
+    F.layer_norm: _by_rules(functional.layer_norm),
+    F.rms_norm: _by_rules(functional.rms_norm),
     F.gelu: _elementwise(functional.gelu),
     F.silu: _elementwise(functional.silu),
-    F.relu: _elementwise(functional.relu),
-    torch.relu: _elementwise(functional.relu),
+    F.relu: _elementwise(functional.relu, sharp=False),
+    torch.relu: _elementwise(functional.relu, sharp=False),
     torch.tanh: _elementwise(functional.tanh),
     torch.Tensor.tanh: _elementwise(functional.tanh),
     F.softmax: _softmax,
@@ -89,7 +114,7 @@ REPLACED: Mapping[Any, Replacement] = {
     F.scaled_dot_product_attention: _attention,
     F.cross_entropy: _cross_entropy,
 }
-"""What is called in the place of a function of PyTorch's; each takes ``rules`` beside its arguments."""
+"""What is called in the place of a function of PyTorch's; each takes ``how`` beside its arguments."""
 
 REFUSED: Mapping[Any, str] = {
     F.batch_norm: "its statistics tie samples together",
@@ -113,13 +138,13 @@ class ScaledFunctions(TorchFunctionMode):
     """Calls of PyTorch's functions inside are calls of the scaled ones.
 
     Args:
-        rules: Whose factors.
+        how: Rules and multipliers.
         residuals: Adds a branch's result to what went past it; see :class:`~.transform.Residuals`.
     """
 
-    def __init__(self, rules: Rules, residuals: Any) -> None:
+    def __init__(self, how: Scaling, residuals: Any) -> None:
         super().__init__()
-        self.rules, self.residuals = rules, residuals
+        self.how, self.residuals = how, residuals
 
     def __torch_function__(
         self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -139,7 +164,7 @@ class ScaledFunctions(TorchFunctionMode):
                 remedy="call it inside unit_scaling.unscaled() if its scale is right, or write a scaled one",
             )
         if function in REPLACED:
-            return REPLACED[function](*args, rules=self.rules, **options)
+            return REPLACED[function](*args, how=self.how, **options)
         if function in ADDITIONS and len(args) == 2 and not options:
             added = self.residuals.added(*args)
             if added is not None:

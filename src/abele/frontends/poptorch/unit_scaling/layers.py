@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from abele.frontends.poptorch.errors import OptionValueError
 from abele.frontends.poptorch.unit_scaling import functional
 from abele.frontends.poptorch.unit_scaling.activations import checked_multiplier
+from abele.frontends.poptorch.unit_scaling.products import Product, linear_product
 from abele.frontends.poptorch.unit_scaling.rules import Rules, constrained, rules_of
 
 
@@ -54,7 +54,7 @@ class UnitLinear(nn.Linear, UnitScaled):
         **kwargs: ``device`` and ``dtype`` of its parameters.
     """
 
-    product: functional.Product
+    product: Product
     """What multiplies; :func:`abele.poptorch.fp8.fp8_linear` puts a product of 8-bit floats here."""
 
     def __init__(
@@ -69,7 +69,7 @@ class UnitLinear(nn.Linear, UnitScaled):
         **kwargs: Any,
     ) -> None:
         self._scaled_by(rules, constraint)
-        self.readout, self.product = readout, F.linear
+        self.readout, self.product = readout, linear_product
         super().__init__(in_features, out_features, bias, **kwargs)
 
     def reset_parameters(self) -> None:

@@ -13,7 +13,9 @@ from abele.errors import UnsupportedOpError
 from abele.frontends.poptorch.errors import ArgumentError, OptionValueError
 from abele.frontends.poptorch.unit_scaling import layers
 from abele.frontends.poptorch.unit_scaling import rules as known
-from abele.frontends.poptorch.unit_scaling.intercepted import ScaledFunctions
+from abele.frontends.poptorch.unit_scaling.intercepted import ScaledFunctions, Scaling
+from abele.frontends.poptorch.unit_scaling.multipliers import Multipliers
+from abele.frontends.poptorch.unit_scaling.products import linear_product
 from abele.frontends.poptorch.unit_scaling.residuals import Residuals, matching
 from abele.frontends.poptorch.unit_scaling.rules import Rules, rules_of
 
@@ -40,15 +42,16 @@ class UnitScaledModel(nn.Module):
     Attributes:
         model: The model, with scaled layers.
         rules: Whose factors.
+        multipliers: How sharp functions are.
     """
 
-    def __init__(self, model: nn.Module, rules: Rules, residuals: Residuals) -> None:
+    def __init__(self, model: nn.Module, rules: Rules, multipliers: Multipliers, residuals: Residuals) -> None:
         super().__init__()
-        self.model, self.rules, self._residuals = model, rules, residuals
+        self.model, self.rules, self.multipliers, self._residuals = model, rules, multipliers, residuals
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """What the model gives."""
-        with self._residuals.running(), ScaledFunctions(self.rules, self._residuals):
+        with self._residuals.running(), ScaledFunctions(Scaling(self.rules, self.multipliers), self._residuals):
             return self.model(*args, **kwargs)
 
 
@@ -60,6 +63,7 @@ def unit_scale(
     residuals: Mapping[str, float | None] | Sequence[str] = (),
     readouts: Sequence[str] = (),
     keep: Sequence[str] = (),
+    multipliers: Multipliers | None = None,
 ) -> UnitScaledModel:
     """A unit-scaled copy of a model, with new weights.
 
@@ -73,8 +77,10 @@ def unit_scale(
         constraint: How the scales of results and gradients become one; None as the rules have it.
         residuals: Names of modules whose result is added to what went past them, with τ or None for the rules' own;
             ``*`` in a name stands for anything.
-        readouts: Names of last layers, which give scores.
+        readouts: Names of last layers whose scores shall be small at first, of variance 1/in; where nothing is said
+            they have variance 1.
         keep: Names of parameters of the model's own modules that stay as they are.
+        multipliers: How sharp attention, activations, softmax and the loss are; None for 1, as published.
 
     Raises:
         ArgumentError: ``module`` is no module.
@@ -86,6 +92,8 @@ def unit_scale(
         raise ArgumentError(f"unit_scale takes a torch.nn.Module, got {type(module).__name__}")
     if any(isinstance(part, layers.UnitScaled) for part in module.modules()):
         raise UnsupportedOpError("the model is unit-scaled already", remedy="scale the plain model")
+    if multipliers is not None and not isinstance(multipliers, Multipliers):
+        raise ArgumentError(f"multipliers are a unit_scaling.Multipliers, not {multipliers!r}")
     found = rules_of(rules)
     if constraint is not None:
         known.constrained(constraint, 1.0, 1.0)
@@ -101,7 +109,7 @@ def unit_scale(
             _scale_layer(part, found, constraint, readout=name in last)
     branches = Residuals(found)
     branches.mark(model, residuals)
-    return UnitScaledModel(model, found, branches)
+    return UnitScaledModel(model, found, multipliers or Multipliers(), branches)
 
 
 def _check(module: nn.Module, keep: Sequence[str]) -> None:
@@ -151,7 +159,7 @@ def _scale_layer(part: nn.Module, rules: Rules, constraint: str | None, *, reado
     layer.__class__ = _SCALED[type(part)]
     layer.rules, layer.constraint = rules, constraint
     if isinstance(layer, layers.UnitLinear):
-        layer.readout, layer.product = readout, nn.functional.linear
+        layer.readout, layer.product = readout, linear_product
     layer.reset_parameters()
 
 

@@ -62,7 +62,8 @@ export function joules(value) {
   return prefixed(value, [[1e3, "kJ"], [1, "J"], [1e-3, "mJ"], [1e-6, "µJ"], [1e-9, "nJ"], [1e-12, "pJ"]]);
 }
 
-function prefixed(value, units) {
+/** A value with the prefix that suits its size. */
+export function prefixed(value, units) {
   if (!Number.isFinite(value)) return "–";
   if (value === 0) return `0 ${units.find(([limit]) => limit === 1)[1]}`;
   const size = Math.abs(value);

@@ -6,6 +6,7 @@ import { bytes, count, cycles, percent, seconds, short } from "abele/core/format
 import { partTitle } from "abele/core/part_titles.js";
 import { failure, figure, legend, panel, shares } from "abele/core/parts.js";
 import { theme } from "abele/core/theme.js";
+import { energyPanel } from "abele/views/summary/energy.js";
 import { roofs } from "abele/views/summary/roofline.js";
 
 const PARTS = ["compute", "exchange", "sync", "host"];
@@ -17,14 +18,19 @@ const CATEGORIES = ["variables", "temporaries", "vertex_state", "vertex_code", "
 export async function mount(context, place) {
   const roofed = roofs(context);
   let found = null;
+  let energy = null;
   let waits = 0;
   const show = async (ask = true) => {
     waits += 1;
     const mine = waits;
     if (ask) {
-      const asked = await context.ask("insights", { program: context.program });
+      const [insights, joules] = await Promise.all([
+        context.ask("insights", { program: context.program }),
+        // A report whose energies are damaged still says the rest.
+        context.ask("energy", {}).catch((error) => ({ head: { error } })),
+      ]);
       if (mine !== waits) return;
-      found = asked.head;
+      [found, energy] = [insights.head, joules.head];
     }
     roofed.show(found.roofline);
     fill(place,
@@ -32,6 +38,7 @@ export async function mount(context, place) {
       h("div.summary-rows", {},
         h("div", {}, panel("The costs that matter", costs(context, found.costs, "cycles"))),
         h("div", {}, memory(context, found), found.roofline.ops.some((op) => op.flops_per_second > 0) ? panel("Operations below the roofs of the machine", roofed.element) : null)),
+      energyPanel(energy, context.program, context.state.get("unit", "auto")),
       found.notes.length ? panel("What these figures do not know", found.notes.map((note) => h("p", {}, note))) : null,
       ...facts(context));
   };

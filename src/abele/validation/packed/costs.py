@@ -1,0 +1,86 @@
+"""What packs of every depth cost: each program that differs compiled once, several at a time."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Iterable
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+
+from rich.console import Console
+from rich.progress import track
+
+from abele.errors import AbeleError
+from abele.validation.packed.runs import UpdateCost, head_of, overhead, packed_run, padded_run, update_cost
+from abele.validation.training.run import TrainingRun
+
+SPELLINGS = (("once", "once"), ("layers", "layers"), ("listing", "layers"))
+"""How packs write their masks, and how the padded rows that they are held against do. One row is soon made: with a pass
+of its own to add it, padded rows take the same whichever way it is made."""
+
+
+@dataclass(frozen=True)
+class PackCosts:
+    """Updates on packs and on padded rows.
+
+    Attributes:
+        depth: Of the packs whose updates were compiled whole.
+        packed: The update on packs by how masks are written.
+        padded: That on padded rows which it is held against.
+        head_growth: For each depth, cycles that the head takes more in an update than at ``depth``.
+    """
+
+    depth: int
+    packed: dict[str, UpdateCost]
+    padded: dict[str, UpdateCost]
+    head_growth: dict[int, float]
+
+    def overhead(self, depth: int, masks: str = "once") -> float:
+        """Share of time that packs of a depth take more than padded rows."""
+        return overhead(self.packed[masks], self.padded[masks], self.head_growth[depth])
+
+
+def pack_costs(
+    padded: TrainingRun, factors: dict[int, float], *, jobs: int = 1, console: Console | None = None
+) -> PackCosts | str:
+    """Compile a run on padded rows and on packs.
+
+    Args:
+        padded: The run on padded rows, whose masks are made once.
+        factors: For each depth the sequences of a pack on average.
+        jobs: Processes at a time, with about 2.5 GB each for BERT-Large.
+        console: Where progress is shown, or None.
+
+    Returns:
+        The costs, or what is wrong with the first run that does not compile.
+    """
+    depth = min(factors, key=lambda d: abs(d - 3))
+    held = dict.fromkeys(other for _, other in SPELLINGS)
+    runs = {f"padded {masks}": padded_run(padded, padded.system, masks) for masks in held}
+    runs |= {f"packed {masks}": packed_run(padded, depth, factors[depth], masks) for masks, _ in SPELLINGS}
+    runs |= {f"head {d}": head_of(packed_run(padded, d, factor)) for d, factor in factors.items()}
+    found: dict[str, UpdateCost] = {}
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(min(jobs, len(runs)), mp_context=context) as pool:
+        results: Iterable[UpdateCost | str] = pool.map(_attempt, runs.values())
+        if console is not None:
+            results = track(results, "BERT on packs", total=len(runs), console=console)
+        for name, result in zip(runs, results, strict=True):
+            if isinstance(result, str):
+                pool.shutdown(cancel_futures=True)
+                return result
+            found[name] = result
+    head = found[f"head {depth}"].cycles
+    return PackCosts(
+        depth=depth,
+        packed={masks: found[f"packed {masks}"] for masks, _ in SPELLINGS},
+        padded={masks: found[f"padded {other}"] for masks, other in SPELLINGS},
+        head_growth={d: found[f"head {d}"].cycles - head for d in factors},
+    )
+
+
+def _attempt(run: TrainingRun) -> UpdateCost | str:
+    try:
+        return update_cost(run)
+    except AbeleError as error:
+        return f"{run.name} on {run.system}: {type(error).__name__}: {error.message}"
