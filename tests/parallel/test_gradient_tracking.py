@@ -84,7 +84,7 @@ def counts_of(net: Network, arrays: dict[str, Any]) -> np.ndarray:
     return evaluate(net, given)[net.updates[total]]
 
 
-TRACKED = {
+TRACKED: dict[str, tuple[dict[str, Any], list[str]]] = {
     "all": ({}, ["result", "hidden", "product", "two.weight", "one.weight"]),
     "products": ({"tracking": PRODUCTS}, ["hidden", "two.weight", "one.weight"]),
     "parameter": ({"tracking": NAMED, "tensors": ("one.weight",)}, ["one.weight"]),
@@ -143,7 +143,11 @@ def in_line(net: NetworkBuilder, x: Value, weight: Value) -> Value:
 def in_checkpoints(net: NetworkBuilder, x: Value, weight: Value) -> Value:
     for _ in range(LAYERS):
         now = x
-        (x,) = build.checkpoint(net, lambda region, now=now: [layer(region, region.read(now), region.read(weight))])
+
+        def body(region: BlockBuilder, now: Value = now) -> list[Value]:
+            return [layer(region, region.read(now), region.read(weight))]
+
+        (x,) = build.checkpoint(net, body)
     return x
 
 
@@ -198,7 +202,7 @@ def test_counts__in_blocks__are_those_of_the_same_ops_in_line(body: Callable[...
 # --- on the device ----------------------------------------------------------------------------------------------------
 
 
-def moved(slopes: Any, scale: AutomaticLossScale, *, accumulation: int = 1, replicas: int = 1) -> list[float]:
+def moved(slopes: Any, scale: AutomaticLossScale, *, accumulation: int = 1, replicas: int = 1) -> float:
     """The scale's factor after a run on the loss Σ slope·(w/1024): the gradient of w is 2⁻¹⁰ of that of the product."""
     net, graph = NetworkBuilder(), Graph("bow-2000", replicas=replicas)
     x, w = net.input((3,), "f16", "x"), net.parameter((3,), "f16", "w")

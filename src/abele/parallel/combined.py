@@ -9,8 +9,7 @@ What looks at gradients without the momentum has none then: clipping by the norm
 host reads, the look ahead of Nesterov. There, and where states or sums lie elsewhere than whole on the chip, sums
 stay tensors of their own, and the steps are the same.
 
-Source: PopART's SGD1, which PopTorch's ``use_combined_accum`` asks for. There v shrinks at the end of a step, which
-makes no difference to parameters.
+Source: PopART's SGD1. There v shrinks at the end of a step, which makes no difference to parameters.
 """
 
 from __future__ import annotations

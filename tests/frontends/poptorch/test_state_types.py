@@ -119,7 +119,7 @@ def summed(case: Case, step: int) -> Array:
     if case.mean and not case.runs:
         whole = whole / case.replicas / (case.micro if case.accum == HALF else 1)
     whole = whole / case.scale
-    return whole * min(1.0, case.clip / np.linalg.norm(whole))
+    return np.asarray(whole * min(1.0, case.clip / float(np.linalg.norm(whole))))
 
 
 class Reference:
@@ -198,7 +198,7 @@ class Reference:
 
     def lamb(self, g: Array) -> Array:
         x = self.direction(*self.moments(g)) + DECAY * self.weight
-        return self.weight - LR * np.linalg.norm(self.weight) / np.linalg.norm(x) * x
+        return np.asarray(self.weight - LR * np.linalg.norm(self.weight) / np.linalg.norm(x) * x)
 
     def rmsprop(self, g: Array) -> Array:
         g = g + DECAY * self.weight
@@ -208,18 +208,25 @@ class Reference:
         self.keep("Accl1", s, self.case.second)
         self.keep("Accl3", mean, self.case.first)
         self.keep("Accl2", b, self.case.first)
-        return self.weight - LR * b
+        return np.asarray(self.weight - LR * b)
 
 
 def optimiser(case: Case, parameters: Any) -> Any:
-    common = {"lr": LR, "weight_decay": DECAY, "loss_scaling": case.scale, "accum_type": case.accum}
-    clip = {} if np.isinf(case.clip) else {"max_grad_norm": case.clip}
-    moments = {"first_order_momentum_accum_type": case.first, "second_order_momentum_accum_type": case.second}
+    common: dict[str, Any] = {"lr": LR, "weight_decay": DECAY, "loss_scaling": case.scale, "accum_type": case.accum}
+    clip: dict[str, Any] = {} if np.isinf(case.clip) else {"max_grad_norm": case.clip}
+    moments: dict[str, Any] = {
+        "first_order_momentum_accum_type": case.first,
+        "second_order_momentum_accum_type": case.second,
+    }
     adam = common | moments | {"betas": BETAS, "eps": EPS}
     match case.rule:
         case "sgd":
-            own = {"momentum": MOMENTUM, "velocity_accum_type": case.first, "use_combined_accum": case.combined}
-            damped = {"dampening": case.dampening} if case.dampening else {}
+            own: dict[str, Any] = {
+                "momentum": MOMENTUM,
+                "velocity_accum_type": case.first,
+                "use_combined_accum": case.combined,
+            }
+            damped: dict[str, Any] = {"dampening": case.dampening} if case.dampening else {}
             if case.combined:
                 own["velocity_scaling"] = case.velocity_scaling
             return poptorch.optim.SGD(parameters, **common, **own, **damped, **clip)
@@ -355,6 +362,7 @@ def fitted(
 
 
 def accumulators(training: poptorch.PoplarExecutor) -> list[str]:
+    assert training._compiled is not None
     variables = training._compiled.session.executable.graph.variables
     return [v.name for v in variables if v.name.endswith("/accumulator")]
 
@@ -423,7 +431,8 @@ def test_combined__with_an_automatic_scale__takes_the_steps_of_two_tensors() -> 
 
 def test_combined__of_one_type_by_either_name__has_it() -> None:
     for name in ("accum_type", "velocity_accum_type"):
-        _, rule, _ = fitted(1, use_combined_accum=True, **{name: HALF})
+        told: dict[str, Any] = {name: HALF}
+        _, rule, _ = fitted(1, use_combined_accum=True, **told)
         assert rule.state_dict()["ipu_state"]["Accl___head.weight"].dtype == HALF
 
 

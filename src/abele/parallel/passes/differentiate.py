@@ -452,14 +452,14 @@ class _Reverse:
             if op.kind == "cond"
             else build.switch(self.net, op.inputs[0], cases)
         )
-        made = self._counted(made, has_counts=self.counts is not None)
-        return [None, *_once(operands, made, op.inputs[1:])]
+        gradients = self._counted(made, has_counts=self.counts is not None)
+        return [None, *_once(operands, gradients, op.inputs[1:])]
 
     def _again(self, op: NetworkOp, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
         operands = list(dict.fromkeys(v for v, want in zip(op.inputs, wanted, strict=True) if want))
         made = build.checkpoint(self.net, self._forward_again(op.regions[0], op.inputs, grads, operands))
-        made = self._counted(made, has_counts=self.counts is not None)
-        return _once(operands, made, op.inputs)
+        gradients = self._counted(made, has_counts=self.counts is not None)
+        return _once(operands, gradients, op.inputs)
 
     def _forward_again(
         self, block: OpBlock, inputs: Sequence[Value], grads: Gradients, operands: Sequence[Value]
