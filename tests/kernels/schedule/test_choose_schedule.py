@@ -8,8 +8,10 @@ from products_kit import linear
 
 from abele.kernels import BoundKernel, Buffer, HostKernel, StoreRounding, bind
 from abele.kernels.nest.binding import bound_calls
-from abele.kernels.nest.ir import load, nest, store
+from abele.kernels.nest.ir import affine, load, nest, store
+from abele.kernels.nest.loop_nest import Acc, ElementAccess, Fetch, LoopNest, NestReduction, Out
 from abele.kernels.plan.passes import run_passes
+from abele.kernels.schedule.choose_schedule import choose_schedule
 from abele.kernels.schedule.schedule import NestSchedule
 from abele.kernels.target import HostTarget
 from abele.numerics import ElementType, f16, f32, u32
@@ -54,3 +56,29 @@ def test_lanes__of_sums_that_are_rounded__are_not_folded() -> None:
     # Lanes of terms leave results one by one, and each would be rounded by itself.
     assert lane_of(f32, None) == "k"
     assert lane_of(f16, StoreRounding(9)) != "k"
+
+
+def lines_of_group(tokens: int, ways: int) -> float:
+    """Lines of operands that the tile chosen for scores of a group touches at each of 64 points, for each product.
+
+    Features of queries and of keys lie ``tokens`` f32 apart, as a layer's weights by its tokens leave them.
+    """
+    target = HostTarget(8, near_ways=ways)
+    rows, keys = (
+        ElementAccess(0, f32, affine(("h", 64), "r", ("r'", 16), ("d", tokens))),
+        ElementAccess(1, f32, affine("k", ("d", tokens))),
+    )
+    out = ElementAccess(2, f32, affine("k", ("r", tokens), ("r'", 16 * tokens)))
+    product = NestReduction("add", Fetch(rows) * Fetch(keys), f32)
+    parallel = (("h", 4), ("r'", 4), ("r", 16), ("k", tokens))
+    loops = LoopNest(parallel, (("d", 64),), (product,), (Out(out, Acc(0)),), 3, unit=("h",))
+    schedule = choose_schedule(loops, target)
+    steps = {d: schedule.step(d) for d in ("r", "r'", "k")}
+    lines = steps["r'"] * max(1, steps["r"] / 16) + max(1, steps["k"] / 16)
+    return lines / (steps["r"] * steps["r'"] * steps["k"])
+
+
+def test_tile__of_a_group_whose_features_crowd_a_cache__touches_few_lines() -> None:
+    # 512 f32 are 2 KiB: features fall on two places of a way of 4 KiB, on 64 where a cache has room for all of them.
+    assert lines_of_group(512, ways=8) < lines_of_group(512, ways=64)
+    assert lines_of_group(512, ways=8) <= 2.5 / 96
