@@ -8,10 +8,12 @@ generation; ``nnlshp`` the published method for comparison; ``assign`` gives all
 packs; ``items`` packs raw lists of lengths beside rivals; ``stream`` packs them window by window.
 
 Rivals are imported where they are installed: by this Python, or by another one that --rivals names, so that they need
-not share an environment; lightbinpack is known here. TRL, axolotl and torchtune pack data sets of tokens rather than
-lengths and bring PyTorch along: their figures are in the published table. What is not installed is listed with the
-reason. All get the same shuffled lengths and
-their packs are checked. Times are processor time of the process, all of its threads, the best of --rounds.
+not share an environment: lightbinpack, TRL, axolotl and torchtune. What is not installed, or cannot be imported there,
+is listed with the reason. All get the same shuffled lengths, and their packs are checked: each item once, none over the
+capacity. TRL and torchtune pack data sets of tokens rather than lengths, and their time includes that of moving tokens;
+they are given the number of an item as each of its tokens, by which its pack is known, as long as there are no more
+than 50 million. Times are processor time of the process, all of its threads, the best of --rounds (once where a round
+takes seconds).
 """
 
 from __future__ import annotations
@@ -54,26 +56,66 @@ import numpy as np
 lengths, capacity, rounds = np.load(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
 plain = lengths.tolist()
 found = {}
-def timed(name, run):
+def timed(name, run, items, rounds):
     best, packs = None, None
     for _ in range(rounds):
         begin = time.process_time(); packs = run(); took = time.process_time() - begin
         best = took if best is None else min(best, took)
-    items = sorted(item for pack in packs for item in pack)
-    right = items == list(range(len(plain))) and all(sum(plain[i] for i in pack) <= capacity for pack in packs)
+    packs = items(packs)
+    seen = sorted(item for pack in packs for item in pack)
+    right = seen == list(range(len(plain))) and all(sum(plain[i] for i in pack) <= capacity for pack in packs)
     found[name] = {"packs": len(packs), "seconds": best, "right": right}
-def tried(name, package, run):
+def tried(name, package, make, items=list, rounds=rounds):
     if importlib.util.find_spec(package) is None:
-        found[name] = {"skipped": f"{package} is not installed in {sys.executable}"}
+        found[name] = {"skipped": "not installed"}
         return
     try:
-        timed(name, run)
+        timed(name, make(), items, rounds)
     except Exception as error:
-        found[name] = {"skipped": f"{type(error).__name__}: {error}"[:200]}
+        found[name] = {"skipped": f"{type(error).__name__}: {error}"[:120]}
+def numbered():
+    if lengths.sum() > 50_000_000:
+        raise ValueError(f"{lengths.sum():,} tokens, 50,000,000 are tried")
+    return np.repeat(np.arange(len(lengths), dtype=np.int32), lengths), np.append(0, np.cumsum(lengths))
+def begins(counts):
+    return np.cumsum(counts) - counts
 def lightbinpack():
     from lightbinpack import obfd
-    return obfd(plain, capacity)
+    return lambda: obfd(plain, capacity)
+def trl():
+    import pyarrow as pa
+    from datasets import Dataset, disable_progress_bars
+    from trl.data_utils import pack_dataset
+    disable_progress_bars()
+    tokens, offsets = numbered()
+    whole = Dataset(pa.table({"input_ids": pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), pa.array(tokens))}))
+    how = {"batch_size": len(plain), "keep_in_memory": True}
+    return lambda: pack_dataset(whole, capacity, "bfd", map_kwargs=how)
+def items_of_trl(packed):
+    packed = packed.with_format("numpy")
+    return [np.asarray(row["input_ids"])[begins(np.asarray(row["seq_lengths"]))].tolist() for row in packed]
+def axolotl():
+    from axolotl.utils.samplers.multipack import pack_parallel
+    run = lambda sizes: pack_parallel(sizes, capacity, group_size=100_000, bin_size=len(plain), num_processes=1)
+    run(lengths[:10].astype(np.int32))  # Compiling is not packing.
+    return lambda: run(lengths.astype(np.int32))
+def torchtune():
+    from torchtune.datasets import PackedDataset
+    tokens, offsets = numbered()
+    rows = [tokens[a:b].tolist() for a, b in zip(offsets, offsets[1:])]
+    return lambda: PackedDataset([{"tokens": row, "labels": row} for row in rows], max_seq_len=capacity)
+def items_of_torchtune(packed):
+    # What is left of a row is padded with a sequence of its own.
+    found = []
+    for pack in packed.packs:
+        counts, used = np.asarray(pack["seq_lens"]), int((np.asarray(pack["labels"]) != -100).sum())
+        at = begins(counts)
+        found.append(np.asarray(pack["tokens"])[at[at < used]].tolist())
+    return found
 tried("lightbinpack obfd", "lightbinpack", lightbinpack)
+tried("TRL pack_dataset, bfd, with tokens", "trl", trl, items_of_trl, 1)
+tried("axolotl pack_parallel, groups of 100,000", "axolotl", axolotl, list, 1)
+tried("torchtune PackedDataset, in order, with tokens", "torchtune", torchtune, items_of_torchtune, 1)
 print(json.dumps(found))
 """
 """What the Python of the rivals runs: only their published functions, timed, and their packs checked."""

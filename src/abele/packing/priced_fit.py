@@ -25,7 +25,7 @@ from abele.packing.columns import Floats, FractionalPacking, exact_bound, genera
 from abele.packing.groups import GroupOfPacks, num_packs, runs_of, strategies_of
 from abele.packing.histogram import SizeHistogram
 from abele.packing.histogram_fit import longest_pack_first
-from abele.packing.knapsack import Knapsack
+from abele.packing.knapsack import Knapsack, Values
 from abele.packing.packs import Int64s
 from abele.packing.rounding import rounded
 
@@ -162,14 +162,15 @@ class _Filler:
         self._worth, self._left = worth, left
         self._depth = min(knapsack.depth, knapsack.capacity // int(knapsack.lengths[0]))
         narrow = Knapsack(knapsack.lengths, knapsack.capacity, self._depth)
-        self._rooms = narrow.solve(worth).best if self._depth > 2 else None
+        # Packs of two need to know what one item is worth, and no more.
+        self._rooms: Values = narrow.solve(worth).best if self._depth > 2 else np.zeros((1, 1))
 
     def fill(self) -> list[int]:
         """The kinds of one pack, which are taken off what is left: the longest, then what is worth most beside it."""
         first = int(np.flatnonzero(self._left)[-1])
         members, room = [first], self._capacity - int(self._lengths[first])
         self._left[first] -= 1
-        single = self._worth_of_one(room) if self._depth > 2 else None
+        single = self._worth_of_one(room)
         while len(members) < self._depth:
             # Lengths ascend: those that fit come first.
             fits = int(np.searchsorted(self._lengths, room, side="right"))
@@ -178,13 +179,10 @@ class _Filler:
             if more and fits:
                 rooms = room - self._lengths[:fits]
                 # The one row of a table without depths says what any number of items is worth.
-                scores += (
-                    single[rooms]
-                    if more == 1 or self._rooms is None
-                    else self._rooms[min(more, len(self._rooms) - 1), rooms]
-                )
-            if not fits or (chosen := int(scores.argmax())) < 0 or scores[chosen] == -np.inf:
+                scores += single[rooms] if more == 1 else self._rooms[min(more, len(self._rooms) - 1), rooms]
+            if not fits or scores.max() == -np.inf:
                 break
+            chosen = int(scores.argmax())
             members.append(chosen)
             self._left[chosen] -= 1
             room -= int(self._lengths[chosen])
@@ -195,4 +193,5 @@ class _Filler:
         found = np.zeros(room + 1)
         fits = int(np.searchsorted(self._lengths, room, side="right"))
         found[self._lengths[:fits]] = np.where(self._left[:fits] > 0, self._worth[:fits], 0.0)
-        return np.maximum.accumulate(found)
+        most: Floats = np.maximum.accumulate(found)
+        return most
