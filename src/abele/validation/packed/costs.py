@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import multiprocessing
-from collections.abc import Iterable
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
+from typing import Self
 
 from rich.console import Console
 from rich.progress import track
@@ -40,43 +40,48 @@ class PackCosts:
         return overhead(self.packed[masks], self.padded[masks], self.head_growth[depth])
 
 
-def pack_costs(
-    padded: TrainingRun, factors: dict[int, float], *, jobs: int = 1, console: Console | None = None
-) -> PackCosts | str:
-    """Compile a run on padded rows and on packs.
+class PackRuns:
+    """Runs on padded rows and on packs, which are compiled beside whatever their maker does next.
 
     Args:
         padded: The run on padded rows, whose masks are made once.
         factors: For each depth the sequences of a pack on average.
         jobs: Processes at a time, with about 2.5 GB each for BERT-Large.
-        console: Where progress is shown, or None.
-
-    Returns:
-        The costs, or what is wrong with the first run that does not compile.
     """
-    depth = min(factors, key=lambda d: abs(d - 3))
-    held = dict.fromkeys(other for _, other in SPELLINGS)
-    runs = {f"padded {masks}": padded_run(padded, padded.system, masks) for masks in held}
-    runs |= {f"packed {masks}": packed_run(padded, depth, factors[depth], masks) for masks, _ in SPELLINGS}
-    runs |= {f"head {d}": head_of(packed_run(padded, d, factor)) for d, factor in factors.items()}
-    found: dict[str, UpdateCost] = {}
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(min(jobs, len(runs)), mp_context=context) as pool:
-        results: Iterable[UpdateCost | str] = pool.map(_attempt, runs.values())
+
+    def __init__(self, padded: TrainingRun, factors: dict[int, float], *, jobs: int = 1) -> None:
+        self.factors = factors
+        self.depth = min(factors, key=lambda d: abs(d - 3))
+        held = dict.fromkeys(other for _, other in SPELLINGS)
+        runs = {f"padded {masks}": padded_run(padded, padded.system, masks) for masks in held}
+        packed = {f"packed {m}": packed_run(padded, self.depth, factors[self.depth], m) for m, _ in SPELLINGS}
+        heads = {f"head {d}": head_of(packed_run(padded, d, factor)) for d, factor in factors.items()}
+        self._pool = ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn"))
+        self._found = {name: self._pool.submit(_attempt, run) for name, run in (runs | packed | heads).items()}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Compile none of what has not begun."""
+        self._pool.shutdown(cancel_futures=True)
+
+    def costs(self, console: Console | None = None) -> PackCosts | str:
+        """The costs, or what is wrong with the first run that does not compile; ``console`` shows progress."""
+        done = as_completed(self._found.values())
         if console is not None:
-            results = track(results, "BERT on packs", total=len(runs), console=console)
-        for name, result in zip(runs, results, strict=True):
-            if isinstance(result, str):
-                pool.shutdown(cancel_futures=True)
-                return result
-            found[name] = result
-    head = found[f"head {depth}"].cycles
-    return PackCosts(
-        depth=depth,
-        packed={masks: found[f"packed {masks}"] for masks, _ in SPELLINGS},
-        padded={masks: found[f"padded {other}"] for masks, other in SPELLINGS},
-        head_growth={d: found[f"head {d}"].cycles - head for d in factors},
-    )
+            done = iter(track(done, "BERT on packs", total=len(self._found), console=console))
+        wrong = [made for future in done if isinstance(made := future.result(), str)]
+        if wrong:
+            return wrong[0]
+        found = {name: made for name, future in self._found.items() if isinstance(made := future.result(), UpdateCost)}
+        head = found[f"head {self.depth}"].cycles
+        return PackCosts(
+            depth=self.depth,
+            packed={masks: found[f"packed {masks}"] for masks, _ in SPELLINGS},
+            padded={masks: found[f"padded {other}"] for masks, other in SPELLINGS},
+            head_growth={d: found[f"head {d}"].cycles - head for d in self.factors},
+        )
 
 
 def _attempt(run: TrainingRun) -> UpdateCost | str:
