@@ -12,7 +12,7 @@ from abele.parallel.score_blocks import GRAIN, MOST_BLOCKS, MOST_SIZES, Blocking
 
 def by_id(lengths: list[int]) -> np.ndarray:
     ids = np.repeat(np.arange(len(lengths)), lengths)
-    return ids[:, None] == ids
+    return np.equal(ids[:, None], ids)
 
 
 def check(visible: np.ndarray, way: Blocking) -> None:
