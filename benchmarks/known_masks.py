@@ -20,7 +20,7 @@ from abele.parallel import Network, NetworkBuilder
 from abele.parallel.blocked import MaskedAttention
 from abele.parallel.ops import build
 from abele.parallel.passes.skip_hidden import SkipHidden
-from abele.parallel.score_blocks import Blocking
+from abele.parallel.score_blocks import RowBlocks
 from abele.session import Settings
 from abele.session.attention_blocks import ModelledBlocks
 
@@ -69,7 +69,7 @@ def attention(mask: npt.NDArray[np.bool_], samples: int, heads: int) -> Network:
 class Told(ModelledBlocks):
     """Says what is weighed."""
 
-    def choose(self, attention: MaskedAttention, ways: Sequence[Blocking]) -> Blocking | None:
+    def choose(self, attention: MaskedAttention, ways: Sequence[RowBlocks]) -> RowBlocks | None:
         """As usual."""
         found = super().choose(attention, ways)
         if found is None:
@@ -78,7 +78,7 @@ class Told(ModelledBlocks):
             print(f"  chosen: {len(found.blocks)} blocks of {len(found.by_size)} sizes")
         return found
 
-    def cycles(self, net: Network, way: Blocking | None) -> int:
+    def cycles(self, net: Network, way: RowBlocks | None) -> int:
         """As usual."""
         cycles = super().cycles(net, way)
         shape = net.outputs[0].shape

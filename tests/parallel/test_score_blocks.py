@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from abele.parallel.score_blocks import GRAIN, MOST_BLOCKS, MOST_SIZES, Blocking, blockings
+from abele.parallel.score_blocks import GRAIN, MOST_BLOCKS, MOST_SIZES, RowBlocks, blockings
 
 
 def by_id(lengths: list[int]) -> np.ndarray:
@@ -15,7 +15,7 @@ def by_id(lengths: list[int]) -> np.ndarray:
     return np.equal(ids[:, None], ids)
 
 
-def check(visible: np.ndarray, way: Blocking) -> None:
+def check(visible: np.ndarray, way: RowBlocks) -> None:
     assert [b.begin for b in way.blocks[1:]] == [b.end for b in way.blocks[:-1]]
     assert (way.blocks[0].begin, way.blocks[-1].end) == (0, len(visible))
     covered = np.zeros_like(visible)

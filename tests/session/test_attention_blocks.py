@@ -15,7 +15,7 @@ from abele.parallel import Group, Network, NetworkBuilder, Schedule, Sgd
 from abele.parallel.blocked import MaskedAttention
 from abele.parallel.ops import build
 from abele.parallel.passes.skip_hidden import SkipHidden
-from abele.parallel.score_blocks import Blocking
+from abele.parallel.score_blocks import RowBlocks
 from abele.session import Settings, compile_network
 from abele.session.attention_blocks import MOST_WAYS, ModelledBlocks, _alone
 
@@ -65,17 +65,17 @@ def cycles(net: Network, **settings: object) -> int:
 class Watched(ModelledBlocks):
     """Remembers what it was asked."""
 
-    def choose(self, attention: MaskedAttention, ways: list[Blocking]) -> Blocking | None:  # type: ignore[override]
+    def choose(self, attention: MaskedAttention, ways: list[RowBlocks]) -> RowBlocks | None:  # type: ignore[override]
         found = super().choose(attention, ways)
         SEEN.append((attention, list(ways), found))
         return found
 
 
-SEEN: list[tuple[MaskedAttention, list[Blocking], Blocking | None]] = []
+SEEN: list[tuple[MaskedAttention, list[RowBlocks], RowBlocks | None]] = []
 
 
 @pytest.fixture
-def seen() -> Iterator[list[tuple[MaskedAttention, list[Blocking], Blocking | None]]]:
+def seen() -> Iterator[list[tuple[MaskedAttention, list[RowBlocks], RowBlocks | None]]]:
     SEEN.clear()
     yield SEEN
     SEEN.clear()
@@ -90,7 +90,7 @@ def test_skip_hidden__sequences__takes_fewer_cycles() -> None:
 @pytest.mark.parametrize("training", [False, True])
 @pytest.mark.parametrize("mask", [SEQUENCES, CAUSAL], ids=["sequences", "causal"])
 def test_modelled_blocks__ways__are_weighed_by_cycles(
-    seen: list[tuple[MaskedAttention, list[Blocking], Blocking | None]], mask: np.ndarray, training: bool
+    seen: list[tuple[MaskedAttention, list[RowBlocks], RowBlocks | None]], mask: np.ndarray, training: bool
 ) -> None:
     chooser = Watched(Settings(system=chip()), training=training)
     SkipHidden(chooser).run(attention(mask))

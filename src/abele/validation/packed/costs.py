@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from typing import Self
 
@@ -56,7 +57,9 @@ class PackRuns:
         runs = {f"padded {masks}": padded_run(padded, padded.system, masks) for masks in held}
         packed = {f"packed {m}": packed_run(padded, self.depth, factors[self.depth], m) for m, _ in SPELLINGS}
         heads = {f"head {d}": head_of(packed_run(padded, d, factor)) for d, factor in factors.items()}
-        self._pool = ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn"))
+        context = multiprocessing.get_context("spawn")
+        # A process for each run: the memory of one is free for the next.
+        self._pool = ProcessPoolExecutor(jobs, mp_context=context, max_tasks_per_child=1)
         self._found = {name: self._pool.submit(_attempt, run) for name, run in (runs | packed | heads).items()}
 
     def __enter__(self) -> Self:
@@ -71,7 +74,12 @@ class PackRuns:
         done = as_completed(self._found.values())
         if console is not None:
             done = iter(track(done, "BERT on packs", total=len(self._found), console=console))
-        wrong = [made for future in done if isinstance(made := future.result(), str)]
+        try:
+            wrong = [made for future in done if isinstance(made := future.result(), str)]
+        except BrokenProcessPool:
+            return (
+                "BERT on packs: a process that compiled was ended from outside, maybe for want of memory; fewer --jobs"
+            )
         if wrong:
             return wrong[0]
         found = {name: made for name, future in self._found.items() if isinstance(made := future.result(), UpdateCost)}

@@ -100,7 +100,15 @@ class UpdateCost:
         mine = np.flatnonzero(groups["program"] == 0)
         idle = float(groups["idle_cycles"][mine[0]]) if len(mine) else 0.0
         others = float(cycles[own].sum()) - made - added - by_sequence
-        return cls(total, report.seconds(total), made, added, by_sequence, others, idle)
+        return cls(
+            cycles=total,
+            seconds=report.seconds(total),
+            made=made,
+            added=added,
+            by_sequence=by_sequence,
+            others=others,
+            head_idle=idle,
+        )
 
     @property
     def parts(self) -> tuple[float, float, float]:
