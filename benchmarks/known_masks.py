@@ -29,7 +29,7 @@ WIDTH = 64
 
 def main() -> None:
     """Print a line for every way of every mask."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])  # type: ignore[union-attr]
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rows", type=int, default=512, help="tokens of a row")
     parser.add_argument("--samples", type=int, default=2, help="rows of a batch")
     parser.add_argument("--heads", type=int, default=16, help="heads, of 64 elements each")

@@ -77,12 +77,12 @@ def values(net: Network) -> dict[Value, Array]:
 
 def check_same(whole: Network, parts: Network) -> None:
     """Results and gradients by everything."""
-    names = [p.name for p in whole.parameters]
     found = []
     for net in (whole, parts):
-        trained = differentiate(net, names)
+        trained = differentiate(net, net.parameters)
         made = evaluate(trained, values(trained))
         found.append([made[trained.outputs[0]], *(made[g] for _, g in sorted_gradients(trained))])
+    assert len(found[0]) == 1 + len(whole.parameters)
     for a, b in zip(*found, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-12)
 

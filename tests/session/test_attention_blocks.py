@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -65,7 +65,7 @@ def cycles(net: Network, **settings: object) -> int:
 class Watched(ModelledBlocks):
     """Remembers what it was asked."""
 
-    def choose(self, attention: MaskedAttention, ways: list[RowBlocks]) -> RowBlocks | None:  # type: ignore[override]
+    def choose(self, attention: MaskedAttention, ways: Sequence[RowBlocks]) -> RowBlocks | None:
         found = super().choose(attention, ways)
         SEEN.append((attention, list(ways), found))
         return found

@@ -29,7 +29,7 @@ class Attention(nn.Module):
 
     def forward(self, x: Tensor, wanted: Tensor | None = None) -> Tensor | tuple[Tensor, Tensor]:
         q, k, v = self.qkv(x).view(len(x), ROWS, 3, 2, 16).permute(2, 0, 3, 1, 4)
-        y = self.out(self.attention(q, k, v).transpose(1, 2).reshape(x.shape))
+        y: Tensor = self.out(self.attention(q, k, v).transpose(1, 2).reshape(x.shape))
         if wanted is None:
             return y
         return y, poptorch.identity_loss(functional.mse_loss(y, wanted), reduction="none")
@@ -40,7 +40,7 @@ class Attention(nn.Module):
             return functional.scaled_dot_product_attention(q, k, v, attn_mask=ids[:, None] == ids)
         if self.mask == "window":
             block = create_block_mask(lambda b, h, i, j: (i - j).abs() < 8, None, None, ROWS, ROWS, device="cpu")
-            return flex_attention(q, k, v, block_mask=block)  # type: ignore[return-value]
+            return flex_attention(q, k, v, block_mask=block)
         scores = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])
         if self.mask == "filled":
             return torch.softmax(scores.masked_fill(ids[:, None] != ids, -math.inf), -1) @ v

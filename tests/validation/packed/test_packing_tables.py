@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from abele.errors import FileFormatError, InvalidOptionError
-from abele.packing import SizeHistogram
+from abele.packing import SizeHistogram, pack
 from abele.parallel import Network, evaluate
 from abele.validation.packed import comparing
 from abele.validation.packed.costs import PackRuns
@@ -115,7 +115,8 @@ def test_compare__published_histograms__give_the_published_tables(shared_data: P
     for rows in (WIKIPEDIA_ROWS[:2], SQUAD_ROWS, GLUE_ROWS):
         chosen = [
             comparing.PackedRow(
-                row, comparing.pack(histograms[row.column], row.capacity, depth=row.depth, method=row.method)
+                row,
+                pack(histograms[row.column], row.capacity, depth=row.depth, method=row.method),  # type: ignore[arg-type]
             )
             for row in rows
         ]
@@ -175,7 +176,7 @@ def _results(net: Network, given: dict[str, np.ndarray]) -> list[float]:
 def test_realised__small_bert__is_factor_over_one_plus_overhead() -> None:
     histogram = SizeHistogram.of(np.arange(40, 513))
     rows = [
-        comparing.PackedRow(row, comparing.pack(histogram, 512, depth=row.depth, method=row.method))  # type: ignore[arg-type]
+        comparing.PackedRow(row, pack(histogram, 512, depth=row.depth, method=row.method))  # type: ignore[arg-type]
         for row in WIKIPEDIA_ROWS
         if row.depth in (2, 16) and row.realised
     ]

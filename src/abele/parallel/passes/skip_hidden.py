@@ -95,7 +95,7 @@ class SkipHidden(BlockPass):
         if not unseen.any():
             return None
         everywhere = np.broadcast_to(unseen, (*(1,) * (len(shape) - unseen.ndim), *unseen.shape)[:-2] + shape[-2:])
-        visible = ~everywhere.reshape(-1, *shape[-2:]).all(0)
+        visible = np.asarray(~everywhere.reshape(-1, *shape[-2:]).all(0))
         most = MOST_PROPORTION * visible.size
         ways = [way for way in blockings(visible) if way.scores <= most]
         return self.chooser.choose(attention, ways) if ways else None
