@@ -13,7 +13,7 @@ from abele.parallel.network import BlockBuilder, NetworkOp, Value
 from abele.parallel.network.part import Digit, ValuePart, some_digits, take
 from abele.parallel.ops import build
 from abele.parallel.registry import Array, rule_of
-from abele.parallel.score_blocks import Blocking, RowBlock
+from abele.parallel.score_blocks import RowBlock, RowBlocks
 
 STACKED = frozenset({"map", "cast", "reshape", "matmul"})
 """Kinds that run for several blocks at once."""
@@ -57,7 +57,7 @@ class MaskedAttention:
 
 
 def emit_blocked(
-    net: BlockBuilder, attention: MaskedAttention, blocking: Blocking, values: Mapping[Value, Value]
+    net: BlockBuilder, attention: MaskedAttention, blocking: RowBlocks, values: Mapping[Value, Value]
 ) -> Value:
     """Append an attention block by block; gives its result.
 

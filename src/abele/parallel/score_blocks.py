@@ -45,7 +45,7 @@ class RowBlock:
 
 
 @dataclass(frozen=True)
-class Blocking:
+class RowBlocks:
     """All rows of scores as blocks.
 
     Attributes:
@@ -68,7 +68,7 @@ class Blocking:
         return sum(rows * keys for rows, keys in (b.size for b in self.blocks))
 
 
-def blockings(visible: Bools) -> list[Blocking]:
+def blockings(visible: Bools) -> list[RowBlocks]:
     """Ways to leave out keys, those with the fewest scores first; none where nothing can be left out.
 
     Args:
@@ -77,13 +77,13 @@ def blockings(visible: Bools) -> list[Blocking]:
     rows, keys = visible.shape
     low, high = _seen(visible)
     cuts = {tuple(range(0, rows, rows // n)) for n in _parts(rows)} | {(0,), _changes(low, high)}
-    found: dict[Blocking, None] = {}
+    found: dict[RowBlocks, None] = {}
     for cut in sorted(cuts, key=len):
         ends = (*cut[1:], rows)
         blocks = _merged([_block(b, e, low, high, keys) for b, e in zip(cut, ends, strict=True)])
         for way in (blocks, _widened(blocks, keys)):
             if len(way) <= MOST_BLOCKS:
-                found[Blocking(tuple(way))] = None
+                found[RowBlocks(tuple(way))] = None
     worth = [b for b in found if b.scores < rows * keys and len(b.by_size) <= MOST_SIZES]
     return sorted(worth, key=lambda b: (b.scores, len(b.by_size), len(b.blocks)))
 

@@ -24,7 +24,7 @@ from abele.parallel.network import FrozenDict
 from abele.parallel.ops import build
 from abele.parallel.passes import Differentiate, Pipeline
 from abele.parallel.passes.pipeline import in_blocks, inference_pipeline
-from abele.parallel.score_blocks import Blocking
+from abele.parallel.score_blocks import RowBlocks
 from abele.session.settings import Settings
 from abele.session.store import own_code
 
@@ -46,7 +46,7 @@ class ModelledBlocks:
     settings: Settings
     training: bool
 
-    def choose(self, attention: MaskedAttention, ways: Sequence[Blocking]) -> Blocking | None:
+    def choose(self, attention: MaskedAttention, ways: Sequence[RowBlocks]) -> RowBlocks | None:
         """The fastest way, or None where the whole attention is."""
         shape = attention.scores.shape
         tiles = self.settings.target().ipu.num_tiles
@@ -62,7 +62,7 @@ class ModelledBlocks:
                 best, least = way, cycles
         return best
 
-    def cycles(self, net: Network, way: Blocking | None) -> int:
+    def cycles(self, net: Network, way: RowBlocks | None) -> int:
         """Cycles of an attention by itself, computed whole or in blocks."""
         target = replace(self.settings, progress=False, dump_passes=None, cache=None, name="attention")
         parts = (own_code(), repr(target.target(1)), repr(target.planning), repr(target.modes), repr(way), str(net))
@@ -75,7 +75,7 @@ class ModelledBlocks:
         store_object(key, str(cycles).encode())
         return cycles
 
-    def _measured(self, net: Network, way: Blocking | None, settings: Settings) -> int:
+    def _measured(self, net: Network, way: RowBlocks | None, settings: Settings) -> int:
         before = () if way is None else in_blocks(_Given(way))
         if self.training:
             names = tuple(p.name for p in net.parameters)
@@ -93,9 +93,9 @@ class ModelledBlocks:
 class _Given:
     """Always one way."""
 
-    way: Blocking
+    way: RowBlocks
 
-    def choose(self, attention: MaskedAttention, ways: Sequence[Blocking]) -> Blocking | None:
+    def choose(self, attention: MaskedAttention, ways: Sequence[RowBlocks]) -> RowBlocks | None:
         """That way."""
         return self.way
 

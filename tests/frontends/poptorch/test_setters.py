@@ -121,6 +121,7 @@ ACT: dict[str, tuple[Setter, Callable[[poptorch.Options], Any]]] = {
     "Abele.allowOutOfMemory": (lambda o: o.Abele.allowOutOfMemory(), told_to_session),
     "Abele.dumpPasses": (lambda o: o.Abele.dumpPasses("folder"), told_to_session),
     "Abele.recompute": (lambda o: o.Abele.recompute(), told_to_session),
+    "Abele.skipHidden": (lambda o: o.Abele.skipHidden(), told_to_session),
     "Abele.sharedFunctions": (lambda o: o.Abele.sharedFunctions(), told_to_session),
     "Abele.recordExponents": (lambda o: o.Abele.recordExponents("weights", every=10), told_to_session),
     "Abele.pipelineSchedule": (lambda o: o.Abele.pipelineSchedule("interleaved"), schedule),

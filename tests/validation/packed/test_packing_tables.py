@@ -9,14 +9,23 @@ import numpy as np
 import pytest
 
 from abele.errors import FileFormatError, InvalidOptionError
-from abele.packing import SizeHistogram
+from abele.packing import SizeHistogram, pack
+from abele.parallel import Network, evaluate
 from abele.validation.packed import comparing
+from abele.validation.packed.costs import PackCosts, PackRuns
 from abele.validation.packed.lengths import histogram_of, read_histograms
 from abele.validation.packed.published import GLUE_ROWS, SQUAD_ROWS, WIKIPEDIA_ROWS
-from abele.validation.packed.runs import MASKED, overhead, packed_run, padded_run
+from abele.validation.packed.runs import (
+    MASKED,
+    UpdateCost,
+    overhead,
+    packed_run,
+    padded_run,
+    update_cost,
+)
 from abele.validation.packed.unpadding import unpadded_speed_up
 from abele.validation.page import page_text
-from abele.validation.training.bert import Bert
+from abele.validation.training.bert import MASKS, Bert
 from abele.validation.training.run import TrainingRun
 from abele.validation.training.transformer import LayerSizes, StagePlan
 
@@ -105,7 +114,8 @@ def test_compare__published_histograms__give_the_published_tables(shared_data: P
     for rows in (WIKIPEDIA_ROWS[:2], SQUAD_ROWS, GLUE_ROWS):
         chosen = [
             comparing.PackedRow(
-                row, comparing.pack(histograms[row.column], row.capacity, depth=row.depth, method=row.method)
+                row,
+                pack(histograms[row.column], row.capacity, depth=row.depth, method=row.method),  # type: ignore[arg-type]
             )
             for row in rows
         ]
@@ -123,22 +133,67 @@ def test_packed_run__of_a_run__changes_mask_losses_and_heads_alone() -> None:
     assert replace(packed, name=padded.name, model=padded.model) == padded
 
 
+def cost(cycles: float) -> UpdateCost:
+    return UpdateCost(cycles, 1.0, made=1.0, added=2.0, by_sequence=3.0, others=100.0)
+
+
+@pytest.mark.parametrize(("depth", "share"), [(2, 0.1), (3, 0.1), (8, 0.1), (12, 0.2), (16, 0.2)])
+def test_pack_costs__depth__has_the_overhead_of_the_nearest(depth: int, share: float) -> None:
+    costs = PackCosts(3, {"once": cost(110.0)}, {"once": cost(100.0)}, deepest=16, deep=cost(120.0))
+    assert costs.overhead(depth) == pytest.approx(share)
+
+
+@pytest.mark.parametrize("masks", MASKS)
+def test_network__masks_written_in_each_way__hide_the_same(masks: str) -> None:
+    model = packed_run(padded_run(small(), "bow-2000", masks), 2, 1.6).model
+    net = model.network(1)
+    given = _values(net)
+    usual = packed_run(padded_run(small(), "bow-2000"), 2, 1.6).model.network(1)
+    (found,), (wanted,) = _results(net, given), _results(usual, given)
+    assert found == pytest.approx(wanted, rel=1e-6)
+
+
+def _values(net: Network) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(0)
+    found = {p.name: rng.normal(size=p.shape) * 0.1 + p.name.endswith("gain") for p in net.parameters}
+    found |= {v.name: np.zeros(v.shape, int) for v in net.inputs}
+    return found | {"sequence_ids": (np.arange(128) // 64)[None]}
+
+
+def _results(net: Network, given: dict[str, np.ndarray]) -> list[float]:
+    found = evaluate(net, {v: given[v.name] for v in (*net.inputs, *net.parameters)})
+    return [float(found[v]) for v in net.outputs]
+
+
 @pytest.mark.slow
-def test_realised__small_bert__is_factor_over_one_plus_overhead(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_realised__small_bert__is_factor_over_one_plus_overhead() -> None:
     histogram = SizeHistogram.of(np.arange(40, 513))
     rows = [
-        comparing.PackedRow(row, comparing.pack(histogram, 512, depth=row.depth, method=row.method))
+        comparing.PackedRow(row, pack(histogram, 512, depth=row.depth, method=row.method))  # type: ignore[arg-type]
         for row in WIKIPEDIA_ROWS
-        if row.depth == 2 and row.realised
+        if row.depth in (2, 16) and row.realised
     ]
     padded = padded_run(small(), "bow-2000")
-    (found,), failures = comparing.realised(rows, padded)
+    factors = {row.published.depth or 0: row.factor for row in rows}
+    with PackRuns(padded, factors) as runs:
+        (found,), failures = comparing.realised(rows, runs, padded.system)
     assert failures == ()
-    alone, together = padded.predict(), packed_run(padded, 2, rows[0].factor).predict()
-    share = overhead(together, alone)
+    whole = {depth: update_cost(packed_run(padded, depth, factor)) for depth, factor in factors.items()}
+    share = overhead(whole[2], update_cost(padded))
     assert share > 0
     assert found.figures[0].predicted == pytest.approx(rows[0].plan.factor / (1 + share))
     assert f"{share:.2%}" in found.details
+    deeper = overhead(whole[16], update_cost(padded))
+    assert found.figures[1].predicted == pytest.approx(rows[1].plan.factor / (1 + deeper))
+
+
+@pytest.mark.slow
+def test_pack_runs__system_without_room__says_which() -> None:
+    padded = replace(padded_run(small(), "bow-2000"), replicas=8)
+    with PackRuns(padded, {3: 2.0}) as runs:
+        wrong = runs.costs()
+    assert isinstance(wrong, str)
+    assert "takes 16 IPUs, and bow-2000 has 4" in wrong
 
 
 def test_unpadded_speed_up__drawn__is_what_is_computed() -> None:

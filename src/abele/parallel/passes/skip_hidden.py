@@ -30,7 +30,7 @@ from abele.parallel.network import BlockBuilder, Network, NetworkOp, Value
 from abele.parallel.network.network import contents_of
 from abele.parallel.passes.base import BlockPass, reading
 from abele.parallel.registry import rule_of
-from abele.parallel.score_blocks import Blocking, blockings
+from abele.parallel.score_blocks import RowBlocks, blockings
 
 MOST_KNOWN = 1 << 24
 """Elements of a mask up to which it is computed to see what it hides."""
@@ -41,7 +41,7 @@ MOST_PROPORTION = 0.9
 class BlockChooser(Protocol):
     """What says which way to compute an attention is the fastest."""
 
-    def choose(self, attention: MaskedAttention, ways: Sequence[Blocking]) -> Blocking | None:
+    def choose(self, attention: MaskedAttention, ways: Sequence[RowBlocks]) -> RowBlocks | None:
         """One of the ways, or None where the whole attention is as fast."""
         ...
 
@@ -50,7 +50,7 @@ class BlockChooser(Protocol):
 class Fewest:
     """Always the way with the fewest scores."""
 
-    def choose(self, attention: MaskedAttention, ways: Sequence[Blocking]) -> Blocking | None:
+    def choose(self, attention: MaskedAttention, ways: Sequence[RowBlocks]) -> RowBlocks | None:
         """The first way."""
         return ways[0]
 
@@ -77,7 +77,7 @@ class SkipHidden(BlockPass):
         self, ops: Sequence[NetworkOp], results: Iterable[Value], into: BlockBuilder, values: dict[Value, Value]
     ) -> None:
         """Append each op, and in the place of an attention's last product the attention in blocks."""
-        block = _Block(ops, list(results))
+        block = _KnownOps(ops, list(results))
         for op in ops:
             attention = block.attention(op)
             chosen = None if attention is None else self._chosen(attention, block)
@@ -88,14 +88,14 @@ class SkipHidden(BlockPass):
                 with into.at(op.debug, stage=op.stage, place=op.place, hint=op.hint):
                     values[op.output] = emit_blocked(into, attention, chosen, values)
 
-    def _chosen(self, attention: MaskedAttention, block: _Block) -> Blocking | None:
+    def _chosen(self, attention: MaskedAttention, block: _KnownOps) -> RowBlocks | None:
         assert self.chooser is not None
         shape = attention.scores.shape
         unseen = block.hidden(attention.scores)
         if not unseen.any():
             return None
         everywhere = np.broadcast_to(unseen, (*(1,) * (len(shape) - unseen.ndim), *unseen.shape)[:-2] + shape[-2:])
-        visible = ~everywhere.reshape(-1, *shape[-2:]).all(0)
+        visible = np.asarray(~everywhere.reshape(-1, *shape[-2:]).all(0))
         most = MOST_PROPORTION * visible.size
         ways = [way for way in blockings(visible) if way.scores <= most]
         return self.chooser.choose(attention, ways) if ways else None
@@ -104,7 +104,7 @@ class SkipHidden(BlockPass):
 _SOFTMAX = ("softmax", "safe_softmax")
 
 
-class _Block:
+class _KnownOps:
     """What is known of the ops of one block."""
 
     def __init__(self, ops: Sequence[NetworkOp], results: Sequence[Value]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -12,7 +13,7 @@ from rich.progress import track
 
 from abele.packing import PackingPlan, SizeHistogram, pack
 from abele.validation.figures import Bars, Comparison, Figure
-from abele.validation.packed.costs import PackCosts, pack_costs
+from abele.validation.packed.costs import PackCosts, PackRuns
 from abele.validation.packed.lengths import histogram_of, read_histograms
 from abele.validation.packed.published import (
     GLUE_ROWS,
@@ -24,7 +25,6 @@ from abele.validation.packed.published import (
 )
 from abele.validation.packed.runs import padded_run
 from abele.validation.packed.unpadding import unpadded_speed_up
-from abele.validation.training.run import TrainingRun
 
 PACK_BARS = Bars(0.001)
 """NNLSHP's optimum is not unique: rounding gives up to 0.1 % more or fewer packs. All else is the same to a pack."""
@@ -63,17 +63,27 @@ def compare(path: Path, *, jobs: int = 1, console: Console | None = None) -> tup
     if not any(row.column in histograms for row in every):
         histogram_of(histograms, WIKIPEDIA, path)
     rows = [row for row in every if row.column in histograms]
-    packed = [
-        PackedRow(row, pack(histograms[row.column], row.capacity, depth=row.depth, method=row.method))  # type: ignore[arg-type]
-        for row in track(rows, "packing", console=console or Console(quiet=True))
-    ]
-    by_set = [(key, title, [r for r in packed if r.published in whole]) for key, title, whole in _SETS]
-    found = [packs(key, title, part, histograms) for key, title, part in by_set if part]
-    failures: tuple[str, ...] = ()
-    if WIKIPEDIA in histograms:
-        with_overhead = [r for r in packed if r.published.realised is not None]
-        more, failures = realised(with_overhead, jobs=jobs, console=console)
-        found += [*more, unpadding(histograms[WIKIPEDIA])]
+    factors = {
+        row.depth: row.factor
+        for row in rows
+        if row.column == WIKIPEDIA and row.realised is not None and row.depth is not None and row.factor is not None
+    }
+    with ExitStack() as stack:
+        runs = stack.enter_context(PackRuns(padded_run(), factors, jobs=jobs)) if factors else None
+        # BERT is compiled beside: the published factors are all that its runs take from the packs.
+        packed = [
+            PackedRow(
+                row,
+                pack(histograms[row.column], row.capacity, depth=row.depth, method=row.method),  # type: ignore[arg-type]
+            )
+            for row in track(rows, "packing", console=console or Console(quiet=True))
+        ]
+        by_set = [(key, title, [r for r in packed if r.published in whole]) for key, title, whole in _SETS]
+        found = [packs(key, title, part, histograms) for key, title, part in by_set if part]
+        failures: tuple[str, ...] = ()
+        if runs is not None:
+            more, failures = realised(packed, runs, padded_run().system, console=console)
+            found += [*more, unpadding(histograms[WIKIPEDIA])]
     return found, failures
 
 
@@ -105,24 +115,24 @@ def _name(published: PublishedPacking) -> str:
 
 
 def realised(
-    rows: Sequence[PackedRow], run: TrainingRun | None = None, *, jobs: int = 1, console: Console | None = None
+    rows: Sequence[PackedRow], runs: PackRuns, system: str, *, console: Console | None = None
 ) -> tuple[list[Comparison], tuple[str, ...]]:
     """Speed-up over padded sequences by the modelled overhead of packs, and what failed to compile.
 
     Args:
-        rows: Rows with published overheads.
-        run: The run on padded sequences; by default BERT-Large.
-        jobs: Processes at a time that compile.
+        rows: Rows, of which those with published overheads are compared.
+        runs: What is compiled.
+        system: Of the runs.
         console: Where progress is shown, or None.
     """
-    padded = padded_run() if run is None else run
-    factors = {row.published.depth: row.factor for row in rows if row.published.depth is not None}
-    if not factors:
-        return [], ()
-    costs = pack_costs(padded, factors, jobs=jobs, console=console)
+    costs = runs.costs(console)
     if isinstance(costs, str):
         return [], (costs,)
-    known = [(row, costs.overhead(depth)) for row in rows if (depth := row.published.depth) is not None]
+    known = [
+        (row, costs.overhead(depth))
+        for row in rows
+        if row.published.realised is not None and (depth := row.published.depth) is not None
+    ]
     figures = tuple(
         Figure(row.published.title, row.published.method, row.plan.factor / (1 + share),
                row.published.realised or 0.0, "times", row.published.source)
@@ -130,7 +140,7 @@ def realised(
     )  # fmt: skip
     details = _realised_table(known, figures) + "\n" + _spellings_table(costs)
     seconds = f"{costs.padded['once'].seconds:.3f}"
-    about = _ABOUT_REALISED.format(system=padded.system, seconds=seconds, depth=costs.depth)
+    about = _ABOUT_REALISED.format(system=system, seconds=seconds, depth=costs.depth)
     title = "realised speed-up of packed BERT"
     return [Comparison("packing_realised", title, about, figures, Bars(0.10), details)], ()
 
@@ -202,15 +212,15 @@ _ABOUT_PACKS = (
 _ABOUT_REALISED = (
     "Factor over one plus overhead. BERT-Large with 512 tokens, configured as the run of MLPerf on {system} in "
     "replicas of four IPUs, is compiled on padded sequences ({seconds} s for an update) and on packs. Packs have a "
-    "mask for each pack instead of one of one row, losses by sequence and a head for every sequence. A whole update "
-    "is compiled at depth {depth}; other depths change the head alone, which is compiled by itself and is on an IPU "
-    "that waits for the others. The published overhead was profiled on an M2000, of a program that is known by its "
-    "description alone. What packs cost depends on how their mask is written, so the second table has three ways: "
-    "ours, which the figures are of; a mask that each layer makes anew; and the published listing, in which each "
-    "operation is a pass. There the mask does not lie as scores do, and each layer puts it into their order, element "
-    "by element. The last three columns are cycles over those of all other steps; in the first way the pass that "
-    "scales scores adds the mask, so none are its own. Padded rows of the other two add their masks in passes of "
-    "their own as well."
+    "mask for each pack instead of one of one row, losses by sequence and a head for every sequence. How deep packs "
+    "are changes the head alone, by some masked tokens, and its IPU waits for the others: updates are compiled at "
+    "depth {depth} and at the greatest, and each other depth has the overhead of the nearer one. The published "
+    "overhead was profiled on an M2000, of a program that is known by its description alone. What packs cost depends "
+    "on how their mask is written, so the second table has three ways: ours, which the figures are of; a mask that "
+    "each layer makes anew; and the published listing, in which each operation is a pass. There the mask does not lie "
+    "as scores do, and each layer puts it into their order, element by element. The last three columns are cycles "
+    "over those of all other steps; in the first way the pass that scales scores adds the mask, so none are its own. "
+    "Padded rows of the other two add their masks in passes of their own as well."
 )
 _ABOUT_UNPADDING = (
     "The expected greatest number of tokens on any accelerator, of sequences dealt out at random, computed from the "

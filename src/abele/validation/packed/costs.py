@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import multiprocessing
-from collections.abc import Iterable
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
+from typing import Self
 
 from rich.console import Console
 from rich.progress import track
 
 from abele.errors import AbeleError
-from abele.validation.packed.runs import UpdateCost, head_of, overhead, packed_run, padded_run, update_cost
+from abele.validation.packed.runs import UpdateCost, overhead, packed_run, padded_run, update_cost
 from abele.validation.training.run import TrainingRun
 
 SPELLINGS = (("once", "once"), ("layers", "layers"), ("listing", "layers"))
@@ -24,59 +25,77 @@ class PackCosts:
     """Updates on packs and on padded rows.
 
     Attributes:
-        depth: Of the packs whose updates were compiled whole.
-        packed: The update on packs by how masks are written.
+        depth: Of the packs whose masks were written in every way.
+        packed: The update on packs of that depth by how masks are written.
         padded: That on padded rows which it is held against.
-        head_growth: For each depth, cycles that the head takes more in an update than at ``depth``.
+        deepest: The greatest depth.
+        deep: The update on packs of it, with masks made once.
     """
 
     depth: int
     packed: dict[str, UpdateCost]
     padded: dict[str, UpdateCost]
-    head_growth: dict[int, float]
+    deepest: int
+    deep: UpdateCost
 
     def overhead(self, depth: int, masks: str = "once") -> float:
-        """Share of time that packs of a depth take more than padded rows."""
-        return overhead(self.packed[masks], self.padded[masks], self.head_growth[depth])
+        """Share of time that packs of a depth take more than padded rows: that of the nearest that was compiled."""
+        is_deep = masks == "once" and abs(depth - self.deepest) < abs(depth - self.depth)
+        return overhead(self.deep if is_deep else self.packed[masks], self.padded[masks])
 
 
-def pack_costs(
-    padded: TrainingRun, factors: dict[int, float], *, jobs: int = 1, console: Console | None = None
-) -> PackCosts | str:
-    """Compile a run on padded rows and on packs.
+class PackRuns:
+    """Runs on padded rows and on packs, which are compiled beside whatever their maker does next.
+
+    How deep packs are changes the head alone, by some masked tokens, and its IPU waits for those with more layers. So
+    of all depths two are compiled: the one nearest to 3, and the greatest.
 
     Args:
         padded: The run on padded rows, whose masks are made once.
         factors: For each depth the sequences of a pack on average.
         jobs: Processes at a time, with about 2.5 GB each for BERT-Large.
-        console: Where progress is shown, or None.
-
-    Returns:
-        The costs, or what is wrong with the first run that does not compile.
     """
-    depth = min(factors, key=lambda d: abs(d - 3))
-    held = dict.fromkeys(other for _, other in SPELLINGS)
-    runs = {f"padded {masks}": padded_run(padded, padded.system, masks) for masks in held}
-    runs |= {f"packed {masks}": packed_run(padded, depth, factors[depth], masks) for masks, _ in SPELLINGS}
-    runs |= {f"head {d}": head_of(packed_run(padded, d, factor)) for d, factor in factors.items()}
-    found: dict[str, UpdateCost] = {}
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(min(jobs, len(runs)), mp_context=context) as pool:
-        results: Iterable[UpdateCost | str] = pool.map(_attempt, runs.values())
+
+    def __init__(self, padded: TrainingRun, factors: dict[int, float], *, jobs: int = 1) -> None:
+        self.depth = min(factors, key=lambda d: abs(d - 3))
+        held = dict.fromkeys(other for _, other in SPELLINGS)
+        runs = {f"padded {masks}": padded_run(padded, padded.system, masks) for masks in held}
+        packed = {f"packed {m}": packed_run(padded, self.depth, factors[self.depth], m) for m, _ in SPELLINGS}
+        self.deepest = max(factors)
+        deep = {"deep": packed_run(padded, self.deepest, factors[self.deepest])}
+        context = multiprocessing.get_context("spawn")
+        # A process for each run: the memory of one is free for the next.
+        self._pool = ProcessPoolExecutor(jobs, mp_context=context, max_tasks_per_child=1)
+        self._found = {name: self._pool.submit(_attempt, run) for name, run in (runs | packed | deep).items()}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Compile none of what has not begun."""
+        self._pool.shutdown(cancel_futures=True)
+
+    def costs(self, console: Console | None = None) -> PackCosts | str:
+        """The costs, or what is wrong with the first run that does not compile; ``console`` shows progress."""
+        done = as_completed(self._found.values())
         if console is not None:
-            results = track(results, "BERT on packs", total=len(runs), console=console)
-        for name, result in zip(runs, results, strict=True):
-            if isinstance(result, str):
-                pool.shutdown(cancel_futures=True)
-                return result
-            found[name] = result
-    head = found[f"head {depth}"].cycles
-    return PackCosts(
-        depth=depth,
-        packed={masks: found[f"packed {masks}"] for masks, _ in SPELLINGS},
-        padded={masks: found[f"padded {other}"] for masks, other in SPELLINGS},
-        head_growth={d: found[f"head {d}"].cycles - head for d in factors},
-    )
+            done = iter(track(done, "BERT on packs", total=len(self._found), console=console))
+        try:
+            wrong = [made for future in done if isinstance(made := future.result(), str)]
+        except BrokenProcessPool:
+            return (
+                "BERT on packs: a process that compiled was ended from outside, maybe for want of memory; fewer --jobs"
+            )
+        if wrong:
+            return wrong[0]
+        found = {name: made for name, future in self._found.items() if isinstance(made := future.result(), UpdateCost)}
+        return PackCosts(
+            depth=self.depth,
+            packed={masks: found[f"packed {masks}"] for masks, _ in SPELLINGS},
+            padded={masks: found[f"padded {other}"] for masks, other in SPELLINGS},
+            deepest=self.deepest,
+            deep=found["deep"],
+        )
 
 
 def _attempt(run: TrainingRun) -> UpdateCost | str:

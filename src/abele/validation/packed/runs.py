@@ -4,9 +4,6 @@ Padded sequences have a mask of one row, by which tokens see all but padding, an
 micro-batch. Packs have a mask of their own for each pack, made of the numbers of sequences, losses that are means over
 sequences, one first token for each sequence, and room for one more masked token for each. Overhead is the cycles of
 an update on packs over those on as many rows of padded sequences, less one.
-
-How deep packs are changes the head alone, so a whole update is compiled for one depth, and for the others the head by
-itself. The head's IPU waits for those with more layers; what the head grows by and that wait does not hold is added.
 """
 
 from __future__ import annotations
@@ -20,7 +17,7 @@ from abele.report import Report
 from abele.validation.training.bert import BY_SEQUENCE, MADE, Bert
 from abele.validation.training.run import TrainingRun
 from abele.validation.training.runs import RUNS
-from abele.validation.training.transformer import ADDED, StagePlan
+from abele.validation.training.transformer import ADDED
 
 MASKED = 76
 """Masked tokens of a padded row."""
@@ -50,14 +47,6 @@ def packed_run(padded: TrainingRun, depth: int, factor: float, masks: str | None
     return replace(padded, name=f"BERT-Large, packs of {depth}, masks {masks}", model=model)
 
 
-def head_of(run: TrainingRun) -> TrainingRun:
-    """The embedding and the head of a run on one IPU, without layers between."""
-    assert isinstance(run.model, Bert)
-    stages = StagePlan(((0, 0),), run.model.stages.proportions[:1])
-    model = replace(run.model, stages=stages)
-    return replace(run, name=f"{run.name}, head", replicas=1, sharded_state=False, model=model)
-
-
 @dataclass(frozen=True)
 class UpdateCost:
     """What an update takes, and what of it masks and losses by sequence do.
@@ -69,7 +58,6 @@ class UpdateCost:
         added: Cycles of adding masks in passes of their own.
         by_sequence: Cycles of the means over sequences, and of their gradients.
         others: Cycles of all other steps but streams.
-        head_idle: Cycles that the first IPU waits, on which the head is.
     """
 
     cycles: float
@@ -78,7 +66,6 @@ class UpdateCost:
     added: float
     by_sequence: float
     others: float
-    head_idle: float
 
     @classmethod
     def of(cls, report: Report) -> UpdateCost:
@@ -96,11 +83,15 @@ class UpdateCost:
         added = spent(lambda name: f"/{ADDED}/" in name)
         by_sequence = spent(lambda name: name.startswith(f"{BY_SEQUENCE}/"))
         total = report.step_cycles.total
-        groups = report.groups
-        mine = np.flatnonzero(groups["program"] == 0)
-        idle = float(groups["idle_cycles"][mine[0]]) if len(mine) else 0.0
         others = float(cycles[own].sum()) - made - added - by_sequence
-        return cls(total, report.seconds(total), made, added, by_sequence, others, idle)
+        return cls(
+            cycles=total,
+            seconds=report.seconds(total),
+            made=made,
+            added=added,
+            by_sequence=by_sequence,
+            others=others,
+        )
 
     @property
     def parts(self) -> tuple[float, float, float]:
@@ -113,12 +104,6 @@ def update_cost(run: TrainingRun) -> UpdateCost:
     return UpdateCost.of(run.report())
 
 
-def overhead(packed: UpdateCost, padded: UpdateCost, head_growth: float = 0.0) -> float:
-    """Share of an update's time that packs take more than as many padded rows.
-
-    Args:
-        packed: An update on packs.
-        padded: An update on padded rows.
-        head_growth: Cycles that the head takes more in it than in ``packed``, for packs of another depth.
-    """
-    return (packed.cycles + max(head_growth - packed.head_idle, 0.0)) / padded.cycles - 1
+def overhead(packed: UpdateCost, padded: UpdateCost) -> float:
+    """Share of an update's time that packs take more than as many padded rows."""
+    return packed.cycles / padded.cycles - 1
