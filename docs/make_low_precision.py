@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 from rich.console import Console
 
 from abele.garden import low_precision
+from abele.garden.low_precision import GPT_RATES
 from abele.garden.low_precision_networks import CharacterGpt
 from abele.garden.low_precision_training import BRANCHES, MULTIPLIERS
 from abele.garden.settings import DemoSettings
@@ -57,7 +58,8 @@ def deviations() -> None:
         torch.manual_seed(0)
         model: torch.nn.Module = CharacterGpt(97, 128, 4, 4, 64)
         if scaled:
-            model = unit_scaling.unit_scale(model, residuals=BRANCHES, multipliers=MULTIPLIERS)
+            shares = dict.fromkeys(BRANCHES, GPT_RATES.share)
+            model = unit_scaling.unit_scale(model, residuals=shares, multipliers=MULTIPLIERS)
         seen: dict[str, tuple[float, float]] = {}
 
         def watch(name: str, part: torch.nn.Module, seen: dict[str, tuple[float, float]] = seen) -> None:

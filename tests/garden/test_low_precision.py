@@ -101,11 +101,11 @@ def test_run__wrong_sizes__are_refused(size: dict[str, int], networks: tuple[str
         low_precision.run(DemoSettings(), Console(file=io.StringIO()), size=replace(SHORT, **size), networks=networks)
 
 
-@pytest.mark.parametrize("name", ["plain", "unit"])
+@pytest.mark.parametrize("name", ["rate", "share"])
 @pytest.mark.parametrize("value", [0.0, -1e-3, float("nan")])
 def test_rates__not_above_zero__are_refused(name: str, value: float) -> None:
     with pytest.raises(InvalidOptionError, match=f"{name} = "):
-        replace(TrainingRates(plain=1e-3, unit=1e-3), **{name: value})
+        replace(TrainingRates(rate=1e-3, share=0.1), **{name: value})
 
 
 def test_verdict__final_losses__are_held_against_the_bar() -> None:
@@ -126,7 +126,7 @@ def test_train__f32__has_the_losses_of_pytorch_over_all_steps_of_a_call(network:
     model, losses = made(task, "f32", 1), []
     calls = task.num_steps // low_precision.PER_CALL
     for call in range(calls):
-        rate = task.rates.plain * low_precision_training._schedule((call + 1) / calls)
+        rate = task.rates.rate * low_precision_training._schedule((call + 1) / calls)
         if call == 0:
             optimizer = torch.optim.AdamW(
                 model.parameters(), rate, low_precision_training.BETAS, low_precision_training.EPSILON, weight_decay=0.0

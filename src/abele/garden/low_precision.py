@@ -35,9 +35,10 @@ HELD_OUT_SHARE = 0.1
 NUM_HELD_OUT = 128
 BAR = 0.01
 """How much higher than in float32 a final loss may be, relative to it."""
-GPT_RATES = TrainingRates(plain=8e-3, unit=1.6e-2)
-BERT_RATES = TrainingRates(plain=2e-3, unit=2e-3)
-"""Half the best of a grid of powers of two in float32, for each kind of network by itself: docs/low_precision.md."""
+GPT_RATES = TrainingRates(rate=8e-3, share=1.0)
+BERT_RATES = TrainingRates(rate=2e-3, share=1 / 3)
+"""Half the best rate of a grid of powers of two for the plain network in float32, and the better share of 1/3 and 1:
+docs/low_precision.md."""
 
 
 @dataclass(frozen=True)

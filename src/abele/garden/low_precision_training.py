@@ -31,9 +31,8 @@ F64 = npt.NDArray[np.float64]
 
 PRECISIONS = ("f32", "f16", "f8", "f8 unit")
 READOUT = "scores"
-BRANCHES = {"*.attention": 1 / 3, "*.narrow": 1 / 3}
-"""Modules of both networks whose results are added to what went past them, with τ: what they count for relative to it.
-"""
+BRANCHES = ("*.attention", "*.narrow")
+"""Modules of both networks whose results are added to what went past them."""
 MULTIPLIERS = unit_scaling.Multipliers(attention=unit_scaling.UNIT, correlation=1.0)
 """Scores of attention begin with variance 1, as all else; so do those of characters, which no readout makes smaller.
 Attention is not made larger than what it averages."""
@@ -46,21 +45,22 @@ WARM_UP, DECAY = 0.1, 0.5
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingRates:
-    """The largest learning rates of a network.
+    """The largest learning rate of a network, and what its unit-scaled branches count for.
 
     Attributes:
-        plain: Of the plain network, in ``f32``, ``f16`` and ``f8``.
-        unit: Of the unit-scaled one, before layers divide it by their factors.
+        rate: In all precisions; layers of the unit-scaled network divide it by their factors, so that it means there
+            what it means in the plain one.
+        share: τ of the unit-scaled network's branches, relative to what goes past them.
 
     Raises:
         InvalidOptionError: One that is not above 0.
     """
 
-    plain: float
-    unit: float
+    rate: float
+    share: float
 
     def __post_init__(self) -> None:
-        for name in ("plain", "unit"):
+        for name in ("rate", "share"):
             if not getattr(self, name) > 0:
                 raise InvalidOptionError(f"{name} = {getattr(self, name)}: must be above 0")
 
@@ -121,7 +121,9 @@ def made(task: PrecisionTask, precision: str, seed: int) -> nn.Module:
         torch.manual_seed(seed)
         model = task.network()
         if precision == "f8 unit":
-            model = unit_scaling.unit_scale(model, residuals=BRANCHES, multipliers=MULTIPLIERS)
+            model = unit_scaling.unit_scale(
+                model, residuals=dict.fromkeys(BRANCHES, task.rates.share), multipliers=MULTIPLIERS
+            )
     if precision != "f32":
         model = model.half()
     if precision == "f8":
@@ -170,7 +172,7 @@ def _schedule(share: float) -> float:
 
 def _optimiser(model: nn.Module, task: PrecisionTask, precision: str) -> Callable[[float], torch.optim.Optimizer]:
     """Makes the optimiser at a share of the largest learning rate."""
-    rate = task.rates.unit if precision == "f8 unit" else task.rates.plain
+    rate = task.rates.rate
     groups: Sequence[dict[str, Any]] = [{"params": list(model.parameters()), "lr": rate}]
     if precision == "f8 unit":
         groups = unit_scaling.parameter_groups(model, rate)

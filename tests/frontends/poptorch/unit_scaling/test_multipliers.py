@@ -17,7 +17,7 @@ from torch import nn
 from abele.frontends.poptorch import unit_scaling as us
 from abele.frontends.poptorch.errors import ArgumentError, OptionValueError
 from abele.frontends.poptorch.unit_scaling import activations
-from abele.garden import low_precision_training
+from abele.garden import low_precision, low_precision_training
 from abele.garden.low_precision_networks import MaskedBert
 
 pytestmark = pytest.mark.torch
@@ -97,7 +97,7 @@ def test_masked_bert__unit_scaled_as_trained__begins_with_scores_of_variance_1()
     torch.manual_seed(0)
     model = us.unit_scale(
         MaskedBert(97, 64, 4, 4, 32),
-        residuals=low_precision_training.BRANCHES,
+        residuals=dict.fromkeys(low_precision_training.BRANCHES, low_precision.BERT_RATES.share),
         multipliers=low_precision_training.MULTIPLIERS,
     )
     seen: list[Any] = []

@@ -79,8 +79,8 @@ def test_parameters__sums_beyond_float16__are_finite_where_gradients_are() -> No
     us.linear(filled((rows, 64), 0.0), filled((64, 64), 0.0), bias, product=eight).backward(grad)
     assert bias.grad.unique().tolist() == [1024.0]
     table = filled((4, 64), 1.0)
-    us.embedding(torch.zeros(rows, dtype=torch.long), table).backward(grad)
-    assert table.grad[0].unique().tolist() == [2048.0]  # (4 / 16384)^1/2 of 131072
+    us.embedding(torch.zeros(256, dtype=torch.long), table).backward(torch.full((256, 64), 1024.0).half())
+    assert table.grad[0].unique().tolist() == [32768.0]  # 262144, over 8
 
 
 def test_conv2d_and_matmul__sums_beyond_float16__are_finite_where_results_are() -> None:

@@ -101,12 +101,12 @@ def attention_factor(
         OptionValueError: A multiplier or correlation out of range.
     """
     weight = 1 / (1 + 4 * width / checked_multiplier(mult) ** 2)
-    averaged = (math.log(positions) if causal else 1) / positions
+    # One position sees itself alone.
+    averaged = (math.log(positions) if causal and positions > 1 else 1) / positions
     if not 0 <= correlation <= 1:
         raise OptionValueError(f"the correlation of values is from 0 to 1, not {correlation!r}")
     averaged = correlation + (1 - correlation) * averaged
-    lower = math.sqrt(averaged) if averaged else 1.0  # one position sees itself alone
-    return math.sqrt(1 - dropout) / between(weight, lower, 1.0)
+    return math.sqrt(1 - dropout) / between(weight, math.sqrt(averaged), 1.0)
 
 
 # --- standard deviations by integration -------------------------------------------------------------------------------

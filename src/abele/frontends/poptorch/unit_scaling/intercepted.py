@@ -26,7 +26,7 @@ Replacement = Callable[..., Any]
 
 
 @dataclass(frozen=True)
-class Scaling:
+class FunctionScaling:
     """How functions are scaled.
 
     Attributes:
@@ -38,14 +38,16 @@ class Scaling:
     multipliers: Multipliers
 
 
-def _softmax(value: torch.Tensor, dim: int | None = None, *_: Any, how: Scaling, **options: Any) -> torch.Tensor:
+def _softmax(
+    value: torch.Tensor, dim: int | None = None, *_: Any, how: FunctionScaling, **options: Any
+) -> torch.Tensor:
     if options.get("dtype") is not None:
         value = value.to(options["dtype"])
     mult = how.multipliers.softmax
     return functional.softmax(value, -1 if dim is None else dim, mult=mult, rules=how.rules)
 
 
-def _attention(*args: Any, how: Scaling, scale: float | None = None, **options: Any) -> torch.Tensor:
+def _attention(*args: Any, how: FunctionScaling, scale: float | None = None, **options: Any) -> torch.Tensor:
     if options.pop("enable_gqa", False):
         raise UnsupportedOpError("attention with groups of queries cannot be unit-scaled", remedy="repeat the keys")
     width = (args[0] if args else options["query"]).shape[-1]
@@ -54,19 +56,26 @@ def _attention(*args: Any, how: Scaling, scale: float | None = None, **options: 
     return functional.scaled_dot_product_attention(*args, mult=mult, correlation=how.multipliers.correlation, **options)
 
 
-def _cross_entropy(scores: torch.Tensor, target: torch.Tensor, *rest: Any, how: Scaling, **options: Any) -> Any:
+def _cross_entropy(scores: torch.Tensor, target: torch.Tensor, *rest: Any, how: FunctionScaling, **options: Any) -> Any:
     given = {name: value for name, value in options.items() if value is not None}
     if rest or given.pop("weight", None) is not None or given.pop("label_smoothing", 0.0):
         raise UnsupportedOpError("a cross entropy with weights or smoothed labels cannot be unit-scaled")
     return functional.cross_entropy(scores, target, mult=how.multipliers.loss, **given)
 
 
-def _dropout(value: torch.Tensor, p: float = 0.5, training: bool = True, inplace: bool = False, *, how: Scaling) -> Any:
+def _dropout(
+    value: torch.Tensor, p: float = 0.5, training: bool = True, inplace: bool = False, *, how: FunctionScaling
+) -> Any:
     return functional.dropout(value, p, training)
 
 
 def _embedding(
-    index: torch.Tensor, weight: torch.Tensor, padding_idx: int | None = None, *more: Any, how: Scaling, **named: Any
+    index: torch.Tensor,
+    weight: torch.Tensor,
+    padding_idx: int | None = None,
+    *more: Any,
+    how: FunctionScaling,
+    **named: Any,
 ) -> torch.Tensor:
     given = dict(zip(("max_norm", "norm_type", "scale_grad_by_freq", "sparse"), more, strict=False)) | named
     if any(given.get(name) for name in ("max_norm", "scale_grad_by_freq", "sparse")):
@@ -77,7 +86,9 @@ def _embedding(
 def _elementwise(function: Replacement, *, sharp: bool = True) -> Replacement:
     """An activation function; ``sharp`` ones have a multiplier."""
 
-    def replaced(value: torch.Tensor, *args: Any, how: Scaling, inplace: bool = False, **options: Any) -> torch.Tensor:
+    def replaced(
+        value: torch.Tensor, *args: Any, how: FunctionScaling, inplace: bool = False, **options: Any
+    ) -> torch.Tensor:
         options |= {"mult": how.multipliers.activation} if sharp else {}
         made: torch.Tensor = function(value, *(a for a in args if not isinstance(a, bool)), rules=how.rules, **options)
         return made
@@ -88,7 +99,7 @@ def _elementwise(function: Replacement, *, sharp: bool = True) -> Replacement:
 def _by_rules(function: Replacement) -> Replacement:
     """A function that takes no more than the rules."""
 
-    def replaced(*args: Any, how: Scaling, **options: Any) -> Any:
+    def replaced(*args: Any, how: FunctionScaling, **options: Any) -> Any:
         return function(*args, rules=how.rules, **options)
 
     return replaced
@@ -142,7 +153,7 @@ class ScaledFunctions(TorchFunctionMode):
         residuals: Adds a branch's result to what went past it; see :class:`~.transform.Residuals`.
     """
 
-    def __init__(self, how: Scaling, residuals: Any) -> None:
+    def __init__(self, how: FunctionScaling, residuals: Any) -> None:
         super().__init__()
         self.how, self.residuals = how, residuals
 

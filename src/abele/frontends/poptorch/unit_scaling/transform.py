@@ -13,7 +13,7 @@ from abele.errors import UnsupportedOpError
 from abele.frontends.poptorch.errors import ArgumentError, OptionValueError
 from abele.frontends.poptorch.unit_scaling import layers
 from abele.frontends.poptorch.unit_scaling import rules as known
-from abele.frontends.poptorch.unit_scaling.intercepted import ScaledFunctions, Scaling
+from abele.frontends.poptorch.unit_scaling.intercepted import FunctionScaling, ScaledFunctions
 from abele.frontends.poptorch.unit_scaling.multipliers import Multipliers
 from abele.frontends.poptorch.unit_scaling.products import linear_product
 from abele.frontends.poptorch.unit_scaling.residuals import Residuals, matching
@@ -51,7 +51,8 @@ class UnitScaledModel(nn.Module):
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """What the model gives."""
-        with self._residuals.running(), ScaledFunctions(Scaling(self.rules, self.multipliers), self._residuals):
+        how = FunctionScaling(self.rules, self.multipliers)
+        with self._residuals.running(), ScaledFunctions(how, self._residuals):
             return self.model(*args, **kwargs)
 
 
