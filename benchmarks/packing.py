@@ -72,7 +72,7 @@ def tried(name, package, make, items=list, rounds=rounds):
     try:
         timed(name, make(), items, rounds)
     except Exception as error:
-        found[name] = {"skipped": f"{type(error).__name__}: {error}"[:120]}
+        found[name] = {"skipped": " ".join(f"{type(error).__name__}: {error}".split())[:120]}
 def numbered():
     if lengths.sum() > 50_000_000:
         raise ValueError(f"{lengths.sum():,} tokens, 50,000,000 are tried")

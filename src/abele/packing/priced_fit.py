@@ -21,11 +21,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from abele.packing.columns import Floats, FractionalPacking, exact_bound, generate
+from abele.packing.columns import FractionalPacking, exact_bound, generate
 from abele.packing.groups import GroupOfPacks, num_packs, runs_of, strategies_of
 from abele.packing.histogram import SizeHistogram
 from abele.packing.histogram_fit import longest_pack_first
-from abele.packing.knapsack import Knapsack, Values
+from abele.packing.knapsack import Floats, Knapsack, Values
 from abele.packing.packs import Int64s
 from abele.packing.rounding import rounded
 

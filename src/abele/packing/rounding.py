@@ -7,10 +7,10 @@ from functools import partial
 
 import numpy as np
 
-from abele.packing.columns import Floats, FractionalPacking
+from abele.packing.columns import FractionalPacking
 from abele.packing.groups import GroupOfPacks, runs_of
 from abele.packing.histogram_fit import longest_pack_first
-from abele.packing.knapsack import Knapsack
+from abele.packing.knapsack import Floats, Knapsack
 from abele.packing.packs import Int64s
 
 _SHIFTS = (1e-6, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
