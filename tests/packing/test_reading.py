@@ -35,6 +35,15 @@ def test_read__each_form__is_the_same_histogram(text: str, column: str | None, t
     assert (found.lengths.tolist(), found.counts.tolist()) == WANTED
 
 
+def test_read__path_or_stream_of_text__is_the_same_histogram(tmp_path: Path) -> None:
+    text = "5\n12\n12\n7\n5\n12\n"
+    path = tmp_path / "lengths.txt"
+    path.write_text(text, encoding="utf-8")
+    for source in (str(path), io.StringIO(text)):
+        found = read_lengths(source)
+        assert (found.lengths.tolist(), found.counts.tolist()) == WANTED
+
+
 def test_read__array__is_the_same_histogram(tmp_path: Path) -> None:
     np.save(tmp_path / "lengths.npy", np.array([5, 12, 12, 7, 5, 12], np.uint16))
     found = read_lengths(tmp_path / "lengths.npy")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import csv
 import io
+import os
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, TextIO
 
 import numpy as np
 
@@ -27,7 +28,7 @@ _SHOWN = 40
 """Characters of a wrong entry that a message shows."""
 
 
-def read_lengths(source: Path | BinaryIO, *, column: str | None = None, name: str | None = None) -> SizeHistogram:
+def read_lengths(source: str | os.PathLike[str] | BinaryIO | TextIO, *, column: str | None = None, name: str | None = None) -> SizeHistogram:
     """The histogram of the lengths in a file.
 
     It may be a ``.npy`` array of integers, a length for each item; or text, with or without a line of names: one length
@@ -36,7 +37,7 @@ def read_lengths(source: Path | BinaryIO, *, column: str | None = None, name: st
     each length; in others, a column has a length for each item. Columns are separated by commas, semicolons or tabs.
 
     Args:
-        source: The file, or a stream of bytes.
+        source: The path of the file, or a stream of bytes or of text.
         column: A name of the first line.
         name: What messages call a stream.
 
@@ -181,13 +182,14 @@ def _is_number(cell: str) -> bool:
     return digits.isascii() and digits.isdigit() and len(digits) <= _MOST_DIGITS
 
 
-def _read(source: Path | BinaryIO, title: str) -> bytes:
+def _read(source: str | os.PathLike[str] | BinaryIO | TextIO, title: str) -> bytes:
     try:
-        if isinstance(source, Path):
-            with source.open("rb") as stream:
+        if isinstance(source, str | os.PathLike):
+            with Path(source).open("rb") as stream:
                 data = stream.read(MOST_BYTES + 1)
         else:
-            data = source.read(MOST_BYTES + 1)
+            found = source.read(MOST_BYTES + 1)
+            data = found.encode() if isinstance(found, str) else found
     except OSError as error:
         raise FileFormatError(f"{title}: cannot be read: {error.strerror or error}") from error
     if len(data) > MOST_BYTES:
