@@ -28,7 +28,9 @@ _SHOWN = 40
 """Characters of a wrong entry that a message shows."""
 
 
-def read_lengths(source: str | os.PathLike[str] | BinaryIO | TextIO, *, column: str | None = None, name: str | None = None) -> SizeHistogram:
+def read_lengths(
+    source: str | os.PathLike[str] | BinaryIO | TextIO, *, column: str | None = None, name: str | None = None
+) -> SizeHistogram:
     """The histogram of the lengths in a file.
 
     It may be a ``.npy`` array of integers, a length for each item; or text, with or without a line of names: one length
