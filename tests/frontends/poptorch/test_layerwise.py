@@ -298,7 +298,7 @@ def test_norms__of_float16_weights_whose_squares_overflow__are_taken_in_float32(
     training(x)
     training.copyWeightsToHost()
     # LARS: 0.001 · 2400 / 4 · 0.5; LAMB: 0.01 · 2400 / 8 · 1.
-    assert float(model.weight[0]) == pytest.approx(300 - (0.3 if kind == "LARS" else 3.0), abs=0.13)
+    assert model.weight[0].item() == pytest.approx(300 - (0.3 if kind == "LARS" else 3.0), abs=0.13)
     assert torch.isfinite(model.weight).all()
 
 
