@@ -130,7 +130,7 @@ def test_half_weights__rounded_at_random__stay_near_exact_ones(rule: str) -> Non
     w, state = START.astype("f8"), dict[str, Any]()
     for g in DATA.astype("f8").mean(1):
         w = RULES[rule][0](w, g, state, SINGLE)
-    # Adam's first step is the sign of a gradient, whatever its size; where a mean is near zero, rounding decides the sign.
+    # Adam's first step is the sign of a gradient, whatever its size; near zero, rounding decides the sign.
     clear = np.abs(DATA[0].mean(0)) > 4 * np.spacing(np.abs(stored(SCALE * DATA[0], HALF)).astype("f2")).max(0) / SCALE
     assert clear.mean() > 0.95
     error = (trained(rule, HALF, random=True) - w)[clear]
