@@ -4,11 +4,13 @@ With x8 = x·2^sx and w8 = w·2^sw rounded to F143, and dy8 = dy·2^sdy rounded 
 
     y = x8 · w8ᵀ · 2^-(sx + sw),    dx = dy8 · w8 · 2^-(sdy + sw),    dw = dy8ᵀ · x8 · 2^-(sx + sdy).
 
-        kept = weight8 if recipe.keep_weights else weight
-        ctx.save_for_backward(value8, kept, value_scale, weight_scale)
-        ctx.recipe, ctx.factors, ctx.dtypes = recipe, factors, (value.dtype, weight.dtype)
-        scaled = recipe, value_scale + weight_scale, factors.output
-        return _multiplied(scaled, value8, weight8, (False, True), value.dtype)
+Unit-scaled layers have factors besides: their powers of two are scales of these products, so that results in float16
+become no larger on their way than they are in the end; what is left of a factor, between √½ and √2, is multiplied
+afterwards.
+
+x8 and w8 are what is kept for the backward pass: half the bytes of float16, but there is a w8 beside each weight. A
+recipe without ``keep_weights`` casts weights a second time instead. Biases, and what else a model computes, stay in its
+own types.
 """
 
 from __future__ import annotations
