@@ -76,35 +76,35 @@ class KnapsackTable:
     """What packs are worth.
 
     Attributes:
-        knapsack: The problem.
-        best: Value by capacity with at most as many items as the row says, [1 or depth + 1, capacity + 1]. A depth
-            that does not limit has one row.
-        last: The kind of an item of the pack that is worth this, and -1 where one item fewer, or one token of capacity
-            less, is worth as much; int32, shape as ``best``.
+        steps: For each kind of item, by how many rooms one of them makes a pack smaller; int64[num_kinds].
+        depth: The most items of a pack.
+        best: Value by room with at most as many items as the row says, [levels, num_rooms]; the last room is a whole
+            pack. A depth that does not limit has one row, and rows that would be as the one before are left out.
+        last: The kind of an item of the pack that is worth this, and -1 where one item fewer, or less room, is worth
+            as much; int32, shape as ``best``.
     """
 
-    knapsack: Knapsack
+    steps: Int64s
+    depth: int
     best: Values
     last: npt.NDArray[np.int32]
 
     def patterns(self) -> npt.NDArray[np.int32]:
         """For each kind the most valuable pattern that has it: int32[num_kinds, most items], -1 where none is."""
-        lengths = self.knapsack.lengths
-        members = [np.arange(len(lengths), dtype=np.int32)]
-        room = self.knapsack.capacity - lengths
-        level = np.full(len(lengths), max(len(self.best) - 2, 0))
+        members = [np.arange(len(self.steps), dtype=np.int32)]
+        room = self.best.shape[1] - 1 - self.steps
+        level = np.full(len(self.steps), min(self.depth, len(self.best)) - 1)
         while True:
             kinds = self.last[level, room]
-            if len(self.best) > 1:
-                while (skipped := (kinds < 0) & (level > 0)).any():
-                    level = level - skipped
-                    kinds = self.last[level, room]
-                level = np.maximum(level - 1, 0)
+            while (skipped := (kinds < 0) & (level > 0)).any():
+                level = level - skipped
+                kinds = self.last[level, room]
+            level = np.maximum(level - 1, 0)
             taken = kinds >= 0
             if not taken.any():
                 return np.stack(members, axis=1)
             members.append(kinds)
-            room = np.where(taken, room - lengths[kinds], 0)
+            room = np.where(taken, room - self.steps[kinds], 0)
 
 
 def _by_depth(knapsack: Knapsack, values: Values) -> KnapsackTable:
@@ -124,7 +124,7 @@ def _by_depth(knapsack: Knapsack, values: Values) -> KnapsackTable:
         better = found > best[items - 1]
         best[items] = np.where(better, found, best[items - 1])
         last[items] = np.where(better, kinds, -1)
-    return KnapsackTable(knapsack, best, last)
+    return KnapsackTable(lengths, knapsack.depth, best, last)
 
 
 def _unlimited(knapsack: Knapsack, values: Values) -> KnapsackTable:
@@ -144,7 +144,7 @@ def _unlimited(knapsack: Knapsack, values: Values) -> KnapsackTable:
         last[begin:end] = np.where(found >= best[begin:end], kinds, -1)
     # Room that is worth no more than less room is filled as that is.
     at = np.maximum.accumulate(np.where((last >= 0) & (best > 0), np.arange(capacity + 1), 0))
-    return KnapsackTable(knapsack, best[None], last[at][None])
+    return KnapsackTable(lengths, knapsack.depth, best[None], last[at][None])
 
 
 def _never(values: Values) -> Any:

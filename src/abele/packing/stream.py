@@ -11,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 
 from abele.packing.assign import reordered
-from abele.packing.bounds import simple_bound
 from abele.packing.groups import strategies_of
 from abele.packing.histogram import SizeHistogram, checked_sizes
 from abele.packing.knapsack import Knapsack
@@ -125,8 +124,8 @@ class PackStream:
         """The plan of a window. Column generation takes as long for few items as for many: few go by prices."""
         histogram = SizeHistogram.of(rows)
         if self._book is not None and Knapsack.of(histogram, self.capacity[0], self.depth).is_small:
-            tolerance = max(self.tolerance, _FEW_PACKS / simple_bound(histogram, self.capacity, self.depth))
             plan = pack(histogram, self.capacity, depth=self.depth, method="lpfhp")
+            tolerance = max(self.tolerance, _FEW_PACKS / plan.bound)
             if plan.num_packs > plan.bound * (1 + tolerance):
                 groups, bound = self._book.pack(histogram)
                 strategies, counts = strategies_of(groups)

@@ -7,14 +7,14 @@ capacity, items may be taken as often as they fit, and values may be floating po
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from abele.packing.histogram import SizeHistogram
-from abele.packing.knapsack import Floats, Values
+from abele.packing.knapsack import Floats, KnapsackTable, Values
 from abele.packing.packs import Int64s
 
 MOST_WORK = 10**8
@@ -58,7 +58,7 @@ class VectorKnapsack:
         shares = self.sizes / self.capacity
         return [*shares.T, np.full(len(self.sizes), 1 / self.depth)]
 
-    def solve(self, values: Values) -> VectorTable:
+    def solve(self, values: Values) -> KnapsackTable:
         """What each room is worth at most, when an item of each kind is worth ``values`` [num_kinds]."""
         shape = tuple((self.capacity + 1).tolist())
         best, last = [np.zeros(shape, values.dtype)], [np.full(shape, -1, np.int32)]
@@ -78,44 +78,11 @@ class VectorKnapsack:
                 break
             best.append(now)
             last.append(kinds)
-        return VectorTable(self, np.stack(best).reshape(len(best), -1), np.stack(last).reshape(len(last), -1))
+        # A room is a number for each capacity, and all rooms of a level one row.
+        steps = self.sizes @ np.array([math.prod(shape[place + 1 :]) for place in range(len(shape))], np.int64)
+        rows = len(best), -1
+        return KnapsackTable(steps, self.depth, np.stack(best).reshape(rows), np.stack(last).reshape(rows))
 
     def best_value(self, values: Values) -> Any:
         """What a whole pack is worth at most, of the type of ``values``."""
         return self.solve(values).best[-1, -1]
-
-
-@dataclass(frozen=True)
-class VectorTable:
-    """What packs are worth.
-
-    Attributes:
-        knapsack: The problem.
-        best: Value by room, all rooms in one row, with at most as many items as the row says, [levels, num_rooms].
-        last: The kind of an item of the pack that is worth this, -1 where one item fewer is worth as much; int32.
-    """
-
-    knapsack: VectorKnapsack
-    best: Values
-    last: npt.NDArray[np.int32]
-
-    def patterns(self) -> npt.NDArray[np.int32]:
-        """For each kind the most valuable pattern that has it: int32[num_kinds, most items], -1 where none is."""
-        problem = self.knapsack
-        widths = (problem.capacity + 1).tolist()
-        strides = np.array([int(np.prod(widths[place + 1 :])) for place in range(len(widths))], np.int64)
-        steps = problem.sizes @ strides
-        members = [np.arange(len(steps), dtype=np.int32)]
-        room = int(problem.capacity @ strides) - steps
-        level = np.full(len(steps), min(problem.depth - 1, len(self.best) - 1))
-        while True:
-            kinds = self.last[level, room]
-            while (skipped := (kinds < 0) & (level > 0)).any():
-                level = level - skipped
-                kinds = self.last[level, room]
-            level = np.maximum(level - 1, 0)
-            taken = kinds >= 0
-            if not taken.any():
-                return np.stack(members, axis=1)
-            members.append(kinds)
-            room = np.where(taken, room - steps[kinds], 0)

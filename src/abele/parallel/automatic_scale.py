@@ -12,9 +12,7 @@ from fnmatch import fnmatchcase
 import numpy as np
 
 from abele.errors import InvalidOptionError
-
-LARGEST_HALF = 65504.0
-"""The largest float16."""
+from abele.numerics.exponents import LARGEST_F16
 
 
 class GradientTracking(StrEnum):
@@ -77,7 +75,7 @@ class AutomaticLossScale:
     @property
     def edge(self) -> float:
         """Magnitude from which on a gradient counts as large, a float16."""
-        return float(np.float16(self.edge_proportion * LARGEST_HALF))
+        return float(np.float16(self.edge_proportion * LARGEST_F16))
 
     def matching(self, name: str) -> tuple[str, ...]:
         """Those of the names that stand for a parameter, or for a module or one around it."""

@@ -28,7 +28,7 @@ from abele.parallel.network import Network, Place, Value
 from abele.parallel.optimisers import Optimiser, Sgd
 from abele.parallel.schedule import GRADIENT, MeanStrategy, Schedule
 from abele.poplibs.popops.elementwise.map import map_with_outputs
-from abele.poplibs.popops.expr import Cast, Expr, _1, _2, _3, _4
+from abele.poplibs.popops.expr import _1, _2, _3, _4, converted
 
 if TYPE_CHECKING:
     from abele.parallel.lowering import Lowering
@@ -124,15 +124,11 @@ class CombinedMomenta:
     def _shrink(self, to: Lowering, one: _Momentum, prog: Steps, *, decays: Optimiser) -> None:
         momentum, parameter = to[one.total], to[one.parameter]
         scalars = self._scalars[one.group, one.parameter.place.ipu]
-
-        def wide(place: Expr, tensor: Tensor) -> Expr:
-            return place if tensor.dtype == f32 else Cast(place, f32)
-
-        shrunk = wide(_1, momentum) * _2
+        shrunk = converted(_1, momentum.dtype, f32) * _2
         operands = [momentum, scalars["kept"]]
         if "weight_decay" in decays.variable or decays.numbers["weight_decay"]:
-            shrunk = shrunk + _4 * wide(_3, parameter)
+            shrunk = shrunk + _4 * converted(_3, parameter.dtype, f32)
             operands += [parameter, scalars["decay"]]
-        stored = shrunk if momentum.dtype == f32 else Cast(shrunk, momentum.dtype)
+        stored = converted(shrunk, f32, momentum.dtype)
         graph = to.graph_of(one.parameter.place)
         map_with_outputs(graph, [stored], operands, [momentum], prog, f"{one.parameter.name}/shrink_momentum")

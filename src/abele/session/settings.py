@@ -72,12 +72,18 @@ SETTINGS = OptionTable(
             doc="parameters and modules whose gradients the automatic scale follows; patterns with `*`",
         ),
         "loss_scale_edge": number(
-            0.125, high=1.0, doc="where large gradients begin for the automatic scale, as a part of the largest float16"
+            AutomaticLossScale.edge_proportion,
+            high=1.0,
+            doc="where large gradients begin for the automatic scale, as a part of the largest float16",
         ),
         "loss_scale_threshold": number(
-            1e-7, high=1.0, doc="part of large gradients above which the automatic scale is halved, not doubled"
+            AutomaticLossScale.threshold_proportion,
+            high=1.0,
+            doc="part of large gradients above which the automatic scale is halved, not doubled",
         ),
-        "loss_scale_period": integer(1, 1, doc="weight updates from one move of the automatic scale to the next"),
+        "loss_scale_period": integer(
+            AutomaticLossScale.period, 1, doc="weight updates from one move of the automatic scale to the next"
+        ),
         "shared_functions": flag(
             False,
             doc="the machine holds repeated layers once, and copies their weights in; done by itself where a program "
@@ -139,9 +145,9 @@ class Settings:
     automatic_loss_scale: bool = False
     loss_scale_tracking: str = "all"
     loss_scale_tensors: tuple[str, ...] = ()
-    loss_scale_edge: float = 0.125
-    loss_scale_threshold: float = 1e-7
-    loss_scale_period: int = 1
+    loss_scale_edge: float = AutomaticLossScale.edge_proportion
+    loss_scale_threshold: float = AutomaticLossScale.threshold_proportion
+    loss_scale_period: int = AutomaticLossScale.period
     recompute: bool = False
     recompute_stages: bool = True
     skip_hidden: bool = False

@@ -17,7 +17,7 @@ from abele.parallel.registry import Array, OpRule, Types, require, rule
 from abele.parallel.shards import ShardedGradient, Shards, buckets
 from abele.poplibs import gcl, popops
 from abele.poplibs.gcl import CommGroup
-from abele.poplibs.popops.expr import Cast, Expr, _1, _2, _3, _4
+from abele.poplibs.popops.expr import _1, _2, _3, _4, converted
 
 if TYPE_CHECKING:
     from abele.parallel.lowering import Lowering
@@ -154,12 +154,8 @@ class AddToMomentum(OpRule):
         """v ← v + fresh·g, in f32 and rounded once."""
         momentum, gradient = to[op.inputs[0]], to[op.inputs[1]]
         assert to.momenta is not None
-
-        def as_f32(place: Expr, tensor: Tensor) -> Expr:
-            return place if tensor.dtype == f32 else Cast(place, f32)
-
-        grown = as_f32(_1, momentum) + as_f32(_2, gradient) * _3
-        stored = grown if momentum.dtype == f32 else Cast(grown, momentum.dtype)
+        grown = converted(_1, momentum.dtype, f32) + converted(_2, gradient.dtype, f32) * _3
+        stored = converted(grown, f32, momentum.dtype)
         operands = [momentum, gradient, to.momenta.fresh(op.attrs["group"], op.output.place)]
         popops.map_with_output(to.graph, stored, operands, momentum, to.prog, name="add_to_momentum")
         return momentum
@@ -188,12 +184,8 @@ class RunningMean(OpRule):
         """m ← m·k/(k + 1) + g/(k + 1) in one pass, in f32."""
         mean, gradient = to[op.inputs[0]], to[op.inputs[1]]
         assert to.shares is not None
-
-        def as_f32(place: Expr, tensor: Tensor) -> Expr:
-            return place if tensor.dtype == f32 else Cast(place, f32)
-
-        moved = as_f32(_1, mean) * _3 + as_f32(_2, gradient) * _4
-        stored = moved if mean.dtype == f32 else Cast(moved, mean.dtype)
+        moved = converted(_1, mean.dtype, f32) * _3 + converted(_2, gradient.dtype, f32) * _4
+        stored = converted(moved, f32, mean.dtype)
         operands = [mean, gradient, *to.shares]
         popops.map_with_output(to.graph, stored, operands, mean, to.prog, name="running_mean")
         return mean

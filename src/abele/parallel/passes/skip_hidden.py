@@ -7,7 +7,7 @@ has a share of zero, and adds nothing to a sum. As elsewhere, what is hidden is 
 
 Blocks are further supersteps, with exchange and sync of their own, and small products use tiles worse. So it is a
 question of cycles, which is put to the model of the machine: the attention is compiled by itself, whole and in the ways
-that leave the most out, and the fastest is taken (:mod:`abele.parallel.block_costs`).
+that leave the most out, and the fastest is taken (:mod:`abele.session.attention_blocks`).
 
 What is left as it is: masks that are made while the program runs, since tiles have to know what they compute before;
 attention with dropout, whose random numbers are those of the whole; scores or shares that something else reads, too.
@@ -44,15 +44,6 @@ class BlockChooser(Protocol):
     def choose(self, attention: MaskedAttention, ways: Sequence[RowBlocks]) -> RowBlocks | None:
         """One of the ways, or None where the whole attention is as fast."""
         ...
-
-
-@dataclass(frozen=True)
-class Fewest:
-    """Always the way with the fewest scores."""
-
-    def choose(self, attention: MaskedAttention, ways: Sequence[RowBlocks]) -> RowBlocks | None:
-        """The first way."""
-        return ways[0]
 
 
 @dataclass(frozen=True)

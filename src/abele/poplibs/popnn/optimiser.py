@@ -8,9 +8,10 @@ from __future__ import annotations
 from abele.errors import TensorError
 from abele.graph import Graph, Tensor
 from abele.graph.program import Sequence
+from abele.numerics import f32
 from abele.poplibs.popops.elementwise.map import map_with_outputs
 from abele.poplibs.popops.elementwise.scaled_add import scaled_subtract_from
-from abele.poplibs.popops.expr import Cast, Const, Expr, ExprLike, Op, PlaceHolder
+from abele.poplibs.popops.expr import Const, Expr, ExprLike, Op, PlaceHolder, converted
 from abele.words import counted
 
 Number = float | Tensor
@@ -32,7 +33,7 @@ class _Operands:
 
     def walk(self) -> list[Expr]:
         """One placeholder for each tensor, as f32."""
-        return [_as_f32(PlaceHolder(i + 1), t) for i, t in enumerate(self.tensors)]
+        return [converted(PlaceHolder(i + 1), t.dtype, f32) for i, t in enumerate(self.tensors)]
 
     def number(self, value: Number) -> Expr:
         """The expression of a hyper-parameter."""
@@ -44,14 +45,6 @@ class _Operands:
             )
         self.tensors.append(value.reshape(()))
         return PlaceHolder(len(self.tensors))
-
-
-def _as_f32(expression: Expr, tensor: Tensor) -> Expr:
-    return expression if tensor.dtype.name == "f32" else Cast(expression, "f32")
-
-
-def _stored(expression: Expr, tensor: Tensor) -> Expr:
-    return expression if tensor.dtype.name == "f32" else Cast(expression, tensor.dtype)
 
 
 def _is_zero(value: Number) -> bool:
@@ -109,8 +102,8 @@ def sgd_update(
         fresh = g if _is_zero(dampening) else (1.0 - operands.number(dampening)) * g
         moved = rate * v[0] + fresh
         step = g + rate * moved if nesterov else moved
-        outputs, exprs = [parameter, *kept], [_stored(moved, kept[0])]
-    moved_parameter = _stored(p - operands.number(lr) * step, parameter)
+        outputs, exprs = [parameter, *kept], [converted(moved, f32, kept[0].dtype)]
+    moved_parameter = converted(p - operands.number(lr) * step, f32, parameter.dtype)
     map_with_outputs(graph, [moved_parameter, *exprs], operands.tensors, outputs, prog, name)
 
 
@@ -214,5 +207,5 @@ def adam_update(
     root = Op("sqrt", s / operands.number(correction2)) + operands.number(eps)
     p = p - rate * (m / operands.number(correction1)) / root
     tensors = [parameter, first_moment, second_moment]
-    exprs = [_stored(e, t) for e, t in zip((p, m, s), tensors, strict=True)]
+    exprs = [converted(e, f32, t.dtype) for e, t in zip((p, m, s), tensors, strict=True)]
     map_with_outputs(graph, exprs, operands.tensors, tensors, prog, name)

@@ -182,6 +182,11 @@ class Cast(Expr):
         super().__init__(language.Cast(as_element_type(type), as_expr(arg).node))
 
 
+def converted(expression: Expr, before: ElementType, after: ElementType) -> Expr:
+    """An expression of one element type as another: itself where they are the same."""
+    return expression if before == after else Cast(expression, after)
+
+
 class Raw(Expr):
     """An expression of the common language as it stands, for what has no operator: element indices and random bits."""
 

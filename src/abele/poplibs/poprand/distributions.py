@@ -18,7 +18,7 @@ from abele.expr.derivative import substitute
 from abele.graph import Graph, Tensor
 from abele.graph.program import Sequence
 from abele.numerics import ElementType, f32, i32, u32
-from abele.poplibs.popops.expr import Cast, Const, Expr, Op, random_bits, select
+from abele.poplibs.popops.expr import Cast, Const, Expr, Op, converted, random_bits, select
 from abele.poplibs.poprand.draw import DrawCycles, generate, unit_interval
 from abele.poplibs.poprand.seed import seed_or_own
 from abele.poplibs.poputil.layout import clone
@@ -200,7 +200,7 @@ def happens(bits: Expr, probability: float, name: str) -> Expr:
 
 def as_output(value: Expr, out: Tensor) -> Expr:
     """An f32 expression as the elements of ``out``."""
-    return value if out.dtype == f32 else Cast(value, out.dtype)
+    return converted(value, f32, out.dtype)
 
 
 def _integers(bits: Expr, low: float, high: float, out: Tensor, name: str) -> Expr:

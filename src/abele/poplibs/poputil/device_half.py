@@ -7,8 +7,7 @@ import math
 import numpy as np
 
 from abele.numerics import ElementType, f16, f32
-
-LARGEST_HALF = 65504.0
+from abele.numerics.exponents import LARGEST_F16
 
 
 def cast_to_device_half_value(value: float) -> float:
@@ -28,7 +27,7 @@ def check_accuracy_when_cast(value: float, source: ElementType, target: ElementT
     """
     if source != f32 or target != f16:
         return True
-    if not math.isfinite(value) or abs(value) > LARGEST_HALF:
+    if not math.isfinite(value) or abs(value) > LARGEST_F16:
         return False
     error = abs(float(np.float16(value)) - value)
     return bool(error <= tolerance * abs(value)) and (value == 0 or abs(value) >= float(np.finfo(np.float16).tiny))

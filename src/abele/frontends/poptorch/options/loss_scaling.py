@@ -9,7 +9,7 @@ from typing import Any, Literal
 from abele.frontends.poptorch.errors import OptionValueError
 from abele.frontends.poptorch.options.tensor_names import ANCHOR_NAMES
 from abele.options import UNSET, Option, OptionTable, flag, integer, number
-from abele.parallel.automatic_scale import GradientTracking
+from abele.parallel.automatic_scale import AutomaticLossScale, GradientTracking
 
 PREFIX = "automaticLossScalingSettings."
 """What the names of these session options begin with."""
@@ -35,12 +35,18 @@ LOSS_SCALING = OptionTable(
     {
         "enabled": flag(False, doc="as `Training.setAutomaticLossScaling`"),
         "binEdgeLocation": number(
-            0.125, high=1.0, doc="where large gradients begin, as a part of the largest float16, 65,504"
+            AutomaticLossScale.edge_proportion,
+            high=1.0,
+            doc="where large gradients begin, as a part of the largest float16, 65,504",
         ),
         "thresholdUpperCountProportion": number(
-            1e-7, high=1.0, doc="part of large gradients above which the scale is halved; otherwise it is doubled"
+            AutomaticLossScale.threshold_proportion,
+            high=1.0,
+            doc="part of large gradients above which the scale is halved; otherwise it is doubled",
         ),
-        "updatePeriod": integer(1, 1, doc="weight updates from one move of the scale to the next"),
+        "updatePeriod": integer(
+            AutomaticLossScale.period, 1, doc="weight updates from one move of the scale to the next"
+        ),
         "gradientTensorTrackingMethod": Option(
             UNSET,
             Literal[(*_NAMES, *(method.value for method in GradientTensorTrackingMethod))],

@@ -15,7 +15,7 @@ from abele.machine import Ipu
 from abele.numerics import ElementType, i32, misfit
 from abele.poplibs.popops.elementwise.map import apply_fused, check_writable
 from abele.poplibs.popops.elementwise.placement import CycleFormula
-from abele.poplibs.popops.expr import Cast, Const, Expr, element_index
+from abele.poplibs.popops.expr import Cast, Const, Expr, converted, element_index
 from abele.poplibs.popops.expressions.fused import fuse
 from abele.poplibs.poputil.checks import is_number
 
@@ -84,7 +84,7 @@ def iota(graph: Graph, tensor: Tensor, start: int, prog: Sequence, name: str = "
         value: Expr = Cast(index, tensor.dtype) + start
     else:
         counted = index + start
-        value = counted if tensor.dtype == i32 else Cast(counted, tensor.dtype)
+        value = converted(counted, i32, tensor.dtype)
     _compute(graph, tensor, value, prog, name, _IotaCycles(tensor.dtype))
 
 

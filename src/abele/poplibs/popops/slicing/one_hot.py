@@ -14,7 +14,7 @@ from abele.machine import Ipu
 from abele.numerics import ElementType, i32, u32
 from abele.poplibs.popops.elementwise.fill import FillCycles
 from abele.poplibs.popops.elementwise.map import apply_fused
-from abele.poplibs.popops.expr import Cast, Const, Expr, PlaceHolder, _1, _2, select
+from abele.poplibs.popops.expr import Cast, Const, Expr, PlaceHolder, _1, _2, converted, select
 from abele.poplibs.popops.expressions.fused import fuse
 from abele.words import counted
 
@@ -92,4 +92,4 @@ def _value(value: Value, tensors: list[Tensor], dtype: ElementType, name: str) -
     if value.size != 1:
         raise TensorError(f"{name}: the value {value!r} has {counted(value.size, 'element')}, it must be one")
     tensors.append(value.reshape(()))
-    return PlaceHolder(len(tensors)) if value.dtype == dtype else Cast(PlaceHolder(len(tensors)), dtype)
+    return converted(PlaceHolder(len(tensors)), value.dtype, dtype)
