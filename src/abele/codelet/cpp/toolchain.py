@@ -16,6 +16,7 @@ from functools import cache
 from pathlib import Path
 
 from abele.codelet.cpp.diagnostics import compile_error, compile_messages
+from abele.codelet.cpp.library import MATH
 from abele.codelet.cpp.partial import without_errors
 from abele.codelet.cpp.standins import write_missing, write_stand_ins
 from abele.errors import CodeletError, CodeletLoadError
@@ -76,30 +77,72 @@ _FLOAT_LIMITS = {
 }
 _LIMITS = [f"-D__{type_}_{k}__={v}" for type_ in ("DBL", "LDBL") for k, v in _FLOAT_LIMITS.items()]
 """What ``<cfloat>`` and ``std::numeric_limits`` say of double, which is float on the machine."""
-IPUDEF = "-includeipudef.h"
+_IPUDEF = "-includeipudef.h"
+_ALIGNMENT = "-includepoplar/Alignment.hpp"
 _TARGET_FLAGS = ("-target", "-march", "-mcpu", "--target", "-O")
 _STANDARD = {
-    "algorithm": "min|max|sort|swap|fill|fill_n|copy|copy_n|clamp|minmax|for_each|find|count|transform|reverse",
+    "algorithm": "min|max|sort|swap|fill|fill_n|copy|copy_n|clamp|minmax|for_each|find|find_if|count|count_if|transform"
+    "|reverse|any_of|all_of|none_of|equal|max_element|min_element|minmax_element|lower_bound|upper_bound|rotate|replace"
+    "|generate|iter_swap|partial_sort|nth_element|stable_sort|remove_if|unique|is_sorted|binary_search",
     "array": "array",
-    "cmath": "sqrt|exp|log|pow|fabs|floor|ceil|round|tanh|sin|cos|isnan|isinf|isfinite|fmod|fma|atan2|lround|copysign",
-    "cstdlib": "abs",
-    "cstring": "memcpy|memset|memmove",
+    "bitset": "bitset",
+    "cmath": "sqrt|exp|log|pow|fabs|floor|ceil|round|tanh|sin|cos|isnan|isinf|isfinite|fmod|fma|atan2|lround|copysign"
+    "|abs|exp2|log2|log10|log1p|expm1|cbrt|hypot|trunc|rint|nearbyint|tan|asin|acos|atan|sinh|cosh|erf|erfc|fmin|fmax"
+    "|ldexp|frexp|modf|signbit|remainder|sqrtf|expf|logf|powf|fabsf|sinf|cosf|tanhf|lrint",
+    "complex": "complex|conj|polar|norm",
+    "cstdio": "printf|puts|putchar",
+    "cstdlib": "abs|exit|abort|malloc|free|rand|div|size_t",
+    "cstring": "memcpy|memset|memmove|memcmp|strlen|strcmp",
+    "functional": "function|plus|minus|multiplies|less|greater|ref|invoke",
+    "initializer_list": "initializer_list",
+    "iterator": "begin|end|distance|advance|next|prev|size",
     "limits": "numeric_limits",
-    "numeric": "accumulate|iota|gcd",
-    "tuple": "tuple|make_tuple|tie",
-    "utility": "pair|make_pair|move|forward",
+    "numeric": "accumulate|iota|gcd|lcm|inner_product|reduce|partial_sum",
+    "optional": "optional|nullopt",
+    "string_view": "string_view",
+    "tuple": "tuple|make_tuple|tie|tuple_size|apply|forward_as_tuple",
+    "utility": "pair|make_pair|move|forward|swap|exchange|index_sequence|make_index_sequence|integer_sequence|declval",
+    "variant": "variant|visit|monostate",
 }
-"""Standard headers that other compilers bring with others, by what is missing without them."""
+"""Standard headers that other compilers bring with others, by what is missing of ``std`` without them."""
+_C_NAMES = {
+    "cassert": "assert",
+    "cfloat": "FLT_MAX|FLT_MIN|FLT_EPSILON|DBL_MAX|DBL_MIN|DBL_EPSILON",
+    "climits": "U?(?:CHAR|SHRT|INT|LONG|LLONG)_(?:MAX|MIN)|CHAR_BIT",
+    "cmath": "|".join([_STANDARD["cmath"], *sorted(MATH), r"M_\w+", "INFINITY", "NAN", "HUGE_VALF?"]),
+    "cstdio": "printf|puts|putchar|stdout|stderr|fprintf|fflush|snprintf",
+    "cstdlib": "exit|abort|_Exit|abs|labs|malloc|calloc|free|rand|srand|atoi|EXIT_[A-Z]+",
+    "cstring": "mem(?:cpy|set|move|cmp)|str(?:len|n?cmp|n?cpy)",
+}
+"""The same of what C has: names without ``std::``."""
+_OURS = {
+    "-Drptsize_t=unsigned": "rptsize_t",
+    _ALIGNMENT: "WORKER_ALIGN|WORKER_FUNC_ALIGN|ALWAYS_INLINE",
+    "-includetileimplconsts.h": r"CTXT_\w+|TMEM_\w+|CSR_\w+",
+    "-includeabele/builtins.hpp": r"__builtin_ipu_\w+",
+    "-includeipu_vector_math": "ipu",
+    _IPUDEF: "(?:half|float|[us]?char|u?short|u?int|longlong)[248]",
+}
+"""Names that the tile's compiler or one of its headers has. They come only where they are missing, since programs have
+some of their own."""
+_UNKNOWN = "(?:unknown type name|undeclared identifier|undeclared template name|unknown class name)"
 _SECOND_TRIES = (
     (re.compile("deduced conflicting types"), "-DABELE_SIZE_TYPE=std::size_t"),
     *(
-        (re.compile(rf"no (?:member|template|type) named '(?:{names})' in namespace 'std'"), f"-include{header}")
+        (re.compile(rf"no (?:member|template|type)[\w ]* named '(?:{names})' in namespace 'std'"), f"-include{header}")
         for header, names in _STANDARD.items()
     ),
-    (re.compile(r"(?:unknown type name|undeclared identifier) '(?:half|float|u?char|u?short|u?int)[248]'"), IPUDEF),
+    *((re.compile(rf"{_UNKNOWN} '(?:{names})'"), f"-include{header}") for header, names in _C_NAMES.items()),
+    *((re.compile(rf"{_UNKNOWN} '(?:{names})'"), flag) for flag, names in _OURS.items()),
+    # Where an attribute's macro stands the compiler may expect anything: it shows the line.
+    (
+        re.compile(r"^ *\d+ \| .*\b(?:WORKER_ALIGN|WORKER_FUNC_ALIGN|ALWAYS_INLINE)\b", re.M),
+        "-includepoplar/Alignment.hpp",
+    ),
+    (re.compile(r"no member named '\w+' in namespace 'ipu'"), "-includeipu_vector_math"),
 )
-"""What is said, and the flag that mends it: ``size()`` meets a ``size_t``, one type on the tile, two here, and becomes
-one; vector types are used without their header, but brought only then, since programs have some of their own."""
+"""What is said, and the flag that mends it. ``size()`` meets a ``size_t``, one type on the tile, two here, and becomes
+one; a header that other compilers bring is brought."""
 _ROUNDS = 20
 """Times that a file is compiled, each without what had errors the time before."""
 _TIMEOUT_SECONDS = 300

@@ -226,6 +226,8 @@ class Unit:
             for quote, header in _INCLUDE.findall(text):
                 near = [folder, beside] if quote == '"' else []
                 path = next((p / header for p in (*near, *places) if (p / header).is_file()), None)
+                # Headers that include each other by "../" have endlessly many paths, and one without dots.
+                path = None if path is None else path.resolve()
                 if path is not None and str(path) not in seen:
                     seen.add(str(path))
                     waiting.append((path.parent, str(path), path.read_text(encoding="utf-8", errors="replace")))

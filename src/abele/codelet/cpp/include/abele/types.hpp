@@ -1,8 +1,10 @@
-// Vectors of element types, as the tile's compiler has them. Vertex.hpp does not bring them: programs have a float2 of
-// their own.
+// Vectors of element types, as the tile's compiler has them; ipudef.h gives them to programs. Vertex.hpp does not bring
+// them: programs have a float2 of their own.
 #pragma once
 
 #include <abele/scalars.hpp>
+
+namespace abele {
 
 typedef half half2 __attribute__((ext_vector_type(2)));
 typedef half half4 __attribute__((ext_vector_type(4)));
@@ -25,3 +27,5 @@ typedef unsigned uint2 __attribute__((ext_vector_type(2)));
 typedef unsigned uint4 __attribute__((ext_vector_type(4)));
 typedef long long longlong2 __attribute__((ext_vector_type(2)));
 typedef long long longlong4 __attribute__((ext_vector_type(4)));
+
+} // namespace abele

@@ -1,7 +1,6 @@
 // Vertices and their fields. A field is a pointer, or a pointer and a length, that the host fills in before compute().
 #pragma once
 
-#include <poplar/Alignment.hpp>
 #include <poplar/FieldTypes.hpp>
 #include <poplar/HalfFloat.hpp>
 #include <poplar/QuarterFloat.hpp>
@@ -9,10 +8,10 @@
 
 #include <abele/native.hpp>
 #include <abele/sort.hpp>
-#include <tileimplconsts.h>
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <type_traits>
 
 #ifndef ABELE_SIZE_TYPE
