@@ -243,9 +243,15 @@ class BodyEmitter(Values):
         self.builder.position_at_end(test)
         self.builder.cbranch(self.value(statement.condition), body, after)
         self.builder.position_at_end(body)
+        self._may_stop(statement, after)
         self._iteration(statement, statement.body, _Loop(test, after))
         self._branch(test)
         self.builder.position_at_end(after)
+
+    def _may_stop(self, statement: WhileStmt, after: ll.Block) -> None:
+        """Code that leaves a loop which need not end, once the host wants it to."""
+        if self.memory.stopped is not None:
+            self.memory.stopped.emit(self.builder, statement, after)
 
     def _iteration(self, statement: Stmt, body: list[Stmt], loop: _Loop) -> None:
         if self.charges is not None:

@@ -17,6 +17,7 @@ from abele.codelet import driver
 from abele.codelet.checked import WORDS, Violation
 from abele.codelet.costs import Counting, count
 from abele.codelet.counting import Control, CountCode, control_of
+from abele.codelet.ends import EndedVertex, EndPlace, ask_to_end, endless_loops, take_end
 from abele.codelet.functions import VertexFunction, code_key, emission_key
 from abele.codelet.printing import prints_of
 from abele.codelet.rounding import Rounding
@@ -46,6 +47,7 @@ class CompiledCodelet:
     def __init__(self, definition: CodeletDef) -> None:
         self.definition = definition
         self._key = content_key(definition)
+        self._ending: list[tuple[Native, tuple[EndPlace, ...]]] = []
 
     @cached_property
     def run(self) -> int:
@@ -147,6 +149,26 @@ class CompiledCodelet:
         return prints_of(self.tree) if some else ()
 
     @cached_property
+    def end_places(self) -> tuple[EndPlace, ...]:
+        """Places where a vertex may end before its time: loops that need not end. Whether there are any is kept on
+        disk: a known codelet without is not even read for it."""
+        if not _kept(f"loops\n{self._key}", lambda: len(endless_loops(self.tree))):
+            return ()
+        file = self.definition.file
+        return tuple(EndPlace(f"{file}:{loop.line}") for loop in endless_loops(self.tree))
+
+    def take_end(self) -> EndedVertex | None:
+        """The first end of a vertex before its time since this was last asked."""
+        # All are asked: an end that is not taken now would be taken for one of the next run.
+        found = [(take_end(native), places) for native, places in self._ending]
+        return next((EndedVertex(end[0], places[end[1]]) for end, places in found if end is not None), None)
+
+    def ask_to_end(self, asked: bool) -> None:
+        """Let loops end that need not, from now on or no longer."""
+        for native, _ in self._ending:
+            ask_to_end(native, asked)
+
+    @cached_property
     def counting(self) -> Counting:
         """What its stretches of code cost."""
         return count(self.tree, sum(f.is_edge for f in self.definition.fields))
@@ -182,7 +204,15 @@ class CompiledCodelet:
         return driver.slots_module(self.definition, None if control.data_dependent else body, facts, self.guard)
 
     def _native(self, part: str, make: Callable[[], str]) -> Native:
-        return compile_keyed(f"{part}\n{self._key}", make)
+        native = compile_keyed(f"{part}\n{self._key}", make)
+        places = self._places(part)
+        if places and all(known is not native for known, _ in self._ending):
+            self._ending.append((native, places))
+        return native
+
+    def _places(self, part: str) -> tuple[EndPlace, ...]:
+        """Places where vertices may end in one part of the code, by their numbers there."""
+        return self.end_places if part.startswith("run") else ()
 
 
 class GuardedCodelet(CompiledCodelet):

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from abele.codelet.code import BodyEmitter, Charges, LoopIds
 from abele.codelet.costs import stored_fields
+from abele.codelet.ends import MOST_SLOTS
 from abele.codelet.memory import VertexMemory
 from abele.codelet.tree import (
     Assign,
@@ -163,6 +164,13 @@ class CountCode(BodyEmitter):
                 super().statement(Return(line=statement.line))
             case _:
                 super().statement(statement)
+
+    def _may_stop(self, statement: WhileStmt, after: ll.Block) -> None:
+        assert self.counter is not None
+        many = self.builder.icmp_signed(">", self.builder.load(self.counter, typ=I64), constant(I64, MOST_SLOTS))
+        on = self.builder.append_basic_block("on")
+        self.builder.cbranch(many, after, on)
+        self.builder.position_at_end(on)
 
     def _plain(self, statement: For) -> None:
         start, stop = self.value(statement.start), self.value(statement.stop)

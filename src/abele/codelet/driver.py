@@ -8,6 +8,7 @@ from typing import Any
 
 from abele.codelet.checked import WORDS, CheckedMemory
 from abele.codelet.code import BodyEmitter, Charges, LoopIds
+from abele.codelet.ends import StoppedLoops, endless_loops, with_end_function
 from abele.codelet.fields import FieldDef
 from abele.codelet.memory import Aliasing, FieldPlace, Said, VertexMemory, num_columns, stored_type
 from abele.codelet.prefetch import MAX_LINES, MAX_ROW_LINES, NextRows, emit_prefetch
@@ -15,7 +16,7 @@ from abele.codelet.printing import prints_of
 from abele.codelet.rounding import NEAREST, Draws, Rounding
 from abele.codelet.sizes import UNKNOWN, Size, Sizes
 from abele.codelet.slots import MULTI_VERTEX, SUPERVISOR, VERTEX, Overhead
-from abele.codelet.tree import Helper, Print
+from abele.codelet.tree import Helper, Print, WhileStmt
 from abele.codelet.vertex import NUM_WORKERS, CodeletDef
 from abele.llvm import flush
 from abele.llvm import ir as ll
@@ -92,8 +93,9 @@ def value_module(
         guard=guard,
         rounding=rounding,
         prints=prints_of(function),
+        loops=endless_loops(function),
     )
-    return f"{module}\n{ids.text}"
+    return with_end_function(f"{module}\n{ids.text}")
 
 
 def checked_module(definition: CodeletDef, function: Helper) -> str:
@@ -104,9 +106,19 @@ def checked_module(definition: CodeletDef, function: Helper) -> str:
     def vertex(loop: VertexLoop) -> None:
         _workers(definition, BodyEmitter(loop.builder, loop.memory, ids), function, loop)
 
-    prints = prints_of(function)
-    _function(module, "run_checked", definition, vertex, counts=True, noalias=False, guard=Guard.REPORT, prints=prints)
-    return f"{module}\n{ids.text}"
+    prints, loops = prints_of(function), endless_loops(function)
+    _function(
+        module,
+        "run_checked",
+        definition,
+        vertex,
+        counts=True,
+        noalias=False,
+        guard=Guard.REPORT,
+        prints=prints,
+        loops=loops,
+    )
+    return with_end_function(f"{module}\n{ids.text}", faults=False)
 
 
 def counted_module(definition: CodeletDef, function: Helper, charges: Charges, guard: Guard = Guard.NONE) -> str:
@@ -121,9 +133,18 @@ def counted_module(definition: CodeletDef, function: Helper, charges: Charges, g
         cost = _workers(definition, code, function, loop)
         loop.builder.store(loop.builder.add(loop.builder.load(place, typ=I64), cost), place)
 
-    noalias, prints = guard is Guard.NONE, prints_of(function)
-    _function(module, "run_counted", definition, vertex, counts=True, noalias=noalias, guard=guard, prints=prints)
-    return f"{module}\n{ids.text}"
+    _function(
+        module,
+        "run_counted",
+        definition,
+        vertex,
+        counts=True,
+        noalias=guard is Guard.NONE,
+        guard=guard,
+        prints=prints_of(function),
+        loops=endless_loops(function),
+    )
+    return with_end_function(f"{module}\n{ids.text}")
 
 
 def slots_module(definition: CodeletDef, body: Any, facts: dict[str, int], guard: Guard = Guard.NONE) -> str:
@@ -203,6 +224,7 @@ def _function(
     guard: Guard = Guard.NONE,
     rounding: Rounding = NEAREST,
     prints: tuple[Print, ...] = (),
+    loops: tuple[WhileStmt, ...] = (),
 ) -> None:
     """Define function ``name``; ``vertex`` emits what is done for one vertex."""
     arguments = [I64, I64, POINTER] + [POINTER] * counts + [I64] * rounding.is_random
@@ -223,6 +245,8 @@ def _function(
             column = sum(num_columns(f) for f in definition.fields)
             sink = b.load(b.gep(tables, [constant(I32, column)], source_etype=POINTER), typ=POINTER)
             memory.said = Said(sink, number, {p: n for n, p in enumerate(prints)})
+        if loops:
+            memory.stopped = StoppedLoops(number, {loop: n for n, loop in enumerate(loops)})
         for field, own in columns:
             memory.places[field.name] = _place(memory, field, own, number, sizes.of_field(field))
         ahead = _ahead(memory, columns, number, end, sizes)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from abele.codelet.ends import StoppedLoops
 from abele.codelet.fields import FieldDef
 from abele.codelet.rounding import NEAREST, Draws, Rounding
 from abele.codelet.tree import Stmt
@@ -105,6 +106,7 @@ class VertexMemory:
         rounding: How results are rounded to narrow floats.
         draws: The random words that they are rounded by, if they are.
         said: Where prints go, in codelets that print.
+        stopped: Loops that the host may stop, if there are any.
         may_vectorise: True if loops over elements can become vector code.
     """
 
@@ -117,6 +119,7 @@ class VertexMemory:
     rounding: Rounding = NEAREST
     draws: Draws | None = None
     said: Said | None = None
+    stopped: StoppedLoops | None = None
 
     def table(self, column: Value, index: Value, type_: Any) -> Value:
         """Entry ``index`` of a table column."""

@@ -11,6 +11,7 @@ from abele.compiler.collector import collector_paused
 from abele.graph import Variable
 from abele.runtime.checks.checking import Checking
 from abele.runtime.checks.checks import Checks
+from abele.runtime.checks.ended_vertices import VertexEnds
 from abele.runtime.checks.overruns import Overruns
 from abele.runtime.control.bytecode import Verdict
 from abele.runtime.control.callbacks import Callbacks
@@ -68,6 +69,7 @@ class Image:
         tallies: Which ways the last run took.
         checking: Checks that no IPU gives.
         overruns: What vertices did outside their fields.
+        ends: Vertices that ended before their time.
         seed: What the seeds are made from at load.
     """
 
@@ -85,6 +87,7 @@ class Image:
     tallies: Tallies
     checking: Checking
     overruns: Overruns
+    ends: VertexEnds
     leaf_names: Mapping[int, str]
     seed: int = 0
 
@@ -219,6 +222,7 @@ def build_image(
         tallies=lowering.tallies,
         checking=checking,
         overruns=Overruns(arena, placed.placed, compile_codelet),
+        ends=VertexEnds(placed.placed, compile_codelet),
         leaf_names={register: leaf.name for leaf, register in lowering.emitter.leaves.items()},
         seed=options.seed,
     )

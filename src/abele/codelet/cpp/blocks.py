@@ -11,6 +11,7 @@ from typing import Any
 
 import llvmlite.binding as binding
 
+from abele.codelet.ends import END
 from abele.llvm.host import host_cpu
 
 HINT = re.compile(r"call void @llvm\.(?:assume|experimental\.noalias)")
@@ -137,6 +138,11 @@ class FlowGraph:
         return {i.name: i for i in self.instructions if i.name}
 
     @cached_property
+    def ending(self) -> set[str]:
+        """Blocks in which the vertex ends before its time."""
+        return {b.name for b in self.blocks if any(i.callee == END for i in b.instructions)}
+
+    @cached_property
     def users(self) -> dict[str, list[Instruction]]:
         """Instructions that take a value, by its name."""
         found: dict[str, list[Instruction]] = {}
@@ -176,8 +182,7 @@ class FlowGraph:
         ``goto`` into loops has no other cycles, and where it has, those blocks count as straight code.
         """
         found: dict[str, NaturalLoop] = {}
-        before = self._predecessors()
-        dominators = self._dominators(before)
+        before, dominators = self._predecessors(), self.dominators
         for block in self.blocks:
             for target in block.last.targets:
                 if target in dominators[block.name]:
@@ -193,11 +198,12 @@ class FlowGraph:
                 found[target].append(block.name)
         return found
 
-    def _dominators(self, before: dict[str, list[str]]) -> dict[str, set[str]]:
+    @cached_property
+    def dominators(self) -> dict[str, set[str]]:
         """Blocks that every way to a block passes: the greatest solution of "itself, and what dominates all that come
         before it", from all blocks downwards. Blocks stand nearly in the order in which they run, so few rounds do."""
         everything = {b.name for b in self.blocks}
-        first = self.blocks[0].name
+        first, before = self.blocks[0].name, self._predecessors()
         found = {name: set(everything) for name in everything}
         found[first] = {first}
         changed = True

@@ -12,11 +12,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from typing import Any
 
 from abele.codelet.cpp.blocks import HINT, BasicBlock, FlowGraph, Instruction, InstructionOperand
 from abele.codelet.cpp.costing import BULK
 from abele.codelet.cpp.entry import LENGTH_OFFSET, ROW_BYTES
+from abele.codelet.cpp.extract import VertexSource
 from abele.codelet.cpp.reflect import Member
+from abele.codelet.ends import END, EndPlace, end_text
 
 WORDS = 6
 """Words of a report: 1 + vertex (0: nothing wrong), site, byte relative to the place, bytes of the place, worker, bytes
@@ -38,7 +41,8 @@ class Site:
     """An access in the source.
 
     Attributes:
-        kind: ``read``, ``write`` or ``row`` (a pointer taken from a table of rows).
+        kind: ``read``, ``write``, ``row`` (a pointer taken from a table of rows), or ``end`` (of the vertex, before its
+            time; then what happens there is in ``place``).
         line: ``file:line``.
         member: Position of the field, or -1.
         place: What the pointer belongs to: ``field``, ``row``, ``local``, or ``any``.
@@ -58,15 +62,23 @@ class Checked:
         body: Its blocks.
         around: What they refer to.
         sites: Its accesses, by the number in a report.
+        places: Places where it may end before its time.
     """
 
     body: str
     around: str
     sites: tuple[Site, ...]
+    places: tuple[EndPlace, ...] = ()
 
-    def record(self) -> dict[str, object]:
+    def record(self) -> dict[str, Any]:
         """As plain data."""
-        return {"body": self.body, "around": self.around, "sites": [asdict(s) for s in self.sites]}
+        return asdict(self)
+
+    @classmethod
+    def of(cls, record: Mapping[str, Any]) -> Checked:
+        """That of a record."""
+        sites = tuple(Site(**s) for s in record["sites"])
+        return cls(record["body"], record["around"], sites, tuple(EndPlace(**p) for p in record["places"]))
 
 
 @dataclass(frozen=True)
@@ -178,6 +190,8 @@ class _Checker:
             yield f"  store {self._typed(value)}, ptr {checked}, align 1"
         elif instruction.opcode == "call" and instruction.callee.startswith((*BULK, "memcmp", "bcmp")):
             yield from self._bulk(instruction)
+        elif instruction.callee == END:  # sites begin with the places where the vertex may end
+            yield end_in_report(int(instruction.operands[1].text.rpartition(" ")[2]))
         else:
             yield instruction.text
 
@@ -300,19 +314,27 @@ def source_lines(blocks: FlowGraph, entry: str, line_of: Callable[[str], str | N
 
 
 def checked_code(
-    blocks: FlowGraph, around: str, members: Sequence[Member], lines: Mapping[Instruction, str]
+    blocks: FlowGraph, code: VertexSource, members: Sequence[Member], lines: Mapping[Instruction, str]
 ) -> Checked:
     """Checked code of a vertex.
 
     Args:
         blocks: Its code.
-        around: What it refers to.
+        code: The same as text, with what it refers to.
         members: Its fields.
         lines: Source lines of its instructions.
     """
     checker = _Checker(blocks, members, lines)
+    checker.sites += [Site("end", place.line, -1, end_text(place)) for place in code.places]
     body = checker.body()
-    return Checked(body, around, tuple(checker.sites))
+    return Checked(body, code.around, tuple(checker.sites), code.places)
+
+
+def end_in_report(place: int) -> str:
+    """The instruction that reports the end of a vertex at a place, which is the site of that number."""
+    return (
+        f"  call void @abele.note(ptr %abele.report, i64 %abele.number, i64 {place}, i64 0, i64 0, i32 %worker, i64 0)"
+    )
 
 
 def _entry_bytes(member: Member) -> int:

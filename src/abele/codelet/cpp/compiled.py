@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -29,8 +29,9 @@ from abele.codelet.cpp.native import (
 from abele.codelet.cpp.reflect import VertexClass
 from abele.codelet.cpp.taint import Taint
 from abele.codelet.cpp.violation import violation
+from abele.codelet.ends import EndPlace
 from abele.codelet.sizes import UNKNOWN, Sizes
-from abele.errors import CodeletAccessError, CodeletError
+from abele.errors import ApplicationRuntimeError, CodeletAccessError, CodeletError
 
 if TYPE_CHECKING:
     from abele.codelet.cpp.unit import Unit
@@ -62,6 +63,7 @@ class CompiledCppCodelet(CompiledCodelet):
         assert isinstance(cpp, CppVertex)
         self.definition = definition
         self.cpp = cpp
+        self._ending = []
         self._key = f"c++ {fingerprint()} {cpp.unit.key} {cpp.number}"
 
     @property
@@ -99,17 +101,18 @@ class CompiledCppCodelet(CompiledCodelet):
 
         def text() -> str:
             code = self.cpp.unit.code(self.cpp.number, aliasing=True)
-            return module_text(self.cpp.vertex, code.body, code.around, RUN_WORKER, aliasing=True)
+            return module_text(self.cpp.vertex, code, RUN_WORKER, aliasing=True)
 
         return self._native("run_worker", text).address("run_worker")
 
-    def access_error(self, words: Sequence[int]) -> tuple[int, CodeletAccessError] | None:
-        """The vertex of the first access outside a field that checked code reported, and the error."""
+    def access_error(self, words: Sequence[int]) -> tuple[int, CodeletAccessError | ApplicationRuntimeError] | None:
+        """The vertex of the first access outside a field, or of the first end before its time, that checked code
+        reported, and the error."""
         return violation(self.cpp.vertex, self.checked.sites, words)
 
     def _checked_address(self, function: TableFunction) -> int:
         def text() -> str:
-            return module_text(self.cpp.vertex, self.checked.body, self.checked.around, function, aliasing=True)
+            return module_text(self.cpp.vertex, self.checked, function, aliasing=True)
 
         return self._native(function.name, text).address(function.name)
 
@@ -132,20 +135,28 @@ class CompiledCppCodelet(CompiledCodelet):
         """What depends on data."""
         return Taint(self.blocks, self.cpp.vertex.members)
 
+    def _places(self, part: str) -> tuple[EndPlace, ...]:
+        if not part.startswith("run"):
+            return ()
+        if "checked" in part:
+            return self.checked.places
+        aliasing = part in ("run_aliasing", "run_worker")
+        return self.cpp.unit.code(self.cpp.number, aliasing=True).places if aliasing else self.cpp.code.places
+
     def _code_bytes(self) -> int:
         return self.costs.code_bytes
 
     def _value_text(self, *, aliasing: bool = False, sizes: Sizes = UNKNOWN) -> str:
         code = self.cpp.unit.code(self.cpp.number, aliasing=True) if aliasing else self.cpp.code
-        return module_text(self.cpp.vertex, code.body, code.around, RUN, aliasing=aliasing, sizes=sizes)
+        return module_text(self.cpp.vertex, code, RUN, aliasing=aliasing, sizes=sizes)
 
     def _counted_text(self) -> str:
         body = counted_body(self.blocks, self.costs)
-        return module_text(self.cpp.vertex, body, self.cpp.code.around, RUN_COUNTED)
+        return module_text(self.cpp.vertex, replace(self.cpp.code, body=body), RUN_COUNTED)
 
     def _slots_text(self) -> str:
         facts = f"@data_dependent = constant i64 {int(self.taint.control)}\n"
         if self.taint.control:
             return facts
         body = control_body(self.blocks, self.costs, self.taint)
-        return facts + module_text(self.cpp.vertex, body, self.cpp.code.around, SLOTS)
+        return facts + module_text(self.cpp.vertex, replace(self.cpp.code, body=body), SLOTS)

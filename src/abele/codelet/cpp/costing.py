@@ -16,7 +16,9 @@ from dataclasses import dataclass, field
 from abele.codelet import slots
 from abele.codelet.cpp.blocks import BasicBlock, FlowGraph, Instruction, NaturalLoop
 from abele.codelet.cpp.constants import constant_words
+from abele.codelet.cpp.ends import LOOP
 from abele.codelet.cpp.places import TouchedPlaces
+from abele.codelet.ends import END
 from abele.codelet.straight_code import StraightCode
 from abele.expr import TABLE, Slots
 
@@ -34,6 +36,7 @@ _NOTHING = frozenset(
 )
 _STEPPED = frozenset(["add", "sub", "mul", "shl", "or", "zext", "sext", "trunc"])
 _FREE_CALLS = ("llvm.lifetime", "llvm.assume", "llvm.dbg", "llvm.experimental", "llvm.invariant", "llvm.annotation")
+_FREE_CALLS += (END, LOOP)  # no instructions of the tile: what ends a vertex does so once
 BULK = ("llvm.memcpy", "llvm.memmove", "llvm.memset", "memcpy", "memmove", "memset")
 """Copies and fills of memory: their third operand is the number of bytes."""
 BULK_SLOTS = 8

@@ -22,6 +22,9 @@ def control_body(blocks: FlowGraph, costs: Costs, taint: Taint) -> str:
     is written to fields is left out."""
 
     def text(instruction: Instruction) -> str:
+        goes_on = set(instruction.targets) - blocks.ending
+        if instruction.opcode == "br" and len(goes_on) < len(set(instruction.targets)) and goes_on:
+            return f'  br label %"{goes_on.pop()}"'
         if taint.is_kept(instruction):
             return instruction.text
         if not instruction.name or instruction.type == "void":
@@ -29,7 +32,9 @@ def control_body(blocks: FlowGraph, costs: Costs, taint: Taint) -> str:
         # Any value will do, but the same at each use: freeze settles on one.
         return f'  %"{instruction.name}" = freeze {instruction.type} poison'
 
-    return _body(blocks, costs, text)
+    # Blocks that end the vertex before its time are left empty: their values are used nowhere else.
+    ends = {name: f'"{name}":\n  ret void\n' for name in blocks.ending}
+    return "".join(ends.get(b.name) or "".join(f"{x}\n" for x in _lines(b, costs, text) if x) for b in blocks.blocks)
 
 
 def _body(blocks: FlowGraph, costs: Costs, text: Callable[[Instruction], str]) -> str:

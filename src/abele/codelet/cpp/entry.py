@@ -1,4 +1,4 @@
-"""One function a vertex class, ``void vertex(fields…, worker, random)``, around its ``compute``.
+"""One function a vertex class, ``void vertex(fields…, worker, random, vertex)``, around its ``compute``.
 
 It builds the object from pointers and lengths, calls ``compute`` and writes state back. Once everything is put in place
 and the object is dissolved into registers, what remains is the code of the vertex over its fields.
@@ -35,7 +35,7 @@ class EntryParameter:
     Attributes:
         name: Its name.
         type: Its LLVM type.
-        member: The field that it belongs to; None for the worker and for random numbers.
+        member: The field that it belongs to; None for the worker, random numbers, and the vertex's number.
     """
 
     name: str
@@ -50,7 +50,7 @@ def parameters(vertex: VertexClass) -> list[EntryParameter]:
         found.append(EntryParameter(f"p{number}", "ptr", member))
         if member.shape != "scalar":
             found.append(EntryParameter(f"n{number}", "i32", member))
-    return [*found, EntryParameter("worker", "i32"), EntryParameter("random", "ptr")]
+    return [*found, EntryParameter("worker", "i32"), EntryParameter("random", "ptr"), EntryParameter("vertex", "i64")]
 
 
 def entry_text(vertex: VertexClass, number: int, signature: str, *, aliasing: bool) -> str:

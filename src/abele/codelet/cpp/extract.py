@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 
+from abele.codelet.cpp.ends import with_ends
 from abele.codelet.cpp.entry import entry_name
+from abele.codelet.ends import EndPlace
 
 _NAME = r'@(?:"[^"]*"|[-\w$.]+)'
 _NAMES = re.compile(_NAME)
@@ -29,10 +32,12 @@ class VertexSource:
     Attributes:
         body: Basic blocks of its function, as text; see :mod:`~abele.codelet.cpp.entry` for the parameters.
         around: What the body refers to: types, globals, declarations, attributes, metadata.
+        places: Places where it may end before its time, by their numbers.
     """
 
     body: str
     around: str
+    places: tuple[EndPlace, ...] = ()
 
     @property
     def draws(self) -> bool:
@@ -48,11 +53,13 @@ class Module:
 
     Attributes:
         functions: Bodies of functions by symbol, debug information included.
+        places: Places where the vertex may end before its time.
     """
 
     def __init__(self, text: str) -> None:
         self.functions = {m[1]: m[2] for m in _FUNCTION.finditer(text)}
         self._lines = {m[1]: m[0] for m in _DECLARED.finditer(text)} | {m[1]: m[0] for m in _GLOBAL.finditer(text)}
+        self.places: tuple[EndPlace, ...] = ()
         self._types = "\n".join(m[0] for m in _TYPE.finditer(text))
         self._groups = {m[1]: m[0] for m in _GROUP.finditer(text)}
         self._metadata = {m[1]: m[2] for m in _METADATA.finditer(text)}
@@ -60,6 +67,16 @@ class Module:
     def entry(self, number: int) -> str:
         """Body of the function of vertex class ``number``, debug information included."""
         return self.functions[f"@{entry_name(number)}"]
+
+    def end_calls(self, line_of: Callable[[str], str]) -> None:
+        """Let calls that end a program end the vertex; ``line_of`` gives ``file:line`` of a line of code."""
+        text, places = with_ends(self.entry(0), self.string, line_of)
+        self.functions[f"@{entry_name(0)}"], self.places = text, tuple(places)
+
+    def string(self, name: str) -> str:
+        """Text of a constant that is one, by the name of its global; else empty."""
+        found = re.search(r'c"((?:[^"\\]|\\..)*)\\00"', self._lines.get(name, ""))
+        return "" if found is None else re.sub(r"\\(..)", lambda m: chr(int(m[1], 16)), found[1])
 
     def code(self, number: int) -> VertexSource:
         """Code of vertex class ``number``."""
@@ -70,7 +87,9 @@ class Module:
         lines = self._referred(body)
         everything = "\n".join([body, *lines])
         groups = [self._groups[g] for g in dict.fromkeys(_GROUPS.findall(everything)) if g in self._groups]
-        return VertexSource(body, "\n".join([self._types, *lines, *groups, *self._kept_metadata(everything)]))
+        return VertexSource(
+            body, "\n".join([self._types, *lines, *groups, *self._kept_metadata(everything)]), self.places
+        )
 
     def _referred(self, body: str) -> list[str]:
         found: dict[str, str] = {}

@@ -8,12 +8,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from abele.codelet.cpp.check_functions import FUNCTIONS as CHECKS
-from abele.codelet.cpp.checking import NOWHERE_BYTES, PARAMETERS, WORKER
+from abele.codelet.cpp.checking import NOWHERE_BYTES, PARAMETERS, WORKER, Checked, end_in_report
+from abele.codelet.cpp.ends import DECLARATIONS, end_at, stop_globals, with_stops
 from abele.codelet.cpp.entry import LENGTH_OFFSET, ROW_BYTES, parameters
+from abele.codelet.cpp.extract import VertexSource
 from abele.codelet.cpp.functions import RANDOM, with_functions
 from abele.codelet.cpp.pieces import in_pieces
 from abele.codelet.cpp.reflect import Member, VertexClass
 from abele.codelet.driver import OVERHEAD
+from abele.codelet.ends import with_end_function
 from abele.codelet.sizes import UNKNOWN, Size, Sizes
 from abele.codelet.vertex import NUM_WORKERS
 from abele.llvm import flush
@@ -25,6 +28,7 @@ _POINTER_BYTES = 8
 _PRINTS = re.compile(r"@(?:printf|puts|putchar)\(")
 _NOWHERE = ll.Constant(I64, 1 << 16).inttoptr(POINTER)
 """Stands for data that is neither read nor written; not null, so that loops over it have their number of steps."""
+_TYPES = {"ptr": POINTER, "i32": I32, "i64": I64}
 VERTEX = "abele.vertex"
 """Symbol of the code of one vertex in a module."""
 
@@ -61,8 +65,7 @@ RUN_WORKER_CHECKED = TableFunction("run_worker_checked", checks=True, one_worker
 
 def module_text(
     vertex: VertexClass,
-    body: str,
-    around: str,
+    code: VertexSource | Checked,
     function: TableFunction,
     *,
     aliasing: bool = False,
@@ -72,26 +75,31 @@ def module_text(
 
     Args:
         vertex: The vertex class.
-        body: Blocks of the code of one vertex; counting, it adds to ``%slots``.
-        around: What the body refers to.
-        function: Which function. Of a body that draws random numbers, the tables have one more column: how often each
+        code: The code of one vertex; counting, it adds to ``%slots``.
+        function: Which function. Of code that draws random numbers, the tables have one more column: how often each
             vertex has drawn, u32.
         aliasing: True if fields of one vertex may overlap.
         sizes: What all vertices have in common.
     """
     module = ll.Module("cpp")
-    _VertexLoop(module, vertex, function, sizes, body).emit()
+    _VertexLoop(module, vertex, function, sizes, code.body).emit()
     text = re.sub(rf'^(?:declare void @"{VERTEX}"|target |;).*\n', "", str(module), flags=re.M)
-    body, functions = with_functions(body)
+    body, functions = with_functions(code.body)
+    leave = end_in_report if function.checks else end_at
+    body = with_stops(body, code.places, leave, counts=not function.reads_data)
     body, pieces = in_pieces(body)
     checks = CHECKS if function.checks else ""
+    ends = stop_globals() if code.places else ""
     definition = _definition(vertex, body, function, aliasing)
-    return _declared_once("\n".join([around, text, functions, pieces, checks, definition]))
+    whole = with_end_function("\n".join([code.around, text, functions, pieces, checks, ends, definition]))
+    return _declared_once(whole)
 
 
 def readable_text(vertex: VertexClass, body: str, around: str) -> str:
     """Text of a module with the code of one vertex alone, as function :data:`VERTEX`, to be looked at."""
-    return "\n".join([around, f"declare i32 {RANDOM}(ptr)", _definition(vertex, body, RUN_COUNTED, False)])
+    return "\n".join(
+        [around, f"declare i32 {RANDOM}(ptr)", DECLARATIONS, _definition(vertex, body, RUN_COUNTED, False)]
+    )
 
 
 def _declared_once(text: str) -> str:
@@ -125,7 +133,7 @@ class _VertexLoop:
         self.module, self.vertex, self.function, self.sizes = module, vertex, function, sizes
         self.draws = RANDOM in body and function.reads_data
         self.prints = _PRINTS.search(body) is not None
-        types = [POINTER if p.type == "ptr" else I32 for p in parameters(vertex)]
+        types = [_TYPES[p.type] for p in parameters(vertex)]
         types += [POINTER] if function.counts else []
         types += [POINTER, I64, POINTER] if function.checks else []
         self.callee = ll.Function(module, ll.FunctionType(VOID, types), VERTEX)
@@ -224,7 +232,7 @@ class _VertexLoop:
     def _call(self, b: ll.IRBuilder, fields: list[Value], number: Value, worker: Value) -> None:
         key = emit_mix(b, b.add(b.trunc(number, I32), emit_mix(b, b.xor(worker, constant(I32, GOLDEN)))))
         b.store(key, self.random)
-        given = [*fields, worker, self.random]
+        given = [*fields, worker, self.random, number]
         if self.function.counts:
             b.store(constant(I64, 0), self.counter)
             given.append(self.counter)

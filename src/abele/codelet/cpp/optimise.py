@@ -16,6 +16,8 @@ import llvmlite.binding as binding
 from abele.codelet.cpp.defined import with_calls, with_known_divisors
 from abele.codelet.cpp.entry import VIRTUAL, entry_text
 from abele.codelet.cpp.library import MATH
+from abele.codelet.cpp.metadata import global_name
+from abele.codelet.cpp.pointers import with_direct_calls
 from abele.codelet.cpp.reflect import VertexClass
 from abele.codelet.cpp.single import computes_in_double, in_single_precision
 from abele.errors import CodeletError, CodeletLoadError
@@ -30,11 +32,16 @@ _DEFINE = re.compile(
     r"^define (?:(?:weak_odr|linkonce_odr|weak|linkonce|internal|private|available_externally) )?(.*)$", re.M
 )
 _GLOBAL = re.compile(r"^(@\S+ = )(?:weak_odr|linkonce_odr|weak|linkonce) (.*)$", re.M)
+_DEFINED = re.compile(r"^(@\S+ = )(global|constant) ", re.M)
 _VISIBILITY = re.compile(r"\b(?:dso_local|hidden|protected|local_unnamed_addr|unnamed_addr) ")
 COMDAT = re.compile(r"^\$.* = comdat any\n|,? comdat(?:\(\$[^)]*\))?", re.M)
 _USED = re.compile(r"^@llvm\.(?:compiler\.)?used = .*\n", re.M)
 _ACCESS = re.compile(r"^(  .*\b(?:load|store) .*<\d+ x (\w+)>.*), align \d+", re.M)
 _BYTES = {"double": 8, "float": 4, "half": 2, "i64": 8, "i32": 4, "i16": 2, "i8": 1, "i1": 1, "ptr": 8}
+VARIABLE = re.compile(r'^(@(?:"[^"]*"|[-\w$.]+)) = (?!external |extern_weak )[^\n"]*?\bglobal ', re.M)
+"""A variable that a module defines."""
+_ROUNDS = 4
+"""Tables of functions that lead from one to the next."""
 _REFERENCE = re.compile(r"\balign \d+ (?=dereferenceable|%|@)")
 
 
@@ -76,6 +83,11 @@ def with_entries(text: str, vertices: Sequence[VertexClass], signatures: dict[st
 def optimise(text: str) -> str:
     """Text of the module after optimisation, all values named."""
     found = _optimised(text)
+    for _ in range(_ROUNDS):  # a function that is put in place may call through pointers itself
+        direct = with_direct_calls(found)
+        if direct is None:
+            break
+        found = _optimised(direct)
     # Optimising finds out divisors, and known divisors let more be optimised; a third round is not tried.
     again = with_known_divisors(found)
     return found if again is None else _optimised(again)
@@ -144,10 +156,33 @@ def private(text: str) -> str:
     text = _GROUP.sub(lambda g: f"attributes #{g[1]} = {{ {' '.join(_KEPT.findall(g[2]))} }}", text)
     text = _DEFINE.sub(lambda d: "define internal " + _in_place(d[1]), text)
     text = _GLOBAL.sub(r"\1internal \2", text)
-    text = _VISIBILITY.sub("", text)
+    text = _DEFINED.sub(r"\1internal \2 ", _VISIBILITY.sub("", text))
     # Vectors lie as fields do, aligned like their elements only.
     text = _ACCESS.sub(lambda a: f"{a[1]}, align {_BYTES.get(a[2], 1)}", text)
     return _REFERENCE.sub("", text)
+
+
+def unwritten(text: str, roots: Sequence[str]) -> set[str]:
+    """Names of the variables of a module that no code writes which some functions reach.
+
+    Args:
+        text: Text of the module.
+        roots: Symbols of the functions.
+    """
+    kept = ", ".join(f"ptr {global_name(root)}" for root in roots)
+    whole = f"{private(text)}\n@abele.kept = global [{len(roots)} x ptr] [{kept}]\n"
+    module = binding.parse_assembly(whole, binding.create_context())
+    manager = binding.create_new_module_pass_manager()
+    manager.add_always_inliner_pass()
+    manager.add_sroa_pass()
+    manager.add_instruction_combine_pass()
+    manager.add_simplify_cfg_pass()
+    manager.add_global_opt_pass()
+    manager.run(module, binding.create_pass_builder(machine(), binding.PipelineTuningOptions(speed_level=1)))
+    # What is only read has become a constant, or has been put in place of its reads; what is neither is written, or may
+    # be: its address is somewhere.
+    left = {m[1] for m in VARIABLE.finditer(str(module))}
+    return {m[1] for m in VARIABLE.finditer(text)} - left
 
 
 def _in_place(rest: str) -> str:

@@ -35,13 +35,13 @@ def in_pieces(body: str) -> tuple[str, str]:
     last: dict[str, str] = {}
     for start, end in zip(starts, ends, strict=True):
         block = lines[start:end]
-        name = _name(block[0])
+        name = block_name(block[0])
         pieces = [block[1:]] if len(block) <= _LONGEST else _cut(block[1:])
         made += [block[0], *pieces[0]]
         for number, piece in enumerate(pieces[1:], 1):
             last[name] = f"{name}.piece{number}"
             made += [*_branch(last[name]), f'"{last[name]}":', *piece]
-    return "\n".join([*(_renamed(line, last) for line in made), _END]), _GLOBAL
+    return with_predecessors("\n".join([*made, _END]), last), _GLOBAL
 
 
 def _branch(target: str) -> list[str]:
@@ -54,7 +54,8 @@ def _branch(target: str) -> list[str]:
     ]
 
 
-def _name(label: str) -> str:
+def block_name(label: str) -> str:
+    """Name of the block that a label begins."""
     found = _LABEL.match(label)
     assert found is not None
     return found[1].strip('"')
@@ -72,13 +73,16 @@ def _cut(lines: list[str]) -> list[list[str]]:
 _TERMINATORS = ("  br ", "  switch ", "  ret ", "  unreachable")
 
 
-def _renamed(line: str, last: dict[str, str]) -> str:
-    """A phi whose values come from the last pieces of blocks."""
-    if " = phi " not in line:
-        return line
+def with_predecessors(body: str, last: dict[str, str]) -> str:
+    """Blocks whose phis take their values from the last pieces of blocks.
+
+    Args:
+        body: The blocks.
+        last: Name of a block's last piece, by the name of the block.
+    """
 
     def new(found: re.Match[str]) -> str:
         name = last.get(found[1].strip('"'))
         return found[0] if name is None else f'%"{name}" ]'
 
-    return _INCOMING.sub(new, line)
+    return "\n".join(_INCOMING.sub(new, line) if " = phi " in line else line for line in body.split("\n"))

@@ -69,7 +69,9 @@ class Taint:
 
     def _decides(self, instruction: Instruction) -> bool:
         if instruction.opcode in ("br", "switch"):
-            return self._tainted(instruction)
+            # What is counted is the way on which the vertex comes to its end.
+            goes_on = set(instruction.targets) - self._blocks.ending
+            return len(goes_on) > 1 and self._tainted(instruction)
         return instruction.callee.startswith(BULK) and instruction.operands[2].name in self.names
 
     def _visit(self, instruction: Instruction) -> None:

@@ -23,8 +23,10 @@ import llvmlite.binding as binding
 from abele.codelet.cpp.blocks import FlowGraph
 from abele.codelet.cpp.braces import code_alone
 from abele.codelet.cpp.check import check_vertex, source_line
-from abele.codelet.cpp.checking import Checked, Site, checked_code, source_lines
+from abele.codelet.cpp.checking import Checked, checked_code, source_lines
 from abele.codelet.cpp.diagnostics import USED
+from abele.codelet.cpp.ends import branches_of, endless_loops, goes_back, with_marks
+from abele.codelet.cpp.entry import entry_name
 from abele.codelet.cpp.extract import Module, VertexSource
 from abele.codelet.cpp.fingerprint import fingerprint
 from abele.codelet.cpp.fragments import Fragments
@@ -32,9 +34,10 @@ from abele.codelet.cpp.initial import with_initial_values
 from abele.codelet.cpp.linking import FrontEnd, linked
 from abele.codelet.cpp.metadata import Metadata
 from abele.codelet.cpp.native import VERTEX, readable_text
-from abele.codelet.cpp.optimise import optimise, parsed, with_entries
+from abele.codelet.cpp.optimise import VARIABLE, optimise, parsed, unwritten, with_entries
 from abele.codelet.cpp.reflect import Member, VertexClass
 from abele.codelet.cpp.toolchain import compile_to_bitcode, find_compiler
+from abele.codelet.ends import EndPlace
 from abele.errors import CodeletError, CodeletLinkError
 from abele.llvm.cache import load_object, store_object
 
@@ -125,7 +128,9 @@ class Unit:
                 code = self._compiled(self.vertices[number], aliasing=aliasing)
                 self._keep(part, json.dumps(asdict(code)).encode())
             else:
-                code = VertexSource(**json.loads(known))
+                record = json.loads(known)
+                places = tuple(EndPlace(**place) for place in record.pop("places"))
+                code = VertexSource(**record, places=places)
             self._codes[number, aliasing] = code
         return self._codes[number, aliasing]
 
@@ -135,22 +140,23 @@ class Unit:
         known = self._kept(part)
         if known is not None:
             record = json.loads(known)
-            return Checked(record["body"], record["around"], tuple(Site(**s) for s in record["sites"]))
+            return Checked.of(record)
         vertex = self.vertices[number]
         module, metadata = self._module(vertex, aliasing=True)
+        _mark_loops(vertex, module, metadata)
         code = module.code(0)
         blocks = FlowGraph(readable_text(vertex, code.body, code.around), VERTEX)
         lines = source_lines(blocks, module.entry(0), lambda line: source_line(line, metadata))
-        found = checked_code(blocks, code.around, vertex.members, lines)
+        found = checked_code(blocks, code, vertex.members, lines)
         self._keep(part, json.dumps(found.record()).encode())
         return found
 
     def _compiled(self, vertex: VertexClass, *, aliasing: bool) -> VertexSource:
         module, metadata = self._module(vertex, aliasing=aliasing)
         check_vertex(vertex, 0, module, metadata)
-        code = module.code(0)
-        _check_globals(vertex, code)
-        return code
+        _check_globals(vertex, module.code(0))
+        _mark_loops(vertex, module, metadata)
+        return module.code(0)
 
     def _module(self, vertex: VertexClass, *, aliasing: bool) -> tuple[Module, Metadata]:
         if not vertex.compute:
@@ -159,9 +165,21 @@ class Unit:
                 at=vertex.location,
                 remedy='define it here, or give the file that does as well: ["codelets.cpp", "more.cpp"]',
             )
-        text = self._fragments.around([vertex.compute])
+        text = self._with_constants(self._fragments.around([vertex.compute]))
         optimised = optimise(with_entries(text, [vertex], self._front.signatures, aliasing=aliasing))
-        return Module(optimised), Metadata(optimised)
+        module, metadata = Module(optimised), Metadata(optimised)
+        module.end_calls(lambda line: source_line(line, metadata) or vertex.location)
+        return module, metadata
+
+    def _with_constants(self, text: str) -> str:
+        """A part of the module, with what no code of the file writes as constants."""
+        if not VARIABLE.search(text):
+            return text
+        return VARIABLE.sub(lambda m: re.sub("global $", "constant ", m[0]) if m[1] in self._unwritten else m[0], text)
+
+    @cached_property
+    def _unwritten(self) -> set[str]:
+        return unwritten(self._front.text, sorted({v.compute for v in self.vertices if v.compute}))
 
     @cached_property
     def _fragments(self) -> Fragments:
@@ -236,7 +254,7 @@ class Unit:
         """A source that makes the compiler emit ``compute`` where a class inherits it from a template."""
         if len(self.sources) > 1:
             files = {path for path, _ in self._texts(source)}
-            vertices = [v for v in vertices if v.file in files]
+            vertices = [v for v in vertices if v.file in files or str(Path(v.file).resolve()) in files]
         return SourceFile(source.name, source.text + _calls(vertices))
 
 
@@ -264,6 +282,21 @@ def _calls(vertices: Sequence[VertexClass]) -> str:
             f"{{ vertex->compute({given}); }}"
         )
     return "\n" + "\n".join(lines) + "\n"
+
+
+def _mark_loops(vertex: VertexClass, module: Module, metadata: Metadata) -> None:
+    """Mark loops that need not end."""
+    text = module.entry(0)
+    if not goes_back(text):
+        return
+    code = module.code(0)
+    marks, places = dict[str, tuple[int, str]](), list(module.places)
+    for loop, waits in endless_loops(FlowGraph(readable_text(vertex, code.body, code.around), VERTEX)):
+        marks |= dict.fromkeys(loop.latches, (len(places), loop.header))
+        line = source_line(branches_of(text, loop.latches), metadata)
+        places.append(EndPlace(line or vertex.location, waits=waits))
+    module.functions[f"@{entry_name(0)}"] = with_marks(text, marks)
+    module.places = tuple(places)
 
 
 def _check_globals(vertex: VertexClass, code: VertexSource) -> None:

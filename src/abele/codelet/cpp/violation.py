@@ -6,17 +6,20 @@ from collections.abc import Sequence
 
 from abele.codelet.cpp.checking import WORDS, Site
 from abele.codelet.cpp.reflect import Member, VertexClass
-from abele.errors import CodeletAccessError
+from abele.errors import ApplicationRuntimeError, CodeletAccessError
 
 
 def violation(
     vertex: VertexClass, sites: Sequence[Site], words: Sequence[int]
-) -> tuple[int, CodeletAccessError] | None:
-    """The vertex that made the first access outside its fields, and the error; None if there was none."""
+) -> tuple[int, CodeletAccessError | ApplicationRuntimeError] | None:
+    """The vertex that made the first access outside its fields, or ended before its time, and the error; None if there
+    was none."""
     first, number, offset, limit, worker, touched = (int(word) for word in words[:WORDS])
     if not first:
         return None
     site = sites[number]
+    if site.kind == "end":
+        return first - 1, ApplicationRuntimeError(f"vertex {vertex.name} {site.place}", at=site.line)
     text = _text(vertex, site, offset, limit, touched)
     because = f"worker {worker} does so" if vertex.kind == "multi" else None
     return first - 1, CodeletAccessError(text, at=site.line or vertex.location, because=because)

@@ -7,7 +7,7 @@ import threading
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 
 
 def available_cores() -> int:
@@ -62,16 +62,24 @@ class Workers:
             self._inboxes.extend(_hired(self.num))
         self._round = _ThreadJob(job)
 
-    def wait(self) -> None:
-        """Do the job; return when all threads have. May be interrupted at any point, and must then be called again."""
+    def wait(self, seconds: float | None = None) -> bool:
+        """Do the job; return when all threads have, or when the time is over, and then False.
+
+        May be interrupted at any point, and must then be called again, as it must where it gave False.
+        """
         task = self._round
         if task is None:
-            return
+            return True
         # What a signal cuts off may be done twice: thread 0 takes a round once, and the list decides, not the queue.
-        self._inboxes[0].put(task)
-        while len(task.finished) < self.num:
-            task.signal.get()
+        if not task.started:
+            self._inboxes[0].put(task)
+        try:
+            while len(task.finished) < self.num:
+                task.signal.get(timeout=seconds)
+        except Empty:
+            return False
         self._round = None
+        return True
 
     def close(self) -> None:
         """End the threads; a later job starts new ones."""

@@ -201,9 +201,21 @@ class VirtualMachine:
 
     def wait(self) -> Verdict:
         """Run until the program is done, stopped or failed; may be interrupted, and must then be called again."""
-        self._workers.wait()
+        while (verdict := self.wait_for(None)) is None:
+            pass
+        return verdict
+
+    def wait_for(self, seconds: float | None) -> Verdict | None:
+        """As :meth:`wait`, for some time; None if the program runs on."""
+        if not self._workers.wait(seconds):
+            return None
         # Threads agree on stops, but only thread 0 sees a callback fail: the worst verdict counts.
         return Verdict(max(self._outcome.verdicts))
+
+    @property
+    def step(self) -> int:
+        """A number that changes whenever the threads meet."""
+        return int(self._shared[SharedWord.RELEASE])
 
     def take_fault(self) -> tuple[Fault, Leaf | None] | None:
         """The first fault of the last run, and the leaf in which it was."""

@@ -9,10 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from abele.codelet.ends import STOPPED
 from abele.compiler import Executable
-from abele.errors import EngineError, StreamConnectionError, nearest
+from abele.errors import ApplicationRuntimeError, EngineError, StreamConnectionError, nearest
 from abele.graph import Stream
 from abele.job.progress import PROGRESS
+from abele.runtime.checks.ended_vertices import LOOK_SECONDS, StepWatch
 from abele.runtime.checks.untrusted_codelets import first_violation
 from abele.runtime.control.bytecode import Verdict
 from abele.runtime.engine.options import EngineOptions
@@ -66,6 +68,8 @@ class Deployment:
         self.host = Host(show, self.remote, self.functions, ranks)
         self._streams = [streams_of(p) for p in executable.programs]
         self._running = threading.Lock()
+        self._step_seconds = options.number("target.hostSyncTimeout")
+        self._watch = StepWatch(self._step_seconds)
         try:
             with PROGRESS.during("prepare"):
                 self.image: Image = build_image(executable, image_options, self.host, progress)
@@ -189,24 +193,37 @@ class Deployment:
         """Run the code of a program. Ctrl-C stops it after its current step, so that its state stays whole."""
         image, machine, interrupt = self.image, self.image.machine, None
         image.begin_run()
-        while True:
+        self._watch = watch = StepWatch(self._step_seconds)
+        started, verdict = False, None
+        while verdict is None:
             try:
-                if interrupt is None:
+                if not started:
                     machine.start(image.entries[index])
-                verdict = machine.wait()
-                break
+                    started = True
+                verdict = machine.wait_for(LOOK_SECONDS)
+                if verdict is None and watch.look(machine.step):
+                    image.ends.ask(True)
             except KeyboardInterrupt as error:
                 interrupt = error
                 self.stop()
+        image.ends.ask(False)
         counts = image.end_run(index, verdict)
-        wrong = image.overruns.error(machine.take_fault())
+        fault = machine.take_fault()
+        ended = image.ends.error(fault)
+        wrong = ended or image.overruns.error(fault)
         failure = wrong or image.callbacks.take_error() or first_violation(image.supersteps.placed)
-        if failure is None or isinstance(failure, RunAbandonedError):
-            failure = interrupt or failure
+        stopped = isinstance(failure, ApplicationRuntimeError) and failure.message.endswith(STOPPED)
+        if stopped and watch.is_late:
+            watch.explain(failure)
+        if interrupt is not None and (failure is None or stopped or isinstance(failure, RunAbandonedError)):
+            if stopped:
+                interrupt.add_note(str(failure))
+            failure = interrupt
         return verdict, failure, counts
 
     def stop(self) -> None:
         """Let a run that is under way end after its current step; one that waits for prefetched data ends at once."""
+        self._watch.stop()
         self.image.machine.stop()
         self.connections.abandon()
 

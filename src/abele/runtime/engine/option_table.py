@@ -116,7 +116,12 @@ OPTIONS = OptionTable(
             _accepted(
                 "target.deterministicWorkers", ("true", "false", "portable"), "true", "results are the same each time"
             ),
-            _accepted("target.hostSyncTimeout", INT, 300, "the host is never waited for in vain"),
+            _honoured(
+                "target.hostSyncTimeout",
+                INT,
+                0,
+                "seconds after which vertices of a step in endless loops are stopped; 0: none",
+            ),
             _accepted("target.syncReplicasIndependently", BOOL, False, "replicas run in step"),
             _accepted("target.saveArchive", TEXT, "", "there is no archive of tile binaries"),
             _accepted("target.extendedMemory", BOOL, False, "the System says how much memory a tile has"),

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+import threading
+import traceback
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,8 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from abele.codelet import FieldDef, interpret
+from abele.codelet.ends import STOPPED
 from abele.codelet.rounding import NEAREST, Rounding
-from abele.errors import AbeleError, ControlProgramError
+from abele.errors import AbeleError, ApplicationRuntimeError, ControlProgramError
 from abele.graph import ComputeSet, VertexGroup
 from abele.graph.interval_set import IntervalSet
 from abele.runtime.control.callbacks import Callbacks
@@ -87,10 +90,56 @@ def can_interpret(group: VertexGroup) -> bool:
     return group.codelet.language == "python"
 
 
+class _StoppedError(BaseException):
+    """Ends a vertex that runs as plain Python; never leaves this file."""
+
+
+_lock = threading.Lock()
+_running: dict[int, PlacedGroup] = {}
+"""What each thread runs as plain Python now."""
+
+
+def _raise_in(thread: int, error: type[BaseException] | None) -> None:
+    """Let a thread raise an error at its next line; None: forget one that it was to raise."""
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(
+        ctypes.c_ulong(thread), None if error is None else ctypes.py_object(error)
+    )
+
+
+def stop_interpreted(groups: Sequence[PlacedGroup]) -> None:
+    """End the vertices of some groups that run as plain Python now."""
+    with _lock:
+        for thread, placed in _running.items():
+            if any(placed is group for group in groups):
+                _raise_in(thread, _StoppedError)
+
+
+def _interpret(placed: PlacedGroup, vertex: int, worker: int | None) -> None:
+    thread = threading.get_ident()
+    fields = vertex_fields(placed, vertex)
+    try:
+        _running[thread] = placed
+        try:
+            interpret(placed.group.codelet, fields, worker)
+        finally:
+            with _lock:  # nobody asks this thread to stop from here on; what came too late is forgotten
+                _running.pop(thread, None)
+                _raise_in(thread, None)
+    except _StoppedError as stopped:
+        codelet = placed.group.codelet
+        lines = [
+            line for frame, line in traceback.walk_tb(stopped.__traceback__) if frame.f_code.co_filename == codelet.file
+        ]
+        raise ApplicationRuntimeError(
+            f"vertex {codelet.name} {STOPPED}",
+            at=f"{codelet.file}:{lines[-1] if lines else codelet.line}",
+        ) from None
+
+
 def run_vertex(placed: PlacedGroup, vertex: int, worker: int | None = None) -> None:
     """Run one vertex (or one worker of it) as plain Python; an error also tells the vertex and where it was made."""
     try:
-        interpret(placed.group.codelet, vertex_fields(placed, vertex), worker)
+        _interpret(placed, vertex, worker)
     except AbeleError as error:
         at = "\n".join(filter(None, (error.at, place_of(placed, vertex))))
         raise type(error)(error.message, at=at, because=error.because, remedy=error.remedy) from error
