@@ -32,7 +32,7 @@ _DEFINE = re.compile(
     r"^define (?:(?:weak_odr|linkonce_odr|weak|linkonce|internal|private|available_externally) )?(.*)$", re.M
 )
 _GLOBAL = re.compile(r"^(@\S+ = )(?:weak_odr|linkonce_odr|weak|linkonce) (.*)$", re.M)
-_DEFINED = re.compile(r"^(@\S+ = )(global|constant) ", re.M)
+_DEFINED = re.compile(r"^(@\S+ = )(constant) ", re.M)
 _VISIBILITY = re.compile(r"\b(?:dso_local|hidden|protected|local_unnamed_addr|unnamed_addr) ")
 COMDAT = re.compile(r"^\$.* = comdat any\n|,? comdat(?:\(\$[^)]*\))?", re.M)
 _USED = re.compile(r"^@llvm\.(?:compiler\.)?used = .*\n", re.M)
@@ -40,8 +40,6 @@ _ACCESS = re.compile(r"^(  .*\b(?:load|store) .*<\d+ x (\w+)>.*), align \d+", re
 _BYTES = {"double": 8, "float": 4, "half": 2, "i64": 8, "i32": 4, "i16": 2, "i8": 1, "i1": 1, "ptr": 8}
 VARIABLE = re.compile(r'^(@(?:"[^"]*"|[-\w$.]+)) = (?!external |extern_weak )[^\n"]*?\bglobal ', re.M)
 """A variable that a module defines."""
-_ROUNDS = 4
-"""Tables of functions that lead from one to the next."""
 _REFERENCE = re.compile(r"\balign \d+ (?=dereferenceable|%|@)")
 
 
@@ -83,11 +81,8 @@ def with_entries(text: str, vertices: Sequence[VertexClass], signatures: dict[st
 def optimise(text: str) -> str:
     """Text of the module after optimisation, all values named."""
     found = _optimised(text)
-    for _ in range(_ROUNDS):  # a function that is put in place may call through pointers itself
-        direct = with_direct_calls(found)
-        if direct is None:
-            break
-        found = _optimised(direct)
+    direct = with_direct_calls(found)
+    found = found if direct is None else _optimised(direct)
     # Optimising finds out divisors, and known divisors let more be optimised; a third round is not tried.
     again = with_known_divisors(found)
     return found if again is None else _optimised(again)
@@ -170,7 +165,8 @@ def unwritten(text: str, roots: Sequence[str]) -> set[str]:
         roots: Symbols of the functions.
     """
     kept = ", ".join(f"ptr {global_name(root)}" for root in roots)
-    whole = f"{private(text)}\n@abele.kept = global [{len(roots)} x ptr] [{kept}]\n"
+    whole = VARIABLE.sub(lambda m: f"{m[1]} = internal global ", private(text))
+    whole = f"{whole}\n@abele.kept = global [{len(roots)} x ptr] [{kept}]\n"
     module = binding.parse_assembly(whole, binding.create_context())
     manager = binding.create_new_module_pass_manager()
     manager.add_always_inliner_pass()

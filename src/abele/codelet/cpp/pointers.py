@@ -19,9 +19,9 @@ _INDIRECT = re.compile(
     re.M,
 )
 _FUNCTION = re.compile(
-    rf"^define [^\n]*?(?P<result>[\w<>{{}}\[\]%., ]+?) (?P<name>@{_QUOTED})\((?P<args>[^\n]*?)\) ", re.M
+    rf"^define [^\n]*?(?P<result>[\w<>{{}}\[\]%., ]+?) (?P<name>@{_QUOTED})\((?P<args>[^\n]*)\) [^\n()]*\{{$", re.M
 )
-_TABLE = re.compile(rf"^(@{_QUOTED}) = [^\n]*\bconstant (\[[^\n]*?\]) (?P<value>\[[^\n]*\])", re.M)
+_TABLE = re.compile(rf"^(@{_QUOTED}) = [^\n]*\bconstant (\[[^\n]*?\]+) (?P<value>\[[^\n]*\])", re.M)
 _POINTED = re.compile(rf"\bptr (@{_QUOTED}|null)")
 _TYPE = re.compile(r"^(?:<[^>]*>|\{[^}]*\}|\[[^\]]*\]|%[\w.:\"]+|\w+)(?: \([^)]*\))?")
 _WORDS = re.compile(
@@ -42,11 +42,15 @@ class _Signature:
 
 
 def with_direct_calls(text: str) -> str | None:
-    """The module with calls of functions in place of calls through pointers; None if there are none to replace."""
+    """The module with calls of functions in place of calls through pointers, and numbers in place of addresses of
+    functions; None if it has none of either."""
     functions = {m["name"]: _Signature(_bare(m["result"]), _types(m["args"])) for m in _FUNCTION.finditer(text)}
-    # An address is taken wherever a function is named and not called.
-    called = re.sub(rf"\bcall ([^@\n]*)@{_QUOTED}\(", r"call \1(", re.sub(r"^define .*$", "", text, flags=re.M))
-    taken = [name for name in functions if re.search(rf"{re.escape(name)}(?![-\w$.])", called)]
+    # An address is taken wherever a function is named and neither defined nor called, nor described.
+    called = re.sub(rf"\bcall ([^@\n]*)@{_QUOTED}\(", r"call \1(", re.sub(r"^(?:define |!).*$", "", text, flags=re.M))
+    named = set(re.findall(rf"@{_QUOTED}", called))
+    taken = [name for name in functions if name in named]
+    if not taken:
+        return None
     made: list[str] = []
 
     def direct(call: re.Match[str]) -> str:
@@ -66,10 +70,21 @@ def with_direct_calls(text: str) -> str | None:
         return f"{call['head']}{call['result']}{name}({arguments}){call['tail']}"
 
     found = _INDIRECT.sub(direct, text)
-    if not made:
-        return None
     declared = "" if f"@{OUTSIDE}(" in text else f"declare void @{OUTSIDE}() noreturn\n"
-    return f"{found}\n{''.join(made)}{declared}"
+    return _with_numbers(f"{found}\n{''.join(made)}{declared}", taken)
+
+
+def _with_numbers(text: str, taken: list[str]) -> str:
+    """A module in which addresses of functions are numbers, which compare as the addresses do."""
+    numbers = {name: f"inttoptr (i64 {_POINTER_BYTES * n} to ptr)" for n, name in enumerate(taken, 1)}
+    address = re.compile(rf"@{_QUOTED}(?!\()")
+
+    def line(found: str) -> str:
+        if found.startswith(("define ", "declare ", "!")) or "@" not in found:
+            return found
+        return address.sub(lambda m: numbers.get(m[0], m[0]), found)
+
+    return "\n".join(map(line, text.split("\n")))
 
 
 def _bare(text: str) -> str:
@@ -103,7 +118,7 @@ def _table(text: str, call: re.Match[str]) -> tuple[str, str, list[str]] | None:
         name = step[1]
     for table in _TABLE.finditer(text):
         # Arrays of pointers alone, of any number of dimensions: what lies where is known by counting.
-        if table[1] == name and not re.search(r"\b(?:i\d+|float|half|double)\b|\{", table[2].replace(" x ", " ")):
+        if table[1] == name and re.fullmatch(r"(?:\[\d+ x )+ptr\]+", table[2]):
             return pointer, name, _POINTED.findall(table["value"])
     return None
 

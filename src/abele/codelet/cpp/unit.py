@@ -172,10 +172,11 @@ class Unit:
         return module, metadata
 
     def _with_constants(self, text: str) -> str:
-        """A part of the module, with what no code of the file writes as constants."""
+        """A part of the module in which variables that no code of the file writes are constants, and others are such as
+        anybody may write."""
         if not VARIABLE.search(text):
             return text
-        return VARIABLE.sub(lambda m: re.sub("global $", "constant ", m[0]) if m[1] in self._unwritten else m[0], text)
+        return VARIABLE.sub(lambda m: f"{m[1]} = {'internal constant' if m[1] in self._unwritten else 'global'} ", text)
 
     @cached_property
     def _unwritten(self) -> set[str]:
