@@ -25,6 +25,7 @@ class FieldDef:
         interleaved: True if the data must lie in interleaved memory.
         is_scattered: True if each element of a vector is wired on its own, ``Vector[Input[f32]]``.
         initial: Of state that nobody sets: gives the values that a number of new vertices start with.
+        metadata_of: The field of 8-bit floats whose format and scale this state holds, as a byte; else empty.
     """
 
     name: str
@@ -36,6 +37,7 @@ class FieldDef:
     interleaved: bool = False
     is_scattered: bool = False
     initial: Callable[[int], Any] | None = None
+    metadata_of: str = ""
 
     @property
     def is_edge(self) -> bool:

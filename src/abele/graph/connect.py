@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from abele.errors import ConstantWriteError, FieldOverflowError, GraphConnectionError, TypeMismatchError, nearest
 from abele.graph.debug import DebugRecord
 from abele.graph.regions import Regions, rows, whole, wholes
 from abele.graph.tensor import Tensor, concat
 from abele.graph.vertices import Edge, StateData
-from abele.numerics import misfit, to_device
+from abele.numerics import f8_152, misfit, to_device
 from abele.words import counted
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ def wire(
             )
     own = {f.name: f.initial(num) for f in codelet.fields if f.initial is not None and f.name not in values}
     values = {**values, **own}
+    values |= {f.name: _metadata(values[f.metadata_of], num) for f in codelet.fields if f.metadata_of in values}
     missing = [name for name in fields if name not in values]
     if missing:
         raise GraphConnectionError(
@@ -68,6 +70,27 @@ def wire(
         else:
             edges[field.name] = _checked(codelet, field, _edge(codelet, field, values[field.name], num, debug), debug)
     return edges, state
+
+
+def _metadata(value: Any, num: int) -> npt.NDArray[np.uint8]:
+    """Metadata of the 8-bit floats that each of some vertices is wired to, as bytes."""
+    each = list(value) if isinstance(value, list) and len(value) == num else [value] * num
+    return np.array([_quarter_byte(v) for v in each], dtype=np.uint8)
+
+
+def _quarter_byte(value: Any) -> int:
+    """Metadata of what a field is wired to: the scale in bits 0 to 5, the format in bit 7."""
+    while not isinstance(value, Tensor):
+        if isinstance(value, Sequence) and value:
+            value = value[0]
+        elif isinstance(value, Shared):
+            value = value.tensor
+        elif isinstance(value, Edge | Regions):
+            value = value.regions.tensor if isinstance(value, Edge) else value.tensor
+        else:
+            return 0
+    wide = value.dtype.is_quarter and value.dtype.np == f8_152.np
+    return (0x80 if wide else 0) | (value.dtype.scale & 0x3F)
 
 
 def _edge(codelet: CodeletDef, field: FieldDef, value: Any, num: int, debug: DebugRecord) -> Edge:

@@ -73,7 +73,7 @@ def _what(name: str, args: str, string: Callable[[str], str]) -> str:
     if name == "abele_thrown":
         return "throws an exception"
     if name == OUTSIDE:
-        return "calls a function that is not in its table"
+        return "calls a function through a pointer that is to none"
     if name.startswith("_Z"):
         return "fails a check of the C++ library"
     return "calls a pure virtual function" if name == "__cxa_pure_virtual" else f"calls {name}()"

@@ -17,7 +17,7 @@ from abele.codelet.cpp.compiled import CppVertex
 from abele.codelet.cpp.diagnostics import HARDWARE_REMEDY
 from abele.codelet.cpp.extract import VertexSource
 from abele.codelet.cpp.naming import without_arguments
-from abele.codelet.cpp.reflect import Member
+from abele.codelet.cpp.reflect import METADATA_OF, Member
 from abele.codelet.cpp.unit import SourceFile, Unit
 from abele.codelet.fields import FieldDef
 from abele.codelet.layouts import DELTAN, DELTANELEMENTS, SPAN, VECTOR_LAYOUTS, FieldLayout
@@ -231,6 +231,7 @@ def _field(member: Member) -> FieldDef:
     if member.shape == "rows" and len(layouts) == 1:
         layouts = (*layouts, SPAN)
     scattered = member.shape == "gather"
+    of = member.name.removeprefix(METADATA_OF) if member.name.startswith(METADATA_OF) else ""
     return FieldDef(
         name=member.name,
         direction=member.direction,
@@ -240,7 +241,14 @@ def _field(member: Member) -> FieldDef:
         min_align=alignment,
         interleaved=member.interleaved,
         is_scattered=scattered,
+        initial=_no_metadata if of else None,
+        metadata_of=of,
     )
+
+
+def _no_metadata(num: int) -> Any:
+    """What stands for metadata until the field is connected."""
+    return np.zeros(num, dtype=np.uint8)
 
 
 def _layout(name: str) -> FieldLayout:

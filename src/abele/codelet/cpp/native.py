@@ -14,7 +14,7 @@ from abele.codelet.cpp.entry import LENGTH_OFFSET, ROW_BYTES, parameters
 from abele.codelet.cpp.extract import VertexSource
 from abele.codelet.cpp.functions import RANDOM, with_functions
 from abele.codelet.cpp.pieces import in_pieces
-from abele.codelet.cpp.reflect import Member, VertexClass
+from abele.codelet.cpp.reflect import METADATA_OF, METADATA_OFFSET, Member, VertexClass
 from abele.codelet.driver import OVERHEAD
 from abele.codelet.ends import with_end_function
 from abele.codelet.sizes import UNKNOWN, Size, Sizes
@@ -154,7 +154,7 @@ class _VertexLoop:
             )
             self.worker = b.trunc(noted, I32)
         mode = flush.emit_enter(b) if function.reads_data else None
-        columns = self._columns(b, tables)
+        self.columns = columns = self._columns(b, tables)
         with counted_loop(b, begin, end, flags=("nsw",)) as number:
             cost = self._vertex(b, columns, number)
             if cost is not None:
@@ -263,11 +263,23 @@ class _VertexLoop:
         table = self._table(b, num, ROW_BYTES)
         each = None if size.row_length is None else constant(I64, size.row_length)
 
+        metadata = self._metadata(b, member, number)
+
         def row(at: Value, place: Value) -> None:
             self._row(b, place, columns, b.add(first, at), each)
+            if metadata is not None:
+                b.store(metadata, b.gep(place, [constant(I64, METADATA_OFFSET)], source_etype=I8))
 
         self._fill(b, table, num, ROW_BYTES, row)
         return [table, b.trunc(num, I32)]
+
+    def _metadata(self, b: ll.IRBuilder, member: Member, number: Value) -> Value | None:
+        """Metadata of a field of 8-bit floats, where the code asks for some."""
+        names = [m.name for m in self.vertex.members]
+        if METADATA_OF + member.name not in names:
+            return None
+        column = self.columns[names.index(METADATA_OF + member.name)][0]
+        return b.load(b.gep(column, [number], source_etype=I8), typ=I8)
 
     def _elements(
         self, b: ll.IRBuilder, member: Member, columns: list[Value], number: Value, size: Size

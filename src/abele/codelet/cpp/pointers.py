@@ -12,6 +12,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from abele.codelet.cpp.entry import VIRTUAL
+
 _QUOTED = r'(?:"[^"]*"|[-\w$.]+)'
 _INDIRECT = re.compile(
     rf"^(?P<head>  (?:%{_QUOTED} = )?(?:tail |musttail |notail )?call (?:fastcc )?)(?P<result>[^@%\n]*?)"
@@ -32,7 +34,10 @@ _WORDS = re.compile(
 )
 _POINTER_BYTES = 8
 OUTSIDE = "abele.outside"
-"""What is called where no function of a table is: it ends the vertex."""
+"""What is called where a pointer is to no function: it ends the vertex."""
+
+
+_NONE = f"none:\n  call void @{OUTSIDE}()\n  unreachable\n"
 
 
 @dataclass(frozen=True)
@@ -56,7 +61,8 @@ def with_direct_calls(text: str) -> str | None:
     def direct(call: re.Match[str]) -> str:
         signature = _Signature(_bare(call["result"]), _types(call["args"]))
         candidates = [name for name in taken if functions[name] == signature]
-        if not candidates:
+        read = re.search(rf"^  {re.escape(call['callee'])} = load [^\n]*@{re.escape(VIRTUAL)}\b", text, re.M)
+        if not candidates or read is not None:  # a virtual function of the vertex itself, whose table nothing makes
             return call[0]
         name = f"@abele.way.{len(made)}"
         table = _table(text, call)
@@ -137,15 +143,16 @@ def _branch(signature: _Signature, name: str, label: str) -> str:
 
 
 def _compared(name: str, signature: _Signature, candidates: list[str]) -> str:
-    """A function that calls the one of some functions which a pointer is to; the last without a test."""
+    """A function that calls the one of some functions which a pointer is to."""
     parameters, _ = _parameters(signature)
     blocks = ["  br label %test0\n"]
     for n, candidate in enumerate(candidates):
-        other = f"%test{n + 1}"
-        test = f"  %is{n} = icmp eq ptr %to, {candidate}\n  br i1 %is{n}, label %to{n}, label {other}\n"
-        blocks += [f"test{n}:\n", test if n + 1 < len(candidates) else f"  br label %to{n}\n"]
+        other = f"test{n + 1}" if n + 1 < len(candidates) else "none"
+        blocks.append(
+            f"test{n}:\n  %is{n} = icmp eq ptr %to, {candidate}\n  br i1 %is{n}, label %to{n}, label %{other}\n"
+        )
         blocks.append(_branch(signature, candidate, f"to{n}"))
-    return f"define internal {signature.result} {name}({parameters}) alwaysinline {{\n{''.join(blocks)}}}\n"
+    return f"define internal {signature.result} {name}({parameters}) alwaysinline {{\n{''.join(blocks)}{_NONE}}}\n"
 
 
 def _switched(name: str, signature: _Signature, table: str, entries: list[str]) -> str:
@@ -159,7 +166,7 @@ def _switched(name: str, signature: _Signature, table: str, entries: list[str]) 
         cases.append(f"i64 {n * _POINTER_BYTES}, label %{label}")
     blocks = [
         f"  %at = ptrtoint ptr %to to i64\n  %from = ptrtoint ptr {table} to i64\n  %place = sub i64 %at, %from\n",
-        f"  switch i64 %place, label %none [ {' '.join(cases)} ]\nnone:\n  call void @{OUTSIDE}()\n  unreachable\n",
+        f"  switch i64 %place, label %none [ {' '.join(cases)} ]\n{_NONE}",
         *(_branch(signature, entry, label) for entry, label in first.items()),
     ]
     return f"define internal {signature.result} {name}({parameters}) alwaysinline {{\n{''.join(blocks)}}}\n"

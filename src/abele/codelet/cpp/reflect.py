@@ -20,7 +20,7 @@ from abele.codelet.cpp.naming import (
 )
 from abele.codelet.cpp.refusals import refusal_text, text_refusal
 from abele.errors import CodeletError, SymbolError
-from abele.numerics import ElementType, as_element_type, f8_143
+from abele.numerics import ElementType, as_element_type, f8_143, u8
 
 _KINDS = {
     "poplar::Vertex": "vertex",
@@ -32,6 +32,11 @@ _DIRECTIONS = {"poplar::Input": "in", "poplar::Output": "out", "poplar::InOut": 
 _VECTORS = ("poplar::Vector", "poplar::VectorList")
 _COMPOUND = {"structure_type": "struct", "class_type": "class", "union_type": "union"}
 _Refused = Callable[..., CodeletError]
+METADATA_OFFSET = 12
+"""Byte of a vector's object at which the metadata of 8-bit floats lie."""
+METADATA_OF = "metadata of "
+"""How the name of the state begins that holds them, which the program does not declare."""
+_METADATA_ASKED = "11getMetadataEv"
 _ALLOWED = "Input, Output, InOut and Vector of half, float, bool and integers up to 64 bits; without them: state"
 
 
@@ -225,8 +230,10 @@ def _vertex(node: MetadataNode, kind: str, method: _Method | None, defined: set[
         _check_runs_here(node, kind)
         _check_computes(node, method)
         _check_bases(node, name)
-        members, tables = tuple(_members(node, name, 0)), tuple(sorted(_tables(node, 0)))
-        return replace(vertex, members=members, tables=tables)
+        members, tables = list(_members(node, name, 0)), tuple(sorted(_tables(node, 0)))
+        if any(_METADATA_ASKED in symbol for symbol in defined):
+            members += [_metadata_of(m) for m in members if m.element.is_quarter and m.shape in ("vector", "rows")]
+        return replace(vertex, members=tuple(members), tables=tables)
     except CodeletError as error:
         return replace(vertex, refusal=refusal_text(error))
 
@@ -278,6 +285,12 @@ def _members(node: MetadataNode, vertex: str, offset: int) -> Iterator[Member]:
         is_static = "StaticMember" in element.flags or element.tag == "variable"
         if element.tag == "member" and not is_static and not _is_table(element):
             yield _member(element, vertex, offset + element.number("offset") // 8)
+
+
+def _metadata_of(member: Member) -> Member:
+    """State that says what the bits of a field of 8-bit floats mean."""
+    offset = member.offset + METADATA_OFFSET
+    return Member(METADATA_OF + member.name, offset, "state", u8.name, "scalar", const=True, location=member.location)
 
 
 def _tables(node: MetadataNode, offset: int) -> set[int]:
@@ -366,6 +379,8 @@ def _element(type_: MetadataNode | None, refused: _Refused) -> str:
     name = "" if type_ is None else type_.string("name")
     if type_ is not None and type_.tag == "structure_type" and base_name(type_) == "quarter":
         return f8_143.name
+    if type_ is not None and type_.tag == "structure_type" and base_name(type_) == "poplar::QuarterMetadata":
+        return u8.name
     if type_ is not None and type_.kind == "DIBasicType" and name in ELEMENT_TYPES:
         return ELEMENT_TYPES[name].name
     if name == "long double":

@@ -121,6 +121,7 @@ _OURS = {
     "-includetileimplconsts.h": r"CTXT_\w+|TMEM_\w+|CSR_\w+",
     "-includeabele/builtins.hpp": r"__builtin_ipu_\w+",
     "-includeipu_vector_math": "ipu",
+    "-includeabele/quarter.hpp": "quarter_metadata|MetadataType|QuarterMetadata|unpackMetadata|packMetadata",
     _IPUDEF: "(?:half|float|[us]?char|u?short|u?int|longlong)[248]",
 }
 """Names that the tile's compiler or one of its headers has. They come only where they are missing, since programs have

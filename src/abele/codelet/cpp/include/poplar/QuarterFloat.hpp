@@ -15,27 +15,45 @@ namespace poplar {
 
 using ::quarter;
 
-/// What the bits of quarters mean: format and scale; a value is what the bits say times 2^scale.
+/// Metadata as they lie in memory: the scale in bits 0 to 5, signed; the format in bit 7.
+using MetadataType = unsigned char;
+
+/// What the bits of quarters mean: format and scale; a value is what the bits say times 2^scale. It lies as MetadataType.
 struct QuarterMetadata {
   enum class Format : std::uint8_t { F143, F152 };
 
-  Format format = Format::F143;
-  std::int8_t scale = 0;
+  std::int8_t scale : 6;
+  std::uint8_t : 1;
+  Format format : 1;
 
-  constexpr QuarterMetadata() = default;
-  constexpr QuarterMetadata(Format f, int s) : format(f), scale(static_cast<std::int8_t>(s)) {}
-  /// From a byte: the scale in bits 0 to 5, signed; the format in bit 7.
-  constexpr explicit QuarterMetadata(unsigned char packed)
-      : format(packed & 0x80 ? Format::F152 : Format::F143), scale(static_cast<std::int8_t>(packed << 2) >> 2) {}
-  constexpr unsigned char pack() const {
-    return static_cast<unsigned char>((format == Format::F152 ? 0x80 : 0) | (scale & 0x3f));
+  constexpr QuarterMetadata(Format f = Format::F143, int s = 0) : scale(static_cast<std::int8_t>(s)), format(f) {}
+  constexpr QuarterMetadata(MetadataType packed)
+      : scale(static_cast<std::int8_t>(static_cast<std::int8_t>(packed << 2) >> 2)),
+        format(packed & 0x80 ? Format::F152 : Format::F143) {}
+  constexpr MetadataType pack() const {
+    return static_cast<MetadataType>((format == Format::F152 ? 0x80 : 0) | (scale & 0x3f));
   }
-  Format getFormat() const { return format; }
-  int getScale() const { return scale; }
-  int fractionBits() const { return format == Format::F143 ? 3 : 2; }
-  int bias() const { return format == Format::F143 ? 8 : 16; }
+  static constexpr QuarterMetadata unpack(MetadataType packed) { return QuarterMetadata(packed); }
+  constexpr operator MetadataType() const { return pack(); }
+  constexpr MetadataType getBinary() const { return pack(); }
+  constexpr Format getFormat() const { return format; }
+  constexpr int getScale() const { return scale; }
+  void setFormat(Format f) { format = f; }
+  void setScale(int s) { scale = static_cast<std::int8_t>(s); }
+  constexpr int fractionBits() const { return format == Format::F143 ? 3 : 2; }
+  constexpr int bias() const { return format == Format::F143 ? 8 : 16; }
+  constexpr bool operator==(const QuarterMetadata &other) const { return pack() == other.pack(); }
+  constexpr bool operator!=(const QuarterMetadata &other) const { return pack() != other.pack(); }
 };
 using quarter_metadata = QuarterMetadata;
+
+constexpr QuarterMetadata unpackMetadata(QuarterMetadata metadata) { return metadata; }
+constexpr QuarterMetadata unpackMetadata(MetadataType packed) { return QuarterMetadata(packed); }
+inline QuarterMetadata unpackMetadata(const MetadataType *packed) { return QuarterMetadata(*packed); }
+constexpr MetadataType packMetadata(QuarterMetadata metadata) { return metadata.pack(); }
+constexpr MetadataType packMetadata(QuarterMetadata::Format format, int scale) {
+  return QuarterMetadata(format, scale).pack();
+}
 
 /// The value of a quarter.
 inline float toFloat(quarter q, const QuarterMetadata &metadata) {

@@ -67,6 +67,7 @@ template <> struct Stored<unsigned long> {
 template <> struct Stored<double> {
   using type = float;
 };
+template <class T> struct Stored<const T> : Stored<T> {}; // codelets cast what they read
 template <class T> using stored_t = typename Stored<T>::type;
 
 /// Elements in a row. Those of an Input can be referred to as if they could be written; codelets cast them.
@@ -74,6 +75,7 @@ template <class T, bool Sized> class Elements {
 protected:
   T *pointer;
   unsigned length;
+  MetadataType metadata;
 
 public:
   using value_type = typename std::remove_const<T>::type;
@@ -95,6 +97,11 @@ public:
     return length;
   }
   bool empty() const { return size() == 0; }
+  /// What the bits of 8-bit floats mean: format and scale of the tensor.
+  QuarterMetadata getMetadata() const {
+    static_assert(std::is_same<value_type, quarter>::value, "only quarters have metadata");
+    return metadata;
+  }
   T *end() const { return pointer + size(); }
   const T *cend() const { return pointer + size(); }
   T &back() const { return pointer[size() - 1]; }
@@ -136,7 +143,7 @@ template <class T, VectorListLayout L = VectorListLayout::DELTAN, unsigned MinAl
           bool Interleaved = false>
 class VectorList {};
 
-template <class T> class Input : public abele_fields::Element<const abele_fields::stored_t<T>> {};
+template <class T> class Input : public abele_fields::Element<abele_fields::stored_t<T>> {};
 template <class T> class Output : public abele_fields::WritableElement<abele_fields::stored_t<T>> {
 public:
   using abele_fields::WritableElement<abele_fields::stored_t<T>>::operator=;

@@ -1,0 +1,4 @@
+// Metadata of 8-bit floats, with the floats.
+#pragma once
+
+#include <poplar/QuarterFloat.hpp>
