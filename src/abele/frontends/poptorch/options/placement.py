@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from abele.errors import StageOrderError
+from abele.frontends.poptorch import logs
 from abele.frontends.poptorch.enums import AutoStage
 from abele.frontends.poptorch.errors import Error
 from abele.frontends.poptorch.options.strategies import (
@@ -184,7 +185,7 @@ def _check_run(strategy: ExecutionStrategy, blocks: Sequence[BegunBlock]) -> Non
 
 
 def ipus_of_replica(num_ipus: int, *, rounded: bool) -> int:
-    """IPUs that are reserved for each replica.
+    """IPUs that are reserved for each replica. Rounding causes a warning.
 
     Args:
         num_ipus: IPUs that the model uses.
@@ -194,12 +195,20 @@ def ipus_of_replica(num_ipus: int, *, rounded: bool) -> int:
         Error: It is no power of two, and may not be rounded.
     """
     whole = 1 << (num_ipus - 1).bit_length()
-    if whole != num_ipus and not rounded:
+    if whole == num_ipus:
+        return whole
+    reason = "PopTorch must reserve a power of 2 or maximum of 64 IPUs per process"
+    if not rounded:
         raise Error(
-            f"the model uses {counted(num_ipus, 'IPU')}, and each replica must reserve a power of 2 of them",
-            remedy=f"poptorch.Options().autoRoundNumIPUs(True) reserves {whole}, of which {whole - num_ipus} "
-            "would not be used",
+            f"The model specifies the use of {num_ipus} IPUs, however PopTorch must reserve a minimum of {whole} in "
+            f"order to allow the model to run, because {reason}. Please reconfigure your model to use a different "
+            "number of IPUs or set poptorch.Options().autoRoundNumIPUs(True).",
+            because=f"each replica has the IPUs that blocks name, from 0 to {num_ipus - 1}",
         )
+    logs.warn(
+        f"Reserving {whole} IPUs when the model specifies the use of only {num_ipus}. This is because {reason}, and "
+        f"poptorch.Options().autoRoundNumIPUs is set: {counted(whole - num_ipus, 'IPU')} will not be used."
+    )
     return whole
 
 

@@ -79,18 +79,18 @@ class BlockRecord:
         if key not in self._numbers:
             self._numbers[key] = len(self.begun)
             name = self._free_number() if user_id is None else user_id
-            self.begun.append(BegunBlock(name, ipu, _user_line()))
+            self.begun.append(BegunBlock(name, ipu, user_line()))
         number = self._numbers[key]
         before = self.begun[number]
         if before.ipu != ipu:
             raise Error(
                 f"Block {before} is used twice, for IPU {before.ipu} and for IPU {ipu}",
-                at=_user_line() or None,
+                at=user_line() or None,
                 because=f"it began at {before.location}" if before.location else None,
                 remedy="blocks of one name are one block: give each part of the model a name of its own",
             )
         if number not in (self._current, len(self.begun) - 1):
-            self.again.setdefault(number, _user_line())
+            self.again.setdefault(number, user_line())
         self._go_on_with(number)
 
     def _free_number(self) -> str:
@@ -133,7 +133,7 @@ def _begin(user_id: str | None, ipu_id: int | None, hook: object = None) -> None
         record.begin(user_id, ipu_id, hook)
 
 
-def _user_line() -> str:
+def user_line() -> str:
     """The innermost source line that is neither PyTorch's nor ours."""
     frame = sys._getframe(1)
     while frame is not None:
