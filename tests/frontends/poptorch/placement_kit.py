@@ -29,7 +29,7 @@ class Run:
     def samples(self) -> int:
         return self.iterations * self.accumulation * self.replicas * self.size
 
-    def options(self, strategy: Any = None, system: str | None = None) -> Options:
+    def options(self, strategy: Any = None, system: Any = None) -> Options:
         opts = poptorch.Options().deviceIterations(self.iterations).replicationFactor(self.replicas)
         opts.Training.gradientAccumulation(self.accumulation)
         opts.outputMode(poptorch.OutputMode.All).showCompilationProgressBar(False).autoRoundNumIPUs(True)
@@ -86,7 +86,7 @@ def check_trained(
     *,
     optimiser: Any = None,
     eager: Any = None,
-    system: str | None = None,
+    system: Any = None,
     edit: Any = None,
     rtol: float = 2e-5,
     atol: float = 2e-6,

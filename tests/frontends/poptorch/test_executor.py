@@ -228,9 +228,23 @@ def test_model__sees_only_the_micro_batch() -> None:
     assert not poptorch.isRunningOnIpu()
 
 
-def test_inference__accumulation__is_refused() -> None:
-    with pytest.raises(poptorch.Error, match="gradientAccumulation to 1 or leave it as its default value"):
-        poptorch.inferenceModel(Scale(), options(1, 2))(BATCH)
+@pytest.mark.parametrize(
+    "strategy", [poptorch.PipelinedExecution(), poptorch.ShardedExecution()], ids=["pipe", "shard"]
+)
+def test_inference__accumulation__is_refused_where_the_model_is_wrapped(strategy: Any) -> None:
+    model = poptorch.BeginBlock(Scale(), "a", ipu_id=1)
+    with pytest.raises(poptorch.Error) as caught:
+        poptorch.inferenceModel(model, options(1, 2).setExecutionStrategy(strategy))
+    said = (
+        "You must set poptorch.Options().Training.gradientAccumulation to 1 or leave it as its default value (1) when "
+        "running a poptorch.inferenceModel()."
+    )
+    if isinstance(strategy, poptorch.PipelinedExecution):
+        said += (
+            " Use poptorch.Options().deviceIterations to process a sufficient number of batches each run for pipelined "
+            "execution instead."
+        )
+    assert caught.value.message == said
 
 
 def test_call__another_shape_later__is_refused() -> None:

@@ -184,7 +184,7 @@ class Sliced(nn.Module):
 
     def forward(self, x: torch.Tensor, start: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         scaled = x * self.scale
-        part = poptorch.dynamic_slice(scaled, 1, start, 5, 2)
+        part = poptorch.dynamic_slice(scaled, 1, start, 7, 2)
         made = poptorch.dynamic_update(scaled, part.repeat(1, 1)[:2, :1].expand(2, 7) * 2, 0, start, 2)
         out = made[start] + part.sum()
         return out, poptorch.identity_loss((out * out).sum(), "sum")
@@ -209,10 +209,10 @@ def test_dynamic_slice__past_the_end__goes_on_at_the_begin() -> None:
     def both(x: torch.Tensor, start: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         return poptorch.dynamic_slice(x, 0, start, 3, 1), poptorch.dynamic_update(x, -x[:3], 0, start, 3)
 
-    x = torch.arange(5.0)
-    taken, updated = poptorch.inferenceModel(Calls(both))(x, torch.tensor([4]))
-    torch.testing.assert_close(taken, torch.tensor([4.0, 0.0, 1.0]))
-    torch.testing.assert_close(updated, torch.tensor([-1.0, -2.0, 2.0, 3.0, -0.0]))
+    x = torch.arange(6.0)
+    taken, updated = poptorch.inferenceModel(Calls(both))(x, torch.tensor([5]))
+    torch.testing.assert_close(taken, torch.tensor([5.0, 0.0, 1.0]))
+    torch.testing.assert_close(updated, torch.tensor([-1.0, -2.0, 2.0, 3.0, 4.0, -0.0]))
 
 
 @pytest.mark.parametrize(
@@ -223,15 +223,41 @@ def test_dynamic_slice__past_the_end__goes_on_at_the_begin() -> None:
         (lambda x, i: poptorch.dynamic_slice(x, 0, i.float(), 2, 1), r"one integer, not of \[\] and torch.float32"),
         (lambda x, i: poptorch.dynamic_slice(x, 2, i, 2, 1), "2 dimensions has no dimension 2"),
         (lambda x, i: poptorch.dynamic_slice(x, 0, i, 9, 1), "size 9 of a dimension of 5"),
-        (lambda x, i: poptorch.dynamic_slice(x, 0, i, 2, 0), "the step 0"),
+        (lambda x, i: poptorch.dynamic_slice(x, 0, i, 5, 0), "the step 0"),
         (lambda x, i: poptorch.dynamic_update(x, x[:2].half(), 0, i, 2), "same dtype: input.dtype=torch.float32"),
-        (lambda x, i: poptorch.dynamic_update(x, x[0], 0, i, 1), r"src has shape \[7\], it must have \[1, 7\]"),
+        (
+            lambda x, i: poptorch.dynamic_slice(x, 1, i, 3, 1),
+            r"The size of the slice \(3\) must be a factor of the slicing dimension \(7\)\.",
+        ),
+        (lambda x, i: poptorch.dynamic_slice(x, 0, i, 0, 1), r"The start and end of a slice must be different\."),
+        (
+            lambda x, i: poptorch.dynamic_slice(x, 0, i, -2, 1),
+            "Taking a slice of a tensor with the end less than the start is not supported",
+        ),
+        (
+            lambda x, i: poptorch.dynamic_slice(x, 0, i, i, 1),
+            "size of the sliced tensor must be a constant .* on the IPU, got Tensor",
+        ),
+        (lambda x, i: poptorch.dynamic_slice(x, 0, torch.ones(2, 1).int(), 1, 1), r"one integer, not of \[2, 1\]"),
+        (lambda x, i: poptorch.dynamic_update(x, x[:0], 0, i, 0), r"The start and end of a slice must be different\."),
+        (lambda x, i: poptorch.dynamic_update(x, x[:1], 0, i, -1), "with the end less than the start"),
+        (lambda x, i: poptorch.dynamic_update(x, 3.0, 0, i, 1), "src must be a tensor, not float"),
+        (lambda x, i: poptorch.dynamic_update(x, x[0], 0, i, 1), r"same rank: input.dim\(\)=2, src.dim\(\)=1"),
+        (lambda x, i: poptorch.dynamic_update(x, x[:2], 0, i, 1), r"src has shape \[2, 7\], it must have \[1, 7\]"),
     ],
 )
 def test_dynamic_slice__wrong_arguments__are_refused(call: Callable[..., object], said: str) -> None:
     with pytest.raises(poptorch.Error, match=said) as caught:
         call(torch.zeros(5, 7), torch.tensor(1))
     assert isinstance(caught.value, ValueError)
+
+
+def test_one_hot__without_classes__is_refused_where_they_are_not_known() -> None:
+    with pytest.raises(poptorch.Error, match="OneHot num classes must be specified and must be constant") as caught:
+        poptorch.inferenceModel(Calls(functional.one_hot))(torch.arange(4))
+    assert "torch.nn.functional.one_hot(tensor, num_classes)" in str(caught.value)
+    model = poptorch.inferenceModel(Calls(lambda x: x + functional.one_hot(torch.arange(3))))
+    torch.testing.assert_close(model(torch.zeros(3, 3)), torch.eye(3))
 
 
 # --- message passing ----

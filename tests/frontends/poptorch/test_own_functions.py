@@ -165,6 +165,42 @@ def test_marks__in_a_model__change_no_value() -> None:
     both(function, torch.tensor([1.0, 2.0]))
 
 
+LOOP = poptorch.OverlapMode.OverlapAccumulationLoop
+OVERLAPS: dict[str, tuple[Any, int, str]] = {
+    "no tiles for an input": (
+        lambda x: poptorch.set_overlap_for_input(x, LOOP) + 1,
+        0,
+        r"No IO tiles allocated\. You must allocate at least 32 IO tiles using poptorch\.Options\(\)\.TensorLocations"
+        r"\.numIOTiles\.",
+    ),
+    "no tiles for an output": (
+        lambda x: {"y": poptorch.set_overlap_for_output([x + 1], LOOP)},
+        0,
+        r"No IO tiles allocated[^\n]*",
+    ),
+    "no input": (
+        lambda x: poptorch.set_overlap_for_input([x, x + 1], LOOP),
+        32,
+        r"poptorch\.set_overlap_for_input applied on a node which is not a tensor input to the model\.",
+    ),
+    "no output": (
+        lambda x: poptorch.set_overlap_for_output(x + 1, poptorch.OverlapMode.NoOverlap) * 2,
+        32,
+        r"poptorch\.set_overlap_for_output applied on a node which is not a tensor output to the model\.",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OVERLAPS)
+def test_overlap__of_what_cannot_overlap__is_refused_with_the_line(name: str) -> None:
+    function, tiles, text = OVERLAPS[name]
+    opts = poptorch.Options()
+    if tiles:
+        opts.TensorLocations.numIOTiles(tiles)
+    with pytest.raises(poptorch.Error, match=rf"{text}\n  at .*test_own_functions.py:\d+"):
+        poptorch.inferenceModel(function, opts)(torch.ones(2))
+
+
 @pytest.mark.parametrize("mode", list(poptorch.MatMulSerializationMode))
 def test_serialized_matmul__every_mode__equals_one_product(mode: Any) -> None:
     torch.manual_seed(0)

@@ -14,6 +14,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from abele import poptorch
+from abele.machine import systems
 from abele.parallel import Network
 
 RUN = Run()
@@ -254,6 +255,112 @@ def test_remove_blocks__of_a_model__leaves_it_on_one_ipu() -> None:
     run = Run(accumulation=1)
     wrapped = check_trained(model, run, None, classified(run.samples, 3, 6, 6))
     assert places(wrapped) == {"@ipu0"}
+
+
+# --- before the first block -------------------------------------------------------------------------------------------
+
+
+class Leading(Parts):
+    """Operations before the first block, which begins in one of several ways."""
+
+    def __init__(self, form: str, ipu: int) -> None:
+        super().__init__()
+        self.form, self.ipu = form, ipu
+        if form == "layers":
+            poptorch.BeginBlock(self.b, "0", ipu)
+            poptorch.BeginBlock(self.c, "1", ipu + 1)
+
+    def forward(self, x: torch.Tensor, labels: torch.Tensor | None = None) -> Any:
+        x = torch.tanh(self.a(x[:, None] * 2))
+        if self.form == "contexts":
+            poptorch.Block.useAutoId()
+            with poptorch.Block(ipu_id=self.ipu):
+                x = self.b(x)
+            with poptorch.Block(ipu_id=self.ipu + 1):
+                return self._end(x, labels)
+        if self.form == "started":
+            poptorch.Block.start(0, self.ipu)
+            x = self.b(x)
+            poptorch.Block.start(1, self.ipu + 1)
+            return self._end(x, labels)
+        if self.form == "functions":
+            x = poptorch.BlockFunction("0", self.ipu)(lambda v: self.b(v))(x)
+            return poptorch.BeginBlock(self._end, "1", self.ipu + 1)(x, labels)
+        return self._end(self.b(x), labels)
+
+    def _end(self, x: torch.Tensor, labels: torch.Tensor | None) -> Any:
+        scores = self.c(torch.tanh(x))[:, 0]
+        return scores if labels is None else LOSS(scores, labels)
+
+
+SMALL = systems.bow_2000().evolve(ipu={"num_tiles": 16})
+FORMS = ["contexts", "started", "layers", "functions"]
+LEADING: dict[str, tuple[Callable[[], Any], int, set[str]]] = {
+    "pipeline": (lambda: None, 1, {"@ipu0", "@ipu1:stage1", "@ipu2:stage2"}),
+    "pipeline on IPU 0": (lambda: None, 0, {"@ipu0", "@ipu1:stage1"}),
+    "pipeline by block": (
+        lambda: poptorch.PipelinedExecution(poptorch.AutoStage.AutoIncrement),
+        2,
+        {"@ipu0", "@ipu2:stage1", "@ipu3:stage2"},
+    ),
+    "pipeline by block on IPU 0": (
+        lambda: poptorch.PipelinedExecution(poptorch.AutoStage.AutoIncrement),
+        0,
+        {"@ipu0", "@ipu1:stage1"},
+    ),
+    "listed": (lambda: poptorch.PipelinedExecution(0, 1), 0, {"@ipu0", "@ipu1:stage1"}),
+    "sharded": (poptorch.ShardedExecution, 1, {"@ipu0", "@ipu1", "@ipu2"}),
+    "sharded by name": (lambda: poptorch.ShardedExecution("0", "1"), 1, {"@ipu0", "@ipu1", "@ipu2"}),
+    "serial phases": (lambda: poptorch.SerialPhasedExecution("0", "1"), 1, {"@ipu0", "@ipu1", "@ipu2:phase1"}),
+    "parallel phases": (lambda: poptorch.ParallelPhasedExecution("0", "1"), 0, {"@ipu0", "@ipu1:phase1"}),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "form"),
+    [pytest.param(name, FORMS[n % 4], marks=[pytest.mark.slow] if n % 2 else []) for n, name in enumerate(LEADING)],
+)
+def test_operations__before_the_first_block__are_on_ipu_0_in_training(name: str, form: str) -> None:
+    strategy, ipu, expected = LEADING[name]
+    run = Run(accumulation=5, calls=1)
+    wrapped = check_trained(Leading(form, ipu), run, strategy(), classified(run.samples, 8), system=SMALL)
+    assert places(wrapped) == expected
+
+
+@pytest.mark.parametrize(("name", "form"), [(name, FORMS[-n % 4]) for n, name in enumerate(LEADING)])
+def test_operations__before_the_first_block__are_on_ipu_0_in_inference(name: str, form: str) -> None:
+    strategy, ipu, expected = LEADING[name]
+    model = Leading(form, ipu).eval()
+    wrapped = poptorch.inferenceModel(model, Run(3, 1).options(strategy(), SMALL))
+    x, _ = classified(6, 8)
+    torch.testing.assert_close(wrapped(x), model(x).detach())
+    assert places(wrapped) == expected
+
+
+def test_layer_of_a_sequential__that_begins_a_block_on_ipu_1__leaves_those_before_on_ipu_0() -> None:
+    model = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 4))
+    model[2] = poptorch.BeginBlock(model[2], ipu_id=1)
+    x, _ = classified(6, 8)
+    with pytest.raises(poptorch.Error, match=r"number of pipeline stages \(2\)"):
+        poptorch.inferenceModel(model)(x)
+    wrapped = poptorch.inferenceModel(model, Run(2, 1).options(system=SMALL))
+    torch.testing.assert_close(wrapped(x), model(x).detach())
+
+
+def test_loop_and_checkpoint__before_the_first_block__are_in_the_first_stage() -> None:
+    class Looped(Leading):
+        def forward(self, x: torch.Tensor, labels: torch.Tensor | None = None) -> Any:
+            if labels is None:
+                (x,) = poptorch.for_loop(2, lambda v: [v * 1.5], [x])
+            else:
+                x = checkpoint(lambda v: torch.tanh(v * 2), x, use_reentrant=False)
+            return super().forward(x, labels)
+
+    run = Run(accumulation=5, calls=1)
+    check_trained(Looped("started", 1), run, None, classified(run.samples, 8), system=SMALL)
+    model, (x, _) = Looped("contexts", 1), classified(6, 8)
+    wrapped = poptorch.inferenceModel(model, Run(3, 1).options(system=SMALL))
+    torch.testing.assert_close(wrapped(x), Leading.forward(model, x * 1.5**2).detach())
 
 
 # --- recomputation ----------------------------------------------------------------------------------------------------

@@ -15,16 +15,31 @@ from abele.errors import AbeleError
 from abele.machine import systems
 
 
-def test_hints__around_a_product__leave_its_result() -> None:
-    model = nn.Linear(12, 4)
+def test_multi_conv__without_convolutions_or_in_another__is_refused_with_the_line() -> None:
+    model, conv = nn.Linear(12, 4), nn.Conv1d(1, 1, 1)
 
-    def forward(x: torch.Tensor) -> torch.Tensor:
-        with poptorch.MultiConv().planType(poptorch.MultiConvPlanType.Serial).partialsTypes(torch.half):
-            y = model(x)
-        return poptorch.set_available_memory(y, 0.3) * 2
+    def empty(x: torch.Tensor) -> torch.Tensor:
+        with poptorch.MultiConv().planType(poptorch.MultiConvPlanType.Serial):
+            return model(x)
 
-    got = poptorch.inferenceModel(forward, options())(X)
-    torch.testing.assert_close(got, model(X).detach() * 2)
+    def nested(x: torch.Tensor) -> torch.Tensor:
+        with poptorch.MultiConv():
+            y = conv(x[:, None])
+            with poptorch.MultiConv():
+                return y + conv(x[:, None])
+
+    for forward, text in ((empty, "Empty poptorch.MultiConv"), (nested, "Nested poptorch.MultiConv is not supported")):
+        with pytest.raises(poptorch.Error, match=rf"{text}[^$]*at .*test_planning_hints.py:\d+"):
+            poptorch.inferenceModel(forward, options())(X)
+        with pytest.raises(poptorch.Error, match=text):
+            forward(X)
+
+
+def test_multi_conv__whose_body_raises__lets_the_error_out_and_others_in() -> None:
+    with pytest.raises(ZeroDivisionError), poptorch.MultiConv():
+        1 / 0  # noqa: B018  # for its error
+    with poptorch.MultiConv():
+        nn.Conv1d(1, 1, 1)(torch.zeros(1, 1, 2))
 
 
 def few_tiles() -> poptorch.Options:
@@ -51,7 +66,7 @@ GROUPS = {
     "parallel": lambda: poptorch.MultiConv().perConvReservedTiles(8).cycleBackOff(0.2),
     "serial": lambda: poptorch.MultiConv().planType(poptorch.MultiConvPlanType.Serial),
     "hinted": lambda: (
-        poptorch.MultiConv().availableMemoryProportions([0.5, 0.4, 0.3]).partialsTypes(torch.half).cycleBackOff(1)
+        poptorch.MultiConv().availableMemoryProportions([0.5, 0.4, 0.3]).partialsTypes(torch.half).cycleBackOff(1.0)
     ),
     "dithered": lambda: poptorch.MultiConv().enableConvDithering([True, False, True]),
 }
@@ -149,6 +164,8 @@ REFUSED = {
     "plan": lambda: poptorch.MultiConv().planType("serial"),
     "tiles": lambda: poptorch.MultiConv().perConvReservedTiles(-1),
     "back_off": lambda: poptorch.MultiConv().cycleBackOff("0.1"),
+    "whole_back_off": lambda: poptorch.MultiConv().cycleBackOff(1),
+    "whole_share": lambda: poptorch.MultiConv().availableMemoryProportions(1),
     "large_back_off": lambda: poptorch.MultiConv().cycleBackOff(1.5),
 }
 

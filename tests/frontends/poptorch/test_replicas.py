@@ -202,7 +202,7 @@ def test_saved_executable__of_replicas__goes_on_where_it_was(tmp_path: Any) -> N
 
 
 class Scaled(torch.nn.Module):
-    """A scale and an offset, of which replicas may have rows of their own."""
+    """A scale and an offset, of which replicas may have rows of their own; an offset that has them changes."""
 
     def __init__(self, rows: int, buffer_rows: int | None = None) -> None:
         super().__init__()
@@ -210,10 +210,12 @@ class Scaled(torch.nn.Module):
         offsets = torch.zeros(2) if buffer_rows is None else torch.arange(2.0 * buffer_rows).reshape(buffer_rows, 2)
         self.register_buffer("offset", offsets)
         self.offset: torch.Tensor
+        self.counts = buffer_rows is not None
 
     def forward(self, x: torch.Tensor) -> Any:
         y = x * self.scale + self.offset
-        self.offset += 1.0
+        if self.counts:
+            self.offset += 1.0
         return y, poptorch.identity_loss(y, "sum")
 
 
@@ -239,7 +241,7 @@ def test_grouped_parameter__of_four_replicas__is_trained_by_each_group_alone(nam
     for seed in (1, 2):
         x = torch.randn(4, 2, generator=torch.Generator().manual_seed(seed))
         y, _ = wrapped(x)
-        torch.testing.assert_close(y, x * scale[row_of] + (seed - 1))
+        torch.testing.assert_close(y, x * scale[row_of])
         for row in range(len(scale)):
             gradient = x[[r for r in range(4) if row_of[r] == row]]
             momentum[row] = 0.5 * momentum[row] + (gradient.mean(0) if mean else gradient.sum(0))
@@ -309,6 +311,27 @@ def test_grouping__of_a_compiled_model__is_too_late_until_it_is_destroyed() -> N
     wrapped(torch.zeros(2, 2))
     with pytest.raises(poptorch.Error, match="replicaGrouping has to be called before the model is compiled"):
         wrapped.scale.replicaGrouping(poptorch.CommGroupType.All, 1, poptorch.VariableRetrievalMode.OnePerGroup)
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_buffers__that_forward_changes_on_replicas__are_refused_unless_each_has_its_own(training: bool) -> None:
+    model = Scaled(1, buffer_rows=1)
+    wrap = poptorch.trainingModel if training else poptorch.inferenceModel
+    with pytest.raises(
+        poptorch.Error,
+        match=r"PopTorch does not support broadcasting buffers\. If your model is able to tolerate buffers becoming out "
+        r"of sync between replicas, you can disable buffer broadcasting using poptorch\.Options\.broadcastBuffers\(False"
+        r"\)\.\n  at       .*test_replicas\.py:\d+\n  because  forward changes the buffer 'offset'",
+    ):
+        wrap(model, options(2))(torch.zeros(2, 2))
+
+
+def test_running_statistics__of_norms_on_replicas__are_those_of_the_first() -> None:
+    torch.manual_seed(0)
+    model, x = Classifier(torch.nn.BatchNorm1d(8)), torch.randn(8, 5)
+    expected = 0.1 * model.first(x[:4]).mean(0).detach()
+    poptorch.trainingModel(model, options(2))(x, torch.zeros(8, dtype=torch.int64))
+    torch.testing.assert_close(model.between.running_mean, expected)
 
 
 def test_buffers__not_broadcast_and_without_rows__are_refused() -> None:

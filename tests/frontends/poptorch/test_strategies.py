@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import copy
+import inspect
+import io
+import pickle
 from typing import Any
 
 import pytest
@@ -106,10 +109,20 @@ def _outside(self: Any, x: torch.Tensor, labels: torch.Tensor) -> Any:
         return nn.functional.cross_entropy(self.layers[2](x), labels)
 
 
-def _before(self: Any, x: torch.Tensor, labels: torch.Tensor) -> Any:
-    x = self.layers[1](self.layers[0](x))
-    poptorch.Block.start("only")
+def _started(self: Any, x: torch.Tensor, labels: torch.Tensor) -> Any:
+    x = self.layers[0](x)
+    poptorch.Block.start("started", 0)
+    with poptorch.Block("inner", 1):
+        x = self.layers[1](x)
     return nn.functional.cross_entropy(self.layers[2](x), labels)
+
+
+def _before(self: Any, x: torch.Tensor, labels: torch.Tensor) -> Any:
+    x = self.layers[0](x)
+    for number in (1, 2):
+        poptorch.Block.start(f"layer{number}", ipu_id=number)
+        x = self.layers[number](x)
+    return nn.functional.cross_entropy(x, labels)
 
 
 def _twice(self: Any, x: torch.Tensor, labels: torch.Tensor) -> Any:
@@ -134,7 +147,14 @@ def _none(self: Any, x: torch.Tensor, labels: torch.Tensor) -> Any:
 
 MISPLACED: dict[str, tuple[type[nn.Module], Any, Any, str]] = {
     "outside": (labelled(_outside), None, None, r"No active Block: aten.linear is in no block[^$]*layers/1/linear"),
-    "before": (labelled(_before), None, None, r"No active Block"),
+    "after a context": (labelled(_started), None, None, r"No active Block: aten.linear[^$]*context ended before it"),
+    "before a stage on another IPU": (
+        labelled(_before),
+        lambda: poptorch.PipelinedExecution("layer1", "layer2"),
+        None,
+        "Block 'layer1' of stage 0 is on IPU 1, and what comes before the first block is in stage 0, too, on IPU 0"
+        r"[^$]*before it comes aten.linear, layers/0/linear",
+    ),
     "twice": (
         labelled(_twice),
         None,
@@ -172,7 +192,9 @@ MISPLACED: dict[str, tuple[type[nn.Module], Any, Any, str]] = {
         Mlp,
         None,
         lambda o: o.autoRoundNumIPUs(False),
-        "uses 3 IPUs, and each replica must reserve a power",
+        r"The model specifies the use of 3 IPUs, however PopTorch must reserve a minimum of 4 in order to allow the "
+        r"model to run, because PopTorch must reserve a power of 2 or maximum of 64 IPUs per process\. Please "
+        r"reconfigure your model to use a different number of IPUs or set poptorch\.Options\(\)\.autoRoundNumIPUs\(True\)",
     ),
     "small machine": (
         Mlp,
@@ -212,7 +234,7 @@ def test_block__that_begins_in_the_body_of_a_loop__is_refused() -> None:
 
 
 REFUSED = {
-    "stage": (lambda: poptorch.Stage(1), "blocks of a stage are named by text"),
+    "stage": (lambda: poptorch.Stage(1.0), "the name of a block is text or a whole number from 0 on, got 1.0"),
     "ipu": (lambda: poptorch.Stage("a").ipu("0"), "an IPU is a whole number"),
     "ipu below zero": (lambda: poptorch.Stage("a").ipu(-1), "an IPU is a whole number from 0 on, got -1"),
     "block below zero": (lambda: poptorch.Block("a", -1), "the IPU of a block is a whole number from 0 on"),
@@ -222,7 +244,8 @@ REFUSED = {
     "mixed": (lambda: poptorch.Phase("a", poptorch.Stage("b")), "either stages or names of blocks"),
     "strategy": (lambda: poptorch.Options().setExecutionStrategy("pipelined"), "takes an execution strategy"),
     "liveness": (lambda: poptorch.SerialPhasedExecution("a").setTensorsLiveness(1), "takes a poptorch.Liveness"),
-    "block": (lambda: poptorch.Block(3), "the name of a block is text"),
+    "block": (lambda: poptorch.Block(-3), "the name of a block is text or a whole number from 0 on, got -3"),
+    "truth": (lambda: poptorch.Block.start(True), "the name of a block is text or a whole number"),
 }
 
 
@@ -276,6 +299,72 @@ def test_block_function__and_start__begin_blocks() -> None:
     with pytest.raises(poptorch.Error, match=r"number of pipeline stages \(2\)"):
         poptorch.inferenceModel(run, strategy_options())(X)
     assert torch.equal(poptorch.inferenceModel(run, strategy_options(iterations=2))(X), X * 2 + 1)
+
+
+def _added(x: torch.Tensor) -> torch.Tensor:
+    return x + 1
+
+
+@poptorch.BlockFunction(3, ipu_id=1)
+def _decorated(x: torch.Tensor) -> torch.Tensor:
+    return x * 2
+
+
+class Numbered(nn.Module):
+    """Blocks with numbers for names, begun by layers, by functions and by a method."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a = poptorch.BeginBlock(nn.Linear(3, 3), 1, 0)
+        self.b = poptorch.BeginBlock(nn.Linear(3, 3), user_id=2, ipu_id=0)
+        self.c = poptorch.BeginBlock(nn.Linear(3, 3), ipu_id=1)
+        self.added = poptorch.BeginBlock(_added, 5, 1)
+
+    @poptorch.BlockFunction(0, ipu_id=0)
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        poptorch.Block.start(user_id=7, ipu_id=0)
+        return _decorated(self.added(self.c(self.b(self.a(x * 2)))))
+
+
+def _saved(model: nn.Module) -> nn.Module:
+    file = io.BytesIO()
+    torch.save(model, file)
+    file.seek(0)
+    loaded: nn.Module = torch.load(file, weights_only=False)
+    return loaded
+
+
+@pytest.mark.parametrize(
+    "copied", [lambda m: m, copy.copy, copy.deepcopy, _saved], ids=["", "copy", "deepcopy", "save"]
+)
+def test_blocks__named_by_numbers__are_those_of_the_model_and_of_its_copies(copied: Any) -> None:
+    model = Numbered()
+    text = repr(model)
+    made = copied(model)
+    assert repr(made) == text
+    assert "(b): Linear(in_features=3, out_features=3, bias=True): BeginBlock(user_id=2, ipu_id=0)" in text
+    stages = poptorch.PipelinedExecution(poptorch.Stage(0, 7, "1", 2).ipu(0), poptorch.Stage(4, 5, 3).ipu(1))
+    assert stages.stage(1) is stages.stage("7")
+    wrapped = poptorch.inferenceModel(made, strategy_options(stages, iterations=2))
+    torch.testing.assert_close(wrapped(X), model(X).detach())
+    assert {str(op.place) for op in wrapped._compiled.captured.net.ops} == {"@ipu0", "@ipu1:stage1"}
+    poptorch.removeBlocks(made)
+    assert "BeginBlock" not in repr(made)
+
+
+def test_functions_that_begin_blocks__are_saved_and_copied_with_what_they_call() -> None:
+    class Held:
+        def __init__(self) -> None:
+            self.function = poptorch.BeginBlock(self.own, "own")
+
+        def own(self) -> object:
+            return self
+
+    assert pickle.loads(pickle.dumps(_decorated)) is _decorated
+    assert pickle.loads(pickle.dumps(poptorch.BeginBlock(_added, 1)))(X).equal(X + 1)
+    held = copy.deepcopy(Held())
+    assert held.function() is held
+    assert inspect.signature(_decorated) == inspect.signature(_added)
 
 
 def test_blocks__without_names__are_numbered() -> None:

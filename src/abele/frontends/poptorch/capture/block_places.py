@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import torch.fx
 
@@ -12,28 +13,43 @@ from abele.frontends.poptorch.capture import torch_export
 from abele.frontends.poptorch.capture.aten.losses import IDENTITY_LOSS
 from abele.frontends.poptorch.errors import Error
 from abele.frontends.poptorch.program.blocks import BegunBlock
-from abele.frontends.poptorch.program.notes import OUTSIDE
+from abele.frontends.poptorch.program.notes import BEFORE, OUTSIDE
 from abele.parallel import BlockBuilder, Place
-from abele.parallel.network import PlanHint
+from abele.parallel.network import HERE, PlanHint
+
+
+def _together(leading: str) -> Sequence[Place]:
+    return ()
 
 
 @dataclass
 class BlockPlaces:
-    """Where calls go.
+    """Places of calls. Stages are numbered once it is known if anything is computed before the first block.
 
     Attributes:
         blocks: The blocks of the model; where there are none, everything is in one place.
-        places: The place of each.
+        locate: Gives the place of each block, from the first op before them, if there is any.
         hints: What the products and convolutions of an IPU plan with.
+        leading: The first op before the first block, once it was met.
     """
 
     blocks: Sequence[BegunBlock] = ()
-    places: Sequence[Place] = ()
+    locate: Callable[[str], Sequence[Place]] = _together
     hints: Mapping[int, PlanHint] = field(default_factory=dict)
+    leading: str = ""
     _found: dict[torch.fx.Node, int | None] = field(default_factory=dict)
 
+    @cached_property
+    def places(self) -> Sequence[Place]:
+        """The place of each block.
+
+        Raises:
+            Error: Blocks that do not fit the strategy of the options.
+        """
+        return self.locate(self.leading)
+
     def block_of(self, node: torch.fx.Node) -> int | None:
-        """Number of the block that a call is in; None if that is not known, as in the parts of another call."""
+        """Number of the block that a call is in, or :data:`BEFORE`, :data:`OUTSIDE`; None if that is not known."""
         if node not in self._found:
             noted = torch_export.block_of(node)
             if noted is None or (noted == OUTSIDE and torch_export.op_name(node) == IDENTITY_LOSS):
@@ -53,10 +69,10 @@ class BlockPlaces:
             around: The block of the loop or branch in whose body the call is, if it is in one.
 
         Raises:
-            Error: The call is in no block, or in another one than what is around it.
+            Error: The call is after the end of a block and in none, or in another one than what is around it.
         """
         number = self.block_of(node) if self.blocks else None
-        if around is not None and number not in (None, around):
+        if around is not None and number is not None and number != around:
             raise self._inside_of_body(node, number, around)
         if around is not None or number is None:
             yield
@@ -65,6 +81,12 @@ class BlockPlaces:
             yield
             if _num_ops(net) > before:
                 raise self._no_active_block(node)
+        elif number == BEFORE:
+            before = _num_ops(net)
+            with net.at(place=HERE, hint=self.hints.get(HERE.ipu)):
+                yield
+            if not self.leading and _num_ops(net) > before:
+                self.leading = f"{torch_export.op_name(node)}, {torch_export.origin(node)}"
         else:
             place = self.places[number]
             with net.at(place=place, hint=self.hints.get(place.ipu)):
@@ -74,14 +96,15 @@ class BlockPlaces:
         return Error(
             f"No active Block: {torch_export.op_name(node)} is in no block of the model",
             at=str(torch_export.origin(node)) or None,
-            because=f"the model has {len(self.blocks)} of them: {', '.join(map(str, self.blocks))}",
-            remedy="begin the first block before the first operation; a block that is a context ends with it, "
-            "poptorch.BeginBlock and poptorch.Block.start go on until another begins",
+            because=f"a block that is a context ended before it; there are {', '.join(map(str, self.blocks))}",
+            remedy="call it inside of the context, or begin the next block before it: poptorch.BeginBlock and "
+            "poptorch.Block.start go on until another begins",
         )
 
-    def _inside_of_body(self, node: torch.fx.Node, number: int | None, around: int) -> Error:
-        inner = "what is in no block" if number in (None, OUTSIDE) else f"block {self.blocks[number or 0]}"
-        outer = "is in no block" if around == OUTSIDE else f"is in block {self.blocks[around]}"
+    def _inside_of_body(self, node: torch.fx.Node, number: int, around: int) -> Error:
+        inner = "what is in no block" if number < 0 else f"block {self.blocks[number]}"
+        outer = {OUTSIDE: "is in no block", BEFORE: "is before the first block"}.get(around)
+        outer = outer or f"is in block {self.blocks[around]}"
         return Error(
             f"{inner} begins in the body of a loop or branch, which {outer}",
             at=str(torch_export.origin(node)) or None,

@@ -88,6 +88,8 @@ def capture(
     losses = LOSSES if training else ()
     exported = torch_export.export(model, tuple(args), dict(kwargs or {}), training=training, losses=losses)
     at = BlockPlaces() if places is None else places(exported.blocks)
+    if not at.blocks:
+        _ = at.places  # Blocks that a strategy lists, and the model never begins.
     reader = _ModelReader(exported, own_tensors(model), at)
     with norms_over(norm_replicas):
         reader.read()

@@ -18,6 +18,8 @@ from torch.overrides import TorchFunctionMode
 from abele.frontends.poptorch.capture import marks, packed
 from abele.frontends.poptorch.capture.packed import packed_layers
 from abele.frontends.poptorch.capture.patches import patched
+from abele.frontends.poptorch.errors import Error
+from abele.frontends.poptorch.program.blocks import user_line
 
 Tensor = torch.Tensor
 Lengths = Tensor | Sequence[int] | int
@@ -176,6 +178,21 @@ def linear_cross_entropy(*args: Any, options: Any = None, **settings: Any) -> Te
     return functional.linear_cross_entropy(*args, **settings)
 
 
+def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
+    """Codes of as many classes as are given; where none are, tensors whose values are known have those that they need.
+
+    Raises:
+        Error: The number of classes would depend on values.
+    """
+    if num_classes == -1 and getattr(tensor, "constant", None) is None:
+        raise Error(
+            "OneHot num classes must be specified and must be constant.",
+            at=user_line() or None,
+            remedy="torch.nn.functional.one_hot(tensor, num_classes)",
+        )
+    return functional.one_hot(tensor, num_classes)
+
+
 def _averaging(forward: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """Batch norm whose running statistics are plain averages of all batches so far, without momentum."""
 
@@ -208,6 +225,7 @@ _FUNCTIONS: dict[Any, Callable[..., Any]] = {
     functional.instance_norm: instance_norm,
     functional.kl_div: _marked(functional.kl_div),
     functional.linear_cross_entropy: linear_cross_entropy,
+    functional.one_hot: one_hot,
     functional.multilabel_soft_margin_loss: _marked(functional.multilabel_soft_margin_loss),
     functional.triplet_margin_with_distance_loss: _marked(functional.triplet_margin_with_distance_loss),
     torch.native_batch_norm: native_batch_norm,

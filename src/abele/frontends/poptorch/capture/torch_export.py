@@ -38,6 +38,7 @@ from abele.frontends.poptorch.capture.transforms import transforms_inlined
 from abele.frontends.poptorch.errors import Error
 from abele.frontends.poptorch.program.blocks import BlockRecord, recording_blocks
 from abele.frontends.poptorch.program.notes import BLOCK
+from abele.frontends.poptorch.program.overlap import CURRENT
 from abele.frontends.poptorch.values import structures
 from abele.graph.debug import DebugRecord
 
@@ -143,8 +144,10 @@ class _Recorded(torch.nn.Module):
         # Its imports have PyTorch's compiler, which by now is loaded, and is not with this module.
         from abele.frontends.poptorch.capture.flex_attention import flex_attention_recorded
 
-        entering = iter(tensors)
+        entering, overlap = iter(tensors), CURRENT.get()
         args, kwargs = structures.map_tensors(lambda _: next(entering), self.arguments)
+        if overlap is not None:
+            overlap.inputs = tensors
         with (
             state_kept(self.model),
             values_kept(),
@@ -156,7 +159,10 @@ class _Recorded(torch.nn.Module):
             returned = self.model(*args, **kwargs)
         self.kept.attributes.note()
         self.kept.returned = returned
-        return [leaf for leaf in structures.leaves(returned) if isinstance(leaf, torch.Tensor)]
+        results = [leaf for leaf in structures.leaves(returned) if isinstance(leaf, torch.Tensor)]
+        if overlap is not None:
+            overlap.check(results)
+        return results
 
 
 def export(

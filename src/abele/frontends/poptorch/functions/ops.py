@@ -15,6 +15,7 @@ from abele.frontends.poptorch.capture import host_words
 from abele.frontends.poptorch.capture.recording import is_training
 from abele.frontends.poptorch.enums import MatMulSerializationMode, OverlapMode
 from abele.frontends.poptorch.errors import CheckError, Error
+from abele.frontends.poptorch.program.overlap import CURRENT
 from abele.frontends.poptorch.program.recording import isRunningOnIpu
 from abele.frontends.poptorch.values import structures
 from abele.frontends.poptorch.values.tensors import from_array, to_array
@@ -261,22 +262,25 @@ def set_overlap_for_input(input_tensors: Any, mode: OverlapMode) -> Any:
     """The tensors, nested as given.
 
     With ``opts.TensorLocations.numIOTiles`` the copies of all inputs and outputs run beside the tiles that compute;
-    without it none do, whatever is asked for here.
+    what is asked for here has to go with that.
 
     Raises:
-        Error: No such mode.
+        Error: No such mode; a tensor that is no input of the model; a copy that is to overlap, and no IO tiles.
     """
     return _overlapped("set_overlap_for_input", input_tensors, mode)
 
 
 def set_overlap_for_output(output_tensors: Any, mode: OverlapMode) -> Any:
-    """As :func:`set_overlap_for_input`, of copies to the host."""
+    """As :func:`set_overlap_for_input`, of what the model returns."""
     return _overlapped("set_overlap_for_output", output_tensors, mode)
 
 
 def _overlapped(function: str, tensors: Any, mode: OverlapMode) -> Any:
     if not isinstance(mode, OverlapMode):
         raise Error(f"{function} takes a poptorch.OverlapMode, got {mode!r}")
+    overlap = CURRENT.get()
+    if overlap is not None:
+        overlap.ask(function, [leaf for leaf in structures.leaves(tensors) if isinstance(leaf, torch.Tensor)], mode)
     return tensors
 
 

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import itertools
+from contextvars import ContextVar
 from types import TracebackType
 from typing import Any, Self
 
 import torch
+from torch.overrides import TorchFunctionMode
 
 from abele.frontends.poptorch.capture import host_words
 from abele.frontends.poptorch.capture.conv_groups import MULTI_CONV, NUMBER
 from abele.frontends.poptorch.enums import MultiConvPlanType
-from abele.frontends.poptorch.errors import OptionValueError
+from abele.frontends.poptorch.errors import Error, OptionValueError
+from abele.frontends.poptorch.program.blocks import user_line
 from abele.frontends.poptorch.program.notes import annotate
 from abele.frontends.poptorch.program.recording import isRunningOnIpu
 
 assert host_words, "importing it registers its operators"
 _numbers = itertools.count(1)
+_in_group: ContextVar[bool] = ContextVar("poptorch_multi_conv", default=False)
 
 
 def set_available_memory(tensor: torch.Tensor, available_memory_proportion: float) -> torch.Tensor:
@@ -46,16 +50,18 @@ class MultiConv:
     """Convolutions inside are one group: ``with poptorch.MultiConv().planType(...): ...``.
 
     They run at the same time, each on tiles of its own, in the supersteps of one; so do their gradients by inputs, and
-    those by weights. None may read what another one gives.
+    those by weights. None may read what another one gives. Groups are not nested, and none is empty.
     """
 
     def __init__(self) -> None:
         self._hints: dict[str, Any] = {}
+        self._convolutions = _Convolutions()
 
     def availableMemoryProportions(self, value: float | list[float] | tuple[float, ...]) -> Self:
         """Share of a tile's memory: for all convolutions, or for each."""
         for share in value if isinstance(value, (list, tuple)) else [value]:
-            _check_share(share)
+            if not isinstance(share, float) or not 0 < share <= 1:
+                raise OptionValueError(f"a share of a tile's memory is a float above 0, at most 1, got {share!r}")
         return self._with("availableMemoryProportions", value)
 
     def partialsTypes(self, value: torch.dtype | list[torch.dtype] | tuple[torch.dtype, ...]) -> Self:
@@ -86,8 +92,8 @@ class MultiConv:
 
     def cycleBackOff(self, value: float) -> Self:
         """How much longer the longest may take than the shortest, as a proportion, before tiles are shared anew."""
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1:
-            raise OptionValueError(f"cycleBackOff takes a number from 0 to 1, got {value!r}")
+        if not isinstance(value, float) or not 0 <= value <= 1:
+            raise OptionValueError(f"cycleBackOff takes a float from 0 to 1, got {value!r}")
         return self._with("cycleBackOff", value)
 
     def _with(self, name: str, value: Any) -> Self:
@@ -95,10 +101,38 @@ class MultiConv:
         return self
 
     def __enter__(self) -> None:
+        if _in_group.get():
+            raise Error("Nested poptorch.MultiConv is not supported.", at=user_line() or None)
+        _in_group.set(True)
+        self._convolutions.count = 0
+        self._convolutions.__enter__()
         self._annotation = annotate({MULTI_CONV: {**self._hints, NUMBER: next(_numbers)}})
         self._annotation.__enter__()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        _in_group.set(False)
         self._annotation.__exit__(kind, error, trace)
+        self._convolutions.__exit__(kind, error, trace)
+        if kind is None and not self._convolutions.count:
+            raise Error(
+                "Empty poptorch.MultiConv: there is no convolution inside.",
+                at=user_line() or None,
+                remedy="call the convolutions of the group inside of the context",
+            )
+
+
+class _Convolutions(TorchFunctionMode):
+    """Counts the convolutions that are called inside."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count = 0
+
+    def __torch_function__(
+        self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """The function's result."""
+        self.count += "conv" in getattr(function, "__name__", "")
+        return function(*args, **(kwargs or {}))

@@ -99,9 +99,16 @@ def dynamic_slice(tensor: torch.Tensor, dim: int, start: torch.Tensor, size: int
         step: Distance of those that are taken.
 
     Raises:
-        SliceArgumentError: ``start`` is no tensor of one integer, or there is no such dimension or slice.
+        SliceArgumentError: ``start`` is no tensor of one integer; there is no such dimension or slice; ``size`` does
+            not divide the dimension.
     """
     dim = _checked("dynamic_slice", tensor, dim, start, size)
+    if tensor.shape[dim] % size:
+        raise SliceArgumentError(
+            f"dynamic_slice: The size of the slice ({size}) must be a factor of the slicing dimension "
+            f"({tensor.shape[dim]}).",
+            remedy="pad the dimension, or take the indices with torch.index_select",
+        )
     if step < 1:
         raise SliceArgumentError(f"dynamic_slice: the step {step} has to be at least 1")
     result: torch.Tensor = _dynamic_slice(tensor, dim, start, size, step)
@@ -122,9 +129,15 @@ def dynamic_update(input: torch.Tensor, src: torch.Tensor, dim: int, start: torc
         SliceArgumentError: Arguments that do not go together.
     """
     dim = _checked("dynamic_update", input, dim, start, size)
+    if not isinstance(src, torch.Tensor):
+        raise SliceArgumentError(f"dynamic_update: src must be a tensor, not {type(src).__name__}")
     if input.dtype != src.dtype:
         raise SliceArgumentError(
             f"dynamic_update: input and src must have the same dtype: input.dtype={input.dtype}, src.dtype={src.dtype}"
+        )
+    if input.dim() != src.dim():
+        raise SliceArgumentError(
+            f"dynamic_update: input and src must have the same rank: input.dim()={input.dim()}, src.dim()={src.dim()}"
         )
     wanted = (*input.shape[:dim], size, *input.shape[dim + 1 :])
     if tuple(src.shape) != wanted:
@@ -148,6 +161,17 @@ def _checked(name: str, tensor: torch.Tensor, dim: int, start: torch.Tensor, siz
     if not -tensor.dim() <= dim < tensor.dim():
         raise SliceArgumentError(f"{name}: a tensor of {tensor.dim()} dimensions has no dimension {dim}")
     dim %= tensor.dim()
-    if not 1 <= size <= tensor.shape[dim]:
+    if isinstance(size, bool) or not isinstance(size, int):
+        raise SliceArgumentError(
+            f"{name}: The size of the sliced tensor must be a constant for each execution of the model when running on "
+            f"the IPU, got {type(size).__name__}"
+        )
+    if size == 0:
+        raise SliceArgumentError(f"{name}: The start and end of a slice must be different.")
+    if size < 0:
+        raise SliceArgumentError(
+            f"{name}: Taking a slice of a tensor with the end less than the start is not supported: the size is {size}"
+        )
+    if size > tensor.shape[dim]:
         raise SliceArgumentError(f"{name}: size {size} of a dimension of {tensor.shape[dim]}")
     return dim

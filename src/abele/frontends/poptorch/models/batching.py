@@ -11,7 +11,7 @@ from abele.frontends.poptorch.enums import MeanReductionStrategy, OutputMode, Re
 from abele.frontends.poptorch.errors import CheckError, Error
 from abele.frontends.poptorch.models.grouping import groups_of_replicas
 from abele.frontends.poptorch.options import Options
-from abele.frontends.poptorch.options.strategies import PhasedExecution
+from abele.frontends.poptorch.options.strategies import PhasedExecution, PipelinedExecution
 from abele.frontends.poptorch.options.tensor_names import network_name
 from abele.parallel import Anchor, Locations, PipelineSchedule, TensorLocation
 from abele.parallel.locations import AS_USUAL, ON_CHIP
@@ -35,8 +35,11 @@ _STRATEGIES = {
 
 INFERENCE_ACCUMULATION = (
     "You must set poptorch.Options().Training.gradientAccumulation to 1 or leave it as its default value (1) when "
-    "running a poptorch.inferenceModel(). Use poptorch.Options().deviceIterations to process a sufficient number of "
-    "batches each run for pipelined execution instead."
+    "running a poptorch.inferenceModel()."
+)
+PIPELINED_INFERENCE = (
+    " Use poptorch.Options().deviceIterations to process a sufficient number of batches each run for pipelined "
+    "execution instead."
 )
 
 
@@ -47,20 +50,22 @@ class Batching:
     Attributes:
         options: Where the numbers come from.
         training: True if gradients are accumulated.
+
+    Raises:
+        Error: Gradient accumulation for inference.
     """
 
     options: Options
     training: bool
 
-    def schedule(self) -> Schedule:
-        """The device's loop.
+    def __post_init__(self) -> None:
+        if not self.training and self.options.Training.gradient_accumulation != 1:
+            pipelined = isinstance(self.options._execution_strategy, PipelinedExecution)
+            raise Error(INFERENCE_ACCUMULATION + (PIPELINED_INFERENCE if pipelined else ""))
 
-        Raises:
-            Error: Gradient accumulation for inference.
-        """
+    def schedule(self) -> Schedule:
+        """The device's loop."""
         accumulation = self.options.Training.gradient_accumulation
-        if not self.training and accumulation != 1:
-            raise Error(INFERENCE_ACCUMULATION)
         ranks = self.options.Distributed.numProcesses if self.options.Distributed.shares_replicas else 1
         return Schedule(
             self.options.device_iterations,

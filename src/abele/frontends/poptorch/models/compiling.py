@@ -19,11 +19,13 @@ from abele.frontends.poptorch.errors import Error
 from abele.frontends.poptorch.fp8.chips import check_products
 from abele.frontends.poptorch.models.advice import words
 from abele.frontends.poptorch.models.batching import Batching
+from abele.frontends.poptorch.models.grouping import check_changed_buffers
 from abele.frontends.poptorch.models.perf_counters import PerfCounters
 from abele.frontends.poptorch.models.placing import Placing
 from abele.frontends.poptorch.models.sharding import OwnValues
 from abele.frontends.poptorch.models.user_models import plain_class
 from abele.frontends.poptorch.models.weights import cell_of, plain
+from abele.frontends.poptorch.program.overlap import overlapping
 from abele.frontends.poptorch.training.rules import read_optimiser
 from abele.frontends.poptorch.values import structures
 from abele.frontends.poptorch.values.tensors import from_array, to_array
@@ -118,9 +120,11 @@ def compile_model(
         placing = Placing(batching.options, training=batching.training)
 
         def record(given: Callable[[], torch.nn.Module], arguments: tuple[Any, dict[str, Any]]) -> CapturedModel:
-            with plain(weights), own.one_each(model) as whole:
+            tiles = batching.options.TensorLocations.io_tiles
+            with plain(weights), own.one_each(model) as whole, overlapping(tiles):
                 at, train = placing.places, batching.training
                 found = capture(given(), *arguments, training=train, norm_replicas=norms, places=at)
+            check_changed_buffers(model, found.net, batching.options, batching.schedule().replicas)
             return replace(found, weights={name: whole.get(id(t), t) for name, t in found.weights.items()})
 
         captured = record(lambda: model, (args, kwargs))

@@ -13,11 +13,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch.nn.modules.batchnorm import _NormBase
 
 from abele.frontends.poptorch.capture.capture import own_tensors
 from abele.frontends.poptorch.enums import CommGroupType, VariableRetrievalMode
 from abele.frontends.poptorch.errors import Error, OptionValueError
 from abele.frontends.poptorch.options import Options
+from abele.parallel import Network
 from abele.poplibs.gcl import CommGroup
 
 _METHOD = "replicaGrouping"
@@ -116,6 +118,38 @@ def own_groups(model: torch.nn.Module, options: Options) -> dict[str, CommGroup]
         _check_rows(name, tensor, len(group.members(replicas)))
         found[name] = group
     return {name: group for name, group in found.items() if len(group.members(replicas)) > 1}
+
+
+def check_changed_buffers(model: torch.nn.Module, net: Network, options: Options, replicas: int) -> None:
+    """Raise where replicas would change their copies of a buffer apart from each other, and the host has one value.
+
+    Running statistics of norms are no such buffers: each replica keeps its own, and the host has those of the first.
+
+    Args:
+        model: The model, as it was recorded.
+        net: What was recorded.
+        options: Their ``broadcastBuffers``.
+        replicas: Copies of the model, over all processes.
+
+    Raises:
+        Error: A buffer is changed; it is named.
+    """
+    if replicas == 1 or not options.broadcast_buffers:
+        return
+    norms = [module for module in model.modules() if isinstance(module, _NormBase)]
+    exempt = {id(buffer) for norm in norms for buffer in norm.buffers(recurse=False)}
+    own = own_tensors(model)
+    for buffer in net.buffers:
+        if buffer in net.updates and id(own.get(buffer.name)) not in exempt:
+            made = next((op for op in net.ops if net.updates[buffer] in op.outputs), None)
+            raise Error(
+                "PopTorch does not support broadcasting buffers. If your model is able to tolerate buffers becoming "
+                "out of sync between replicas, you can disable buffer broadcasting using "
+                "poptorch.Options.broadcastBuffers(False).",
+                at=(made.debug.location if made else None) or None,
+                because=f"forward changes the buffer {buffer.name!r}, and there are {replicas} replicas",
+                remedy=f"broadcastBuffers(False), and a row for each replica: a first dimension of {replicas}",
+            )
 
 
 def _check_rows(name: str, tensor: torch.Tensor, groups: int) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import functools
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -12,6 +13,7 @@ from abele.frontends.poptorch.options import Options
 from abele.frontends.poptorch.options.placement import BlockPlacement, check_pipeline, ipus_of_replica, placed
 from abele.frontends.poptorch.program.blocks import BlockRecord
 from abele.machine import System, systems
+from abele.parallel import Place
 from abele.parallel.network import PlanHint
 from abele.session import Settings
 from abele.session.settings import DEFAULT_SYSTEM
@@ -32,23 +34,27 @@ class Placing:
         self._placement = BlockPlacement()
 
     def places(self, record: BlockRecord) -> BlockPlaces:
-        """Places of the blocks that a model went through.
+        """Places of the blocks that a model went through."""
+        shares = self._options.available_memory_proportion
+        hints = {ipu: PlanHint(proportion=share) for ipu, share in shares.items() if record.begun}
+        return BlockPlaces(record.begun, functools.partial(self._located, record), hints)
+
+    def _located(self, record: BlockRecord, leading: str) -> Sequence[Place]:
+        """The place of each block.
 
         Raises:
             Error: Blocks that do not fit the strategy; too few micro-batches for a pipeline.
             CheckError: A block that the strategy does not list.
         """
-        self._placement = placement = placed(self._options._execution_strategy, record.begun, record.again.items())
+        strategy = self._options._execution_strategy
+        self._placement = placement = placed(strategy, record.begun, record.again.items(), leading=leading)
         check_pipeline(
             placement.num_stages,
             accumulation=self._options.Training.gradient_accumulation,
             device_iterations=self._options.device_iterations,
             training=self._training,
         )
-        shares = self._options.available_memory_proportion
-        several = placement.num_ipus > 1
-        hints = {ipu: PlanHint(proportion=share) for ipu, share in shares.items() if several}
-        return BlockPlaces(placement.blocks, placement.places, hints)
+        return placement.places
 
     def settings(self, settings: Settings) -> Settings:
         """Settings with the machine for all replicas of the model.

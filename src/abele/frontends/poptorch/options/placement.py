@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from abele.errors import StageOrderError
+from abele.frontends.poptorch import logs
 from abele.frontends.poptorch.enums import AutoStage
 from abele.frontends.poptorch.errors import Error
 from abele.frontends.poptorch.options.strategies import (
@@ -31,11 +32,13 @@ class BlockPlacement:
         blocks: The blocks, in the order in which they first begin.
         places: The place of each.
         again: Numbers of blocks that begin once more, and where in the user's source.
+        leading: The first op before the first block, if there are any: they are in stage 0, on IPU 0.
     """
 
     blocks: tuple[BegunBlock, ...] = ()
     places: tuple[Place, ...] = ()
     again: tuple[tuple[int, str], ...] = ()
+    leading: str = ""
 
     @property
     def num_ipus(self) -> int:
@@ -62,11 +65,15 @@ class BlockPlacement:
     def _stage_text(self, stage: int) -> str:
         members = zip(self.blocks, self.places, strict=True)
         names = [str(block) for block, place in members if place.pipeline_stage == stage]
-        return f"stage {stage} (block {', '.join(names)})"
+        return f"stage {stage} ({'block ' + ', '.join(names) if names else 'before the first block'})"
 
 
 def placed(
-    strategy: ExecutionStrategy, blocks: Sequence[BegunBlock], again: Iterable[tuple[int, str]] = ()
+    strategy: ExecutionStrategy,
+    blocks: Sequence[BegunBlock],
+    again: Iterable[tuple[int, str]] = (),
+    *,
+    leading: str = "",
 ) -> BlockPlacement:
     """Where a strategy puts the blocks of a model.
 
@@ -74,29 +81,42 @@ def placed(
         strategy: The strategy.
         blocks: The blocks that the model went through.
         again: Blocks that began several times; see :class:`BlockPlacement`.
+        leading: The first op before the first block, if there are any.
 
     Raises:
-        Error: A listed block that the model does not go through; a stage whose blocks are on several IPUs.
+        Error: A listed block that the model does not go through; a stage on several IPUs.
         CheckError: A block that the strategy does not list.
     """
     if isinstance(strategy, ShardedExecution) and strategy.automatic is not None:
-        stages = _automatic(strategy, blocks)
+        stages = _automatic(strategy, blocks, bool(leading))
     else:
         stages = [_Assigned.of(strategy.stage(block.name), block, strategy) for block in blocks]
         _check_run(strategy, blocks)
-    order = {number: place for place, number in enumerate(sorted({s.number for s in stages}))}
     pipelined = isinstance(strategy, PipelinedExecution)
+    # Ops before the first block are in stage 0, on IPU 0.
+    homes: dict[int, int] = {0: 0} if leading and pipelined else {}
+    order = {number: place for place, number in enumerate(sorted({*homes, *(s.number for s in stages)}))}
     places = [Place(s.ipu, order[s.number] if pipelined else 0, max(s.phase, 0)) for s in stages]
-    homes: dict[int, int] = {}
     for block, stage in zip(blocks, stages, strict=True):
         if homes.setdefault(stage.number, stage.ipu) != stage.ipu:
-            raise Error(
-                f"Block {block} of stage {stage.number} is on IPU {stage.ipu}, and others of the stage on IPU "
-                f"{homes[stage.number]}",
-                at=block.location or None,
-                remedy="the blocks of a stage run on one IPU: make another stage of it",
-            )
-    return BlockPlacement(tuple(blocks), tuple(places), tuple(again))
+            raise _on_two_ipus(block, stage, homes[stage.number], leading if homes[stage.number] == 0 else "")
+    return BlockPlacement(tuple(blocks), tuple(places), tuple(again), leading)
+
+
+def _on_two_ipus(block: BegunBlock, stage: _Assigned, other: int, leading: str) -> Error:
+    if stage.number == 0 and leading:
+        return Error(
+            f"Block {block} of stage 0 is on IPU {stage.ipu}, and what comes before the first block is in stage 0, "
+            f"too, on IPU {other}",
+            at=block.location or None,
+            because=f"before it comes {leading}",
+            remedy="begin the block before the first operation, or list it on IPU 0",
+        )
+    return Error(
+        f"Block {block} of stage {stage.number} is on IPU {stage.ipu}, and others of the stage on IPU {other}",
+        at=block.location or None,
+        remedy="the blocks of a stage run on one IPU: make another stage of it",
+    )
 
 
 @dataclass(frozen=True)
@@ -122,15 +142,18 @@ class _Assigned:
         return cls(number, _first(stage._ipu_id, block.ipu, default), stage._phase_id)
 
 
-def _automatic(strategy: ShardedExecution, blocks: Sequence[BegunBlock]) -> list[_Assigned]:
-    """A stage for each block, or one for all of an IPU."""
+def _automatic(strategy: ShardedExecution, blocks: Sequence[BegunBlock], leads: bool) -> list[_Assigned]:
+    """A stage for each block, or one for all of an IPU; the first has what leads it, if it is on IPU 0."""
     made: list[_Assigned] = []
     # Where no block says where it runs, each has an IPU of its own.
     silent = all(block.ipu is None and _said(strategy, block) is None for block in blocks)
-    for number, block in enumerate(blocks):
+    number = 0
+    for block in blocks:
         asked = _first(_said(strategy, block), block.ipu, None)
         if strategy.automatic == AutoStage.AutoIncrement or silent:
+            number += leads and not made and asked not in (None, 0)
             made.append(_Assigned(number, number if asked is None else asked))
+            number += 1
         else:
             ipu = _first(asked, made[-1].ipu if made else 0)
             made.append(_Assigned(ipu, ipu))
@@ -162,7 +185,7 @@ def _check_run(strategy: ExecutionStrategy, blocks: Sequence[BegunBlock]) -> Non
 
 
 def ipus_of_replica(num_ipus: int, *, rounded: bool) -> int:
-    """IPUs that are reserved for each replica.
+    """IPUs that are reserved for each replica. Rounding causes a warning.
 
     Args:
         num_ipus: IPUs that the model uses.
@@ -172,12 +195,20 @@ def ipus_of_replica(num_ipus: int, *, rounded: bool) -> int:
         Error: It is no power of two, and may not be rounded.
     """
     whole = 1 << (num_ipus - 1).bit_length()
-    if whole != num_ipus and not rounded:
+    if whole == num_ipus:
+        return whole
+    reason = "PopTorch must reserve a power of 2 or maximum of 64 IPUs per process"
+    if not rounded:
         raise Error(
-            f"the model uses {counted(num_ipus, 'IPU')}, and each replica must reserve a power of 2 of them",
-            remedy=f"poptorch.Options().autoRoundNumIPUs(True) reserves {whole}, of which {whole - num_ipus} "
-            "would not be used",
+            f"The model specifies the use of {num_ipus} IPUs, however PopTorch must reserve a minimum of {whole} in "
+            f"order to allow the model to run, because {reason}. Please reconfigure your model to use a different "
+            "number of IPUs or set poptorch.Options().autoRoundNumIPUs(True).",
+            because=f"each replica has the IPUs that blocks name, from 0 to {num_ipus - 1}",
         )
+    logs.warn(
+        f"Reserving {whole} IPUs when the model specifies the use of only {num_ipus}. This is because {reason}, and "
+        f"poptorch.Options().autoRoundNumIPUs is set: {counted(whole - num_ipus, 'IPU')} will not be used."
+    )
     return whole
 
 

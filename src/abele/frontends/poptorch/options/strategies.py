@@ -11,9 +11,7 @@ from typing import Any, ClassVar, Self
 from abele.frontends.poptorch.enums import AutoStage, Liveness
 from abele.frontends.poptorch.errors import CheckError, OptionValueError
 from abele.frontends.poptorch.options.checked import Freezable
-
-BlockId = str
-"""What blocks are called."""
+from abele.frontends.poptorch.program.blocks import BlockName, block_name
 
 
 class Stage:
@@ -23,16 +21,14 @@ class Stage:
         *block_ids: The blocks.
     """
 
-    def __init__(self, *block_ids: BlockId) -> None:
-        if not all(isinstance(block, str) for block in block_ids):
-            raise CheckError(f"the blocks of a stage are named by text, got {block_ids!r}")
-        self._blocks = block_ids
+    def __init__(self, *block_ids: BlockName) -> None:
+        self._blocks = tuple(map(block_name, block_ids))
         self._stage_id = -1
         self._phase_id = -1
         self._ipu_id: int | None = None
 
     @property
-    def blocks(self) -> list[BlockId]:
+    def blocks(self) -> list[str]:
         """The blocks' names."""
         return list(self._blocks)
 
@@ -60,10 +56,10 @@ class Phase:
         *stages: Stages, or names of blocks that make a stage each; or one list of them.
     """
 
-    def __init__(self, *stages: Stage | BlockId | list[Any] | tuple[Any, ...]) -> None:
+    def __init__(self, *stages: Stage | BlockName | list[Any] | tuple[Any, ...]) -> None:
         given = tuple(stages[0]) if len(stages) == 1 and isinstance(stages[0], (list, tuple)) else stages
-        if all(isinstance(item, str) for item in given):
-            self.stages = [Stage(*given)]  # type: ignore[arg-type]  # all are text
+        if all(isinstance(item, str | int) for item in given):
+            self.stages = [Stage(*given)]  # type: ignore[arg-type]  # all are names
         elif all(isinstance(item, Stage) for item in given):
             self.stages = list(given)  # type: ignore[arg-type]  # all are stages
         else:
@@ -92,7 +88,7 @@ class ExecutionStrategy(Freezable):
 
     def __init__(self) -> None:
         super().__init__()
-        self._block_map: dict[BlockId, Stage] = {}
+        self._block_map: dict[str, Stage] = {}
 
     def _add(self, stage: Stage, *, stage_id: int, phase_id: int = -1) -> None:
         stage._stage_id, stage._phase_id = stage_id, phase_id
@@ -101,21 +97,22 @@ class ExecutionStrategy(Freezable):
                 raise CheckError(f"{block} has already been assigned to a stage")
             self._block_map[block] = stage
 
-    def stage(self, block_id: BlockId) -> Stage:
+    def stage(self, block_id: BlockName) -> Stage:
         """The stage of a block."""
-        if block_id not in self._block_map:
+        name = block_name(block_id)
+        if name not in self._block_map:
             raise CheckError(
-                f"Unknown block {block_id!r}",
+                f"Unknown block {name!r}",
                 because=f"the strategy's blocks are {', '.join(self._block_map) or 'none'}",
             )
-        return self._block_map[block_id]
+        return self._block_map[name]
 
-    def stage_of(self, block_id: BlockId, ipu_id: int | None) -> int:
+    def stage_of(self, block_id: BlockName, ipu_id: int | None) -> int:
         """Number of the stage of a block that asks for an IPU, or for none."""
         return self.stage(block_id)._stage_id
 
     @property
-    def listed(self) -> dict[BlockId, Stage]:
+    def listed(self) -> dict[str, Stage]:
         """The stage of each block that is named in advance."""
         return self._block_map
 
@@ -137,16 +134,16 @@ class ShardedExecution(ExecutionStrategy):
 
     mode = 1
 
-    def __init__(self, *args: AutoStage | BlockId | Stage) -> None:
+    def __init__(self, *args: AutoStage | BlockName | Stage) -> None:
         super().__init__()
         self._auto_stage = AutoStage.SameAsIpu
         if len(args) == 1 and isinstance(args[0], AutoStage):
             self._auto_stage = args[0]
             args = ()
-        if not all(isinstance(arg, (str, Stage)) for arg in args):
+        if not all(isinstance(arg, str | int | Stage) and not isinstance(arg, AutoStage) for arg in args):
             raise CheckError(f"a strategy takes stages, names of blocks, or one AutoStage, got {args!r}")
         for number, arg in enumerate(args):
-            self._add(arg if isinstance(arg, Stage) else Stage(str(arg)), stage_id=number)
+            self._add(arg if isinstance(arg, Stage) else Stage(arg), stage_id=number)
         self._fixed = bool(args)
 
     @property
@@ -154,13 +151,13 @@ class ShardedExecution(ExecutionStrategy):
         """How blocks are put on stages, where no stages are listed."""
         return None if self._fixed else self._auto_stage
 
-    def stage(self, block_id: BlockId) -> Stage:
+    def stage(self, block_id: BlockName) -> Stage:
         """The stage of a block; where none was listed, one is made for each block."""
-        if not self._fixed and block_id not in self._block_map:
+        if not self._fixed and block_name(block_id) not in self._block_map:
             self._add(Stage(block_id), stage_id=len(self._block_map))
         return super().stage(block_id)
 
-    def stage_of(self, block_id: BlockId, ipu_id: int | None) -> int:
+    def stage_of(self, block_id: BlockName, ipu_id: int | None) -> int:
         """Number of the listed stage; else, as was chosen, of the block's IPU, or one more than of those before."""
         if not self._fixed and self._auto_stage == AutoStage.SameAsIpu and ipu_id is not None:
             return ipu_id
@@ -188,7 +185,7 @@ class PhasedExecution(ExecutionStrategy):
         """True if what waits for later phases than the next leaves the IPU."""
         raise NotImplementedError
 
-    def __init__(self, *phases: Phase | Stage | BlockId | list[Any] | tuple[Any, ...]) -> None:
+    def __init__(self, *phases: Phase | Stage | BlockName | list[Any] | tuple[Any, ...]) -> None:
         super().__init__()
         self._phases = [phase if isinstance(phase, Phase) else Phase(phase) for phase in phases]
         self._separate_backward_phase = False
@@ -232,7 +229,7 @@ class ParallelPhasedExecution(PhasedExecution):
 
     serial = False
 
-    def __init__(self, *phases: Phase | Stage | BlockId | list[Any] | tuple[Any, ...]) -> None:
+    def __init__(self, *phases: Phase | Stage | BlockName | list[Any] | tuple[Any, ...]) -> None:
         super().__init__(*phases)
         self._off_chip_after_forward = True
         sizes = [len(phase.stages) for phase in self._phases]
@@ -266,7 +263,7 @@ class SerialPhasedExecution(PhasedExecution):
 
     serial = True
 
-    def __init__(self, *phases: Phase | Stage | BlockId | list[Any] | tuple[Any, ...]) -> None:
+    def __init__(self, *phases: Phase | Stage | BlockName | list[Any] | tuple[Any, ...]) -> None:
         super().__init__(*phases)
         self._tensors_liveness = Liveness.AlwaysLive
 

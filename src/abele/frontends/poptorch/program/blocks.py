@@ -9,7 +9,9 @@ from __future__ import annotations
 import builtins
 import contextvars
 import functools
+import operator
 import sys
+import types
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,10 +21,12 @@ from typing import Any, TypeVar
 import torch
 
 from abele.frontends.poptorch.errors import CheckError, Error
-from abele.frontends.poptorch.program.notes import BLOCK, OUTSIDE, keep, keeping
+from abele.frontends.poptorch.program.notes import BEFORE, BLOCK, OUTSIDE, keep, keeping
 
 Callee = TypeVar("Callee", bound=Callable[..., Any])
 
+BlockName = str | int
+"""Names of blocks as users write them."""
 
 _PACKAGES = (str(Path(torch.__file__).resolve().parent), str(Path(__file__).resolve().parents[1]))
 
@@ -57,7 +61,7 @@ class BlockRecord:
         self.begun: list[BegunBlock] = []
         self.again: dict[int, str] = {}
         self._numbers: dict[object, int] = {}
-        self._current = OUTSIDE
+        self._current = BEFORE
         self._around: list[int] = []
 
     def begin(self, user_id: str | None, ipu: int | None, hook: object = None) -> None:
@@ -74,20 +78,24 @@ class BlockRecord:
         key = hook if user_id is None else user_id
         if key not in self._numbers:
             self._numbers[key] = len(self.begun)
-            name = str(len(self.begun)) if user_id is None else user_id
-            self.begun.append(BegunBlock(name, ipu, _user_line()))
+            name = self._free_number() if user_id is None else user_id
+            self.begun.append(BegunBlock(name, ipu, user_line()))
         number = self._numbers[key]
         before = self.begun[number]
         if before.ipu != ipu:
             raise Error(
                 f"Block {before} is used twice, for IPU {before.ipu} and for IPU {ipu}",
-                at=_user_line() or None,
+                at=user_line() or None,
                 because=f"it began at {before.location}" if before.location else None,
                 remedy="blocks of one name are one block: give each part of the model a name of its own",
             )
         if number not in (self._current, len(self.begun) - 1):
-            self.again.setdefault(number, _user_line())
+            self.again.setdefault(number, user_line())
         self._go_on_with(number)
+
+    def _free_number(self) -> str:
+        names = {block.name for block in self.begun}
+        return next(str(n) for n in range(len(names), 2 * len(names) + 1) if str(n) not in names)
 
     def enter(self, user_id: str | None, ipu: int | None) -> None:
         """Begin a block that goes on until :meth:`leave`, whatever begins inside."""
@@ -113,7 +121,7 @@ def recording_blocks() -> Iterator[BlockRecord]:
     record = BlockRecord()
     token = _RECORD.set(record)
     try:
-        with keeping(BLOCK, OUTSIDE):
+        with keeping(BLOCK, BEFORE):
             yield record
     finally:
         _RECORD.reset(token)
@@ -125,7 +133,7 @@ def _begin(user_id: str | None, ipu_id: int | None, hook: object = None) -> None
         record.begin(user_id, ipu_id, hook)
 
 
-def _user_line() -> str:
+def user_line() -> str:
     """The innermost source line that is neither PyTorch's nor ours."""
     frame = sys._getframe(1)
     while frame is not None:
@@ -152,10 +160,10 @@ class Block(torch.nn.Module):
         """Number the blocks that have no name from 0 on, where they are made."""
         Block._next_auto_id = 0
 
-    def __init__(self, user_id: str | None = None, ipu_id: int | None = None) -> None:
+    def __init__(self, user_id: BlockName | None = None, ipu_id: int | None = None) -> None:
         super().__init__()
-        _check_ids(user_id, ipu_id)
-        self._user_id, self._ipu_id = _numbered(user_id), ipu_id
+        name, self._ipu_id = _checked_ids(user_id, ipu_id)
+        self._user_id = _numbered(name)
 
     def __enter__(self) -> None:
         record = _RECORD.get()
@@ -169,10 +177,10 @@ class Block(torch.nn.Module):
             record.leave()
 
     @staticmethod
-    def start(user_id: str | None = None, ipu_id: int | None = None) -> None:
+    def start(user_id: BlockName | None = None, ipu_id: int | None = None) -> None:
         """Begin a block that goes on until another begins."""
-        _check_ids(user_id, ipu_id)
-        _begin(_numbered(user_id), ipu_id)
+        name, ipu = _checked_ids(user_id, ipu_id)
+        _begin(_numbered(name), ipu)
 
 
 def _numbered(user_id: str | None) -> str:
@@ -182,11 +190,23 @@ def _numbered(user_id: str | None) -> str:
     return str(number)
 
 
-def _check_ids(user_id: object, ipu_id: object) -> None:
-    if user_id is not None and not isinstance(user_id, str):
-        raise CheckError(f"the name of a block is text, got {user_id!r}")
-    if ipu_id is not None and (isinstance(ipu_id, bool) or not isinstance(ipu_id, int) or ipu_id < 0):
+def block_name(user_id: object) -> str:
+    """The name of a block as text: 1 and "1" name the same block.
+
+    Raises:
+        CheckError: It is neither text nor a whole number from 0 on.
+    """
+    if isinstance(user_id, str):
+        return user_id
+    if type(user_id) is not int or user_id < 0:
+        raise CheckError(f"the name of a block is text or a whole number from 0 on, got {user_id!r}")
+    return str(user_id)
+
+
+def _checked_ids(user_id: object, ipu_id: Any) -> tuple[str | None, int | None]:
+    if ipu_id is not None and (type(ipu_id) is not int or ipu_id < 0):
         raise CheckError(f"the IPU of a block is a whole number from 0 on, got {ipu_id!r}")
+    return None if user_id is None else block_name(user_id), ipu_id
 
 
 class BlockHook:
@@ -201,6 +221,11 @@ class BlockHook:
         """Begin the block."""
         _begin(self._user_id, self._ipu_id, self)
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Let a model that was loaded show its blocks."""
+        _show_blocks()
+        self.__dict__ = state
+
     def remove(self) -> None:
         """Take the hook off its module."""
         self._handle.remove()
@@ -209,7 +234,7 @@ class BlockHook:
         return f"BeginBlock(user_id={self._user_id}, ipu_id={self._ipu_id})"
 
 
-def BeginBlock(layer_to_call: Any, user_id: str | None = None, ipu_id: int | None = None) -> Any:
+def BeginBlock(layer_to_call: Any, user_id: BlockName | None = None, ipu_id: int | None = None) -> Any:
     """Begin a block before a layer, or a function, is called; it goes on until another begins.
 
     Args:
@@ -220,37 +245,58 @@ def BeginBlock(layer_to_call: Any, user_id: str | None = None, ipu_id: int | Non
     Raises:
         Error: The layer begins a block already, or is neither a layer nor a function.
     """
-    _check_ids(user_id, ipu_id)
+    name, ipu = _checked_ids(user_id, ipu_id)
     if not isinstance(layer_to_call, torch.nn.Module):
         if isinstance(layer_to_call, type) or not callable(layer_to_call):
             raise Error("module is not an instance of torch.nn.Module or function.")
-        return BlockFunction(user_id, ipu_id)(layer_to_call)
+        return BlockFunction(name, ipu)(layer_to_call)
     if _block_hooks(layer_to_call):
         raise Error("module has already been assigned to a block.")
-    BlockHook(layer_to_call, user_id, ipu_id)
+    BlockHook(layer_to_call, name, ipu)
     return layer_to_call
 
 
-def BlockFunction(user_id: str | None = None, ipu_id: int | None = None) -> Callable[[Callee], Callee]:
+def BlockFunction(user_id: BlockName | None = None, ipu_id: int | None = None) -> Callable[[Callee], Callee]:
     """A decorator of functions that begin a block when they are called.
 
     Raises:
         Error: What is decorated is no function.
     """
-    _check_ids(user_id, ipu_id)
+    name, ipu = _checked_ids(user_id, ipu_id)
 
     def decorate(function: Callee) -> Callee:
         if isinstance(function, type) or not callable(function):
             raise Error("module is not an instance of torch.nn.Module or function.")
-
-        @functools.wraps(function)
-        def begin(*args: Any, **kwargs: Any) -> Any:
-            _begin(user_id, ipu_id, begin)
-            return function(*args, **kwargs)
-
-        return begin  # type: ignore[return-value]  # it has the function's signature
+        return _BlockCallable(function, name, ipu)  # type: ignore[return-value]  # it has the function's signature
 
     return decorate
+
+
+class _BlockCallable:
+    """A function that begins a block when it is called; a method of classes that have it for an attribute.
+
+    It is saved and copied with the function. One that took its function's name, as a decorator does, is saved by name.
+    """
+
+    def __init__(self, function: Callable[..., Any], user_id: str | None, ipu_id: int | None) -> None:
+        functools.update_wrapper(self, function)
+        self._function, self._user_id, self._ipu_id = function, user_id, ipu_id
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Begin the block, and call the function."""
+        _begin(self._user_id, self._ipu_id, self)
+        return self._function(*args, **kwargs)
+
+    def __get__(self, instance: object, owner: type | None = None) -> Any:
+        return self if instance is None else types.MethodType(self, instance)
+
+    def __reduce__(self) -> Any:
+        name: str = getattr(self, "__qualname__", "")
+        try:
+            found = operator.attrgetter(name)(sys.modules[self.__module__])
+        except (AttributeError, KeyError):
+            found = None
+        return name if found is self else (_BlockCallable, (self._function, self._user_id, self._ipu_id))
 
 
 def removeBlocks(module: torch.nn.Module) -> None:

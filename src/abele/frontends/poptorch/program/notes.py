@@ -13,10 +13,13 @@ from typing import Any
 from torch.fx import traceback
 
 BLOCK = "abele_block"
-"""Under this name a node's notes have the number of the block that it is in; :data:`OUTSIDE` if it is in none."""
+"""Under this name a node's notes have the number of the block that it is in, or one of the two below."""
 
 OUTSIDE = -1
-"""What nodes outside of all blocks have for a number."""
+"""Number of nodes after the end of a block, in none."""
+
+BEFORE = -2
+"""Number of nodes before the first block."""
 
 _lasting: dict[str, Any] = {}
 
