@@ -120,7 +120,14 @@ def compile_model(
         def record(given: Callable[[], torch.nn.Module], arguments: tuple[Any, dict[str, Any]]) -> CapturedModel:
             with plain(weights), own.one_each(model) as whole:
                 at, train = placing.places, batching.training
-                found = capture(given(), *arguments, training=train, norm_replicas=norms, places=at)
+                found = capture(
+                    given(),
+                    *arguments,
+                    training=train,
+                    norm_replicas=norms,
+                    places=at,
+                    changing=batching.options.updatable_named_buffers,
+                )
             return replace(found, weights={name: whole.get(id(t), t) for name, t in found.weights.items()})
 
         captured = record(lambda: model, (args, kwargs))
