@@ -71,13 +71,22 @@ def as_poptorch_errors() -> Iterator[None]:
         raise
 
 
-_BOTH: dict[type[AbeleError], Any] = {}
+def error_like(kind: type[Exception]) -> Any:
+    """An :class:`Error` that is of one of Python's own kinds too, the nearest above ``kind``."""
+    plain = next(k for k in kind.__mro__ if k.__module__ == "builtins")
+    return Error if issubclass(Error, plain) else _both(plain)
 
 
-def _both(kind: type[AbeleError]) -> Any:
+_BOTH: dict[type[Exception], Any] = {}
+
+
+def _both(kind: type[Exception]) -> Any:
     """An error of two kinds, under the name of the first."""
     if kind in _BOTH:
         return _BOTH[kind]
+    if not issubclass(kind, AbeleError):
+        names = {"__module__": Error.__module__, "__doc__": f"{Error.__doc__} A {kind.__name__} too."}
+        return _BOTH.setdefault(kind, type(kind.__name__, (Error, kind), names))
     device = issubclass(kind, ApplicationRuntimeError)
     names = {"__module__": kind.__module__, "__doc__": kind.__doc__, "type": _DEVICE if device else Error.type}
     return _BOTH.setdefault(kind, type(kind.__name__, (kind, Error), names))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -69,6 +69,7 @@ def capture(
     training: bool,
     norm_replicas: int = 1,
     places: Callable[[BlockRecord], BlockPlaces] | None = None,
+    changing: Collection[str] = (),
 ) -> CapturedModel:
     """Record one call of ``model`` as a network.
 
@@ -79,6 +80,7 @@ def capture(
         training: True if a loss is wanted.
         norm_replicas: Consecutive replicas over whose samples batch norms take their statistics in training.
         places: Says where the blocks that the model goes through run; without it they are in one place.
+        changing: Names of buffers that others than the model change between calls.
 
     Raises:
         Error: No loss, or several, when training; Python code that depends on values.
@@ -86,7 +88,9 @@ def capture(
         TypeMismatchError: A tensor of a type that the device lacks.
     """
     losses = LOSSES if training else ()
-    exported = torch_export.export(model, tuple(args), dict(kwargs or {}), training=training, losses=losses)
+    exported = torch_export.export(
+        model, tuple(args), dict(kwargs or {}), training=training, losses=losses, changing=changing
+    )
     at = BlockPlaces() if places is None else places(exported.blocks)
     if not at.blocks:
         _ = at.places  # Blocks that a strategy lists, and the model never begins.

@@ -51,8 +51,11 @@ def for_loop(
     inputs: Sequence[torch.Tensor],
     parameters: Sequence[torch.Tensor],
     results: Sequence[torch.Tensor],
+    before: Sequence[torch.Tensor],
+    after: Sequence[torch.Tensor],
 ) -> list[torch.Tensor]:
-    """What ``parameters`` come to when the body makes ``results`` of them ``count`` times."""
+    """What ``parameters`` come to when the body makes ``results`` of them ``count`` times, and of buffers as they are
+    ``before`` it what they are ``after``."""
     return [t.clone() for t in results]
 
 
@@ -63,6 +66,8 @@ def _(
     inputs: Sequence[torch.Tensor],
     parameters: Sequence[torch.Tensor],
     results: Sequence[torch.Tensor],
+    before: Sequence[torch.Tensor],
+    after: Sequence[torch.Tensor],
 ) -> list[torch.Tensor]:
     return [torch.empty_like(t) for t in results]
 
@@ -73,8 +78,11 @@ def branch(
     condition: torch.Tensor,
     then: Sequence[torch.Tensor],
     otherwise: Sequence[torch.Tensor],
+    before: Sequence[torch.Tensor],
+    between: Sequence[torch.Tensor],
+    after: Sequence[torch.Tensor],
 ) -> list[torch.Tensor]:
-    """The results of one of two bodies."""
+    """The results of one of two bodies, with buffers before them, between them and after them."""
     return [t.clone() for t in (then if bool(condition) else otherwise)]
 
 
@@ -84,6 +92,9 @@ def _(
     condition: torch.Tensor,
     then: Sequence[torch.Tensor],
     otherwise: Sequence[torch.Tensor],
+    before: Sequence[torch.Tensor],
+    between: Sequence[torch.Tensor],
+    after: Sequence[torch.Tensor],
 ) -> list[torch.Tensor]:
     return [torch.empty_like(t) for t in then]
 

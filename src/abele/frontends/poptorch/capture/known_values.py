@@ -1,15 +1,16 @@
 """What a model makes of constants alone is known while it is recorded: sizes of masks are numbers.
 
 PyTorch keeps the values of constants of one element beside their stand-ins without data, computes with them, and
-forgets them where something unknown is written into them. Inside :func:`values_kept` it does so for larger ones too,
-and for what factories such as ``torch.ones`` make. What is recorded stays the same; but ``x[mask]`` and
-``torch.nonzero(mask)`` get their sizes from a mask that is known, where they were unknown numbers that no later view or
-``cat`` takes, and Python code may ask whether a mask is causal, as PyTorch's own transformers do.
+forgets them where something unknown is written into them. Inside :class:`KnownValues` it does so for larger ones too,
+for what factories such as ``torch.ones`` make, for buffers that the model does not change, and for tensors that are
+none of the model's. What is recorded stays the same; but ``x[mask]`` and ``torch.nonzero(mask)`` get their sizes from
+a mask that is known, ``x[: self.count.item()]`` is a slice, and Python code may ask whether a mask is causal.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import functools
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -19,7 +20,7 @@ from torch._ops import OpOverloadPacket
 from torch._subclasses import fake_tensor
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.overrides import TorchFunctionMode
-from torch.utils._mode_utils import no_dispatch
+from torch.utils._python_dispatch import _disable_current_modes
 
 from abele.frontends.poptorch.capture.patches import patched
 
@@ -39,22 +40,56 @@ _FACTORIES = frozenset(
     }
 )
 
+_LIKE: Mapping[Any, float] = {torch.zeros_like: 0, torch.ones_like: 1}
+_READS = frozenset(
+    {
+        *(getattr(torch.Tensor, name) for name in ("item", "tolist", "numpy", "equal", "allclose", "is_nonzero")),
+        *(getattr(torch.Tensor, f"__{name}__") for name in ("array", "bool", "float", "index", "int")),
+        torch.equal,
+        torch.allclose,
+        torch.is_nonzero,
+    }
+)
+"""Functions that make of tensors what Python can look at."""
+
+_SIZED = frozenset(
+    "argwhere bincount masked_select nonzero one_hot repeat_interleave unique unique_consecutive where "
+    "_return_output _return_inverse _return_counts _unique_impl _unique_consecutive_impl".split()
+)
+"""Functions whose results have sizes that depend on values."""
+
+_INDEXING = frozenset({torch.Tensor.__getitem__, torch.Tensor.__setitem__})
+_MASKS = (torch.bool, torch.uint8)
 _OWN = ("aten::", "prims::")
 
 
-@contextmanager
-def values_kept() -> Iterator[None]:
-    """Keep the values of constants inside."""
-    with patched(fake_tensor, CONSTANT_NUMEL_LIMIT=_MOST_ELEMENTS), _Known():
-        yield
-
-
-class _Known(TorchFunctionMode):
-    """Keeps what factories make, and forgets what enters operators that are not PyTorch's own.
+class KnownValues(TorchFunctionMode):
+    """Keeps what factories make and what buffers hold, and forgets what enters operators that are not PyTorch's own.
 
     Bodies of loops take values that are different on every trip, and PyTorch would run what computes on known values
     right away, whatever it does on the host.
+
+    Args:
+        buffers: The values of buffers, by name.
+
+    Attributes:
+        was_read: True once Python looked at a value.
     """
+
+    def __init__(self, buffers: Mapping[str, torch.Tensor]) -> None:
+        super().__init__()
+        self.was_read = False
+        self._buffers = buffers
+        self._copies: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
+
+    @contextmanager
+    def of(self, model: torch.nn.Module) -> Iterator[None]:
+        """Keep the values of a model's buffers, and of constants, inside."""
+        for name, buffer in model.named_buffers():
+            if name in self._buffers:
+                _know(buffer, functools.partial(self._buffers.__getitem__, name))
+        with patched(fake_tensor, CONSTANT_NUMEL_LIMIT=_MOST_ELEMENTS), self:
+            yield
 
     def __torch_function__(
         self, function: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -63,26 +98,95 @@ class _Known(TorchFunctionMode):
         given = kwargs or {}
         if torch.compiler.is_dynamo_compiling():  # Bodies of PyTorch's control flow: nothing is known in them.
             return function(*args, **given)
-        if _is_foreign(function):
-            for value in pytree.tree_leaves((args, given)):
+        tensors = [leaf for leaf in pytree.tree_leaves((args, given)) if isinstance(leaf, torch.Tensor)]
+        if any(type(t) is torch.Tensor for t in tensors) and _is_outermost():
+            args, given = pytree.tree_map_only(torch.Tensor, self._own_copy, (args, given))
+        if is_foreign(function):
+            for value in tensors:
                 if isinstance(value, FakeTensor) and value.constant is not None:
                     value.fake_mode.fake_tensor_converter.invalidate_constant_aliases(value.constant)
+        if function in _READS:
+            known = [t.constant for t in tensors if isinstance(t, FakeTensor)]
+            self.was_read |= any(value is not None for value in known)
+            if len(known) == 1 and known[0] is not None and getattr(function, "__name__", "") in ("numpy", "__array__"):
+                with on_host():
+                    return known[0].numpy().copy()
+        elif function in _INDEXING and tensors:
+            args = (args[0], pytree.tree_map_only(torch.Tensor, self._as_mask, args[1]), *args[2:])
+        elif getattr(function, "__name__", None) in _SIZED:
+            args, given = pytree.tree_map_only(torch.Tensor, self._as_constant, (args, given))
         made = function(*args, **given)
-        reads = any(isinstance(value, torch.Tensor) for value in pytree.tree_leaves((args, given)))
-        if function in _FACTORIES and not reads and _is_plain(made):
-            with no_dispatch():
-                made.constant = function(*args, **given)
-            made.fake_mode.fake_tensor_converter.add_constant_storage_mapping(made)
+        if not tensors and function in _FACTORIES and _is_plain(made):
+            _know(made, lambda: function(*args, **given))
+        elif function in _LIKE and _is_plain(made):
+            _know(made, lambda: torch.full(made.shape, _LIKE[function], dtype=made.dtype))
         return made
+
+    def _own_copy(self, tensor: torch.Tensor) -> torch.Tensor:
+        """What stands for a tensor with data: a copy, which ``forward`` may change without changing the host's."""
+        if type(tensor) is not torch.Tensor:
+            return tensor
+        if id(tensor) not in self._copies:
+            # The tensor is kept too: its number would else be another's.
+            self._copies[id(tensor)] = tensor, torch.ops.aten.lift_fresh_copy.default(tensor)
+        return self._copies[id(tensor)][1]
+
+    def _as_mask(self, tensor: torch.Tensor) -> torch.Tensor:
+        return self._as_constant(tensor) if tensor.dtype in _MASKS else tensor
+
+    def _as_constant(self, tensor: torch.Tensor) -> torch.Tensor:
+        """A tensor of whole numbers that is known, as a constant of the program."""
+        known = tensor.constant if isinstance(tensor, FakeTensor) and not tensor.is_floating_point() else None
+        if known is None or not _is_outermost():
+            return tensor
+        self.was_read = True
+        made: torch.Tensor = torch.ops.aten.lift_fresh_copy.default(known)
+        return made
+
+
+def buffer_values(model: torch.nn.Module, changing: Collection[str]) -> dict[str, torch.Tensor]:
+    """Values of the buffers of a model that can be known while it is recorded; those that are ``changing`` cannot.
+
+    They are copies: PyTorch computes changes in place on them too.
+    """
+    return {
+        name: buffer.detach().clone()
+        for name, buffer in model.named_buffers()
+        if name not in changing and buffer.numel() <= _MOST_ELEMENTS and not buffer.is_complex()
+    }
+
+
+@contextmanager
+def on_host() -> Iterator[None]:
+    """Nothing is recorded inside: calls compute, on tensors that have data."""
+    with _disable_current_modes(), torch._C.DisableTorchFunction(), torch.no_grad():
+        yield
+
+
+def known_value(tensor: Any) -> torch.Tensor | None:
+    """The values of a tensor, where they are known while a model is recorded."""
+    return tensor.constant if isinstance(tensor, FakeTensor) else None
+
+
+def is_foreign(function: Any) -> bool:
+    """True for an operator of a library other than PyTorch's."""
+    packet = getattr(function, "overloadpacket", function)
+    return isinstance(packet, OpOverloadPacket) and not packet._qualified_op_name.startswith(_OWN)
+
+
+def _know(tensor: Any, value: Callable[[], torch.Tensor]) -> None:
+    if isinstance(tensor, FakeTensor) and tensor.constant is None:
+        with on_host():
+            tensor.constant = value()
+        tensor.fake_mode.fake_tensor_converter.add_constant_storage_mapping(tensor)
 
 
 def _is_plain(made: Any) -> bool:
     """True for a tensor to keep the values of; inside of ``torch.func.vmap`` and its kin real tensors are wrapped."""
-    is_small = isinstance(made, FakeTensor) and made.numel() <= _MOST_ELEMENTS
-    return is_small and torch._C._functorch.peek_interpreter_stack() is None
+    if not isinstance(made, FakeTensor) or not _is_outermost():
+        return False
+    return not any(isinstance(size, torch.SymInt) for size in made.shape) and made.numel() <= _MOST_ELEMENTS
 
 
-def _is_foreign(function: Any) -> bool:
-    """True for an operator of a library other than PyTorch's."""
-    packet = getattr(function, "overloadpacket", function)
-    return isinstance(packet, OpOverloadPacket) and not packet._qualified_op_name.startswith(_OWN)
+def _is_outermost() -> bool:
+    return torch._C._functorch.peek_interpreter_stack() is None

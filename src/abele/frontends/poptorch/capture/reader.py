@@ -16,20 +16,34 @@ import torch
 import torch.fx
 
 from abele.errors import UnsupportedOpError
+from abele.expr.derivative import arg
 from abele.frontends.poptorch.capture import torch_export
 from abele.frontends.poptorch.capture.aten.losses import IDENTITY_LOSS
 from abele.frontends.poptorch.capture.block_places import BlockPlaces
+from abele.frontends.poptorch.capture.call_errors import of_values
 from abele.frontends.poptorch.capture.control import CONTROL
 from abele.frontends.poptorch.capture.decomposition import decomposed, operands_of
 from abele.frontends.poptorch.capture.marks import GRADIENTS, INCOMING, LOSS, OWN_BACKWARD
 from abele.frontends.poptorch.capture.registry import convert, handler_of, no_handler
 from abele.frontends.poptorch.capture.types import element_type
 from abele.frontends.poptorch.errors import Error
+from abele.kernels.nest.ir import Expr, apply
 from abele.numerics import bool_, f32
 from abele.parallel import BlockBuilder, Value
 from abele.parallel.network import RegionBuilder
 from abele.parallel.ops import build
 from abele.parallel.passes.differentiate import gradients
+
+_OF_NUMBERS: dict[str, Expr] = {
+    "add": arg(0) + arg(1),
+    "sub": arg(0) - arg(1),
+    "mul": arg(0) * arg(1),
+    "truediv": arg(0) / arg(1),
+    "pow": apply("pow", arg(0), arg(1)),
+    "neg": -arg(0),
+    "sqrt": apply("sqrt", arg(0)),
+}
+"""Python's arithmetic with numbers that the device knows."""
 
 MARKED = frozenset({LOSS, IDENTITY_LOSS})
 """Calls that are losses."""
@@ -111,7 +125,10 @@ class NodeReader:
                 self.values[node] = CONTROL[name](self, node)
         elif torch_export.is_python(node):
             args, kwargs = torch_export.map_args(self.value, node)
-            self.values[node] = torch_export.run_on_host(node, args, kwargs)
+            if any(isinstance(arg, Value) for arg in args):
+                self.values[node] = self._number(node, args)
+            else:
+                self.values[node] = torch_export.run_on_host(node, args, kwargs)
         elif self._is_known(node, name):
             self.known[node] = torch_export.run_on_host(node, *torch_export.map_args(self.known.__getitem__, node))
             torch_export.settle_sizes(node, self.known[node])
@@ -137,12 +154,34 @@ class NodeReader:
         elif node.target not in self.expanding and (made := decomposed(node)) is not None:
             # Some rules of PyTorch lead back to where they started, over words of another level.
             self.expanding.append(node.target)
+            self._check_sizes(node)
             self._expand(node, made)
             self.expanding.pop()
         else:
             self._miss(node, no_handler(node))
 
+    def _number(self, node: torch.fx.Node, args: Sequence[Any]) -> Value:
+        """What Python makes of numbers of which the device knows some, as ``x.sum().item() / 2``."""
+        expression = _OF_NUMBERS.get(torch_export.op_name(node))
+        if expression is None or not isinstance(torch_export.fake(node), torch.SymFloat):
+            raise of_values(torch_export.line_of(node), size=True)
+        with self.net.at(torch_export.origin(node)):
+            numbers = [arg if isinstance(arg, Value) else build.full(self.net, arg, (), f32) for arg in args]
+            return build.map_(self.net, expression, [build.cast(self.net, n, f32) for n in numbers])
+
+    def _check_sizes(self, node: torch.fx.Node) -> None:
+        """Raise if a size or a place, and not just a number to compute with, depends on values."""
+        schema = getattr(node.target, "_schema", None)
+        for number, argument in enumerate(schema.arguments if schema is not None else ()):
+            given = node.kwargs.get(argument.name, node.args[number] if number < len(node.args) else None)
+            if str(argument.type) in ("number", "Optional[number]", "Tensor"):
+                continue
+            for part in torch_export.nodes_in(given):
+                if isinstance(torch_export.fake(part), torch.SymInt) and isinstance(self.value(part), Value):
+                    raise of_values(torch_export.line_of(node), size=True)
+
     def _convert(self, node: torch.fx.Node) -> None:
+        self._check_sizes(node)
         try:
             self.values[node] = convert(self.net, node, *torch_export.map_args(self.value, node))
             torch_export.settle_sizes(node, self.values[node])
@@ -199,7 +238,7 @@ class NodeReader:
                     f"{torch_export.op_name(node)} was made in the body of poptorch.for_loop or poptorch.cond, and is "
                     "used outside of it",
                     at=torch_export.origin(node).location or None,
-                    remedy="return it from the body; buffers are not changed in bodies",
+                    remedy="return it from the body, or keep it in a buffer of the model",
                 )
             self.values[node] = self._constant(self.known[node])
         return self.values[node]
@@ -323,32 +362,50 @@ class NodeReader:
 
     def _for_loop(self, node: torch.fx.Node) -> None:
         args: Any = node.args
-        number, count, inputs, parameters, results = args
-        initial = [self.tensor(v) for v in inputs]
+        number, count, inputs, parameters, results, before, after = args
+        states = _changed(before, after)
+        entering = [*parameters, *(state[0] for state in states)]
+        leaving = [*results, *(state[1] for state in states)]
+        initial = [self.tensor(v) for v in (*inputs, *(state[0] for state in states))]
 
         def trip(region: BlockBuilder, _: Value, *now: Value) -> list[Value]:
-            inner = self._body(number, region, parameters, now)
-            made = [inner.tensor(r) for r in results]
+            inner = self._body(number, region, entering, now)
+            made = [inner.tensor(r) for r in leaving]
             return [build.cast(region, v, start.dtype) for v, start in zip(made, initial, strict=True)]
 
         with self.net.at(torch_export.origin(node)):
-            self.values[node] = list(build.loop(self.net, count, initial, trip))
+            made = list(build.loop(self.net, count, initial, trip))
+        self._leave(node, made, [state[1] for state in states])
 
     def _branch(self, node: torch.fx.Node) -> None:
         args: Any = node.args
-        numbers, condition, *results = args
+        numbers, condition, then, otherwise, before, between, after = args
+        # The second body reads what the first one left. Only one of them runs, so both begin with what was before.
+        states = _changed(before, between, after)
+        begin = [self.tensor(state[0]) for state in states]
 
-        def body(number: int, wanted: Sequence[torch.fx.Node]) -> Any:
+        def body(place: int, wanted: Sequence[torch.fx.Node]) -> Any:
             def make(region: BlockBuilder) -> list[Value]:
-                inner = self._body(number, region, (), ())
-                return [inner.tensor(r) for r in wanted]
+                inner = self._body(numbers[place], region, [state[place] for state in states], begin)
+                left = [inner.tensor(state[place + 1]) for state in states]
+                kept = [build.cast(region, v, start.dtype) for v, start in zip(left, begin, strict=True)]
+                return [*(inner.tensor(r) for r in wanted), *kept]
 
             return make
 
         with self.net.at(torch_export.origin(node)):
             chooser = build.cast(self.net, self.tensor(condition), bool_)
-            cases = [body(number, wanted) for number, wanted in zip(numbers, results, strict=True)]
-            self.values[node] = list(build.cond(self.net, chooser, *cases))
+            made = list(build.cond(self.net, chooser, body(0, then), body(1, otherwise)))
+        self._leave(node, made, [state[-1] for state in states])
+
+    def _leave(self, node: torch.fx.Node, made: list[Value], names: Sequence[torch.fx.Node]) -> None:
+        """Let results of bodies be those of their call, and the last ones the buffers that they leave.
+
+        The program goes on with what it calls the buffer's last version, which stands in a body.
+        """
+        count = len(made) - len(names)
+        self.values[node] = made[:count]
+        self.values |= zip(names, made[count:], strict=True)
 
     def _own_backward(self, node: torch.fx.Node) -> None:
         """The results of a user's function, whose backward pass is what waited for this call."""
@@ -375,6 +432,16 @@ class NodeReader:
         for waiting in nodes:
             del self.waiting[waiting]
         self.values[node] = list(made)
+
+
+def _changed(*copies: Sequence[torch.fx.Node]) -> list[tuple[torch.fx.Node, ...]]:
+    """What the program calls each buffer that bodies change, before them and after each.
+
+    Args:
+        *copies: Copies of all buffers before the bodies, and after each.
+    """
+    versions: Any = [tuple(copy.args[0] for copy in made) for made in zip(*copies, strict=True)]
+    return [version for version in versions if len(set(version)) > 1]
 
 
 class _Groups:

@@ -165,6 +165,13 @@ def convert(net: BlockBuilder, node: torch.fx.Node, args: Sequence[Any], kwargs:
 def no_handler(node: torch.fx.Node) -> UnsupportedOpError:
     """The error that a call has neither a handler nor a rule of PyTorch."""
     name, overload = torch_export.written_name(node), torch_export.written_overload(node)
+    if torch.Tag.dynamic_output_shape in getattr(node.target, "tags", ()):
+        return unsupported(
+            name,
+            torch_export.origin(node),
+            "has a result whose size depends on the values of a tensor",
+            _OF_SIZE.get(name, "work on all elements with a mask, as torch.where(mask, x, 0) does"),
+        )
     has_others = any(key == name or key.startswith(f"{name}.") for key in HANDLERS)
     shown = overload if has_others else name
     return unsupported(
@@ -173,6 +180,16 @@ def no_handler(node: torch.fx.Node) -> UnsupportedOpError:
         "has no lowering",
         "express it with operators that have one (docs/operators.md)",
     )
+
+
+_OF_SIZE = {
+    "aten.nonzero": "torch.nonzero_static(x, size=n), or torch.where(mask, x, 0) in place of x[mask.nonzero()]",
+    "aten.where": "torch.nonzero_static(mask, size=n), or torch.where(mask, x, y) with three arguments",
+    "aten.bincount": "give minlength, larger than every number that there is",
+    "aten.unique_dim": "pass the number of groups as a plain number (num_graphs=, num_nodes=, dim_size=)",
+    "aten._unique2": "pass the number of groups as a plain number (num_graphs=, num_nodes=, dim_size=)",
+}
+"""What to do where the number of results depends on values."""
 
 
 def all_missing(missing: Sequence[UnsupportedOpError]) -> UnsupportedOpError:

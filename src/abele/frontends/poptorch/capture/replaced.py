@@ -1,6 +1,8 @@
 """PyTorch's functions that look at values, change what their schema does not say, or have no form without data.
 
-While a model is recorded, these stand in for them; they do the same out of what can be recorded.
+While a model is recorded, these stand in for them; they do the same out of what can be recorded. Products of which one
+operand is in half precision and another is not, which PyTorch refuses, take all in the type of the activations, as
+PopTorch does: weights in float32 keep gradients and optimiser state in float32.
 """
 
 from __future__ import annotations
@@ -12,10 +14,14 @@ from typing import Any
 
 import torch
 import torch.nn.functional as functional
+import torch.utils._pytree as pytree
+from torch import nn
+from torch.nn.modules import transformer
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.overrides import TorchFunctionMode
 
 from abele.frontends.poptorch.capture import marks, packed
+from abele.frontends.poptorch.capture.known_values import known_value, on_host
 from abele.frontends.poptorch.capture.packed import packed_layers
 from abele.frontends.poptorch.capture.patches import patched
 from abele.frontends.poptorch.errors import Error
@@ -30,7 +36,13 @@ _HOST = torch.device("cpu")
 @contextmanager
 def functions_replaced() -> Iterator[None]:
     """Inside, calls that are recorded call the functions of this module."""
-    with patched(_BatchNorm, forward=_averaging(_BatchNorm.forward)), packed_layers(), _Replaced():
+    with (
+        patched(_BatchNorm, forward=_averaging(_BatchNorm.forward)),
+        patched(nn.RNNBase, check_input=_of_any_type(nn.RNNBase.check_input)),
+        patched(transformer, _detect_is_causal_mask=_is_causal),
+        packed_layers(),
+        _Replaced(),
+    ):
         yield
 
 
@@ -47,7 +59,59 @@ class _Replaced(TorchFunctionMode):
             given["device"] = _recorded_device(given["device"])
         if function in (torch.Tensor.to, torch.Tensor.new_tensor):
             args = tuple(_recorded_device(arg) for arg in args)
+        if getattr(function, "__name__", "") in _PRODUCTS:
+            args, given = _in_one_type(function, args, given)
         return replacement(*args, **given)
+
+
+_PRODUCTS = frozenset(
+    "linear matmul __matmul__ __rmatmul__ mm bmm mv dot vdot inner tensordot einsum addmm addbmm baddbmm addmv bilinear "
+    "multi_dot chain_matmul conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d prelu "
+    "scaled_dot_product_attention multi_head_attention_forward lstm gru rnn_tanh rnn_relu lstm_cell gru_cell "
+    "rnn_tanh_cell rnn_relu_cell".split()
+)
+_HALVES = frozenset({torch.float16, torch.bfloat16})
+
+
+def _in_one_type(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Arguments of a product, all in the type of the activations where they differ."""
+    # A mask that is added to scores may have another type than what is multiplied.
+    looked_at = args[:3] if function is functional.scaled_dot_product_attention else (args, kwargs)
+    floats = [t for t in pytree.tree_leaves(looked_at) if isinstance(t, Tensor) and t.is_floating_point()]
+    kinds = {t.dtype for t in floats}
+    if len(kinds) < 2 or not kinds & _HALVES:
+        return args, kwargs
+    dtype = next((t for t in floats if not _is_weight(t)), floats[0]).dtype
+    return pytree.tree_map_only(Tensor, lambda t: t.to(dtype) if t.dtype in kinds else t, (args, kwargs))
+
+
+def _is_weight(tensor: Tensor) -> bool:
+    """True for a parameter, a view of one, and what is known, as buffers are."""
+    viewed = tensor._base if tensor._is_view() else tensor
+    return isinstance(viewed, nn.Parameter) or known_value(tensor) is not None
+
+
+def _of_any_type(check: Callable[..., None]) -> Callable[..., None]:
+    """The check of a recurrent layer's input, whose type may be another than that of its weights."""
+
+    def checked(self: nn.RNNBase, input: Tensor, batch_sizes: Tensor | None) -> None:
+        weights: Any = self._flat_weights[0]
+        check(self, input.to(weights.dtype) if weights.dtype != input.dtype else input, batch_sizes)
+
+    return checked
+
+
+def _is_causal(mask: Tensor | None, is_causal: bool | None = None, size: int | None = None) -> bool:
+    """True for a mask that is known to hide what comes later; other masks are added as they are."""
+    if is_causal is not None or mask is None:
+        return bool(is_causal)
+    known = known_value(mask)
+    if known is None or (size is not None and mask.shape[-2:] != (size, size)) or mask.shape[-2] != mask.shape[-1]:
+        return False
+    with on_host():
+        hidden = known if known.dtype == torch.bool else known == -math.inf
+        causal = torch.ones(known.shape[-2:], dtype=torch.bool).triu(1)
+        return bool((hidden == causal).all()) and (known.dtype == torch.bool or not known[~hidden].any())
 
 
 def _recorded_device(device: Any) -> Any:

@@ -8,14 +8,11 @@ from __future__ import annotations
 import functools
 import inspect
 import logging
-import re
 import traceback
 import warnings
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -25,25 +22,22 @@ from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 from torch.fx._lazy_graph_module import _use_lazy_graph_module
 from torch.utils import _traceback
 
-from abele.errors import AbeleError
+from abele.frontends.poptorch.capture.call_errors import CallErrors, of_recording
 from abele.frontends.poptorch.capture.host_words import BODY
-from abele.frontends.poptorch.capture.known_values import values_kept
+from abele.frontends.poptorch.capture.known_values import KnownValues, buffer_values
 from abele.frontends.poptorch.capture.patches import patched
 from abele.frontends.poptorch.capture.recording import CHECKPOINT, recording
 from abele.frontends.poptorch.capture.replaced import functions_replaced
 from abele.frontends.poptorch.capture.rewriting import rewrite
+from abele.frontends.poptorch.capture.source_lines import ORIGINS, PACKAGES, user_frame
 from abele.frontends.poptorch.capture.stand_ins import StandIns
-from abele.frontends.poptorch.capture.state_kept import Attributes, check_buffers, state_kept
+from abele.frontends.poptorch.capture.state_kept import Attributes, ModelState, NewBuffers, check_buffers
 from abele.frontends.poptorch.capture.transforms import transforms_inlined
-from abele.frontends.poptorch.errors import Error
 from abele.frontends.poptorch.program.blocks import BlockRecord, recording_blocks
 from abele.frontends.poptorch.program.notes import BLOCK
 from abele.frontends.poptorch.program.overlap import CURRENT
 from abele.frontends.poptorch.values import structures
 from abele.graph.debug import DebugRecord
-
-_PACKAGES = (str(Path(torch.__file__).resolve().parent), str(Path(__file__).resolve().parents[1]))
-_FRAME = re.compile(r'File "([^"]+)", line (\d+)')
 
 _WRITTEN = "abele_written"
 """Where a node keeps the names of the operator that the user called, without and with its overload."""
@@ -115,12 +109,14 @@ class _Kept:
 
     Attributes:
         attributes: Those that the call set on the model.
+        values: Those of its buffers and constants that are known.
         returned: What it returned.
         blocks: The blocks that it went through.
     """
 
-    def __init__(self, attributes: Attributes) -> None:
+    def __init__(self, attributes: Attributes, values: KnownValues) -> None:
         self.attributes = attributes
+        self.values = values
         self.returned: Any = None
         self.blocks = BlockRecord()
 
@@ -131,13 +127,14 @@ class _Recorded(torch.nn.Module):
     Args:
         model: What is recorded.
         arguments: Its arguments and keyword arguments; whatever is not a tensor is a constant.
+        changing: Names of buffers whose values are not known.
     """
 
-    def __init__(self, model: torch.nn.Module, arguments: Any) -> None:
+    def __init__(self, model: torch.nn.Module, arguments: Any, changing: Collection[str]) -> None:
         super().__init__()
         self.model = model
         self.arguments = arguments
-        self.kept = _Kept(Attributes(model))
+        self.kept = _Kept(Attributes(model), KnownValues(buffer_values(model, changing)))
 
     def forward(self, *tensors: torch.Tensor) -> list[torch.Tensor]:
         """The tensors among the model's results."""
@@ -148,15 +145,21 @@ class _Recorded(torch.nn.Module):
         args, kwargs = structures.map_tensors(lambda _: next(entering), self.arguments)
         if overlap is not None:
             overlap.inputs = tensors
-        with (
-            state_kept(self.model),
-            values_kept(),
-            functions_replaced(),
-            transforms_inlined(),
-            flex_attention_recorded(),
-            recording_blocks() as self.kept.blocks,
-        ):
-            returned = self.model(*args, **kwargs)
+        state = ModelState(self.model)
+        try:
+            with (
+                state.kept(),
+                self.kept.values.of(self.model),
+                functions_replaced(),
+                transforms_inlined(),
+                flex_attention_recorded(),
+                recording_blocks() as self.kept.blocks,
+                CallErrors(),
+            ):
+                returned = state.settle(self.model(*args, **kwargs))
+        except Exception as error:
+            # Here, for PyTorch shows the program so far, on the terminal, for some errors that leave this function.
+            raise of_recording(error) from error
         self.kept.attributes.note()
         self.kept.returned = returned
         results = [leaf for leaf in structures.leaves(returned) if isinstance(leaf, torch.Tensor)]
@@ -172,6 +175,7 @@ def export(
     *,
     training: bool,
     losses: Collection[str] = (),
+    changing: Collection[str] = (),
 ) -> Exported:
     """Record one call of ``model`` in PyTorch's training IR; nothing is computed, and Python's forward runs once.
 
@@ -181,12 +185,31 @@ def export(
         kwargs: Keyword arguments.
         training: True if gradients will be taken.
         losses: Operators whose results are marked as losses, and kept even if nothing uses them.
+        changing: Names of buffers that others than the model change; what they hold is not known.
 
     Raises:
         Error: The model's Python code depends on values of tensors, or PyTorch cannot record it.
     """
     check_buffers(model)
-    recorded = _Recorded(model, (args, kwargs))
+    unknown = set(changing)
+    while True:
+        try:
+            recorded = _Recorded(model, (args, kwargs), unknown)
+            exported = _export_once(recorded, args, kwargs, training=training, losses=losses)
+        except NewBuffers as made:
+            made.register()
+            continue
+        written = {r.target for r in exported.results if r.role == "update"} - unknown
+        if not (recorded.kept.values.was_read and written & {name for name, _ in model.named_buffers()}):
+            return exported
+        # Python has looked at values, and they may be those of what the program changes.
+        unknown |= written
+
+
+def _export_once(
+    recorded: _Recorded, args: tuple[Any, ...], kwargs: dict[str, Any], *, training: bool, losses: Collection[str]
+) -> Exported:
+    model = recorded.model
     # Tensors of their own: what the caller's share, or which of them are views, is no part of a program.
     tensors = tuple(_blank(t) for t in structures.leaves((args, kwargs)) if isinstance(t, torch.Tensor))
     names = [name for name, leaf in _named_arguments(model, args, kwargs) if isinstance(leaf, torch.Tensor)]
@@ -210,7 +233,7 @@ def export(
                 with _keeping_composites_of(program):
                     program = program.run_decompositions({})
         except Exception as error:
-            raise _explained(error) from error
+            raise of_recording(error) from error
         finally:
             recorded.kept.attributes.keep()
     returned = structures.map_tensors(lambda _: torch.empty(0), recorded.kept.returned)
@@ -339,7 +362,7 @@ def _user_frames(frames: list[dict[str, Any]], skip: int) -> traceback.StackSumm
     return traceback.StackSummary(
         traceback.FrameSummary(frame["filename"], frame["line"], frame["name"])
         for frame in outermost_first[begin:]
-        if frame["name"] == "forward" or not frame["filename"].startswith(_PACKAGES)
+        if frame["name"] == "forward" or not frame["filename"].startswith(PACKAGES)
     )
 
 
@@ -374,30 +397,6 @@ def _without_checks_of_values() -> Iterator[None]:
         yield
     finally:
         distribution.set_default_validate_args(was)
-
-
-def _explained(error: Exception) -> Exception:
-    """What to tell the user about a failed export."""
-    text = str(error)
-    if "data-dependent" in text.lower() or "GuardOnDataDependent" in type(error).__name__:
-        lines = [line.strip() for line in text.splitlines() if line.strip()]
-        where = user_frame("".join(traceback.format_tb(error.__traceback__)))
-        return Error(
-            "the model's Python code depends on the value of a tensor, so it cannot be compiled ahead of time",
-            at=f"{where[0]}:{where[1]}" if where[0] else None,
-            because=lines[0] if lines else None,
-            remedy="use torch.cond or torch.where instead of a Python condition",
-        )
-    frames = traceback.extract_tb(error.__traceback__)
-    if isinstance(error, AbeleError) or not frames[-1].filename.startswith(_PACKAGES[0]):
-        return error
-    own = [f for f in frames if not f.filename.startswith(_PACKAGES)]
-    return Error(
-        f"PyTorch cannot record the model: {text.strip().splitlines()[0] if text.strip() else type(error).__name__}",
-        at=f"{own[-1].filename}:{own[-1].lineno}" if own else None,
-        remedy="make the same call on the host: what fails there fails here as well. Arguments and results are tensors "
-        "and numbers in tuples, lists and dicts",
-    )
 
 
 # --- nodes ---------------------------------------------------------------------------------------------------
@@ -449,46 +448,22 @@ def settle_sizes(node: torch.fx.Node, made: Any) -> None:
                 torch._check(size == number)
 
 
-@dataclass(frozen=True)
-class _Origins:
-    """What is told of where calls come from."""
-
-    excludes: tuple[str, ...] = ()
-    modules: bool = True
-
-
-_ORIGINS: ContextVar[_Origins] = ContextVar("abele_origins", default=_Origins())  # noqa: B039  # frozen
-
-
-@contextmanager
-def origins(excludes: Collection[str], *, modules: bool) -> Iterator[None]:
-    """Files whose paths hold one of ``excludes`` are no source of calls; without ``modules``, names have none."""
-    token = _ORIGINS.set(_Origins(tuple(excludes), modules))
-    try:
-        yield
-    finally:
-        _ORIGINS.reset(token)
-
-
 def origin(node: torch.fx.Node) -> DebugRecord:
     """Name, module path and the user's source line of a call."""
     modules = list((node.meta.get("nn_module_stack") or {}).values())
     path, kind = modules[-1] if modules else ("", "")
     path = _own_name(path)
     kind = kind if isinstance(kind, str) else getattr(kind, "__name__", "")
-    file, line = user_frame(node.meta.get("stack_trace") or "")
+    file, line = line_of(node)
     label = f"{path or 'model'} ({kind.rsplit('.', 1)[-1]})" if kind else path
     scope = (node.meta.get("custom") or {}).get(SCOPE)
-    where = "/".join(filter(None, (path.replace(".", "/") if _ORIGINS.get().modules else "", scope)))
+    where = "/".join(filter(None, (path.replace(".", "/") if ORIGINS.get().modules else "", scope)))
     return DebugRecord(op_name(node).rsplit(".", 1)[-1], where, file, line, label)
 
 
-def user_frame(stack_trace: str) -> tuple[str, int]:
-    """File and line of the innermost frame of a stack trace that is neither PyTorch's nor ours."""
-    frames = [(file, int(line)) for file, line in _FRAME.findall(stack_trace)]
-    excludes = _ORIGINS.get().excludes
-    own = [f for f in frames if not f[0].startswith(_PACKAGES) and not any(part in f[0] for part in excludes)]
-    return own[-1] if own else ("", 0)
+def line_of(node: torch.fx.Node) -> tuple[str, int]:
+    """File and line of the user's call."""
+    return user_frame(node.meta.get("stack_trace") or "")
 
 
 def inherit_origin(inner: torch.fx.Node, outer: torch.fx.Node) -> None:
@@ -549,6 +524,13 @@ def map_args(function: Callable[[torch.fx.Node], Any], node: torch.fx.Node) -> t
 def iter_nodes(node: torch.fx.Node) -> list[torch.fx.Node]:
     """The nodes that a call reads."""
     return list(node.all_input_nodes)
+
+
+def nodes_in(tree: Any) -> list[torch.fx.Node]:
+    """The nodes in an argument of a call."""
+    found: list[torch.fx.Node] = []
+    torch.fx.map_arg(tree, found.append)
+    return found
 
 
 def map_tree(function: Callable[[torch.fx.Node], Any], tree: Any) -> Any:

@@ -13,6 +13,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from abele.frontends.poptorch.capture import host_words
 from abele.frontends.poptorch.capture.recording import is_training
+from abele.frontends.poptorch.capture.state_kept import current_state
 from abele.frontends.poptorch.enums import MatMulSerializationMode, OverlapMode
 from abele.frontends.poptorch.errors import CheckError, Error
 from abele.frontends.poptorch.program.overlap import CURRENT
@@ -30,7 +31,8 @@ def for_loop(count: int, body: Callable[..., Any], inputs: list[torch.Tensor]) -
     Args:
         count: Trips; a plain number.
         body: Takes as many tensors as there are inputs; gives as many of the same shapes and types. It may read other
-            tensors, and may change its arguments in place, which nobody else sees.
+            tensors, and may change its arguments in place, which nobody else sees. Buffers of the model that it
+            changes go from trip to trip.
         inputs: Before the first trip.
 
     Raises:
@@ -45,13 +47,26 @@ def for_loop(count: int, body: Callable[..., Any], inputs: list[torch.Tensor]) -
         return values
     if is_training():
         raise Error("poptorch.for_loop() is only supported in inference")
+    before = _buffers()
     with host_words.body() as number:
         parameters = torch.ops.abele.enter(inputs)
         # Read elsewhere than in results, arguments that the body changes in place would change here too.
         results = _listed(body(*(t.clone() for t in parameters)))
+        after = _buffers()
     _check_same("poptorch.for_loop", parameters, results)
-    made: list[torch.Tensor] = torch.ops.abele.for_loop(number, int(count), inputs, parameters, results)
+    made: list[torch.Tensor] = torch.ops.abele.for_loop(
+        number, int(count), inputs, parameters, results, before, after
+    )
     return made
+
+
+def _buffers() -> list[torch.Tensor]:
+    """The buffers of the model that is recorded as they are here, after what was assigned to them."""
+    state = current_state()
+    if state is None:
+        return []
+    state.settle()
+    return state.copies()
 
 
 def cond(
@@ -83,12 +98,14 @@ def cond(
         raise Error("poptorch.cond() is only supported in inference")
     numbers: list[int] = []
     results: list[list[torch.Tensor]] = []
+    buffers = [_buffers()]
     for body, given in ((then_body, then_inps), (else_body, else_inps)):
         with host_words.body() as number:
             results.append([t.clone() for t in _listed(body(*(t.clone() for t in given)))])
+            buffers.append(_buffers())
         numbers.append(number)
     _check_same("poptorch.cond", *results)
-    made: list[torch.Tensor] = torch.ops.abele.branch(numbers, condition, *results)
+    made: list[torch.Tensor] = torch.ops.abele.branch(numbers, condition, *results, *buffers)
     return made
 
 

@@ -123,7 +123,14 @@ def compile_model(
             tiles = batching.options.TensorLocations.io_tiles
             with plain(weights), own.one_each(model) as whole, overlapping(tiles):
                 at, train = placing.places, batching.training
-                found = capture(given(), *arguments, training=train, norm_replicas=norms, places=at)
+                found = capture(
+                    given(),
+                    *arguments,
+                    training=train,
+                    norm_replicas=norms,
+                    places=at,
+                    changing=batching.options.updatable_named_buffers,
+                )
             check_changed_buffers(model, found.net, batching.options, batching.schedule().replicas)
             return replace(found, weights={name: whole.get(id(t), t) for name, t in found.weights.items()})
 

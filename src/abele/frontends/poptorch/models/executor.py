@@ -12,7 +12,7 @@ import torch
 from abele.errors import InvalidOptionError
 from abele.frontends.poptorch import logs
 from abele.frontends.poptorch.capture.capture import check_initialised, own_tensors
-from abele.frontends.poptorch.capture.torch_export import origins
+from abele.frontends.poptorch.capture.source_lines import origins
 from abele.frontends.poptorch.enums import ConnectionType
 from abele.frontends.poptorch.errors import CheckError, Error, as_poptorch_errors
 from abele.frontends.poptorch.models.batching import Batching

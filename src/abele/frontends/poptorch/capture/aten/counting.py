@@ -27,6 +27,22 @@ def one_hot(call: OperatorCall, index: Value, num_classes: int = -1) -> Value:
     return build.map_(net, select(x.eq(y), Const(1, i32), Const(0, i32)), [numbers, places], i32)
 
 
+@aten("aten.bincount")
+def bincount(call: OperatorCall, value: Value, weights: Value | None = None, minlength: int = 0) -> Value:
+    """How often there is each number below ``minlength``, or sums of weights; larger numbers are refused."""
+    net = call.net
+    if not minlength:
+        raise call.refuse(
+            "has a result whose size depends on the values of a tensor",
+            "give minlength, larger than every number that there is",
+        )
+    net.bound(value, minlength, "number")
+    dtype = f32 if weights is None else call.dtype
+    rows = build.full(net, 1.0, (value.size, 1), dtype) if weights is None else call.operand(weights, dtype)
+    counts = build.sum_rows(net, build.reshape(net, rows, (value.size, 1)), build.cast(net, value, i32), minlength)
+    return build.cast(net, build.reshape(net, counts, (minlength,)), call.dtype)
+
+
 @aten("aten.histc")
 def histc(call: OperatorCall, value: Value, bins: int = 100, min: float = 0, max: float = 0) -> Value:
     """How many elements lie in each of ``bins`` equal parts of a range, by default that of the elements."""
