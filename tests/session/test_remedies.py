@@ -239,8 +239,8 @@ def test_compile__does_not_fit__leaves_its_report_where_options_of_the_environme
     monkeypatch.setenv("POPLAR_ENGINE_OPTIONS", json.dumps(options))
     with pytest.raises(OutOfMemoryError, match="tried: it fits") as caught:
         compile_network(product(1024, 1024), settings=Settings(system=chip(40), memory_proportion=0.6))
-    assert caught.value.report_path == tmp_path / REPORT_NAME
-    report = Report.load(tmp_path / REPORT_NAME)
+    assert caught.value.report_path == tmp_path / "inference" / REPORT_NAME
+    report = Report.load(tmp_path / "inference" / REPORT_NAME)
     assert not report.memory.fits
     assert "weight" in report.variables["role"]
     assert report.meta["options"]["memory_proportion"] == 0.6

@@ -1,18 +1,24 @@
 """``from abele import poptorch``: the PopTorch front end under the name that programs import.
 
 Programs that say ``import poptorch`` run unchanged with ``python -m abele.poptorch program.py``, or after
-``abele.poptorch.install()``.
+``abele.poptorch.install()``. Frameworks above PopTorch ask for hardware first: with
+``abele.poptorch.install(hardware=True)``, or ``ABELE_POPTORCH_HARDWARE=1``, they take the model for it.
 """
 
+import importlib.util
+import os
 import sys
 
 from abele.frontends import poptorch as _front_end
 from abele.frontends.poptorch import *  # noqa: F403
 from abele.frontends.poptorch import __all__ as _names
+from abele.frontends.poptorch.options import popart_enums as _popart
+from abele.frontends.poptorch.options.environment import HARDWARE_VARIABLE as _HARDWARE
 
 _MODULES = (
     "_impl",
     "_logging",
+    "_poplar_executor",
     "enums",
     "fp8",
     "optim",
@@ -31,11 +37,14 @@ def _as_modules(name: str) -> None:
         sys.modules[f"{name}.{module}"] = getattr(_front_end, module)
 
 
-def install(name: str = "poptorch") -> None:
+def install(name: str = "poptorch", *, hardware: bool = False) -> None:
     """Let ``import poptorch`` find this package, and its submodules, from now on in this process.
+
+    ``import popart`` finds the enumerations of PopART's session options, where no package has that name.
 
     Args:
         name: The name that programs import.
+        hardware: True if ``ipuHardwareIsAvailable()`` is to say so, also in processes that this one starts.
 
     Raises:
         ImportError: Another package of this name was imported already.
@@ -50,6 +59,10 @@ def install(name: str = "poptorch") -> None:
         )
     sys.modules[name] = own
     _as_modules(name)
+    if "popart" not in sys.modules and importlib.util.find_spec("popart") is None:
+        sys.modules["popart"] = _popart
+    if hardware:
+        os.environ[_HARDWARE] = "1"
 
 
 _as_modules(__name__)

@@ -78,7 +78,7 @@ def compile_network(
     if kept is not None:
         return replace(kept, seconds=time.perf_counter() - start)
     given = settings
-    unfit = AutoReport(read_options(None)).of_failure()
+    unfit = AutoReport(read_options(None), settings.report_folder_of(training=groups is not None)).of_failure()
     with unfit, collector_paused(), _reporting(progress, settings) as report:
         checks, build = InputChecks(net), partial(_compile, report=report)
         try:

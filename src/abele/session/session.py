@@ -254,6 +254,7 @@ class Session:
                 options=settings.engine,
                 ranks=self._ranks,
                 keep=() if self._exponents is None else self._exponents.keep,
+                report_folder=settings.report_folder_of(training=self.compiled.training),
             )
             for name in self.compiled.executable.graph.host_functions:
                 body = body_of_host_function(name)

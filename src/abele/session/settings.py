@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, get_args
@@ -57,6 +58,9 @@ SETTINGS = OptionTable(
         "progress": flag(False, doc="compiling shows a bar, where the standard error is a terminal"),
         "engine": Option({}, dict[str, Any], doc="options of the engine under Poplar's names"),
         "name": text("network", doc="what the model is called in reports"),
+        "report_folder": text(
+            "", doc="folder below `autoReport.directory` for the report; `training` or `inference` if empty"
+        ),
         "dump_passes": Option(
             None, str | None, doc="a folder for the text of the network after each pass, by model and use"
         ),
@@ -141,6 +145,7 @@ class Settings:
     progress: bool = False
     engine: Mapping[str, Any] = field(default_factory=dict)
     name: str = "network"
+    report_folder: str = ""
     dump_passes: str | None = None
     automatic_loss_scale: bool = False
     loss_scale_tracking: str = "all"
@@ -162,6 +167,17 @@ class Settings:
             given = getattr(self, name)
             if given != option.default:
                 object.__setattr__(self, name, SETTINGS.parse(name, given))
+
+    def report_folder_of(self, *, training: bool) -> str:
+        """Folder below ``autoReport.directory`` that the report goes to, so that one use does not replace the other's.
+
+        Args:
+            training: True for a network that trains.
+
+        Returns:
+            :attr:`report_folder` as a name of one folder; ``training`` or ``inference`` where it is empty.
+        """
+        return re.sub(r"[^\w.-]+", "_", self.report_folder).strip(".") or ("training" if training else "inference")
 
     @property
     def chosen_system(self) -> System | str | None:

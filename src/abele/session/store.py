@@ -313,7 +313,7 @@ def _is_own(path: Path) -> bool:
     return all(stat.st_uid == os.getuid() and not stat.st_mode & 0o022 for stat in stats)
 
 
-_LOOKS: dict[str, Any] = {"exponents": (), "exponents_every": 1}
+_LOOKS: dict[str, Any] = {"exponents": (), "exponents_every": 1, "report_folder": ""}
 """Settings of what the host looks at, which no program knows of."""
 
 

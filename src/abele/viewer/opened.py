@@ -92,7 +92,8 @@ class Shelf:
 
     Args:
         sources: Files, folders of which the newest report is shown with the traces in them, or reports; and beside
-            these traces of the host, as ``abele.trace.Trace.load`` reads them.
+            these traces of the host, as ``abele.trace.Trace.load`` reads them. Of a folder of such folders, as
+            ``training`` and ``inference`` of a profile are, each is shown.
 
     Raises:
         FileFormatError: A file cannot be read, or is no report; a folder holds none.
@@ -102,7 +103,7 @@ class Shelf:
     def __init__(self, sources: Sequence[str | Path | Report]) -> None:
         files = [Path(source) for source in sources if not isinstance(source, Report)]
         traced = [path for path in files if is_trace(path) or _holds(path, ENDING)]
-        reports = [source for source in sources if isinstance(source, Report) or not is_trace(Path(source))]
+        reports = [report for source in sources for report in _reports_of(source)]
         if not reports and traced:
             raise InvalidOptionError(
                 f"{traced[0]} is a trace of the host, and no report is named", remedy="abele view REPORT TRACE"
@@ -186,6 +187,18 @@ def _holds(path: Path, ending: str) -> bool:
         return False
 
 
+def _reports_of(source: str | Path | Report) -> list[str | Path | Report]:
+    """Reports that a source stands for: itself, none of a trace, or the folders of reports in a folder without any."""
+    if isinstance(source, Report):
+        return [source]
+    path = Path(source)
+    if path.is_dir() and not _holds(path, SUFFIX):
+        inner = sorted(part for part in path.iterdir() if _holds(part, SUFFIX))
+        if inner:
+            return [*inner]
+    return [] if is_trace(path) else [source]
+
+
 def _open(source: str | Path | Report, taken: Iterable[str]) -> Opened:
     if isinstance(source, Report):
         title = str(source.meta.get("name") or "report")
@@ -198,7 +211,7 @@ def _read(source: Path, key: str | None, taken: Iterable[str] = ()) -> Opened:
     path = newest_report(source)
     before = _identity(path)
     report = Report.load(path)
-    title = path.stem
+    title = source.resolve().name if path.stem == "profile" and source.is_dir() else path.stem
     opened = Opened(key or _key(title, taken), _title(title), report, path, source, _stamp(before))
     opened._identity = before
     return opened

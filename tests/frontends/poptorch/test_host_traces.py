@@ -87,7 +87,7 @@ def test_enable_profiling__writes_a_trace_until_the_last_model_is_destroyed(tmp_
     second(X)
     loaded = Trace.load(folder)
     assert [label for label, depth in found(loaded, "poptorch") if depth == 0] == ["compile", "call"]
-    assert sorted(p.suffix for p in folder.iterdir()) == [".abele-report", ".abele-trace"]
+    assert sorted(p.suffix for p in folder.rglob("*.*")) == [".abele-report", ".abele-trace"]
     first.destroy()
     assert trace.is_recording()
     second(X)

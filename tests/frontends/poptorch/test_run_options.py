@@ -15,6 +15,8 @@ from torch import nn
 
 from abele import poptorch
 from abele.report import Report
+from abele.runtime.engine.run_log import REPORT_NAME
+from abele.viewer.opened import Shelf
 
 HALF = torch.full((64, 64), 1.0, dtype=torch.float16)
 
@@ -166,9 +168,36 @@ def test_profiling__of_a_folder__writes_the_report_there(tmp_path: Path) -> None
     opts = options().modelName("a model").enableProfiling(tmp_path / "profile")
     model = poptorch.inferenceModel(lambda x: x + 1, opts)
     model.compile(X)
-    (path,) = (tmp_path / "profile").glob("*.abele-report")
-    assert path.name == "a_model-inference.abele-report"
+    (path,) = (tmp_path / "profile").rglob("*.abele-report")
+    assert path.relative_to(tmp_path / "profile") == Path("a_model", REPORT_NAME)
     assert Report.load(path).total_cycles == model.report().total_cycles
+
+
+def test_profiling__of_training_and_inference__writes_to_folders_of_their_own(tmp_path: Path) -> None:
+    opts = options().enableProfiling(tmp_path)
+    poptorch.trainingModel(classifier(), opts).compile(X, LABELS)
+    poptorch.inferenceModel(lambda x: x + 1, opts).compile(X)
+    assert {path.parent.name for path in tmp_path.rglob(REPORT_NAME)} == {"training", "inference"}
+
+
+@pytest.mark.parametrize("name", [None, "my model", "../up"])
+def test_auto_report__of_the_environment__keeps_training_and_inference_apart(
+    name: str | None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    asked = {"autoReport.all": "true", "autoReport.directory": str(tmp_path / "d")}
+    asked["autoReport.streamAtEachRun"] = "true"
+    monkeypatch.setenv("POPLAR_ENGINE_OPTIONS", json.dumps(asked))
+    model, opts = classifier(), options()
+    poptorch.trainingModel(model, opts)(X, LABELS)
+    if name is not None:
+        opts = options().modelName(name)
+    poptorch.inferenceModel(model, opts)(X)
+    inference = {None: "inference", "my model": "my_model", "../up": "_up"}[name]
+    found = {path.parent.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*.abele-report")}
+    assert found == {"d/training", f"d/{inference}"}
+    trained, inferred = (Report.load(tmp_path / "d" / part / REPORT_NAME) for part in ("training", inference))
+    assert trained.total_cycles > inferred.total_cycles
+    assert sorted(opened.title for opened in Shelf([tmp_path / "d"])) == sorted([inference, "training"])
 
 
 def test_profiling__without_a_folder__is_where_logs_are() -> None:

@@ -60,6 +60,7 @@ from abele.frontends.poptorch.functions.slices import dynamic_slice, dynamic_upd
 from abele.frontends.poptorch.loading.accessor import AsynchronousDataAccessor
 from abele.frontends.poptorch.loading.data import DataLoader
 from abele.frontends.poptorch.logs import set_up, setLogLevel
+from abele.frontends.poptorch.models import executor as _poplar_executor
 from abele.frontends.poptorch.models.checkpoints import load_checkpoint, save_checkpoint
 from abele.frontends.poptorch.models.executor import PoplarExecutor
 from abele.frontends.poptorch.models.metadata import accessAttributes, getIpuTensorId, importPoptorchMetadataFromFile
@@ -76,10 +77,10 @@ from abele.frontends.poptorch.options import (
     Stage,
     TensorLocationSettings,
 )
+from abele.frontends.poptorch.options.environment import ipuHardwareIsAvailable, ipuHardwareVersion
 from abele.frontends.poptorch.program import profiling
 from abele.frontends.poptorch.program.blocks import BeginBlock, Block, BlockFunction, module_repr, removeBlocks
 from abele.frontends.poptorch.program.blocks import print_with_blocks as print
-from abele.frontends.poptorch.program.hardware import ipuHardwareIsAvailable, ipuHardwareVersion
 from abele.frontends.poptorch.program.losses import identity_loss
 from abele.frontends.poptorch.program.recording import isRunningOnIpu, registerPostCompileHook, registerPreCompileHook
 from abele.frontends.poptorch.training import optim
@@ -134,6 +135,7 @@ __all__ = [
     "__version__",
     "_impl",
     "_logging",
+    "_poplar_executor",
     "accessAttributes",
     "cond",
     "createPoptorchError",

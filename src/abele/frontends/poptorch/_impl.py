@@ -7,7 +7,7 @@ from typing import Any
 from abele.frontends.poptorch.models import user_models
 from abele.frontends.poptorch.program import recording
 
-__all__ = ["_restoreWrapperIfNecessary", "isDispatchTracing"]
+__all__ = ["_restoreWrapperIfNecessary", "isDispatchTracing", "rewrapModelIfNecessary", "unwrapModelIfNecessary"]
 
 
 def isDispatchTracing() -> bool:
@@ -18,3 +18,17 @@ def isDispatchTracing() -> bool:
 def _restoreWrapperIfNecessary(model: Any) -> Any:
     """A model, of its own class, whoever wrapped it before it was pickled."""
     return user_models.restored(model)
+
+
+def unwrapModelIfNecessary(model: Any) -> Any:
+    """A model, of its own class with the newest weights, until :func:`rewrapModelIfNecessary`."""
+    if user_models.owner_of(model) is not None:
+        model.copyWeightsToHostIfNeeded()
+    return user_models.restored(model)
+
+
+def rewrapModelIfNecessary(model: Any) -> None:
+    """Give a model back the class that it had before :func:`unwrapModelIfNecessary`, if a wrapper has it."""
+    owner = user_models.owner_of(model)
+    if owner is not None:
+        user_models.own(model, owner)

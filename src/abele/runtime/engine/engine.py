@@ -92,13 +92,14 @@ class Engine:
         checks: Checks | str | None = None,
         progress: Callable[[str, float], None] | None = None,
         ranks: Ranks | None = None,
+        report_folder: str = "",
     ) -> None:
         set_log_level()
         begin_from_environment()
         check_options(mode, threads)
         self.options = read_options(options)
         fits_or_not = allow_out_of_memory or self.options.flag("debug.allowOutOfMemory")
-        self._auto_report = AutoReport(self.options)
+        self._auto_report = AutoReport(self.options, report_folder)
         with self._auto_report.of_failure():
             self.executable = executable(graph_or_executable, program, fits_or_not, progress)
         self.graph = self.executable.graph

@@ -123,14 +123,20 @@ def _matching(pattern: str, names: Sequence[str]) -> frozenset[int]:
 
 
 class AutoReport:
-    """Writes reports to a folder as the ``autoReport`` options say."""
+    """Writes reports to a folder as the ``autoReport`` options say.
 
-    def __init__(self, options: EngineOptions) -> None:
+    Args:
+        options: Where, and what.
+        folder: The folder below ``autoReport.directory`` that reports of this program go to; that folder itself if
+            empty.
+    """
+
+    def __init__(self, options: EngineOptions, folder: str = "") -> None:
         everything = options.flag("autoReport.all")
         self._graph = everything or options.flag("autoReport.outputGraphProfile")
         self._execution = everything or options.flag("autoReport.outputExecutionProfile")
         self._most_runs = options.number("autoReport.executionProfileProgramRunCount")
-        self._path = Path(options.text("autoReport.directory")) / REPORT_NAME
+        self._path = Path(options.text("autoReport.directory"), folder, REPORT_NAME)
         self._runs: Counter[int] = Counter()
         self._told = False
 

@@ -80,7 +80,7 @@ class Batching:
             locations=self.options.TensorLocations.locations(training=self.training, usual=self._usual_locations()),
             pipeline=PipelineSchedule(self.options.Abele.pipeline_schedule),
             stash=self.options.Abele.stash_type if self.training else None,
-            io_tiles=self.options.TensorLocations.io_tiles,
+            io_tiles=self.options.io_tiles,
             input_groups=groups_of_replicas(self.options.input_cgt, self.options.input_group_size),
         )
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import sys
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple, Self
 
 import torch
 
+from abele.compiler import Executable
 from abele.errors import InvalidOptionError
 from abele.frontends.poptorch import logs
 from abele.frontends.poptorch.capture.capture import check_initialised, own_tensors
@@ -41,6 +43,23 @@ from abele.session.locks import ForkLock
 from abele.trace.shared import release_recording
 
 __all__ = ["PoplarExecutor", "isRunningOnIpu"]
+
+
+_OFF_THE_MACHINE = frozenset(
+    ("bfloat16", "cpu", "cuda", "double", "float", "half", "ipu", "to", "to_empty", "type", "xpu"),
+)
+"""Methods of ``torch.nn.Module`` that move or convert weights and return the module: the user's model, on the host."""
+
+
+class _CallArguments(NamedTuple):
+    """Arguments that a model was compiled for; tensors have shape and type, and no data."""
+
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+
+def _meta(tensor: torch.Tensor) -> torch.Tensor:
+    return torch.empty(tensor.shape, dtype=tensor.dtype, device="meta")
 
 
 class PoplarExecutor(Exporting):
@@ -76,6 +95,7 @@ class PoplarExecutor(Exporting):
         self._signature = ForwardSignature(model.forward)
         self._batching = Batching(self._options, training)
         self._compiled: CompiledModel | None = None
+        self._inputs: _CallArguments | None = None
         self._watch: ModelWatch | None = None
         self._lock = ForkLock()
         self._told: set[str] = set()
@@ -173,6 +193,7 @@ class PoplarExecutor(Exporting):
         ):
             compiled = compile_model(self._model, micro_args, micro_kwargs, self._batching, self._optimizer, weights)
         self._compiled = compiled
+        self._inputs = _CallArguments(*structures.map_tensors(_meta, (args, kwargs)))
         self._told.clear()
         self._watch = ModelWatch(self._model, training=self._training)
         self._share_state(compiled)
@@ -238,7 +259,7 @@ class PoplarExecutor(Exporting):
             if isinstance(self._optimizer, Optimizer):
                 self._optimizer.detach_state(keep=True)
             self._compiled.session.close()
-            self._compiled = self._watch = None
+            self._compiled = self._watch = self._inputs = None
         if self._training:
             disown(self._model, self)
         release_recording(self)
@@ -353,6 +374,37 @@ class PoplarExecutor(Exporting):
         """The wrapped model."""
         return self._model
 
+    def train(self, mode: bool = True) -> Self:
+        """Put the user's model into training or evaluation mode; a compiled program stays as it is."""
+        self._model.train(mode)
+        return self
+
+    def eval(self) -> Self:
+        """Put the user's model into evaluation mode; a compiled program stays as it is."""
+        return self.train(False)
+
+    # Frameworks above PopTorch read the private attributes that follow.
+
+    @property
+    def _user_model(self) -> torch.nn.Module:
+        return self._model
+
+    @property
+    def _poptorch_optimizer(self) -> torch.optim.Optimizer | None:
+        return self._optimizer
+
+    @property
+    def _executable(self) -> Executable | None:
+        return None if self._compiled is None else self.executable
+
+    @property
+    def _executable_inputs(self) -> _CallArguments | None:
+        return self._inputs
+
+    @property
+    def _is_attached(self) -> bool:
+        return self.isAttachedToDevice()
+
     @property
     def options(self) -> Options:
         """The frozen options."""
@@ -378,8 +430,25 @@ class PoplarExecutor(Exporting):
         if name.startswith("_"):
             raise AttributeError(name)
         value = getattr(self._model, name)
+        if name in _OFF_THE_MACHINE and callable(value):
+            return self._warning(name, value)
         offer(value, compiled=self.isCompiled())
         return value
+
+    def _warning(self, name: str, method: Callable[..., Any]) -> Callable[..., Any]:
+        """A method that changes the user's model and returns it, with a warning that it runs on the host."""
+
+        @functools.wraps(method)
+        def warned(*args: Any, **kwargs: Any) -> Any:
+            logs.warn(
+                f"{name}() of a wrapped model changes the model inside and returns that: what it returns runs on the "
+                f"host, not on the IPU, and a compiled program stays as it is. Call {name}() on the model before it is "
+                "wrapped, and go on with the wrapped model.",
+                stacklevel=2,
+            )
+            return method(*args, **kwargs)
+
+        return warned
 
     def __reduce__(self) -> Any:
         """Pickled, and copied, as model, options and optimiser: the copy compiles on its first call, and its

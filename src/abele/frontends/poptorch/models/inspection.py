@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 import json
-import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -30,6 +29,7 @@ from abele.machine import HostComputer, hosts
 from abele.parallel.network import network_text
 from abele.report import HostProfile, Report
 from abele.report.shown import view_hint
+from abele.runtime.engine.run_log import REPORT_NAME
 from abele.trace.environment import begin_from_environment
 from abele.trace.shared import hold_recording
 from abele.writing import writing
@@ -111,9 +111,9 @@ class Inspection(Latencies):
         """Write the report where ``Options.enableProfiling`` said."""
         if self._options.profile_dir is None:
             return
-        name = re.sub(r"[^\w.-]+", "_", compiled.session.compiled.settings.name)
-        use = "training" if compiled.session.compiled.training else "inference"
-        path = Path(self._options.profile_dir) / f"{name}-{use}.abele-report"
+        made = compiled.session.compiled
+        folder = made.settings.report_folder_of(training=made.training)
+        path = Path(self._options.profile_dir, folder, REPORT_NAME)
         with writing(path):
             path.parent.mkdir(parents=True, exist_ok=True)
         compiled.session.executable.report.save(path)

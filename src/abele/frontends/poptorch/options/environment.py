@@ -8,6 +8,7 @@ from pathlib import Path
 
 from abele.errors import InvalidOptionError
 from abele.frontends.poptorch import logs
+from abele.frontends.poptorch.errors import CheckError
 from abele.machine import System, systems
 from abele.session.settings import DEFAULT_SYSTEM, SYSTEM_VARIABLE
 
@@ -16,6 +17,7 @@ VERSION_VARIABLE = "POPTORCH_IPU_MODEL_VERSION"
 SMALL_VARIABLE = "POPTORCH_SMALL_IPU_MODEL"
 PROTO_VARIABLE = "POPTORCH_EXPORT_PROTO_FILE"
 WAIT_VARIABLE = "POPTORCH_WAIT_FOR_IPU"
+HARDWARE_VARIABLE = "ABELE_POPTORCH_HARDWARE"
 
 SMALL_TILES = 4
 """Tiles of the small model."""
@@ -53,6 +55,42 @@ def default_system(version: int = 2) -> System | None:
         return None
     system = systems.get(VERSIONS[version])
     return system.evolve(ipu={"num_tiles": SMALL_TILES}) if small else system
+
+
+def _claimed_system() -> System | None:
+    """The modelled machine where programs are to take it for hardware, else None."""
+    if not _is_set(HARDWARE_VARIABLE):
+        return None
+    chosen = os.environ.get(SYSTEM_VARIABLE) or default_system(model_version()) or DEFAULT_SYSTEM
+    return systems.resolve(chosen)
+
+
+def ipuHardwareIsAvailable(num_ipus: int = 1) -> bool:
+    """False, as the machine is modelled; ``ABELE_POPTORCH_HARDWARE=1`` has programs take the model for hardware.
+
+    Args:
+        num_ipus: How many IPUs a program wants.
+
+    Returns:
+        True if the model counts as hardware and has so many IPUs.
+    """
+    system = _claimed_system()
+    return system is not None and num_ipus <= system.num_ipus
+
+
+def ipuHardwareVersion() -> int:
+    """The version of the modelled IPU, where programs are to take it for hardware: 1, 2 or 21.
+
+    Raises:
+        CheckError: They are not.
+    """
+    system = _claimed_system()
+    if system is None:
+        raise CheckError(
+            "No IPU hardware available on this system",
+            remedy=f"{HARDWARE_VARIABLE}=1, or abele.poptorch.install(hardware=True): programs take the model for it",
+        )
+    return int(system.ipu.generation.removeprefix("ipu"))
 
 
 def proto_file() -> Path | None:

@@ -7,20 +7,13 @@ from enum import IntEnum
 from typing import Any, Literal
 
 from abele.frontends.poptorch.errors import OptionValueError
+from abele.frontends.poptorch.options.popart_enums import GradientTensorTrackingMethod
 from abele.frontends.poptorch.options.tensor_names import ANCHOR_NAMES
 from abele.options import UNSET, Option, OptionTable, flag, integer, number
 from abele.parallel.automatic_scale import AutomaticLossScale, GradientTracking
 
 PREFIX = "automaticLossScalingSettings."
 """What the names of these session options begin with."""
-
-
-class GradientTensorTrackingMethod(IntEnum):
-    """Which gradients are counted: PopART's names."""
-
-    AllNonViewChangingGradientTensors = 0
-    ConvAndMatmulGradients = 1
-    GradientsOfUserSpecifiedTensors = 2
 
 
 _METHODS = {

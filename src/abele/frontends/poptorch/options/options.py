@@ -275,6 +275,7 @@ class Options(CheckedOptions):
     def enableProfiling(self, profile_dir: str | Path | None = None) -> Self:
         """Write the report of each compiled model below this folder, by default the folder of logs.
 
+        Models that train write to ``training`` in it, others to ``inference``; those with a name to a folder of that.
         What its calls do on the host goes into a trace beside it, until the last such model is destroyed.
         """
         return self.set(profile_dir=str(self.log_dir if profile_dir is None else profile_dir))
@@ -284,7 +285,7 @@ class Options(CheckedOptions):
         return self.set(cache_dir=None if path is None else str(path))
 
     def modelName(self, name: str) -> Self:
-        """Name of the model in reports."""
+        """Name of the model in reports, and of their folder, which is ``training`` or ``inference`` without one."""
         return self.createOrSet(model_name=name)
 
     def logDir(self, log_dir: str | Path) -> Self:
@@ -316,17 +317,18 @@ class Options(CheckedOptions):
     def settings(self, name: str) -> Settings:
         """What a session is told of these options; ``name`` is the model's where none was chosen."""
         abele, popart = self.Abele, self._Popart.options
+        share = self.available_memory_proportion.get(0)
         recomputation = self._Popart.recomputation
         return Settings(
             system=self._system(),
             mode=abele.engine_mode,
             threads=abele.num_threads,
             allow_out_of_memory=abele.allow_out_of_memory,
-            memory_proportion=self.available_memory_proportion.get(0),
-            partials=self.Precision.partials,
+            memory_proportion=self._Popart.memory_proportion if share is None else share,
+            partials=self._Popart.partials or self.Precision.partials,
             convolution_dithering=self.Training.convolution_dithering,
             sync_pattern="single_pipeline" if self.sync_pattern == SyncPattern.SinglePipeline else "full",
-            stable_norms=self.exists("enable_stable_norm") and self.enable_stable_norm,
+            stable_norms=bool(self.toDict().get("enable_stable_norm") or popart.get("enableStableNorm")),
             exceptions=self.Precision.floating_point_exceptions or bool(popart.get("enableFloatingPointChecks")),
             stochastic_rounding=self.Precision.stochastic_rounding or bool(popart.get("enableStochasticRounding")),
             synthetic_data=self.synthetic_data or bool(popart.get("syntheticDataMode")),
@@ -334,6 +336,7 @@ class Options(CheckedOptions):
             progress=self.show_compilation_progress_bar,
             engine=dict(popart.get("engineOptions", {})),
             name=self.model_name if self.exists("model_name") else name,
+            report_folder=self.model_name if self.exists("model_name") else "",
             dump_passes=abele.pass_folder,
             **automatic_loss_scaling(popart, enabled=self.Training.auto_loss_scaling),
             recompute=abele.recompute_cheap or recomputation in CHEAP_AGAIN,
@@ -344,6 +347,11 @@ class Options(CheckedOptions):
             exponents_every=abele.exponents_every,
         )
 
+    @property
+    def io_tiles(self) -> int:
+        """Tiles of each IPU that are kept for traffic with the host."""
+        return int(self.TensorLocations.io_tiles or self._Popart.options.get("numIOTiles", 0))
+
     def _system(self) -> System | str | None:
         """The machine that was chosen, or that the version of an offline target and the environment ask for."""
         version = self.ipu_version if self.exists("ipu_version") else environment.model_version()
@@ -353,7 +361,7 @@ class Options(CheckedOptions):
     @property
     def cache_folder(self) -> Path | None:
         """Where compiled models are kept: the environment decides, else :meth:`enableExecutableCaching`."""
-        chosen = os.environ.get(CACHE_VARIABLE) or self.cache_dir
+        chosen = os.environ.get(CACHE_VARIABLE) or self.cache_dir or self._Popart.cache_folder
         return Path(chosen) if chosen else None
 
     # --- files ---------------------------------------------------------------------------------------------------

@@ -8,9 +8,10 @@ from typing import Any, Self
 
 from abele.frontends.poptorch.errors import Error, OptionValueError
 from abele.frontends.poptorch.options.checked import Freezable
+from abele.frontends.poptorch.options.popart_enums import RecomputationType
 
 _FLAGS = """
-accumulateOuterFragmentSettings.excludedVirtualGraphs aliasZeroCopy autoRecomputation.enabled
+aliasZeroCopy autoRecomputation.enabled
 batchSerializationSettings.concatOnVirtualGraphChange batchSerializationSettings.concatOnExecutionPhaseChange
 batchSerializationSettings.concatOnPipelineStageChange compileEngine constantWeights
 createImplicitPipeliningFwdOnlyProgram decomposeGradSum delayVarUpdates disableGradAccumulationTensorStreams
@@ -22,7 +23,13 @@ enableStochasticRounding enableSupportedDataTypeCasting ensureFp32LossScaleTenso
 exportPoplarComputationGraph exportPoplarVertexGraph finalDotOp groupHostSync groupNormStridedChannelGrouping
 implicitPipelining instrumentWithHardwareCycleCounter rearrangeAnchorsOnHost rearrangeStreamsOnHost
 replicatedGraphsLocal scheduleNonWeightUpdateGradientConsumersEarly separateCallOpPdfs shouldDelayVarUpdates
-strictOpVersions swapLimitScheduler useHostCopyOps useLoopCandidateCreator automaticLossScalingSettings.enabled
+strictOpVersions useHostCopyOps useLoopCandidateCreator automaticLossScalingSettings.enabled
+disableOptimizerStateTensorStreams enableConstantFoldingOfMultipleConsumers enableDistributedReplicatedGraphs
+enableVariablesCaching enableRngStateManagement explicitPipeliningEnabled opxAliasChecking opxModifyChecking
+replicatedCollectivesSettings.mergeAllGatherCollectives replicatedCollectivesSettings.mergeAllReduceCollectives
+replicatedCollectivesSettings.mergeReduceScatterCollectives
+replicatedCollectivesSettings.prepareScheduleForMergingCollectives stashAllTensorsInferencePipeline
+throwIfLog2ScaleTensorNotWithinRange
 """
 _NUMBERS = """
 accumulationAndReplicationReductionType accumulationFactor autoRecomputation batchSerializationSettings.factor
@@ -34,6 +41,7 @@ meanAccumulationAndReplicationReductionStrategy numIOTiles replicatedGraphCount 
 syntheticDataMode virtualGraphMode accumulateOuterFragmentSettings.schedule
 executionPhaseSettings.activationIOSchedule executionPhaseSettings.weightIOSchedule
 executionPhaseSettings.optimizerStateIOSchedule executionPhaseSettings.accumulatorIOSchedule maxRepeatLogs
+autodiffSettings.stitchStrategy swapLimitScheduler
 automaticLossScalingSettings.updatePeriod automaticLossScalingSettings.gradientTensorTrackingMethod
 """
 _FRACTIONS = """
@@ -42,14 +50,17 @@ automaticLossScalingSettings.thresholdUpperCountProportion timeLimitScheduler
 """
 _TEXTS = """
 cachePath customCodeletCompileFlags customCodelets kahnTieBreaker logDir partialsTypeMatMuls
-serializedPoprithmsAnnealGraphsDir transitiveClosureOptimizationThreshold
+serializedPoprithmsAnnealGraphsDir saveInitializersToFile serializedPoprithmsShiftGraphsDir
+transitiveClosureOptimizationThreshold
 automaticLossScalingSettings.gradientTensorTrackingMethod
 """
 _LISTS = """
-dotChecks hardwareInstrumentations customCodelets automaticLossScalingSettings.toTrackTensors
+accumulateOuterFragmentSettings.excludedVirtualGraphs dotChecks hardwareInstrumentations updatableBuffers
+virtualGraphSplitRatios customCodelets automaticLossScalingSettings.toTrackTensors
 """
 _TABLES = """
-convolutionOptions engineOptions gclOptions lstmOptions matmulOptions reportOptions
+bufferingDepthMap convolutionOptions engineOptions gclOptions lstmOptions matmulOptions prefetchBufferingDepthMap
+reportOptions
 """
 
 KNOWN: dict[str, tuple[str, ...]] = {
@@ -62,14 +73,13 @@ KNOWN: dict[str, tuple[str, ...]] = {
 }
 """The session options that are known, by the kind of their values."""
 
-NO_RECOMPUTATION, STANDARD, NORMS_ONLY, PIPELINE, EVERYTHING = range(5)
-"""What ``autoRecomputation`` can be: PopART's ``RecomputationType``."""
-
-CHEAP_AGAIN = frozenset({STANDARD, NORMS_ONLY, EVERYTHING})
+CHEAP_AGAIN = frozenset({RecomputationType.Standard, RecomputationType.NormOnly, RecomputationType.RecomputeAll})
 """Kinds of recomputation with which cheap activations are computed again."""
 
-STAGES_AGAIN = frozenset({PIPELINE, EVERYTHING})
+STAGES_AGAIN = frozenset({RecomputationType.Pipeline, RecomputationType.RecomputeAll})
 """Kinds with which stages of a pipeline keep what enters them alone."""
+
+_PARTIALS = {"half": "f16", "float": "f32"}
 
 LOGGER = logging.getLogger("poptorch::python")
 
@@ -102,12 +112,44 @@ class PopartOptions(Freezable):
         Raises:
             OptionValueError: A number that is no kind of recomputation.
         """
-        chosen = self.options.get("autoRecomputation", PIPELINE)
+        chosen = self.options.get("autoRecomputation", RecomputationType.Pipeline)
         if self.options.get("autoRecomputation.enabled") is False:
-            chosen = NO_RECOMPUTATION
-        if chosen not in range(EVERYTHING + 1):
+            chosen = RecomputationType.NoRecompute
+        if chosen not in list(RecomputationType):
             raise OptionValueError(f"autoRecomputation is a popart.RecomputationType from 0 to 4, got {chosen!r}")
         return int(chosen)
+
+    @property
+    def partials(self) -> str | None:
+        """Type of partial sums that options of matrix products or convolutions choose; None where none does."""
+        chosen = [self.options.get("partialsTypeMatMuls") or None, *self._of_products("partialsType")]
+        names = {str(name) for name in chosen if name is not None}
+        if names - set(_PARTIALS):
+            raise OptionValueError(f"partial sums are 'half' or 'float', got {sorted(names - set(_PARTIALS))[0]!r}")
+        return _PARTIALS["half" if "half" in names else "float"] if names else None
+
+    @property
+    def memory_proportion(self) -> float | None:
+        """Smallest share of a tile's memory that options of matrix products or convolutions plan with; None for none.
+
+        Raises:
+            OptionValueError: A share that is no number.
+        """
+        shares = [share for share in self._of_products("availableMemoryProportion") if share is not None]
+        try:
+            return min(map(float, shares), default=None)
+        except (TypeError, ValueError):
+            raise OptionValueError(f"availableMemoryProportion is a number from 0 to 1, got {shares[0]!r}") from None
+
+    @property
+    def cache_folder(self) -> str | None:
+        """Folder of compiled models that ``enableEngineCaching`` and ``cachePath`` choose; None without caching."""
+        path = self.options.get("cachePath", "session_cache")
+        return str(path) if self.options.get("enableEngineCaching") else None
+
+    def _of_products(self, name: str) -> list[Any]:
+        tables = (self.options.get(table, {}) for table in ("matmulOptions", "convolutionOptions"))
+        return [table.get(name) for table in tables if isinstance(table, Mapping)]
 
     def setEngineOptions(self, engine_options: Mapping[str, Any]) -> Self:
         """Options of the engine, under Poplar's names."""
