@@ -255,6 +255,7 @@ class Session:
                 ranks=self._ranks,
                 keep=() if self._exponents is None else self._exponents.keep,
             )
+            self._engine.print_stream = sys.stderr
             for name in self.compiled.executable.graph.host_functions:
                 body = body_of_host_function(name)
                 if body is not None:
