@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Self
@@ -298,6 +298,10 @@ class Session:
     def bring_to_host(self) -> bool:
         """Copy weights to the host if runs changed them since the last time; returns whether they did."""
         return self._weights.bring_to_host()
+
+    def on_weights_copied(self, told: Callable[[str], None]) -> None:
+        """Call ``told`` with ``host`` or ``device`` whenever weights were copied there without being asked for."""
+        self._weights.told = told
 
     def _refresh(self) -> None:
         """Take over what was written on the host, or by other sessions, since the last run."""

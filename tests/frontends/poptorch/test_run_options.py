@@ -159,7 +159,7 @@ def test_cycle_count__of_each_call__is_logged(caplog: pytest.LogCaptureFixture) 
     model = poptorch.inferenceModel(lambda x: x + 1, options().logCycleCount(True))
     with caplog.at_level(logging.INFO, "poptorch::python"):
         model(X)
-    assert f"Cycle count: {model.cycleCount()}" in caplog.text
+    assert f"Total number of IPU cycles: {model.cycleCount()}" in caplog.text
 
 
 def test_profiling__of_a_folder__writes_the_report_there(tmp_path: Path) -> None:

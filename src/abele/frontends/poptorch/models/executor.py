@@ -66,6 +66,8 @@ class PoplarExecutor(Exporting):
     ) -> None:
         options._freeze()
         self._options = options.clone()
+        self._batching = Batching(self._options, training)
+        self._options.set(output_mode=self._batching.output_mode)
         if optimizer is not None:
             self._options.Training._follow_optimizer(optimizer)
         self._options._freeze()
@@ -73,7 +75,6 @@ class PoplarExecutor(Exporting):
         self._training = training
         self._optimizer = optimizer
         self._signature = ForwardSignature(model.forward)
-        self._batching = Batching(self._options, training)
         self._compiled: CompiledModel | None = None
         self._watch: ModelWatch | None = None
         self._lock = ForkLock()
@@ -120,7 +121,7 @@ class PoplarExecutor(Exporting):
             self._optimizer._opt_called = True  # type: ignore[attr-defined]
             self._forget_loaded_state()
         if self._options.log_cycle_count:
-            logs.LOGGER.info("Cycle count: %d", self.cycleCount())
+            logs.LOGGER.info("Total number of IPU cycles: %d", self.cycleCount())
         return results
 
     def compile(self, *args: Any, **kwargs: Any) -> None:
