@@ -158,6 +158,7 @@ def compile_model(
                 smaller=smaller,
                 halved=halved,
             )
+    own.spread(captured.weights, schedule.replicas)
     cells = SharedArrays({name: cell_of(tensor) for name, tensor in captured.weights.items()})
     session = Session(compiled, weights=cells, follow_host=False)
     return CompiledModel(captured, session, time.perf_counter() - start)
