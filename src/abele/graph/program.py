@@ -217,7 +217,7 @@ class PrintTensorFmt:
         summarise_threshold: More elements than this are summarised by their edges.
         edge_items: Elements shown at each edge of a summarised dimension.
         max_line_width: Characters of a line.
-        digits: Digits after the point.
+        digits: Digits of a float, on both sides of the point, as many as the largest element leaves, but one after it.
         float_format: ``auto``, ``fixed``, ``scientific`` or ``none``.
         separator: Between elements.
         open_bracket: Before each dimension.
@@ -227,7 +227,7 @@ class PrintTensorFmt:
     summarise_threshold: int = 1000
     edge_items: int = 3
     max_line_width: int = 75
-    digits: int = 4
+    digits: int = 8
     float_format: str = "auto"
     separator: str = " "
     open_bracket: str = "["

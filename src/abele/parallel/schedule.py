@@ -119,6 +119,7 @@ class Schedule:
         replicas: Copies of the network that run side by side.
         input_groups: Replicas that are given the same inputs; by default each has its own.
         own_values: Parameters and buffers, by name, of which each group of replicas has values of its own.
+        every_replica: Names of those of which the host has a row for each replica, in place of one for each group.
         tensor_parallel: Replicas that compute one model together: they are given the same inputs, draw the same random
             numbers, and what they have alike counts once, in gradients and among the outputs.
         splits: How the host's arrays of some of ``own_values`` are cut into those of the groups; others have a row for
@@ -149,6 +150,7 @@ class Schedule:
     replicas: int = 1
     input_groups: CommGroup = EACH_ITS_OWN
     own_values: tuple[tuple[str, CommGroup], ...] = ()
+    every_replica: tuple[str, ...] = ()
     ranks: int = 1
     tensor_parallel: CommGroup = EACH_ITS_OWN
     splits: tuple[tuple[str, Split], ...] = ()

@@ -157,7 +157,9 @@ def _owned(end: End, schedule: Schedule, parts: dict[str, tuple[int, ...]]) -> E
     name, split = end.name, schedule.split_of(end.name)
     # What an optimiser keeps beside a weight is cut as that is, if it has an element for each of the weight's.
     owner = next((n for n in parts if name == n or name.startswith(f"{n}/")), name)
-    return replace(end, group=schedule.group_of(name), split=split if parts.get(owner) == end.shape else None)
+    # Rows of replicas are groups of one each to the host, whichever replicas reduce their gradients together.
+    group = CommGroup.none() if name in schedule.every_replica else schedule.group_of(name)
+    return replace(end, group=group, split=split if parts.get(owner) == end.shape else None)
 
 
 ROLES = {

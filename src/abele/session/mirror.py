@@ -11,7 +11,7 @@ model of a thousand weights is called as fast as one of two.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 
 import numpy as np
 
@@ -34,7 +34,10 @@ class Mirror:
 
     Attributes:
         changed: True if the device may have newer values than the host.
+        told: Called with ``host`` or ``device`` when values were copied there because somebody else needed them.
     """
+
+    told: Callable[[str], None] | None = None
 
     def __init__(
         self,
@@ -100,10 +103,14 @@ class Mirror:
             return
         shared = {name for name, _, cell in self._cells(self._ends) if cell.bring_up_to_date(but=self)}
         # Another thread may run in between, so what is stale is looked for under the lock.
+        copied = False
         with self._lock.held():
             for name, end, cell in self._cells(self._ends):
                 if (self._follow_host or name in shared) and self._seen.get(name) != cell.version:
                     self._write(name, end, cell)
+                    copied = True
+        if copied and self.told is not None:
+            self.told("device")
         self._settled = last if self._is_alone() else None
 
     def _is_alone(self) -> bool:
@@ -141,4 +148,6 @@ class Mirror:
         if not self.changed:
             return False
         self._download(self._changing, over_host=not self._follow_host)
+        if self.told is not None:
+            self.told("host")
         return True

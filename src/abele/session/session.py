@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Self
@@ -256,6 +256,7 @@ class Session:
                 keep=() if self._exponents is None else self._exponents.keep,
                 report_folder=settings.report_folder_of(training=self.compiled.training),
             )
+            self._engine.print_stream = sys.stderr
             for name in self.compiled.executable.graph.host_functions:
                 body = body_of_host_function(name)
                 if body is not None:
@@ -298,6 +299,10 @@ class Session:
     def bring_to_host(self) -> bool:
         """Copy weights to the host if runs changed them since the last time; returns whether they did."""
         return self._weights.bring_to_host()
+
+    def on_weights_copied(self, told: Callable[[str], None]) -> None:
+        """Call ``told`` with ``host`` or ``device`` whenever weights were copied there without being asked for."""
+        self._weights.told = told
 
     def _refresh(self) -> None:
         """Take over what was written on the host, or by other sessions, since the last run."""

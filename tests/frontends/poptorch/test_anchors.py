@@ -54,7 +54,7 @@ def test_anchors__of_accumulated_updates__are_one_for_each_update() -> None:
 
 def test_anchors__of_any_variable__have_what_it_holds() -> None:
     model = poptorch.inferenceModel(lambda x: torch.relu(x * 2) + 1, options())
-    with pytest.raises(AssertionError, match="must be compiled before its tensors have names"):
+    with pytest.raises(AssertionError, match="Tensor names are only available once the model has been compiled"):
         model.getTensorNames()
     model.compile(X)
     names = model.getTensorNames()

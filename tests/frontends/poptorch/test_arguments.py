@@ -107,3 +107,17 @@ def test_none__and_order_of_keys__are_part_of_the_signature_and_not() -> None:
     assert torch.equal(model(X, {"b": X, "a": X * 2}, None), X * 2)
     with pytest.raises(poptorch.Error, match="Type mismatch for y: expected <class 'NoneType'>"):
         model(X, {"a": X, "b": X}, X)
+
+
+def test_keyword_arguments__that_are_missing_or_new__are_named() -> None:
+    class Keyed(torch.nn.Module):
+        def forward(self, x: torch.Tensor, **others: torch.Tensor) -> torch.Tensor:
+            return x + others["y"]
+
+    wrapped, x = poptorch.inferenceModel(Keyed()), torch.ones(2)
+    wrapped(x, y=x)
+    with pytest.raises(poptorch.Error, match=r"Keys mismatch for others: Missing arguments: y\."):
+        wrapped(x)
+    text = r"Keys mismatch for others: Unexpected arguments: z\. Missing arguments: y\.\s+because\s+This error occurred"
+    with pytest.raises(poptorch.Error, match=text):
+        wrapped(x, z=x)

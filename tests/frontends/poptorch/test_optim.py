@@ -282,6 +282,62 @@ def test_state_dict__loaded_into_another_model__goes_on_with_the_same_bits(name:
     assert all(torch.equal(value, after[key]) for key, value in optimiser.state_dict()["ipu_state"].items())
 
 
+OPTIMISERS: dict[str, Any] = {
+    "sgd": lambda p: poptorch.optim.SGD(p, lr=0.1),
+    "momentum": lambda p: poptorch.optim.SGD(p, lr=0.1, momentum=0.9, weight_decay=0.01, loss_scaling=4.0),
+    "combined": lambda p: poptorch.optim.SGD(p, lr=0.1, momentum=0.9, use_combined_accum=True, velocity_scaling=2.0),
+    "adam": lambda p: poptorch.optim.Adam(p, lr=0.1, loss_scaling=8.0, first_order_momentum_accum_type=torch.float16),
+    "adamw": lambda p: poptorch.optim.AdamW(p, lr=0.1, bias_correction=False),
+    "rmsprop": lambda p: poptorch.optim.RMSprop(p, lr=0.1, centered=True, momentum=0.5),
+    "lamb": lambda p: poptorch.optim.LAMB(p, lr=0.1),
+}
+
+
+def _set_of(state: dict[str, Any]) -> dict[str, tuple[torch.dtype, Any]]:
+    both = {**state["ipu_state"], **state["ipu_param"]}
+    return {name: (tensor.dtype, tensor.tolist()) for name, tensor in both.items()}
+
+
+@pytest.mark.parametrize("name", OPTIMISERS)
+def test_state_dict__of_any_values_after_it_was_loaded__is_the_same_until_a_run(name: str) -> None:
+    model, other = seeded(), seeded()
+    optimiser = OPTIMISERS[name](model.parameters())
+    options = poptorch.Options()
+    options.Training.gradientAccumulation(2)
+    training = on_device(model, optimiser, options)
+    training(*batch(8))
+    saved = optimiser.state_dict()
+    assert all(tensor.is_floating_point() for tensor in saved["ipu_state"].values())
+    generator = torch.Generator().manual_seed(2)
+    for key, tensor in saved["ipu_state"].items():
+        saved["ipu_state"][key] = torch.rand(tensor.shape, generator=generator).to(tensor.dtype)
+    optimiser.load_state_dict(saved)
+    assert _set_of(optimiser.state_dict()) == _set_of(saved)
+    fresh = OPTIMISERS[name](other.parameters())
+    if not fresh.variable_attrs.isConstant("loss_scaling"):
+        fresh.loss_scaling = 2.0
+    fresh.load_state_dict(saved)
+    assert _set_of(fresh.state_dict()) == _set_of(saved)
+    resumed = on_device(other, fresh, options)
+    resumed.compile(*batch(8))
+    assert _set_of(fresh.state_dict()) == _set_of(saved)
+    resumed(*batch(8))
+    after = fresh.state_dict()
+    assert after["ipu_param"]["lossScaling_FLOAT"] == saved["ipu_param"]["lossScaling_FLOAT"]
+    if saved["ipu_state"]:
+        assert _set_of(after) != _set_of(saved)
+
+
+def test_state_dict__of_a_model_off_the_device__is_what_training_begins_with() -> None:
+    model = seeded()
+    optimiser = poptorch.optim.Adam(model.parameters(), lr=0.1)
+    options = poptorch.Options().connectionType(poptorch.ConnectionType.OnDemand)
+    on_device(model, optimiser, options).compile(*batch())
+    state = optimiser.state_dict()["ipu_state"]
+    assert len(state) == 12
+    assert not any(tensor.any() for tensor in state.values())
+
+
 def test_state_dict__loaded_while_attached__is_on_the_device_at_once() -> None:
     model = seeded()
     optimiser = poptorch.optim.SGD(model.parameters(), lr=0.05, momentum=0.5)
@@ -358,6 +414,41 @@ def test_set_optimizer__with_unknown_attributes__warns_once_of_each() -> None:
         "Ignoring unexpected default group variable in SGD2 optimizer: ['rho']",
         "Ignoring unexpected group 0 attribute in SGD2 optimizer: ['sigma']",
     ]
+
+
+def test_warnings__of_the_same_optimizer_in_another_wrapper__are_given_again() -> None:
+    class Own(poptorch.optim.Adam):
+        pass
+
+    for _ in range(2):
+        model = seeded()
+        optimiser = Own(model.parameters(), lr=0.1)
+        optimiser.step = 0
+        with pytest.warns(UserWarning, match=r"subclassed|unexpected") as caught:
+            on_device(model, optimiser)
+        assert [str(w.message)[:50] for w in caught] == [
+            "Optimizer `Own` subclassed from classes in poptorch.optim"[:50],
+            "Ignoring unexpected optimizer attribute in Adam optimizer: ['step']"[:50],
+        ]
+
+
+def test_reduction_strategy__of_a_wrapper__follows_its_own_optimizer_unless_chosen() -> None:
+    def strategy(options: poptorch.Options, **types: Any) -> poptorch.MeanReductionStrategy:
+        model = seeded()
+        wrapped = on_device(model, poptorch.optim.SGD(model.parameters(), lr=0.1, **types), options)
+        return wrapped.options.Training.meanAccumulationAndReplicationReductionStrategy
+
+    running, post = poptorch.MeanReductionStrategy.Running, poptorch.MeanReductionStrategy.Post
+    half = {"accum_type": torch.float16}
+    assert strategy(poptorch.Options()) == post
+    assert strategy(poptorch.Options(), **half) == running
+    assert strategy(poptorch.Options(), **half, use_combined_accum=True) == post
+    model = seeded()
+    first = on_device(model, poptorch.optim.SGD(model.parameters(), lr=0.1, **half))
+    assert strategy(first.options) == post
+    chosen = poptorch.Options()
+    chosen.Training.setMeanAccumulationAndReplicationReductionStrategy(post)
+    assert strategy(chosen, **half) == post
 
 
 def test_velocity_scaling__without_combined_accumulators__warns() -> None:

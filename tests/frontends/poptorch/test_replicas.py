@@ -287,7 +287,6 @@ def test_buffers__not_broadcast__are_rows_of_each_replica() -> None:
     ("kind", "shards", "mode", "text"),
     [
         (1, 1, 0, r"'scale' has shape \[2, 2\], and no row for each of the 4 groups of replicas"),
-        (1, 2, 2, r"replicaGrouping of 'scale': VariableRetrievalMode\.AllReplicas needs groups of one replica"),
         (1, 3, 0, r"CONSECUTIVE groups of 3 replicas, stride 1: 4 replicas do not divide so"),
         (7, 1, 0, r"replicaGrouping: 7 is not a valid CommGroupType"),
         (1, 0, 0, r"replicaGrouping: shards must be a positive whole number, not 0"),
@@ -334,7 +333,41 @@ def test_running_statistics__of_norms_on_replicas__are_those_of_the_first() -> N
     torch.testing.assert_close(model.between.running_mean, expected)
 
 
-def test_buffers__not_broadcast_and_without_rows__are_refused() -> None:
-    wrapped = poptorch.inferenceModel(Classifier(torch.nn.BatchNorm1d(8)), options(2).broadcastBuffers(False))
-    with pytest.raises(poptorch.Error, match=r"'between\.running_mean' has shape \[8\], and no row for each of the 2"):
-        wrapped(torch.zeros(8, 5))
+@pytest.mark.parametrize("features", [2, 8])
+def test_buffers__not_broadcast_and_of_a_norm__are_those_of_the_first_replica(features: int) -> None:
+    model = torch.nn.Sequential(torch.nn.BatchNorm1d(features), torch.nn.Flatten(0), Summed())
+    twin = copy.deepcopy(model)
+    wrapped = poptorch.trainingModel(model, options(2).broadcastBuffers(False))
+    x = torch.randn(8, features, generator=torch.Generator().manual_seed(1))
+    wrapped(x)
+    twin(x[:4])
+    torch.testing.assert_close(model[0].running_mean, twin[0].running_mean)
+
+
+class Summed(torch.nn.Module):
+    """The sum as the loss."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return poptorch.identity_loss(x, "sum")
+
+
+@pytest.mark.parametrize("name", ["consecutive", "orthogonal"])
+@pytest.mark.parametrize("training", [False, True])
+def test_grouped_parameter__of_which_all_replicas_come_back__has_a_row_for_each(name: str, training: bool) -> None:
+    kind, shards, row_of = GROUPINGS[name]
+    model = Scaled(2)
+    rows = model.scale.detach().clone()
+    opts = options(4).outputMode(poptorch.OutputMode.All)
+    opts.Training.gradientAccumulation(2 if training else 1)
+    optimiser = torch.optim.SGD(model.parameters(), lr=1.0)
+    wrapped = poptorch.trainingModel(model, opts, optimiser) if training else poptorch.inferenceModel(model, opts)
+    wrapped.scale.replicaGrouping(kind, shards, poptorch.VariableRetrievalMode.AllReplicas)
+    x = torch.ones(8 if training else 4, 2)
+    y, _ = wrapped(x)
+    torch.testing.assert_close(y[:4], rows[row_of])
+    wrapped.copyWeightsToHost()
+    expected = rows[row_of] - (1.0 if training else 0.0)
+    torch.testing.assert_close(model.scale.detach(), expected)
+    wrapped.load_state_dict({**wrapped.state_dict(), "scale": 10 * expected})
+    offset = model.offset.clone()
+    torch.testing.assert_close(wrapped(x)[0][:4], 10 * expected + offset)

@@ -161,7 +161,7 @@ def test_cycle_count__of_each_call__is_logged(caplog: pytest.LogCaptureFixture) 
     model = poptorch.inferenceModel(lambda x: x + 1, options().logCycleCount(True))
     with caplog.at_level(logging.INFO, "poptorch::python"):
         model(X)
-    assert f"Cycle count: {model.cycleCount()}" in caplog.text
+    assert f"Total number of IPU cycles: {model.cycleCount()}" in caplog.text
 
 
 def test_profiling__of_a_folder__writes_the_report_there(tmp_path: Path) -> None:
@@ -263,3 +263,43 @@ def test_io_tiles__out_of_range__are_refused() -> None:
         with pytest.raises(AssertionError, match=r"numIOTiles must be an even number between 32 and 192\."):
             poptorch.Options().TensorLocations.numIOTiles(number)
     assert poptorch.Options().TensorLocations.numIOTiles(64).num_io_tiles == 64
+
+
+def test_synthetic_data__counters__have_no_times() -> None:
+    wrapped = poptorch.inferenceModel(lambda x, y: (x + y, x), poptorch.Options().enableSyntheticData(True))
+    wrapped(torch.ones(2), torch.ones(2))
+    assert all(times == [[], []] for times in wrapped.getPerfCounters().values())
+    assert wrapped.getLatency() == wrapped.getComputeLatency() == (0.0, 0.0, 0.0)
+
+
+def test_output_mode__that_was_not_chosen__is_what_the_wrapper_uses() -> None:
+    options, model = poptorch.Options(), torch.nn.Linear(2, 2)
+    assert poptorch.trainingModel(model, options).options.output_mode == poptorch.OutputMode.Final
+    assert poptorch.inferenceModel(model, options).options.output_mode == poptorch.OutputMode.All
+    assert options.defaultOutputMode()
+
+
+def test_implicit_copies__of_weights__are_logged_once_each(caplog: pytest.LogCaptureFixture) -> None:
+    class Trained(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.fc = torch.nn.Linear(2, 2)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            y = self.fc(x)
+            return poptorch.identity_loss(y, "sum") if self.training else y
+
+    model, x = Trained(), torch.ones(1, 2)
+    training, inference = poptorch.trainingModel(model), poptorch.inferenceModel(model)
+    with caplog.at_level("DEBUG", "poptorch::python"):
+        training(x)
+        inference(x)
+        caplog.clear()
+        training(x)
+        assert model.fc.weight.sum() + model.fc.bias.sum() != 0
+        assert not training.copyWeightsToHostIfNeeded()
+        assert [r.message for r in caplog.records if "Implicit" in r.message] == ["Implicit copyWeightsToHost()"]
+        caplog.clear()
+        inference(x)
+        inference(x)
+        assert [r.message for r in caplog.records if "Implicit" in r.message] == ["Implicit copyWeightsToDevice()"]

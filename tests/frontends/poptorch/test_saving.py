@@ -55,6 +55,35 @@ def test_compile_and_export__of_inference__runs_from_the_file_in_a_folder(tmp_pa
     assert torch.equal(poptorch.load(tmp_path)(X), inference(X))
 
 
+@pytest.mark.parametrize("edit", [None, lambda o: o.connectionType(poptorch.ConnectionType.OnDemand)])
+def test_load__of_what_was_compiled_offline__trains_and_validates_as_a_model_of_this_process(
+    edit: Any, tmp_path: Path
+) -> None:
+    def wrapped(offline: bool) -> Any:
+        model = classifier()
+        options = poptorch.Options()
+        options.Training.gradientAccumulation(2)
+        if offline:
+            options.useOfflineIpuTarget()
+        return poptorch.trainingModel(model, options, poptorch.optim.Adam(model.parameters(), lr=0.1))
+
+    x, labels = torch.randn(8, 12), torch.arange(8) % 4
+    wrapped(True).compileAndExport(tmp_path / "train", x, labels)
+    poptorch.inferenceModel(classifier(), poptorch.Options().useOfflineIpuTarget()).compileAndExport(
+        tmp_path / "infer", x
+    )
+    training, here = poptorch.load(tmp_path / "train", edit_opts_fn=edit), wrapped(False)
+    assert training.isAttachedToDevice() == (edit is None)
+    for _ in range(2):
+        assert torch.equal(training(x, labels)[1], here(x, labels)[1])
+    validation = poptorch.load(tmp_path / "infer", edit_opts_fn=edit)
+    validation.load_state_dict(training.model.state_dict())
+    assert torch.equal(validation(x), poptorch.inferenceModel(here.model)(x))
+    assert training.getTensorNames() == here.getTensorNames()
+    training.save(tmp_path / "again")
+    assert torch.equal(poptorch.load(tmp_path / "again")(x, labels)[1], here(x, labels)[1])
+
+
 def test_load_executable__without_a_model__takes_the_wrappers_weights(tmp_path: Path) -> None:
     model, other = classifier(), classifier()
     other.last.bias.data += 1

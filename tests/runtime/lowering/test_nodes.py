@@ -313,12 +313,13 @@ def test_host_call__not_connected__is_named_before_the_run():
 @pytest.mark.parametrize(
     ("values", "options", "text"),
     [
-        ([1.0, 2.5], {}, "[1.0000 2.5000]"),
+        ([1.0, 2.5], {}, "[1.0000000 2.5000000]"),
         ([[1, -20], [300, 4]], {}, "[[  1 -20]\n [300   4]]"),
-        ([1.0, 2.5], {"digits": 2, "separator": ", ", "open_bracket": "{", "close_bracket": "}"}, "{1.00, 2.50}"),
+        ([1.0, 2.5], {"digits": 2, "separator": ", ", "open_bracket": "{", "close_bracket": "}"}, "{1.0, 2.5}"),
         ([1e-6, 1.0], {"digits": 1}, "[1.0e-06 1.0e+00]"),
         ([1e-6, 1.0], {"digits": 1, "float_format": "fixed"}, "[0.0 1.0]"),
-        ([1.0, 20.0], {"digits": 3, "float_format": "scientific"}, "[1.000e+00 2.000e+01]"),
+        ([1.0, 20.0], {"digits": 3, "float_format": "scientific"}, "[1.00e+00 2.00e+01]"),
+        ([-100.25, 2.0], {"digits": 5}, "[-100.25    2.00]"),
         ([0.1, 20.0], {"float_format": "none"}, "[ 0.1 20.0]"),
         (range(10), {"summarise_threshold": 9, "edge_items": 2}, "[0 1 ... 8 9]"),
         (

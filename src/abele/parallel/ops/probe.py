@@ -86,5 +86,5 @@ class PrintValue(Identity):
         gradient = only(grads)
         if not op.attrs["gradient"]:
             return [gradient]
-        attrs = {**op.attrs, "title": f"Gradient of {op.attrs['title']}", "gradient": False}
+        attrs = {**op.attrs, "title": f"Gradient___{op.attrs['title'] or op.debug.path}", "gradient": False}
         return [net.emit_like("print", [gradient], gradient, **attrs)]

@@ -15,12 +15,12 @@ from typing import ClassVar
 import numpy as np
 
 from abele.errors import InvalidOptionError
-from abele.numerics import ElementType, f16, f32, i32
+from abele.numerics import ElementType, f16, f32
 from abele.parallel.network.frozen import Array
 from abele.parallel.optimisers.base import Optimiser, StateSlot
 from abele.parallel.optimisers.descent import decayed
 from abele.parallel.optimisers.terms import PARAMETER, Terms
-from abele.poplibs.popops.expr import Cast, Const, Expr, Op, select
+from abele.poplibs.popops.expr import Const, Expr, Op, select
 
 STATE_SCALE = "state_scale"
 """The scalar that stored means are multiplied by."""
@@ -67,7 +67,7 @@ class MomentRule(Optimiser):
         """The number of steps, and 1 − βᵗ of either β; the scale of means that have one."""
         corrections = {"correction1": StateSlot(lasting=False), "correction2": StateSlot(lasting=False)}
         scale = {STATE_SCALE: StateSlot(initial=self.loss_scaling)} if self.keeps_scale else {}
-        return scale | ({"step": StateSlot(i32), **corrections} if self.bias_correction else {})
+        return scale | ({"step": StateSlot(), **corrections} if self.bias_correction else {})
 
     def advance(self, t: Terms) -> dict[str, Expr]:
         """Count a step."""
@@ -120,7 +120,7 @@ def _correction(beta: Expr, step: Expr) -> Expr:
         return Const(1.0)
     else:
         rate = Const(math.log(beta.value))
-    return 0.0 - Op("expm1", Cast(step, f32) * rate)
+    return 0.0 - Op("expm1", step * rate)
 
 
 @dataclass(frozen=True)
@@ -212,7 +212,7 @@ class NAdam(MomentRule):
     def advance(self, t: Terms) -> dict[str, Expr]:
         """μₜ = β₁·(1 − 0.96^(t·ψ) / 2), and lr's factors of gradient and mean."""
         after = super().advance(t)
-        count = Cast(after["step"], f32)
+        count = after["step"]
         rate, b1 = t.number("momentum_decay") * math.log(0.96), t.number("beta1")
         now = b1 * (1.0 - 0.5 * Op("exp", count * rate))
         coming = b1 * (1.0 - 0.5 * Op("exp", (count + 1.0) * rate))
@@ -254,7 +254,7 @@ class RAdam(MomentRule):
     def advance(self, t: Terms) -> dict[str, Expr]:
         """The factors for this step; one of them is 0."""
         after = super().advance(t)
-        count, decay = Cast(after["step"], f32), -math.log(self.beta2)
+        count, decay = after["step"], -math.log(self.beta2)
         longest = 2.0 / (1.0 - self.beta2) - 1.0
         x = count * decay
         square = x * x

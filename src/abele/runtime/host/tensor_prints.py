@@ -12,7 +12,7 @@ from abele.graph import PrintTensorFmt, Tensor
 from abele.numerics import to_host
 from abele.runtime.memory.arena import Arena
 
-_PLAIN = PrintTensorFmt(digits=7, float_format="fixed", max_line_width=0)
+_PLAIN = PrintTensorFmt(float_format="fixed", max_line_width=0)
 """How a tensor is printed without a format."""
 _LARGE, _SMALL, _SPREAD = 1e8, 1e-4, 1e3
 """Beyond these, ``auto`` writes an exponent. Source: NumPy's rule for printed arrays."""
@@ -32,8 +32,8 @@ def tensor_text(title: str, values: npt.NDArray[Any], fmt: PrintTensorFmt | None
     Args:
         title: What stands before the colon.
         values: The tensor.
-        fmt: How to write it; without one, floats have 7 digits after the point and lines any length. With one,
-            elements are as wide as the widest, unless ``digits`` is 0.
+        fmt: How to write it; without one, floats have 8 digits and lines any length. With one, elements are as wide as
+            the widest, unless ``digits`` is 0.
     """
     array = to_host(values)
     layout = fmt or _PLAIN
@@ -63,7 +63,14 @@ def _writer(array: npt.NDArray[Any], fmt: PrintTensorFmt) -> Callable[[Any], str
     if kind == "none" or not fmt.digits:
         return str
     letter = "e" if kind == "scientific" else "f"
-    return lambda x: f"{x:.{fmt.digits}{letter}}"
+    decimals = max(fmt.digits - (1 if letter == "e" else _whole_digits(array)), 1)
+    return lambda x: f"{x:.{decimals}{letter}}"
+
+
+def _whole_digits(array: npt.NDArray[Any]) -> int:
+    """Digits before the point of the largest element."""
+    size = np.abs(array[np.isfinite(array)].astype(np.float64))
+    return len(str(int(size.max(initial=0.0))))
 
 
 def _chosen(array: npt.NDArray[Any]) -> str:

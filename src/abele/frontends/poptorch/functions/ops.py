@@ -223,18 +223,20 @@ def ipu_print_tensor(
     open_bracket: str = "(",
     close_bracket: str = ")",
 ) -> torch.Tensor:
-    """``tensor``, printed whenever the device computes it; use what this returns, or nothing is printed.
+    """``tensor``, printed to the standard error whenever the device computes it; use what this returns, or nothing is
+    printed. Its gradient has the title ``Gradient___`` and that of the tensor.
 
     Args:
         tensor: What to print.
         title: Before it.
         print_gradient: True to print its gradient too, when training.
-        summarise_threshold: More elements than this are shown by their edges.
+        summarise_threshold: More elements than this are shown by their edges; 0 for all elements.
         edge_items: Elements shown at each edge.
-        max_line_width: Characters of a line.
-        digits: Digits after the point.
-        float_format: ``auto``, ``fixed``, ``scientific`` or ``none``.
-        separator: Between elements; one character, or one and a space.
+        max_line_width: Characters of a line; 0 for lines of any length.
+        digits: Digits of a float, without its exponent, and the width that elements are aligned to; 0 for neither.
+        float_format: ``fixed`` (-100.00), ``scientific`` (-1.123e+10), ``auto`` for one of both by the elements, or
+            ``none`` for each element as short as it is.
+        separator: Between elements.
         open_bracket: Before each dimension.
         close_bracket: After each dimension.
     """

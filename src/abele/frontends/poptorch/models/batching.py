@@ -106,10 +106,9 @@ class Batching:
     @property
     def output_mode(self) -> OutputMode:
         """The mode of outputs: all for inference and the last for training, unless chosen."""
-        chosen = OutputMode(self.options.output_mode)
-        if chosen != OutputMode.Default:
-            return chosen
-        return OutputMode.Final if self.training else OutputMode.All
+        if self.options.defaultOutputMode():
+            return OutputMode.Final if self.training else OutputMode.All
+        return OutputMode(self.options.output_mode)
 
     def micro_batch_size(self, tensor: torch.Tensor) -> int:
         """Samples of ``tensor`` in one micro-batch; a tensor without dimensions is one sample.

@@ -17,6 +17,7 @@ from abele.compiler.collector import collector_paused
 from abele.frontends.poptorch.capture import CapturedModel, capture
 from abele.frontends.poptorch.errors import Error
 from abele.frontends.poptorch.fp8.chips import check_products
+from abele.frontends.poptorch.logs import LOGGER
 from abele.frontends.poptorch.models.advice import words
 from abele.frontends.poptorch.models.batching import Batching
 from abele.frontends.poptorch.models.grouping import check_changed_buffers
@@ -53,6 +54,9 @@ class CompiledModel:
     seconds: float
     anchors: tuple[npt.NDArray[Any], ...] = ()
 
+    def __post_init__(self) -> None:
+        self.session.on_weights_copied(_log_copy)
+
     def trained_names(self, optimiser: torch.optim.Optimizer) -> list[list[str]]:
         """Names of the trained parameters of each group of an optimiser."""
         names = {id(tensor): name for name, tensor in self.captured.weights.items() if tensor.requires_grad}
@@ -77,7 +81,7 @@ class CompiledModel:
         total = time.perf_counter() - begin
         times.reading_seconds += begin + total - ended
         counters.times = (0.0, times.sending_seconds, total - times.reading_seconds, total)
-        counters.inputs, counters.outputs = len(tensors), len(outputs)
+        counters.inputs, counters.outputs, counters.synthetic = len(tensors), len(outputs), synthetic
         counters.iterations, counters.returned = self.session.schedule.micro_batches, self.session.schedule.returned
         return rebuilt
 
@@ -165,9 +169,15 @@ def compile_model(
                 smaller=smaller,
                 halved=halved,
             )
+    own.spread(captured.weights, schedule.replicas)
     cells = SharedArrays({name: cell_of(tensor) for name, tensor in captured.weights.items()})
     session = Session(compiled, weights=cells, follow_host=False)
     return CompiledModel(captured, session, time.perf_counter() - start)
+
+
+def _log_copy(end: str) -> None:
+    """Log a copy of weights that nobody asked for, in PopTorch's words."""
+    LOGGER.debug("Implicit copyWeightsTo%s()", end.title())
 
 
 def _norm_replicas(batching: Batching) -> int:

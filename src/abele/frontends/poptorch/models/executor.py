@@ -85,22 +85,25 @@ class PoplarExecutor(Exporting):
     ) -> None:
         options._freeze()
         self._options = options.clone()
+        self._batching = Batching(self._options, training)
+        self._options.set(output_mode=self._batching.output_mode)
         if optimizer is not None:
             self._options.Training._follow_optimizer(optimizer)
-            self._warn_of(optimizer)
         self._options._freeze()
         self._model = model
         self._training = training
         self._optimizer = optimizer
         self._signature = ForwardSignature(model.forward)
-        self._batching = Batching(self._options, training)
         self._compiled: CompiledModel | None = None
         self._inputs: _CallArguments | None = None
         self._watch: ModelWatch | None = None
         self._lock = ForkLock()
         self._told: set[str] = set()
+        self._told_of_optimizer: set[str] = set()
         self._counters = PerfCounters()
         logs.limit_repeats(self._options.max_repeat_logs)
+        if optimizer is not None:
+            self._warn_of(optimizer)
         if training:
             own(model, self)
 
@@ -136,8 +139,9 @@ class PoplarExecutor(Exporting):
         if self._optimizer is not None:
             # The device has taken the optimiser's steps; PyTorch's schedulers ask for this before theirs.
             self._optimizer._opt_called = True  # type: ignore[attr-defined]
+            self._forget_loaded_state()
         if self._options.log_cycle_count:
-            logs.LOGGER.info("Cycle count: %d", self.cycleCount())
+            logs.LOGGER.info("Total number of IPU cycles: %d", self.cycleCount())
         return results
 
     def compile(self, *args: Any, **kwargs: Any) -> None:
@@ -181,6 +185,7 @@ class PoplarExecutor(Exporting):
         weights = list(own_tensors(self._model).values())
         if self._optimizer is not None:
             check_parameters(self._optimizer, self._model)
+            self._warn_of(self._optimizer)
         if self._training:
             own(self._model, self)
         excludes, named = self._options.source_location_excludes, self._options.module_namescope_enabled
@@ -330,16 +335,22 @@ class PoplarExecutor(Exporting):
         self._warn_of(optimizer)
         if self._compiled is not None:
             self._replace_rules(self._compiled.session, optimizer)
+            self._forget_loaded_state()
         if self._optimizer is not optimizer and isinstance(self._optimizer, Optimizer):
             self._optimizer.detach_state(keep=False)
         self._optimizer = optimizer
         if self._compiled is not None:
             self._share_state(self._compiled)
 
+    def _forget_loaded_state(self) -> None:
+        """Let the optimiser read its state from the device again, where one was loaded."""
+        if isinstance(self._optimizer, Optimizer) and self._optimizer._device is not None:
+            self._optimizer._device.note_run()
+
     def _warn_of(self, optimizer: torch.optim.Optimizer) -> None:
         """Warn of what the device does not take from an optimiser, unless options say not to."""
         if not self._options.relax_optimizer_checks:
-            warn_of_optimizer(optimizer)
+            warn_of_optimizer(optimizer, self._told_of_optimizer)
 
     def _share_state(self, compiled: CompiledModel) -> None:
         """Let the optimiser read and write its state on the device."""

@@ -10,6 +10,7 @@ import torch
 
 from abele.frontends.poptorch import logs
 from abele.frontends.poptorch.capture.capture import CapturedModel, OutputLeaf, own_tensors
+from abele.frontends.poptorch.enums import ConnectionType
 from abele.frontends.poptorch.errors import Error, as_poptorch_errors
 from abele.frontends.poptorch.models import saving
 from abele.frontends.poptorch.models.batching import Batching
@@ -42,6 +43,10 @@ class Exporting(Inspection):
 
     def compile(self, *args: Any, **kwargs: Any) -> None:
         """Compile without running."""
+        raise NotImplementedError
+
+    def attachToDevice(self) -> None:
+        """Load the compiled program and the host's weights."""
         raise NotImplementedError
 
     def _share_state(self, compiled: CompiledModel) -> None:
@@ -152,6 +157,8 @@ class Exporting(Inspection):
         self._compiled = CompiledModel(captured, session, compiled.seconds)
         self._watch = ModelWatch(self._model, training=self._training)
         self._share_state(self._compiled)
+        if self._options.connection_type == ConnectionType.Always:
+            self.attachToDevice()
 
 
 def check_exported(saved: SavedModel, path: Path) -> Options:

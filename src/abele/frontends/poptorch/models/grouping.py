@@ -92,32 +92,41 @@ def offer(value: Any, *, compiled: bool) -> None:
             choice.compiled = compiled
 
 
-def own_groups(model: torch.nn.Module, options: Options) -> dict[str, CommGroup]:
-    """The groups that have values of their own, by name of the parameter or buffer.
+def own_groups(model: torch.nn.Module, options: Options) -> tuple[dict[str, CommGroup], tuple[str, ...]]:
+    """The groups that have values of their own, by name of the parameter or buffer; names of those that come back from
+    every replica.
+
+    Buffers that are not broadcast, and have a row for each replica, are replicas' own. Those without rows begin alike
+    on all, and the host has the first replica's; PyTorch's own layers, such as norms, have no rows.
 
     Raises:
-        Error: A tensor without a row for each group, or one that has no room for what is to come back.
+        Error: A parameter without a row for each group.
         GraphReplicationError: Replicas that do not divide into groups.
     """
-    replicas, found = options.replication_factor, dict[str, CommGroup]()
+    replicas, found, every = options.replication_factor, dict[str, CommGroup](), list[str]()
+    layers = {
+        id(t)
+        for module in model.modules()
+        if type(module).__module__.startswith("torch.nn.")
+        for t in module.buffers(recurse=False)
+    }
     for name, tensor in own_tensors(model).items():
         choice = getattr(tensor, "__dict__", {}).get(_METHOD)
         if isinstance(choice, ReplicaGrouping) and choice.kind is not None:
             group = groups_of_replicas(choice.kind, choice.shards)
-            members = group.members(replicas)
-            if choice.mode == VariableRetrievalMode.AllReplicas and members.shape[1] > 1:
-                raise Error(
-                    f"replicaGrouping of {name!r}: VariableRetrievalMode.AllReplicas needs groups of one replica",
-                    because=f"it has a row for each of {len(members)} groups, and no room for {replicas} replicas",
-                    remedy="VariableRetrievalMode.OnePerGroup: the replicas of a group keep the same values",
-                )
-        elif not options.broadcast_buffers and not isinstance(tensor, torch.nn.Parameter):
-            group = CommGroup.none()
-        else:
-            continue
-        _check_rows(name, tensor, len(group.members(replicas)))
-        found[name] = group
-    return {name: group for name, group in found.items() if len(group.members(replicas)) > 1}
+            groups = len(group.members(replicas))
+            if groups == 1:
+                continue
+            rows = tensor.shape[0] if tensor.dim() else 0
+            if choice.mode == VariableRetrievalMode.AllReplicas and groups < replicas:
+                every.append(name)
+            if rows != replicas or name not in every:
+                _check_rows(name, rows, tensor, groups)
+            found[name] = group
+        elif not options.broadcast_buffers and not isinstance(tensor, torch.nn.Parameter) and id(tensor) not in layers:
+            if replicas > 1 and tensor.dim() and tensor.shape[0] == replicas:
+                found[name] = CommGroup.none()
+    return found, tuple(every)
 
 
 def check_changed_buffers(model: torch.nn.Module, net: Network, options: Options, replicas: int) -> None:
@@ -152,9 +161,9 @@ def check_changed_buffers(model: torch.nn.Module, net: Network, options: Options
             )
 
 
-def _check_rows(name: str, tensor: torch.Tensor, groups: int) -> None:
-    """Raise unless a tensor has a row for each group; one group needs no rows."""
-    if groups > 1 and (not tensor.dim() or tensor.shape[0] != groups):
+def _check_rows(name: str, rows: int, tensor: torch.Tensor, groups: int) -> None:
+    """Raise unless a tensor has a row for each group."""
+    if rows != groups:
         raise Error(
             f"{name!r} has shape {list(tensor.shape)}, and no row for each of the {groups} groups of replicas that are "
             "to have values of their own",

@@ -203,7 +203,7 @@ class Inspection(Latencies):
             CheckError: Nothing is compiled yet.
         """
         if self._compiled is None:
-            raise CheckError("The model must be compiled before its tensors have names")
+            raise CheckError("Tensor names are only available once the model has been compiled.")
         net, compiled = self._compiled.captured.net, self._compiled.session.compiled
         trained = [p.name for p in net.parameters if compiled.training and p.name in compiled.updated]
         own = [value.name for value in (*net.inputs, *net.parameters, *net.buffers)]

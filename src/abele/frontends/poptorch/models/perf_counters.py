@@ -24,6 +24,7 @@ class PerfCounters:
         outputs: Tensors that came back.
         iterations: Micro-batches of the call.
         returned: Those of which outputs came back.
+        synthetic: True if the device made its data itself: no tensor went in or came back.
     """
 
     times: tuple[float, float, float, float] | None = None
@@ -31,12 +32,16 @@ class PerfCounters:
     outputs: int = 0
     iterations: int = 0
     returned: int = 0
+    synthetic: bool = False
     _names: tuple[str, ...] = field(default=("input", "input_complete", "output", "output_complete"), repr=False)
 
     def table(self) -> dict[str, list[list[float]]]:
         """For each kind of time, a list for each tensor with the time of each iteration."""
         if self.times is None:
             return {name: [[]] for name in self._names}
+        if self.synthetic:
+            tensors = (self.inputs, self.inputs, self.outputs, self.outputs)
+            return {name: [[] for _ in range(max(n, 1))] for name, n in zip(self._names, tensors, strict=True)}
         sizes = [(self.inputs, self.iterations)] * 2 + [(self.outputs, self.returned)] * 2
         return {
             name: [[time] * count for _ in range(tensors)]
@@ -45,7 +50,7 @@ class PerfCounters:
 
     def latency(self, begin: int, end: int) -> Latency:
         """Least, most and mean time between two of the four moments."""
-        if self.times is None:
+        if self.times is None or self.synthetic:
             return (0.0, 0.0, 0.0)
         seconds = self.times[end] - self.times[begin]
         return (seconds, seconds, seconds)

@@ -28,12 +28,14 @@ class OwnValues:
 
     Attributes:
         groups: Groups that have a row of a tensor each, by its name.
+        every_replica: Those of which the host gets a row for each replica.
         group_size: Consecutive replicas that compute the model together.
         splits: How tensors are cut into their parts, by name.
         divided: Attributes of modules that are divided among them.
     """
 
     groups: Mapping[str, CommGroup] = field(default_factory=dict)
+    every_replica: tuple[str, ...] = ()
     group_size: int = 1
     splits: Mapping[str, Split] = field(default_factory=dict)
     divided: tuple[tuple[torch.nn.Module, dict[str, int]], ...] = ()
@@ -45,7 +47,7 @@ class OwnValues:
         Raises:
             Error: Layers that are split in different ways; options under which replicas of a group do something else.
         """
-        groups = own_groups(model, options)
+        groups, every = own_groups(model, options)
         layers = [(name, m) for name, m in model.named_modules() if isinstance(m, SplitLayer)]
         divided = [(m, m.__dict__[DIVIDED]) for m in model.modules() if m.__dict__.get(DIVIDED)]
         sizes = {m.group_size for _, m in layers} | {n for _, table in divided for n in table.values()}
@@ -53,18 +55,19 @@ class OwnValues:
         if sizes - {size}:
             raise Error(f"layers of one model are split over groups of {', '.join(map(str, sorted(sizes)))} replicas")
         if size == 1:
-            return cls(groups)
+            return cls(groups, every)
         _check_options(options, size)
         splits = _splits(layers)
         named = {name: splits[id(t)] for name, t in own_tensors(model).items() if id(t) in splits}
         both = [name for name in named if name in groups]
         if both:
             raise Error(f"{both[0]!r} is split by its layer, and grouped by replicaGrouping", remedy="one of both")
-        return cls(groups, size, named, tuple(divided))
+        return cls(groups, every, size, named, tuple(divided))
 
     def added_to(self, schedule: Schedule, names: Iterable[str]) -> Schedule:
         """A schedule that knows the values of their own of the weights of these names."""
         known = list(names)
+        schedule = replace(schedule, every_replica=tuple(name for name in known if name in self.every_replica))
         if self.group_size == 1:
             return replace(
                 schedule, own_values=tuple((name, self.groups[name]) for name in known if name in self.groups)
@@ -77,6 +80,16 @@ class OwnValues:
             tensor_parallel=CommGroup.consecutive(self.group_size),
             splits=tuple((name, self.splits[name]) for name in known if name in self.splits),
         )
+
+    def spread(self, weights: Mapping[str, torch.Tensor], replicas: int) -> None:
+        """Give tensors of which the host gets a row for each replica that many, each that of the replica's group."""
+        for name in self.every_replica:
+            tensor = weights.get(name)
+            if tensor is not None and tensor.shape[0] != replicas:
+                members = self.groups[name].members(replicas)
+                row_of = torch.from_numpy(members.ravel().argsort() // members.shape[1])
+                with torch._C.DisableTorchFunctionSubclass():
+                    tensor.data = tensor.detach()[row_of]
 
     @contextmanager
     def one_each(self, model: torch.nn.Module) -> Iterator[dict[int, torch.Tensor]]:

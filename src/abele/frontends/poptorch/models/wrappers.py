@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from abele.frontends.poptorch.capture.capture import check_initialised
+from abele.frontends.poptorch.enums import ConnectionType
 from abele.frontends.poptorch.errors import ArgumentError, Error, as_poptorch_errors
 from abele.frontends.poptorch.models.executor import PoplarExecutor
 from abele.frontends.poptorch.models.exporting import check_exported
@@ -101,11 +102,12 @@ def inferenceModel(
 def load(filename: str | Path, edit_opts_fn: Callable[[Options], Any] | None = None) -> PoplarExecutor:
     """A wrapped and compiled model from a file that ``save`` or ``compileAndExport`` wrote with the model in it.
 
-    Nothing in the file is executed or imported: the program imports the classes of its model first.
+    Nothing in the file is executed or imported: the program imports the classes of its model first. What was compiled
+    without a device (``useOfflineIpuTarget``, ``ConnectionType.Never``) gets one.
 
     Args:
         filename: The file; in a folder, ``model.poptorch``.
-        edit_opts_fn: May change options of running, such as threads, before they are used.
+        edit_opts_fn: May change options of running, such as threads or the connection, before they are used.
 
     Raises:
         Error: The file is of another version, has no model, or names classes that are not imported.
@@ -115,6 +117,9 @@ def load(filename: str | Path, edit_opts_fn: Callable[[Options], Any] | None = N
         path = model_path(filename)
         saved = read(path, VERSION)
         options = check_exported(saved, path)
+        if options.connection_type == ConnectionType.Never:
+            # Compiled without a device, to be run with one: that is what such files are for.
+            options.connectionType(ConnectionType.Always)
         if edit_opts_fn is not None:
             edit_opts_fn(options)
         model, optimizer = saved.state["model"], saved.state["optimizer"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import torch
 
@@ -10,6 +10,8 @@ from abele.errors import InvalidOptionError
 from abele.frontends.poptorch.enums import MeanReductionStrategy, ReductionType
 from abele.frontends.poptorch.options.checked import CheckedOptions
 from abele.options import Option, OptionTable, flag, integer
+
+_STRATEGY = "meanAccumulationAndReplicationReductionStrategy"
 
 
 class TrainingOptions(CheckedOptions):
@@ -53,19 +55,23 @@ class TrainingOptions(CheckedOptions):
         ``Running`` keeps the mean of the micro-batches so far, which float16 holds where it would not hold their sum;
         it is what optimisers with ``accum_type=torch.float16`` use unless this says otherwise.
         """
-        self._check_writable()
-        object.__setattr__(self, "_strategy_chosen", True)
         return self.set(meanAccumulationAndReplicationReductionStrategy=mean_reduction_strategy)
 
     def setAutomaticLossScaling(self, enabled: bool) -> Self:
         """Multiply the loss by a scale that follows the magnitudes of float16 gradients from step to step."""
         return self.set(auto_loss_scaling=enabled)
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, value)
+        if name == _STRATEGY:
+            object.__setattr__(self, "_strategy_chosen", True)
+
     def _follow_optimizer(self, optimizer: object) -> None:
         """Let means run where they are kept in float16, unless a strategy was chosen."""
-        half = getattr(optimizer, "accum_type", None) == torch.float16
-        if half and not getattr(optimizer, "use_combined_accum", False) and "_strategy_chosen" not in self.__dict__:
-            self.set(meanAccumulationAndReplicationReductionStrategy=MeanReductionStrategy.Running)
+        if "_strategy_chosen" not in self.__dict__:
+            half = getattr(optimizer, "accum_type", None) == torch.float16
+            runs = half and not getattr(optimizer, "use_combined_accum", False)
+            self._values[_STRATEGY] = MeanReductionStrategy.Running if runs else MeanReductionStrategy.Post
 
     def setConvolutionDithering(self, enabled: bool) -> Self:
         """Let each convolution begin at a tile of its own, so that small ones do not all burden the first tiles."""

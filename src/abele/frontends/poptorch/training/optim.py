@@ -53,11 +53,18 @@ class DeviceState(Protocol):
     def read(self) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
         """What is kept beside parameters, and the numbers in use."""
 
-    def write(self, state: Mapping[str, torch.Tensor], optimiser: torch.optim.Optimizer) -> None:
-        """Take over what is kept, and the numbers of ``optimiser``."""
+    def write(
+        self, state: Mapping[str, torch.Tensor], numbers: Mapping[str, torch.Tensor], optimiser: torch.optim.Optimizer
+    ) -> None:
+        """Take over what is kept, and the numbers of ``optimiser``; until a run, all reads as it was given."""
+
+    def note_run(self) -> None:
+        """The model ran, or was given the numbers of another optimiser: nothing reads as it was given."""
 
 
 State = dict[str, torch.Tensor]
+LOSS_SCALE, LOSS_FACTOR = "lossScaling_FLOAT", "lossScaleUpdateFactor_FLOAT"
+"""What the loss is multiplied by, and that part of it which follows gradients by itself."""
 
 
 class Optimizer:
@@ -129,14 +136,18 @@ class Optimizer:
         rest = {key: value for key, value in state_dict.items() if key not in ("ipu_state", "ipu_param")}
         super().load_state_dict(rest)  # type: ignore[misc]
         self.ipu_state, self.ipu_param = copy.deepcopy(state), copy.deepcopy(numbers)
-        if self._device is not None:
-            self._device.write(self.ipu_state or {}, self)  # type: ignore[arg-type]
+        if LOSS_SCALE in numbers and not self.variable_attrs.isConstant("loss_scaling"):
+            self.loss_scaling = float(numbers[LOSS_SCALE]) / float(state.get(LOSS_FACTOR, 1.0))
+        self._write_loaded()
+
+    def _write_loaded(self) -> None:
+        if self._device is not None and self.ipu_state is not None and self.ipu_param is not None:
+            self._device.write(self.ipu_state, self.ipu_param, self)  # type: ignore[arg-type]
 
     def attach_state(self, device: DeviceState) -> None:
         """The state is on a device from now on; what was loaded before goes there."""
         self._device = device
-        if self.ipu_state is not None:
-            device.write(self.ipu_state, self)  # type: ignore[arg-type]
+        self._write_loaded()
 
     def detach_state(self, *, keep: bool) -> None:
         """The device goes, and its state is kept here; or another optimiser goes on with its state."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
@@ -28,8 +29,6 @@ _OF_PYTORCH = {
 }
 """What PyTorch itself, and its schedulers, put into groups."""
 
-_WARNED: set[str] = set()
-
 
 def kind_name(optimiser: torch.optim.Optimizer) -> str:
     """What PopTorch calls the rule of an optimiser."""
@@ -41,11 +40,23 @@ def kind_name(optimiser: torch.optim.Optimizer) -> str:
     return base + ("Centered" if base == "RMSprop" and optimiser.param_groups[0]["centered"] else "")
 
 
-def warn_of_optimizer(optimiser: torch.optim.Optimizer) -> None:
-    """Warn, once each, of what the device does not take from an optimiser."""
+def warn_of_optimizer(optimiser: torch.optim.Optimizer, told: set[str]) -> None:
+    """Warn of what the device does not take from an optimiser.
+
+    Args:
+        optimiser: The optimiser.
+        told: Warnings of the same wrapper, which are not given again; new ones are added.
+    """
+    for text in _warnings(optimiser):
+        if text not in told:
+            told.add(text)
+            logs.warn(text)
+
+
+def _warnings(optimiser: torch.optim.Optimizer) -> Iterator[str]:
     kind = type(optimiser)
     if kind not in KNOWN and isinstance(optimiser, KNOWN):
-        _warn_once(
+        yield (
             f"Optimizer `{kind.__name__}` subclassed from classes in poptorch.optim or torch.optim are unlikely to "
             "behave as intended. Poptorch does not run Python optimizer code directly; it is the rule of the base "
             "class, compiled, that runs."
@@ -55,11 +66,16 @@ def warn_of_optimizer(optimiser: torch.optim.Optimizer) -> None:
         return
     attributes, groups = _expected(base)
     own = (*getattr(optimiser, "own_attributes", ()), "own_attributes", "ipu_state", "ipu_param", *optim_options())
-    _warn_of("optimizer attribute", optimiser, _public(optimiser.__dict__) - attributes - set(own) - {"step"})
+    table = dict(optimiser.__dict__)
+    if callable(table.get("step")):  # Schedulers of PyTorch put theirs there.
+        del table["step"]
+    found = {"optimizer attribute": _public(table) - attributes - set(own)}
     groups = groups | _OF_PYTORCH
-    _warn_of("default group variable", optimiser, set(optimiser.defaults) - groups)
-    for number, group in enumerate(optimiser.param_groups):
-        _warn_of(f"group {number} attribute", optimiser, set(group) - groups)
+    found["default group variable"] = set(optimiser.defaults) - groups
+    found |= {f"group {i} attribute": set(group) - groups for i, group in enumerate(optimiser.param_groups)}
+    for what, names in found.items():
+        if names:
+            yield f"Ignoring unexpected {what} in {kind_name(optimiser)} optimizer: {sorted(names)}"
 
 
 def optim_options() -> tuple[str, ...]:
@@ -76,14 +92,3 @@ def _expected(base: type) -> tuple[set[str], set[str]]:
     """Attributes, and variables of groups, that an optimiser of a class has when it is new."""
     made: torch.optim.Optimizer = base([torch.nn.Parameter(torch.zeros(1))])
     return _public(made.__dict__), set(made.defaults)
-
-
-def _warn_of(what: str, optimiser: torch.optim.Optimizer, names: set[str]) -> None:
-    if names:
-        _warn_once(f"Ignoring unexpected {what} in {kind_name(optimiser)} optimizer: {sorted(names)}")
-
-
-def _warn_once(text: str) -> None:
-    if text not in _WARNED:
-        _WARNED.add(text)
-        logs.warn(text)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
+from abele.frontends.poptorch.training.optim import LOSS_FACTOR, LOSS_SCALE
 from abele.frontends.poptorch.training.rules import read_rules
-from abele.frontends.poptorch.values.tensors import from_array, to_array
+from abele.frontends.poptorch.values.tensors import to_array
 from abele.parallel import Optimiser, Sgd
 from abele.session import Session
 
@@ -33,10 +36,12 @@ _NUMBERS = {
     "max_weight_norm": "maxWeightNorm",
     "trust_coefficient": "trustCoefficient",
 }
-_FACTOR, _STEPS, _SCALE = "loss_scaling/factor", "loss_scaling/steps", "lossScaling_FLOAT"
+_FACTOR, _STEPS = "loss_scaling/factor", "loss_scaling/steps"
+
+State = dict[str, torch.Tensor]
 
 
-@dataclass(frozen=True)
+@dataclass
 class SessionState:
     """The state of an optimiser in a session.
 
@@ -49,41 +54,70 @@ class SessionState:
     session: Session
     groups: Sequence[Sequence[str]]
     combined: bool
+    _given: tuple[State, State] = field(default_factory=lambda: ({}, {}))
 
-    def read(self) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
-        """What is kept beside parameters, and the numbers in use."""
-        kept = self.session.state
-        state = {name: from_array(np.asarray(kept[inner])).clone() for name, inner in self._names() if inner in kept}
-        return state, dict(self._numbers())
+    def read(self) -> tuple[State, State]:
+        """What is kept beside parameters, and the numbers in use; what was written and did not run yet, as it was."""
+        state = {name: torch.from_numpy(self._kept(inner, initial)) for name, inner, initial in self._names()}
+        found = (state, dict(self._numbers()))
+        for part, given in zip(found, self._given, strict=True):
+            part.update({name: given[name].to(t.dtype, copy=True) for name, t in part.items() if name in given})
+        return found
 
-    def write(self, state: Mapping[str, torch.Tensor], optimiser: torch.optim.Optimizer) -> None:
-        """Take over what is kept, and numbers; names that the compiled optimiser does not have are passed over."""
+    def _kept(self, inner: str, initial: float) -> npt.NDArray[Any]:
+        """The host's copy of what is kept; what it begins with where the session never was on the device."""
+        if inner in self.session.state:
+            return self.session.state[inner]
+        end = self.session.compiled.ends.state[inner]
+        return np.full(end.host_shape(self.session.schedule.replicas), initial, end.np)
+
+    def write(
+        self, state: Mapping[str, torch.Tensor], numbers: Mapping[str, torch.Tensor], optimiser: torch.optim.Optimizer
+    ) -> None:
+        """Take over what is kept, and numbers; names that the compiled optimiser does not have are passed over.
+
+        Args:
+            state: What is kept, by PopTorch's names.
+            numbers: What numbers read as until the model runs.
+            optimiser: Where they are from.
+        """
         self.session.replace_optimisers(read_rules(optimiser))
-        ends = self.session.compiled.ends.state
-        for name, inner in self._names():
-            if name in state and inner in ends:
-                values = np.asarray(to_array(state[name]), ends[inner].np)
-                self.session.state[inner] = values.reshape(ends[inner].host_shape(self.session.schedule.replicas))
+        ends, given = self.session.compiled.ends.state, State()
+        for name, inner, _ in self._names():
+            if name in state:
+                shape = ends[inner].host_shape(self.session.schedule.replicas)
+                values = np.asarray(to_array(state[name]), ends[inner].np).reshape(shape)
+                self.session.state[inner] = values
+                given[name] = torch.from_numpy(values.copy())
+        self._given = (given, dict(numbers))
+
+    def note_run(self) -> None:
+        """The model ran, or was given the numbers of another optimiser: nothing reads as it was given."""
+        self._given = ({}, {})
 
     @property
     def _rules(self) -> Sequence[Optimiser]:
         return self.session.optimisers or ()
 
-    def _names(self) -> Iterator[tuple[str, str]]:
-        """PopTorch's name, and that in the session, of all that is kept."""
+    def _names(self) -> Iterator[tuple[str, str, float]]:
+        """PopTorch's name, that in the session, and the first value of all that is kept."""
+        ends = self.session.compiled.ends.state
+        yield from (found for found in self._every_name() if found[1] in ends)
+
+    def _every_name(self) -> Iterator[tuple[str, str, float]]:
         for number, (rule, names) in enumerate(zip(self._rules, self.groups, strict=True)):
-            for slot in rule.slots():
+            for slot, kept in rule.slots().items():
                 shown = _SLOTS.get(type(rule).__name__, {}).get(slot, slot)
                 shown = "Accl" if shown == "Accl1" and self.combined else shown
-                yield from ((f"{shown}___{name}", f"{name}/{slot}") for name in names)
-            for scalar in (name for name, slot in rule.scalars().items() if slot.lasting):
+                yield from ((f"{shown}___{name}", f"{name}/{slot}", kept.initial) for name in names)
+            for scalar, kept in rule.scalars().items():
                 inner = f"optimiser{number}/{scalar}"
                 if scalar == "step":
-                    yield from ((f"Step___{name}", inner) for name in names)
-                else:
-                    yield f"{scalar}___group{number}", inner
-        yield "lossScaleUpdateFactor_FLOAT", _FACTOR
-        yield "lossScaleUpdateSteps", _STEPS
+                    yield from ((f"Step___{name}", inner, kept.initial) for name in names)
+                elif kept.lasting:
+                    yield f"{scalar}___group{number}", inner, kept.initial
+        yield LOSS_FACTOR, _FACTOR, 1.0
+        yield "lossScaleUpdateSteps", _STEPS, 0.0
 
     def _numbers(self) -> Iterator[tuple[str, torch.Tensor]]:
         for rule, names in zip(self._rules, self.groups, strict=True):
@@ -94,7 +128,7 @@ class SessionState:
                 yield from ((f"{key}___specific___{name}", torch.tensor(value)) for key, value in numbers.items())
         if self._rules:
             factor = float(self.session.state[_FACTOR]) if _FACTOR in self.session.state else 1.0
-            yield _SCALE, torch.tensor(self._rules[0].loss_scaling * factor)
+            yield LOSS_SCALE, torch.tensor(self._rules[0].loss_scaling * factor)
 
 
 def _of_descent(rule: Sgd, *, combined: bool) -> dict[str, float]:

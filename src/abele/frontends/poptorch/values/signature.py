@@ -144,7 +144,9 @@ class ForwardSignature:
         return tensors
 
     def _named(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-        return dict(self.signature.bind(*args, **kwargs).arguments)
+        bound = self.signature.bind(*args, **kwargs)
+        bound.apply_defaults()  # A call without any other arguments has none of them, and not no such parameter.
+        return dict(bound.arguments)
 
 
 def _check_leaves(name: str, tree: Any) -> None:
@@ -230,7 +232,7 @@ def _match_keys(name: str, expected: dict[Any, Any], got: dict[Any, Any]) -> Non
         raise _mismatch(
             f"Keys mismatch for {name}:"
             + (f" Unexpected arguments: {', '.join(extra)}." if extra else "")
-            + (f" Missing arguments: {', '.join(missing)}" if missing else "")
+            + (f" Missing arguments: {', '.join(missing)}." if missing else "")
         )
 
 
