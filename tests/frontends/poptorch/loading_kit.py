@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -85,3 +87,49 @@ class Unstartable(Dataset[Any]):
 
     def __getitem__(self, index: int) -> torch.Tensor:
         return torch.zeros(1)
+
+
+class Calls(Dataset[Any]):
+    """Samples that a function makes of their numbers; it need not be one that can be pickled."""
+
+    def __init__(self, count: int, make: Callable[[int], Any]) -> None:
+        self.count = count
+        self.make = make
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, index: int) -> Any:
+        return self.make(index)
+
+
+def process(_: int) -> torch.Tensor:
+    """The process that loads, and the one that started it."""
+    return torch.tensor([os.getpid(), os.getppid()])
+
+
+def is_a_fork(_: int) -> torch.Tensor:
+    """True in a process that was not started by a command of its own."""
+    command = Path("/proc/self/cmdline").read_text()
+    return torch.tensor("forkserver" not in command and "spawn" not in command)
+
+
+def drawn(_: int) -> torch.Tensor:
+    """A random number."""
+    return torch.rand(())
+
+
+def collected(_: int) -> torch.Tensor:
+    """Objects that a full collection finds unreachable."""
+    return torch.tensor(gc.collect())
+
+
+def end_of_file(_: int) -> torch.Tensor:
+    """A sample of a file that was cut off."""
+    raise EOFError("no more samples in the file")
+
+
+def slow(_: int) -> torch.Tensor:
+    """A sample that takes as good as for ever."""
+    time.sleep(100)
+    return torch.zeros(1)

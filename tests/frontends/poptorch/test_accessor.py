@@ -2,22 +2,39 @@
 
 from __future__ import annotations
 
-import glob
+import gc
 import multiprocessing
+import os
+import re
 import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from loading_kit import Batches, Numbers, Stream, Unstartable, Vanishing
+from loading_kit import (
+    Batches,
+    Calls,
+    Numbers,
+    Stream,
+    Unstartable,
+    Vanishing,
+    collected,
+    drawn,
+    end_of_file,
+    is_a_fork,
+    process,
+    slow,
+)
 from torch.utils.data import TensorDataset
 
 from abele import poptorch
+from abele.frontends.poptorch.loading import accessor as accessor_module
 from abele.poptorch import AsynchronousDataAccessor, DataLoaderMode, SharingStrategy
 
 FORK = {"sharing_strategy": SharingStrategy.Fork}
@@ -30,7 +47,6 @@ def nothing_is_left() -> Iterator[None]:
     while any(p.name == "poptorch-data" for p in multiprocessing.active_children()) and time.monotonic() < deadline:
         time.sleep(0.01)
     assert not [p for p in multiprocessing.active_children() if p.name == "poptorch-data"]
-    assert not glob.glob("/dev/shm/abele-batches-*")
 
 
 def options(iterations: int = 1) -> poptorch.Options:
@@ -92,19 +108,82 @@ def test_accessor__rebatched__hands_on_batches_of_that_size() -> None:
     made.terminate()
 
 
-def test_accessor__by_default__loads_in_a_process_of_a_server() -> None:
+def test_accessor__by_default__loads_in_another_process() -> None:
     made = AsynchronousDataAccessor(TensorDataset(torch.arange(4.0)))
     assert [float(sample) for (sample,) in made] == [0, 1, 2, 3]
     made.terminate()
 
 
-def test_accessor__what_cannot_be_pickled__is_loaded_in_a_fork() -> None:
-    class Local(Numbers):
-        pass
-
-    made = AsynchronousDataAccessor(Local(2))
-    assert len(list(made)) == 2
+@pytest.mark.parametrize("strategy", SharingStrategy)
+def test_accessor__what_cannot_be_pickled__is_loaded_in_a_fork(strategy: SharingStrategy) -> None:
+    made = AsynchronousDataAccessor(Calls(2, lambda index: torch.tensor(index)), sharing_strategy=strategy)
+    assert [int(sample) for sample in made] == [0, 1]
     made.terminate()
+
+
+@pytest.mark.slow  # Both processes import PyTorch.
+@pytest.mark.parametrize("strategy", [SharingStrategy.SharedMemory, SharingStrategy.FileSystem])
+def test_accessor__spawned__loads_and_forks_its_own_workers(strategy: SharingStrategy) -> None:
+    with poptorch.DataLoader(
+        options(),
+        Calls(4, process),
+        2,
+        num_workers=1,
+        mode=DataLoaderMode.Async,
+        async_options={"sharing_strategy": strategy},
+    ) as made:
+        (_, started), *_ = next(iter(made)).tolist()
+        assert started == made._accessor._worker._process.pid
+
+
+@pytest.mark.filterwarnings("ignore:This DataLoader will create")
+@pytest.mark.parametrize("workers", [0, 2, 6])
+def test_loader__by_default__imports_nothing_anew(workers: int) -> None:
+    with poptorch.DataLoader(
+        options(), Calls(32, is_a_fork), 4, num_workers=workers, mode=DataLoaderMode.Async
+    ) as made:
+        assert all(bool(batch.all()) for batch in made)
+
+
+def test_loader__made_by_a_thread_that_ended__still_loads() -> None:
+    made: list[poptorch.DataLoader] = []
+    thread = threading.Thread(target=lambda: made.append(loader(Numbers(40), num_workers=1)))
+    thread.start()
+    thread.join()
+    with made[0]:
+        assert len(labels(made[0])) == 10
+
+
+def test_loaders__several_at_once__end_one_by_one() -> None:
+    loaders = [loader(Numbers(16), shuffle=number == 1) for number in range(3)]
+    each = [iter(made) for made in loaders]
+    assert all(next(batches)[1].shape == (4,) for batches in each)
+    for made in loaders:
+        assert len(labels(made)) == 4
+        made.terminate()
+
+
+# --- random numbers ---------------------------------------------------------------------------------------------------
+
+
+def drawn_by(make: Callable[[int], torch.Tensor] = drawn) -> list[float]:
+    made = accessor(Calls(3, make))
+    numbers = [float(number) for number in made]
+    made.terminate()
+    return numbers
+
+
+def test_accessor__random_samples__follow_the_seed_and_leave_the_program_its_numbers() -> None:
+    torch.manual_seed(5)
+    expected = torch.rand(3).tolist()
+    torch.manual_seed(5)
+    first = drawn_by()
+    assert torch.rand(3).tolist() == expected
+    assert not set(first) & set(expected)
+    torch.manual_seed(5)
+    assert drawn_by() == first
+    torch.manual_seed(6)
+    assert drawn_by() != first
 
 
 # --- loaders ----------------------------------------------------------------------------------------------------------
@@ -191,11 +270,42 @@ def test_accessor__sample_that_fails__is_told_with_its_error(capfd: pytest.Captu
     assert "sample 6 cannot be read" in capfd.readouterr().err
 
 
-def test_accessor__process_that_vanishes__is_noticed() -> None:
-    made = accessor(Vanishing())
-    with pytest.raises(poptorch.Error, match="An error occurred in the data fetcher"):
+@pytest.mark.parametrize("workers", [0, 1])
+def test_accessor__sample_that_fails__shows_the_users_line_and_the_whole_traceback(workers: int) -> None:
+    made = loader(Numbers(12, broken=1), num_workers=workers)
+    with pytest.raises(poptorch.Error) as caught:
+        next(iter(made))
+    assert re.search(r"loading_kit\.py:\d+, in __getitem__", caught.value.at)
+    assert "Traceback (most recent call last)" in caught.value.__notes__[0]
+    assert "raise ValueError" in caught.value.__notes__[0]
+    made.terminate()
+
+
+def test_accessor__data_that_ends_like_a_closed_connection__is_told_as_an_error_of_the_data() -> None:
+    made = accessor(Calls(2, end_of_file))
+    with pytest.raises(poptorch.Error, match="EOFError: no more samples in the file"):
         list(made)
     made.terminate()
+
+
+def test_accessor__process_that_vanishes__is_noticed() -> None:
+    made = accessor(Vanishing())
+    with pytest.raises(poptorch.Error, match="An error occurred in the data fetcher") as caught:
+        list(made)
+    assert caught.value.because == "its process ended with exit status 1"
+    made.terminate()
+
+
+def test_accessor__process_that_is_killed__takes_its_workers_along_and_is_told() -> None:
+    made = loader(Calls(400, process), num_workers=1)
+    batches = iter(made)
+    (worker, started), *_ = next(batches).tolist()
+    os.kill(started, signal.SIGKILL)
+    with pytest.raises(poptorch.Error, match="An error occurred in the data fetcher") as caught:
+        list(batches)
+    assert caught.value.because == "its process was ended by SIGKILL: memory may be short"
+    made.terminate()
+    wait_for_end(worker, started)
 
 
 def test_accessor__process_that_does_not_start__is_told(capfd: pytest.CaptureFixture[str]) -> None:
@@ -252,15 +362,109 @@ def test_batch__after_its_accessor__can_still_be_read() -> None:
     assert batch.tolist() == [[0.0] * 3] * 2
 
 
+def wait_for_end(*processes: int) -> None:
+    deadline = time.monotonic() + 10
+    while any(map(running, processes)) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert not [number for number in processes if running(number)]
+
+
+def running(number: int) -> bool:
+    try:
+        # A process that nobody has waited for is still listed.
+        return Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+def left() -> tuple[set[str], set[str], int]:
+    """Processes, shared memory and file descriptors of this process."""
+    children = {word for path in Path("/proc/self/task").glob("*/children") for word in path.read_text().split()}
+    return children, set(os.listdir("/dev/shm")), len(os.listdir("/proc/self/fd"))
+
+
+@pytest.mark.parametrize("starts", [4, pytest.param(200, marks=pytest.mark.slow)])
+def test_loaders__started_again_and_again__leave_nothing(starts: int) -> None:
+    gc.collect()
+    before = left()
+    for number in range(starts):
+        with loader(Numbers(16), num_workers=number % 2) as made:
+            next(iter(made))
+    del made
+    gc.collect()
+    assert left() == before
+
+
+def test_loader__with_a_sample_that_never_comes__ends_with_its_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(accessor_module, "_PATIENCE_S", 0.1)
+    made = loader(Calls(8, slow), num_workers=1)
+    iter(made)
+    first = made._accessor._worker._process.pid
+    children = Path(f"/proc/{first}/task/{first}/children")
+    while not (workers := children.read_text().split()):
+        time.sleep(0.01)
+    made.terminate()
+    wait_for_end(first, *map(int, workers))
+
+
+def test_program__that_is_killed__leaves_no_process() -> None:
+    receiver, sender = multiprocessing.get_context("fork").Pipe(duplex=False)
+
+    def program() -> None:
+        made = loader(Calls(400, process), num_workers=1)
+        sender.send(next(iter(made)).flatten().tolist())
+        time.sleep(100)
+
+    killed = multiprocessing.get_context("fork").Process(target=program)
+    killed.start()
+    assert receiver.poll(30)
+    worker, started, *_ = receiver.recv()
+    killed.kill()
+    killed.join()
+    wait_for_end(worker, started)
+
+
+def test_accessor__signals_that_the_program_handles__are_left_to_it() -> None:
+    handled: list[int] = []
+    before = signal.signal(signal.SIGUSR1, lambda number, _: handled.append(number))
+    try:
+        made = accessor(Numbers(400))
+        batches = iter(made)
+        next(batches)
+        for number in (signal.SIGUSR1, signal.SIGINT):
+            os.kill(made._worker._process.pid, number)
+        assert [int(next(batches)[1]) for _ in range(20)] == list(range(1, 21))
+        made.terminate()
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert not handled
+
+
+def test_accessor__garbage_of_the_program__is_not_collected_by_the_other_process() -> None:
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(50):
+            ring: list[Any] = []
+            ring.append(ring)
+        del ring
+        assert drawn_by(collected)[0] < 50
+    finally:
+        gc.enable()
+
+
 SCRIPT = """
-import os, signal, sys, time
+import os, signal, sys, tempfile, time
+folder = tempfile.TemporaryDirectory()  # ended when Python ends, and noted before any process is
 signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where tests run in the background
 sys.path.insert(0, {kit!r})
 from loading_kit import Numbers
 from abele import poptorch
+class Own(Numbers):
+    pass
 made = poptorch.DataLoader(
-    poptorch.Options(), Numbers(1000, seconds=0.001), batch_size=4, num_workers=1, mode=poptorch.DataLoaderMode.Async,
-    async_options={{"sharing_strategy": poptorch.SharingStrategy.Fork}},
+    poptorch.Options(), Own(1000, seconds=0.001), batch_size=4, num_workers=1, mode=poptorch.DataLoaderMode.Async,
+    async_options={{"sharing_strategy": poptorch.SharingStrategy.{strategy}}},
 )
 next(iter(made))
 print(made._accessor._worker._process.pid, flush=True)
@@ -268,9 +472,12 @@ print(made._accessor._worker._process.pid, flush=True)
 """
 
 
-@pytest.mark.parametrize(("end", "how"), [("", 0), ("time.sleep(60)", signal.SIGINT)])
-def test_script__however_it_ends__leaves_no_process(end: str, how: int) -> None:
-    text = SCRIPT.format(kit=str(Path(__file__).parent), end=end)
+@pytest.mark.parametrize(
+    ("strategy", "end", "how"),
+    [("ForkServer", "", 0), ("SharedMemory", "time.sleep(60)", signal.SIGINT)],
+)
+def test_script__in_no_file_however_it_ends__leaves_no_process(strategy: str, end: str, how: int) -> None:
+    text = SCRIPT.format(kit=str(Path(__file__).parent), end=end, strategy=strategy)
     with subprocess.Popen([sys.executable, "-c", text], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as run:
         assert run.stdout is not None
         worker = int(run.stdout.readline())
@@ -278,7 +485,14 @@ def test_script__however_it_ends__leaves_no_process(end: str, how: int) -> None:
             run.send_signal(signal.SIGINT)
         code = run.wait(timeout=60)
     assert code == (-signal.SIGINT if how == signal.SIGINT else how)
-    deadline = time.monotonic() + 10
-    while Path(f"/proc/{worker}").exists() and time.monotonic() < deadline:
-        time.sleep(0.02)
-    assert not Path(f"/proc/{worker}").exists()
+    wait_for_end(worker)
+
+
+@pytest.mark.slow  # Both processes import PyTorch.
+def test_script__spawning_without_a_main_guard__is_told_to_have_one(tmp_path: Path) -> None:
+    script = tmp_path / "program.py"
+    script.write_text(SCRIPT.format(kit=str(Path(__file__).parent), end="", strategy="SharedMemory"))
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False, timeout=120)
+    assert "starts a process that loads data while another process imports it" in done.stderr
+    assert "worker thread failed to start (Check above for details)" in done.stderr
+    assert 'under `if __name__ == "__main__":`, or choose SharingStrategy.Fork' in done.stderr

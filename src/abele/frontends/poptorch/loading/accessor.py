@@ -7,21 +7,25 @@ import mmap
 import multiprocessing
 import os
 import pickle
-import tempfile
+import signal
+import sys
+import threading
+import warnings
 import weakref
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
+from multiprocessing.reduction import recv_handle
+from multiprocessing.util import Finalize
 from typing import Any, Self
 
 import torch.utils.data
 
 from abele.frontends.poptorch.enums import SharingStrategy
 from abele.frontends.poptorch.errors import Error
-from abele.frontends.poptorch.loading.accessor_worker import mapped, with_tensors, work
+from abele.frontends.poptorch.loading.accessor_worker import Failure, WorkerSettings, with_tensors, work
 from abele.frontends.poptorch.program.tracing import TRACED
 from abele.report import waiting_for_data
 
-_SHARED_FOLDER = "/dev/shm"
 _PATIENCE_S = 2.0
 """How long a worker may take to end by itself."""
 
@@ -38,8 +42,9 @@ class AsynchronousDataAccessor:
         miss_sleep_time_in_ms: How often to look again when no batch is there; a batch that comes ends the wait at once.
         load_indefinitely: True to load the next epoch before it is asked for.
         early_preload: True to begin loading now, False with the first use.
-        sharing_strategy: How the process is started and memory is shared. What cannot be pickled for another way is
-            loaded in a fork.
+        sharing_strategy: ``ForkServer`` and ``Fork`` fork this process, ``SharedMemory`` and ``FileSystem`` spawn one,
+            which imports PyTorch and the program anew; the last keeps batches in temporary files. What another process
+            could not make from a pickle is loaded in a fork.
         rebatched_size: Samples of the batches that are handed on; None for those of ``dataset``.
 
     Raises:
@@ -69,25 +74,30 @@ class AsynchronousDataAccessor:
             )
         self._dataset = dataset
         self._rebatched = rebatched_size
-        self._wait_s = max(miss_sleep_time_in_ms, 0.0) / 1000
         self._indefinitely = load_indefinitely
         self._buffer_size = buffer_size
         self._run = 0
         self._state = "idle"
         self._held: int | None = None
         self._shapes: list[tuple[int, ...]] | None = None
-        settings = {"buffer_size": buffer_size, "indefinitely": load_indefinitely, "rebatched": rebatched_size}
-        self._worker = _Worker(dataset, settings, sharing_strategy, buffer_size)
-        self._finalizer = weakref.finalize(self, self._worker.stop)
-        self._length: int | None = None
+        settings = WorkerSettings(
+            buffer_size=buffer_size,
+            indefinitely=load_indefinitely,
+            rebatched=rebatched_size,
+            in_files=sharing_strategy == SharingStrategy.FileSystem,
+            parent=os.getpid(),
+            by_main_thread=threading.current_thread() is threading.main_thread(),
+            seed=_next_seed(),
+            start_method=multiprocessing.get_start_method(allow_none=True) or _FORK or "spawn",
+        )
+        self._worker = _Worker(dataset, settings, sharing_strategy)
+        # Before Python waits for processes at its end; and not in a fork, which would end the process of its parent.
+        self._finalizer = Finalize(self, self._worker.stop, exitpriority=100)
         try:
-            self._length = self._worker.wait_for("length")
-        except Error:
+            self._worker.receive()
+        except Error as error:
             self.terminate()
-            raise Error(
-                "AsynchronousDataAccessor worker thread failed to start (Check above for details)",
-                because=self._worker.problem,
-            ) from None
+            raise _unstarted(error, self._worker.spawned) from None
         if early_preload:
             self._begin()
 
@@ -143,8 +153,9 @@ class AsynchronousDataAccessor:
                 continue
             run, *batch = value
             if what == "whole":
+                hollow, placed = batch
                 if run == self._run:
-                    return batch[0]
+                    return with_tensors(hollow, (place.read(self._worker.whole, 0) for place in placed))
                 continue
             slot, hollow, placed = batch
             if run != self._run:
@@ -153,7 +164,7 @@ class AsynchronousDataAccessor:
             self._held = slot
             self._check([place.shape for place in placed])
             start = slot * self._worker.slot_bytes
-            return with_tensors(hollow, (place.read(self._worker.memory, start) for place in placed))
+            return with_tensors(hollow, (place.read(self._worker.ring, start) for place in placed))
 
     def _check(self, shapes: list[tuple[int, ...]]) -> None:
         """Refuse a last batch that is smaller than the others: the model is compiled for these."""
@@ -171,35 +182,28 @@ class AsynchronousDataAccessor:
 
 
 class _Worker:
-    """The process and the memory that it shares; it does not hold what uses it, which so can be collected."""
+    """The process and the memory that it shares; it does not hold what uses it, which so can be collected.
 
-    def __init__(self, data: Any, settings: dict[str, Any], strategy: SharingStrategy, slots: int) -> None:
-        self._slots = slots
-        self._folder = _SHARED_FOLDER if os.path.isdir(_SHARED_FOLDER) else None
-        if strategy == SharingStrategy.FileSystem:
-            self._folder = None
+    Attributes:
+        ring: Batches that are loaded ahead.
+        slot_bytes: Bytes of one of them.
+        whole: The last batch that was too large for the ring.
+        spawned: True for a process that imports the program.
+    """
+
+    ring: mmap.mmap
+    whole: mmap.mmap
+
+    def __init__(self, data: Any, settings: WorkerSettings, strategy: SharingStrategy) -> None:
         self.slot_bytes = 0
-        self.problem = ""
-        self._memory: mmap.mmap | None = None
-        self._path: str | None = None
-        self._pipe, self._process = _started(data, settings, strategy)
-
-    @property
-    def memory(self) -> mmap.mmap:
-        """The ring."""
-        assert self._memory is not None
-        return self._memory
+        self._stopped = False
+        self._pipe, self._process, self.spawned = _started(data, settings, strategy)
+        _RUNNING.add(self)
 
     def send(self, message: tuple[str, Any]) -> None:
         """Tell the process something; one that is gone is noticed when something is awaited of it."""
         with contextlib.suppress(OSError):
             self._pipe.send(message)
-
-    def wait_for(self, kind: str) -> Any:
-        """The next message, which is of a kind."""
-        what, value = self.receive()
-        assert what == kind, f"{what} in place of {kind}"
-        return value
 
     def receive(self) -> tuple[str, Any]:
         """The next message that is not about the memory.
@@ -212,82 +216,147 @@ class _Worker:
                 if not self._pipe.poll():
                     wait([self._pipe, self._process.sentinel])
                 what, value = self._pipe.recv()
-            except (EOFError, OSError):
-                raise self._failed("its process ended") from None
-            if what == "error":
-                raise self._failed(value)
-            if what == "slots":
-                self._share(value)
-            elif what == "mapped":
-                self._unlink()
-            else:
+                if what == "ring":
+                    self.ring, self.slot_bytes = self._map(value[0]), value[1]
+                    continue
+                if what == "memory":
+                    self.whole = self._map(value[0])
+                    continue
+            except (EOFError, OSError, ValueError):
+                raise Error("An error occurred in the data fetcher", because=self._end()) from None
+            if what != "error":
                 return what, value
+            failure: Failure = value
+            error = Error("An error occurred in the data fetcher", at=failure.at, because=failure.error)
+            error.add_note(f"\nTraceback of the process that loads:\n{failure.trace}")
+            raise error
 
-    def _failed(self, problem: str) -> Error:
-        self.problem = problem
-        return Error("An error occurred in the data fetcher", because=problem)
-
-    def _share(self, slot_bytes: int) -> None:
-        """Make the ring, and tell the process where it is."""
-        size = slot_bytes * self._slots
-        file, self._path = tempfile.mkstemp(prefix="abele-batches-", dir=self._folder)
+    def _map(self, size: int) -> mmap.mmap:
+        file = recv_handle(self._pipe)
         try:
-            os.truncate(file, size)
+            return mmap.mmap(file, size)
         finally:
             os.close(file)
-        self.slot_bytes, self._memory = slot_bytes, mapped(self._path, size)
-        self.send(("memory", (self._path, size)))
 
-    def _unlink(self) -> None:
-        """Take the name of the memory away: it goes with the last process that has it, however that ends."""
-        if self._path is not None:
-            with contextlib.suppress(OSError):
-                os.unlink(self._path)
-            self._path = None
+    def _end(self) -> str:
+        """How the process ended."""
+        if self._stopped:
+            return "it was terminated"
+        self._process.join(_PATIENCE_S)
+        code = self._process.exitcode
+        if code is None:
+            return "its process closed its connection"
+        if code >= 0:
+            return f"its process ended with exit status {code}"
+        name = signal.Signals(-code).name
+        return f"its process was ended by {name}" + (": memory may be short" if name == "SIGKILL" else "")
 
     def stop(self) -> None:
         """End the process."""
         self.send(("stop", None))
-        self._pipe.close()
+        self.let_go()
         self._process.join(_PATIENCE_S)
         if self._process.is_alive():
-            self._process.terminate()
-            self._process.join(_PATIENCE_S)
-        if self._process.is_alive():
+            # The kernel ends workers of its own with it.
             self._process.kill()
             self._process.join()
-        self._unlink()
+        self._process.close()
+
+    def let_go(self) -> None:
+        """Close this end of the connection."""
+        self._stopped = True
+        self._pipe.close()
 
 
-_METHODS = {
-    SharingStrategy.Fork: "fork",
-    SharingStrategy.ForkServer: "forkserver",
-    SharingStrategy.SharedMemory: "spawn",
-    SharingStrategy.FileSystem: "spawn",
-}
+_RUNNING: weakref.WeakSet[_Worker] = weakref.WeakSet()
+
+_FORK = "fork" if sys.platform == "linux" else None
 
 
-def _started(data: Any, settings: dict[str, Any], strategy: SharingStrategy) -> tuple[Connection, BaseProcess]:
-    """A process that works, and the pipe to it."""
-    method = _METHODS[strategy]
-    if method != "fork":
+def _next_seed() -> int:
+    """The number that PyTorch's generator would draw next; the program's own numbers stay as they were."""
+    generator = torch.Generator()
+    generator.set_state(torch.get_rng_state())
+    return int(torch.empty((), dtype=torch.int64).random_(generator=generator))
+
+
+def _unstarted(error: Error, spawned: bool) -> Error:
+    died = not error.at and spawned
+    made = Error(
+        "AsynchronousDataAccessor worker thread failed to start (Check above for details)",
+        at=error.at,
+        because=error.because,
+        remedy="""put the program under `if __name__ == "__main__":`, or choose SharingStrategy.Fork"""
+        if died
+        else None,
+    )
+    made.__notes__ = getattr(error, "__notes__", [])
+    return made
+
+
+def _started(data: Any, settings: WorkerSettings, strategy: SharingStrategy) -> tuple[Connection, BaseProcess, bool]:
+    """A process that works, the pipe to it, and True where it was spawned.
+
+    Raises:
+        Error: This process is itself about to import the program that starts it.
+    """
+    if getattr(multiprocessing.current_process(), "_inheriting", False):
+        raise Error(
+            "the program starts a process that loads data while another process imports it",
+            remedy="""put what the program does under `if __name__ == "__main__":`""",
+        )
+    forks = strategy in (SharingStrategy.Fork, SharingStrategy.ForkServer) and _FORK is not None
+    for method in ["fork"] if forks else ["spawn", "fork"]:
+        context: Any = multiprocessing.get_context(method)
+        ours, theirs = context.Pipe()
+        # Not daemonic, because loaders with workers of their own start processes.
+        process = context.Process(target=_work, args=(theirs, ours, data, settings), name="poptorch-data")
         try:
-            pickle.dumps(data)
-        except Exception:  # Whatever the user's own classes raise.
-            method = "fork"
-    context: Any = multiprocessing.get_context(method)
-    if method == "forkserver":
-        multiprocessing.get_context("forkserver").set_forkserver_preload([work.__module__])
-    ours, theirs = context.Pipe()
-    # Not daemonic, because loaders with workers of their own start processes; the finalizer ends it before Python
-    # waits for it.
-    process = context.Process(target=_work, args=(theirs, ours, data, settings, method), name="poptorch-data")
-    process.start()
-    theirs.close()
-    return ours, process
+            if method == "spawn" and not _has_program_file():
+                _refuse_own_classes(data)
+            _start(process)
+        except Exception:  # Whatever the user's own classes raise when they are pickled.
+            ours.close()
+            if method == "fork" or _FORK is None:
+                raise
+        else:
+            return ours, process, method == "spawn"
+        finally:
+            theirs.close()
+    raise AssertionError
 
 
-def _work(pipe: Connection, other_end: Connection, data: Any, settings: dict[str, Any], method: str) -> None:
-    # With its own copy of the other end open, a process would not see that the other side is gone.
+def _start(process: BaseProcess) -> None:
+    """Start a process that ignores Ctrl-C from its first instruction on."""
+    main = threading.current_thread() is threading.main_thread()
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT}) if main else None
+    try:
+        with warnings.catch_warnings():
+            # Python warns of forks of a program with threads; see what the other process does about them.
+            warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)
+            process.start()
+    finally:
+        if blocked is not None:
+            signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+
+
+def _has_program_file() -> bool:
+    """True where another process can import the program; not in a notebook, nor for one on the command line."""
+    main = sys.modules["__main__"]
+    return getattr(main, "__spec__", None) is not None or os.path.exists(getattr(main, "__file__", None) or "")
+
+
+def _refuse_own_classes(data: Any) -> None:
+    """Raises:
+    PicklingError: Data of a class that only this process has.
+    """
+    if b"__main__" in pickle.dumps(data):
+        raise pickle.PicklingError("a class of a program that is in no file")
+
+
+def _work(pipe: Connection, other_end: Connection, data: Any, settings: WorkerSettings) -> None:
+    # With copies of other ends open, processes would not see that the other side is gone.
     other_end.close()
+    for worker in _RUNNING:
+        worker.let_go()
     work(pipe, data, settings)

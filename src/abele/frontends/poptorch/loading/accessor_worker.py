@@ -1,30 +1,48 @@
 """The process that loads ahead: it writes batches into a ring of shared memory and says where they are.
 
-The two sides talk over a pipe. The worker tells of its length, of how large slots have to be (from its first batch), of
-batches, and of the ends of epochs; the other side gives it the memory, asks for epochs, and gives slots back. Tensors
-go through the memory, and everything else of a batch through the pipe: mostly nothing but where tensors lie.
+The two sides talk over a socket. The worker tells of its length, of the ring (sized by its first batch), of batches,
+and of the ends of epochs; the other side asks for epochs, and gives slots back. Tensors go through the memory, and
+everything else of a batch through the socket: mostly nothing but where tensors lie. Memory has no name: its file
+descriptor goes through the socket, so whatever process is killed at whatever time leaves nothing in ``/dev/shm``.
+
+The process is mostly a fork of a program with threads, of which it has only the one that forked. It therefore uses no
+pool of threads of its parent, collects nothing that its parent owns, and has none of its parent's handlers of signals.
 """
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import gc
 import mmap
 import multiprocessing
 import os
+import random
+import re
 import signal
+import sys
+import tempfile
 import traceback
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
+from multiprocessing.reduction import send_handle
 from typing import Any
 
 import torch
+import torch.utils.data
 
 from abele.frontends.poptorch.loading.micro_batches import joined
 from abele.frontends.poptorch.values.structures import map_tensors
 
 ALIGNMENT = 64
 """Bytes to a multiple of which tensors are put, so that they begin on a line of the cache."""
+
+_LOOK_S = 1.0
+"""How often a process that waits looks whether its parent is still there."""
+
+_PR_SET_PDEATHSIG = 1
 
 
 @dataclass(frozen=True)
@@ -88,25 +106,72 @@ class InterruptedEpochError(Exception):
     """The rest of an epoch is not wanted."""
 
 
+class DataError(Exception):
+    """An error that the data raised.
+
+    Args:
+        of_data: That error.
+    """
+
+    def __init__(self, of_data: Exception) -> None:
+        super().__init__()
+        self.of_data = of_data
+
+
+@dataclass(frozen=True)
+class WorkerSettings:
+    """How batches are loaded ahead.
+
+    Attributes:
+        buffer_size: Slots of the ring.
+        indefinitely: True to go on with the next epoch without being asked.
+        rebatched: Samples of the batches that are handed on; None for those that the data gives.
+        in_files: True to keep shared memory in temporary files.
+        parent: Process that the batches are for.
+        by_main_thread: True where the main thread of that process starts this one.
+        seed: Start of all generators of random numbers.
+        start_method: How workers of the data's own are started.
+    """
+
+    buffer_size: int
+    indefinitely: bool
+    rebatched: int | None
+    in_files: bool
+    parent: int
+    by_main_thread: bool
+    seed: int
+    start_method: str
+
+
+@dataclass(frozen=True)
+class Failure:
+    """An error of the data, as the other process tells it.
+
+    Attributes:
+        error: Its kind and text.
+        at: The last line of the user's code.
+        trace: The whole traceback.
+    """
+
+    error: str
+    at: str | None
+    trace: str
+
+
 class LoadingWorker:
     """The loop of the process.
 
     Args:
-        pipe: To the process that uses the batches.
+        pipe: Socket to the process that uses the batches.
         data: What gives batches.
-        buffer_size: Slots of the ring.
-        indefinitely: True to go on with the next epoch without being asked.
-        rebatched: Samples of the batches that are handed on; None for those that ``data`` gives.
+        settings: How they are loaded.
     """
 
-    def __init__(
-        self, pipe: Connection, data: Any, *, buffer_size: int, indefinitely: bool, rebatched: int | None
-    ) -> None:
+    def __init__(self, pipe: Connection, data: Any, settings: WorkerSettings) -> None:
         self._pipe = pipe
         self._data = data
-        self._slots = list(range(buffer_size))
-        self._indefinitely = indefinitely
-        self._rebatched = rebatched
+        self._settings = settings
+        self._slots = list(range(settings.buffer_size))
         self._memory: mmap.mmap | None = None
         self._slot_bytes = 0
         self._asked = 0
@@ -114,36 +179,58 @@ class LoadingWorker:
 
     def run(self) -> None:
         """Load until there is nobody to load for."""
-        with contextlib.suppress(StoppedError, EOFError, BrokenPipeError):
+        with contextlib.suppress(StoppedError, EOFError, ConnectionError):
             try:
-                self._pipe.send(("length", _length(self._data)))
+                self._pipe.send(("length", self._length()))
                 while True:
                     while not self._asked:
                         self._take()
                     self._epoch()
-            except (StoppedError, EOFError, BrokenPipeError):
+            except DataError as error:
+                self._fail(error.of_data)
+            except (StoppedError, EOFError, ConnectionError):
                 raise
             except Exception as error:
-                traceback.print_exc()
-                self._pipe.send(("error", f"{type(error).__name__}: {error}"))
+                self._fail(error)
+
+    def _fail(self, error: Exception) -> None:
+        traceback.print_exception(error)
+        trace = "".join(traceback.format_exception(error))
+        self._pipe.send(("error", Failure(f"{type(error).__name__}: {error}", _users_line(error), trace)))
+
+    def _length(self) -> int | None:
+        try:
+            return len(self._data)
+        except TypeError:
+            return None
+        except Exception as error:
+            raise DataError(error) from error
+
+    def _batches(self) -> Iterator[Any]:
+        size = self._settings.rebatched
+        try:
+            yield from iterated(self._data) if size is None else rebatched(iterated(self._data), size)
+        except Exception as error:
+            # Apart from those of the socket: a truncated file is an EOFError too.
+            raise DataError(error) from error
 
     def _epoch(self) -> None:
         run = self._run
         with contextlib.suppress(InterruptedEpochError):
-            batches = iterated(self._data)
-            for batch in batches if self._rebatched is None else rebatched(batches, self._rebatched):
+            for batch in self._batches():
                 while self._pipe.poll():
                     self._take()
                 self._hand_on(batch, run)
             self._pipe.send(("end", run))
-            if not self._indefinitely:
+            if not self._settings.indefinitely:
                 self._asked -= 1
 
     def _take(self) -> None:
         """Take one message; wait for it, unless nobody is there any more to send one."""
-        parent = multiprocessing.parent_process()
-        if parent is not None and self._pipe not in wait([self._pipe, parent.sentinel]):
-            raise StoppedError
+        while not wait([self._pipe], _LOOK_S):
+            # Other processes may have inherited the other end, so that it is open after those who used it are gone.
+            if os.getppid() != self._settings.parent:
+                raise StoppedError
         what, value = self._pipe.recv()
         run = self._run
         match what:
@@ -153,10 +240,6 @@ class LoadingWorker:
                 self._run, self._asked = value, 1
             case "free":
                 self._slots.append(value)
-            case "memory":
-                path, size = value
-                self._memory = mapped(path, size)
-                self._pipe.send(("mapped", None))
             case "stop":
                 raise StoppedError
         if self._run != run:
@@ -167,35 +250,62 @@ class LoadingWorker:
         placed, size = _places(tensors)
         if self._memory is None:
             self._slot_bytes = size
-            self._pipe.send(("slots", size))
-            while self._memory is None:
-                self._take()
+            self._memory = self._share("ring", size * len(self._slots), size)
         if size > self._slot_bytes:
-            # Larger than the first batch: through the pipe, which is slower and always right.
-            self._pipe.send(("whole", (run, batch)))
+            # Larger than the first batch: it gets memory of its own.
+            memory = self._share("memory", size, size)
+            _write(memory, 0, placed, tensors)
+            self._pipe.send(("whole", (run, _hollow(batch), placed)))
             return
         while not self._slots:
             self._take()
         slot = self._slots.pop(0)
-        for place, tensor in zip(placed, tensors, strict=True):
-            place.read(self._memory, slot * self._slot_bytes).copy_(tensor)
+        _write(self._memory, slot * self._slot_bytes, placed, tensors)
         self._pipe.send(("batch", (run, slot, _hollow(batch), placed)))
 
+    def _share(self, what: str, size: int, slot_bytes: int) -> mmap.mmap:
+        """New memory that both processes have."""
+        file = _unnamed_file(size, on_disk=self._settings.in_files)
+        try:
+            memory = mmap.mmap(file, size)
+            self._pipe.send((what, (size, slot_bytes)))
+            send_handle(self._pipe, file, self._settings.parent)
+        finally:
+            os.close(file)
+        return memory
 
-def mapped(path: str, size: int) -> mmap.mmap:
-    """A file as memory."""
-    file = os.open(path, os.O_RDWR)
-    try:
-        return mmap.mmap(file, size)
-    finally:
-        os.close(file)
+
+def _write(memory: mmap.mmap, start: int, placed: list[Placed], tensors: list[torch.Tensor]) -> None:
+    for place, tensor in zip(placed, tensors, strict=True):
+        place.read(memory, start).copy_(tensor)
 
 
-def _length(data: Any) -> int | None:
-    try:
-        return len(data)
-    except TypeError:
-        return None
+def _unnamed_file(size: int, *, on_disk: bool) -> int:
+    """A file that goes with the last process that has it.
+
+    ``/dev/shm``, of which a container often has 64 MB, is not asked: memory of no file system takes its place.
+    """
+    if not on_disk and hasattr(os, "memfd_create"):
+        file = os.memfd_create("poptorch-batches")
+        os.truncate(file, size)
+        return file
+    with tempfile.TemporaryFile() as made:
+        if hasattr(os, "posix_fallocate"):
+            # A full disk is an error here, and a crash when the memory is written.
+            os.posix_fallocate(made.fileno(), 0, size)
+        else:
+            made.truncate(size)
+        return os.dup(made.fileno())
+
+
+def _users_line(error: BaseException) -> str | None:
+    """The last line that is neither PyTorch's nor of this package."""
+    own = (os.path.dirname(torch.__file__), os.path.dirname(__file__), os.path.dirname(multiprocessing.__file__))
+    steps = [(step.filename, step.lineno, step.name) for step in traceback.extract_tb(error.__traceback__)]
+    # A worker of PyTorch's loader tells its traceback as text.
+    steps += re.findall(r'File "([^"]+)", line (\d+), in (.+)', str(error))
+    found = [f"{file}:{line}, in {name}" for file, line, name in steps if not file.startswith(own)]
+    return found[-1] if found else None
 
 
 def iterated(data: Any) -> Iterator[Any]:
@@ -221,10 +331,56 @@ def rebatched(batches: Iterator[Any], size: int) -> Iterator[Any]:
             waiting = [map_tensors(lambda t: t[size:], together)] if count else []
 
 
-def work(pipe: Connection, data: Any, settings: dict[str, Any]) -> None:
+def work(pipe: Connection, data: Any, settings: WorkerSettings) -> None:
     """The process: it ends when it is told to, or when the other side is gone."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _alone(settings)
+    LoadingWorker(pipe, data, settings).run()
+    pipe.close()
+    # Workers that outlive an epoch finish their sample: one that is ended while it shares it leaves the memory behind.
+    workers = getattr(data, "_iterator", None)
+    if hasattr(workers, "_shutdown_workers"):
+        workers._shutdown_workers()
+
+
+def _alone(settings: WorkerSettings) -> None:
+    """Make a process of a program independent of what the program had running."""
+    # What a parent let go of is for the parent to end: temporary folders, models, threads.
+    gc.freeze()
+    _forget_signals()
+    if settings.by_main_thread:
+        _die_with_parent(settings.parent)
+    # Workers of the data end with this process, however it ends.
+    forking = [0]
+    os.register_at_fork(
+        before=lambda: forking.__setitem__(0, os.getpid()), after_in_child=lambda: _die_with_parent(forking[0])
+    )
     # One of several processes; and a forked one may not use its parent's pool of threads.
     torch.set_num_threads(1)
-    LoadingWorker(pipe, data, **settings).run()
-    pipe.close()
+    multiprocessing.set_start_method(settings.start_method, force=True)
+    # Each loader would otherwise go through its parent's numbers again.
+    random.seed(settings.seed)
+    torch.manual_seed(settings.seed)
+    if "numpy" in sys.modules:
+        sys.modules["numpy"].random.seed(settings.seed % 2**32)
+    # The loader said so when it was made.
+    warnings.filterwarnings("ignore", message="This DataLoader will create")
+
+
+def _forget_signals() -> None:
+    """Leave Ctrl-C to the parent, and all signals for which the program has handlers; SIGTERM ends this process."""
+    signal.set_wakeup_fd(-1)
+    for number in signal.valid_signals() - {signal.SIGCHLD}:
+        if callable(signal.getsignal(number)):
+            signal.signal(number, signal.SIG_IGN)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+
+
+def _die_with_parent(parent: int) -> None:
+    """Have the kernel end this process when the thread that started it is gone, where the kernel can."""
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError, AttributeError):
+            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:
+        os._exit(1)
