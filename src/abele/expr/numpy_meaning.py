@@ -61,6 +61,11 @@ def shift_right_signed(x: Array, y: Array) -> Array:
     return np.asarray(np.right_shift(bits, count).view(x.dtype))
 
 
+def signum(x: Array) -> Array:
+    """-1 below zero, 1 above, else 0, of NaN too."""
+    return np.asarray(np.where(x > 0, 1, np.where(x < 0, -1, 0)), x.dtype)
+
+
 def softplus(x: Array) -> Array:
     """log(1 + exp(x))."""
     return np.asarray(np.logaddexp(0, x), x.dtype)

@@ -6,6 +6,8 @@ marked there with "(+4)" have the loads and stores added here (``NATURAL``).
 
 from __future__ import annotations
 
+import math as math_
+
 import numpy as np
 
 from abele.expr import numpy_meaning as meaning
@@ -33,6 +35,9 @@ from abele.numerics import ElementType
 
 NATURAL = 4
 """Load, store and loop slots of a vector in unary codelets. Source: machine reference §4.8."""
+
+_LEAST = 2.0**-126
+"""The least normal f32."""
 
 ZERO, ONE, MINUS_ONE = Const(0.0), Const(1.0), Const(-1.0)
 _SIMPLE = ((3, 2), (3, 4))
@@ -65,19 +70,20 @@ def _truncated_quotient(type_: ElementType, x: Expr, y: Expr) -> Expr:
 
 
 def _remainder(types: Types, x: Expr, y: Expr) -> Expr:
-    quotient = x / y
-    if result_type(quotient, types).is_float:
-        return x - apply("trunc", quotient) * y
-    return select(apply("eq", y, 0), as_expr(0), x - quotient * y)
+    remainder = apply("rem", x, y)
+    if result_type(remainder, types).is_float:
+        return remainder
+    return select(apply("eq", y, 0), as_expr(0), x - x / y * y)
 
 
 def _cbrt(types: Types, x: Expr) -> Expr:
     """By logarithms, and one step of Newton's method."""
-    size = apply("max", apply("abs", x), 1e-37)
+    size = apply("max", apply("abs", x), _LEAST)
     root = apply("exp", apply("log", size) * (1.0 / 3.0))
     refined = root - (root - size / apply("square", root)) * (1.0 / 3.0)
-    signed = select(x < 0.0, -refined, refined)
-    return select(apply("abs", x) < 1e-37, x, signed)
+    # Zero and infinity are their own roots.
+    plain = apply("and", apply("abs", x) >= _LEAST, apply("abs", x) < math_.inf)
+    return select(plain, apply("copysign", refined, x), x)
 
 
 def _signum(types: Types, x: Expr) -> Expr:
@@ -158,6 +164,9 @@ OPERATIONS = (
         meaning.remainder,
         expansion=_remainder,
         slopes=(lambda x, y: ONE, lambda x, y: -apply("trunc", x / y)),
+        code=Code(math.remainder, branches=True),
+        in_vertex=InVertex("function", "rem"),
+        slots=Slots(aux=9, source="§1.2 G: a quotient, its whole part, a product, a difference"),
         cost=loop_cost((10 + 2 * NATURAL, 2), (21 + 2 * NATURAL, 4), integer=(292, 1)),
         spelling=Spelling("rem", "REMAINDER", "Rem"),
     ),
@@ -218,10 +227,21 @@ OPERATIONS = (
         spelling=Spelling("abs", "ABSOLUTE", "Abs"),
     ),
     Operation(
+        "copysign",
+        2,
+        FLOAT,
+        np.copysign,
+        slopes=(lambda x, y: apply("copysign", apply("signum", x), x * y), lambda x, y: ZERO),
+        code=Code(code.copy_sign),
+        in_vertex=InVertex("function", "copysign"),
+        slots=Slots(aux=2, source="§1.2 G: bits of both, masked, and their union"),
+        cost=loop_cost((4, 2), (4, 4)),
+    ),
+    Operation(
         "signum",
         1,
         NUMBER,
-        np.sign,
+        meaning.signum,
         expansion=_signum,
         slopes=(lambda x: ZERO,),
         cost=loop_cost((5 + NATURAL, 2), (5 + NATURAL, 4)),
