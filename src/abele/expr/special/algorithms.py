@@ -202,9 +202,9 @@ def zeta(m: Arithmetic, s: Number, q: Number) -> Number:
         rising = rising * (s + float(2 * index - 1)) * (s + float(2 * index))
         factor = factor * inverse * inverse
     result = total + tail
-    outside = (s < 1.0) | ((q < 0.0) & ~whole)
     pole = (s == 1.0) | ((q < 0.5) & (q == m.floor(q)))
-    return m.select(outside, math.nan, m.select(pole, math.inf, result))
+    value = m.select(pole, math.inf, m.select((q < 0.0) & ~whole, math.nan, result))
+    return m.select((s < 1.0) | (s != s) | (q != q), math.nan, value)
 
 
 def _gamma_share(m: Arithmetic, a: Number, x: Number) -> tuple[Number, Number]:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from abele.expr.derivative import arg
+from abele.frontends.poptorch.capture.aten.arithmetic import nothing_times
 from abele.frontends.poptorch.capture.registry import OperatorCall, aten
 from abele.kernels.nest.ir import Expr, apply, as_expr, select
 from abele.numerics import bool_, f32
@@ -76,9 +77,7 @@ def spherical_bessel(call: OperatorCall, value: Value) -> Value:
 @aten("aten.special_xlog1py")
 def xlog1py(call: OperatorCall, a: Operand, b: Operand) -> Value:
     """a · log(1 + b), zero where a is."""
-    # As of xlogy: by a the gradient is the logarithm, where there is one.
-    is_nothing = apply("and", x.eq(0.0), apply("or", y <= -1.0, y.eq(math.inf)))
-    return call.map(select(y.ne(y), math.nan, select(is_nothing, 0.0, x * apply("log1p", y))), a, b)
+    return call.map(nothing_times(x, apply("log1p", y), y), a, b)
 
 
 @aten("aten.special_entr")
@@ -121,6 +120,9 @@ def _chebyshev(x: Expr, last: Expr, before: Expr, k: Expr) -> Expr:
     return 2.0 * x * last - before
 
 
+_MOST_DEGREE = 2.0**24
+"""Degrees from here on have no next one in f32."""
+
 _KINDS: dict[str, Callable[[Expr], Expr]] = {
     "t": lambda x: x,
     "u": lambda x: 2.0 * x,
@@ -147,7 +149,9 @@ def _register_family(name: str, family: _Family) -> None:
     def polynomial(call: OperatorCall, value: Operand, degree: Operand) -> Value:
         net = call.net
         points = call.map(family.argument(x), _spread(call, value), common=f32, dtype=f32)
-        degrees = call.map(apply("trunc", x), _spread(call, degree), common=f32, dtype=f32)
+        # As PyTorch counts: no degree is below zero, and so is one that no integer holds.
+        counted = select(x < _MOST_DEGREE, apply("trunc", x), -1.0)
+        degrees = call.map(counted, _spread(call, degree), common=f32, dtype=f32)
         return build.cast(net, _by_recurrence(net, family, points, degrees), call.dtype)
 
 
