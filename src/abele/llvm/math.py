@@ -207,8 +207,36 @@ def cos(b: Builder, x: Value) -> Value:
     return _circular(b, x, 1)
 
 
+def tan(b: Builder, x: Value) -> Value:
+    """Tangent of x radians."""
+    sine, cosine, quadrant = _within_an_eighth(b, x)
+    odd = _is_odd(b, quadrant)
+    # A quarter of a turn further, it is -1 over the tangent.
+    value = b.fdiv(b.select(odd, cosine, sine), b.select(odd, sine, cosine))
+    kind = quadrant.type
+    sign = b.xor(b.shl(quadrant, constant(kind, 31)), b.and_(b.bitcast(x, kind), constant(kind, 1 << 31)))
+    return b.bitcast(b.xor(b.bitcast(value, kind), sign), x.type)
+
+
 def _circular(b: Builder, x: Value, quarter: int) -> Value:
-    """sin(x + quarter·π/2): the angle reduced to ±π/4 in f64, then a polynomial that the quadrant selects."""
+    """sin(x + quarter·π/2)."""
+    sine, cosine, quadrant = _within_an_eighth(b, x)
+    kind = quadrant.type
+    quadrant = b.add(quadrant, constant(kind, quarter)) if quarter else quadrant
+    # Quadrants 1 and 3 take the other polynomial, 2 and 3 the other sign: bit 1 moved to the sign bit.
+    sign = b.shl(b.and_(quadrant, constant(kind, 2)), constant(kind, 30))
+    if not quarter:
+        sign = b.xor(sign, b.and_(b.bitcast(x, kind), constant(kind, 1 << 31)))
+    return b.bitcast(b.xor(b.bitcast(b.select(_is_odd(b, quadrant), cosine, sine), kind), sign), x.type)
+
+
+def _is_odd(b: Builder, quadrant: Value) -> Value:
+    kind = quadrant.type
+    return b.icmp_signed("!=", b.and_(quadrant, constant(kind, 1)), constant(kind, 0))
+
+
+def _within_an_eighth(b: Builder, x: Value) -> tuple[Value, Value, Value]:
+    """Sine and cosine of what whole quarters of a turn leave of |x|, within ±π/4, and the number of those quarters."""
     size = intrinsic(b, "llvm.fabs", x)
     usual = b.fcmp_ordered("<", size, constant(x.type, _SIN_LIMIT))
     # In f64, π/2 in two parts is enough up to the limit.
@@ -218,17 +246,10 @@ def _circular(b: Builder, x: Value, quarter: int) -> Value:
     angle = multiply_add(b, turns, constant(wide.type, -_HALF_PI_LOW), angle)
     near = b.fptrunc(angle, x.type), b.fptosi(turns, like(x, I32))
     r, quadrant = corrected(b, b.not_(usual), near, lambda: _reduced(b, size))
-    kind = quadrant.type
-    quadrant = b.add(quadrant, constant(kind, quarter)) if quarter else quadrant
     square = b.fmul(r, r)
     sine = multiply_add(b, b.fmul(square, r), polynomial(b, square, _SIN), r)
     cosine = multiply_add(b, square, polynomial(b, square, _COS), constant(x.type, 1.0))
-    # Quadrants 1 and 3 take the other polynomial, 2 and 3 the other sign: bit 1 moved to the sign bit.
-    odd = b.icmp_signed("!=", b.and_(quadrant, constant(kind, 1)), constant(kind, 0))
-    sign = b.shl(b.and_(quadrant, constant(kind, 2)), constant(kind, 30))
-    if not quarter:
-        sign = b.xor(sign, b.and_(b.bitcast(x, kind), constant(kind, 1 << 31)))
-    return b.bitcast(b.xor(b.bitcast(b.select(odd, cosine, sine), kind), sign), x.type)
+    return sine, cosine, quadrant
 
 
 def _reduced(b: Builder, x: Value) -> tuple[Value, Value]:

@@ -29,11 +29,11 @@ def _softplus(types: Types, x: Expr) -> Expr:
 
 
 def _log1p(types: Types, x: Expr) -> Expr:
-    # The division repairs what rounding 1 + x lost; nothing is lost at the pole, and of infinity there is no telling.
+    # The division repairs what rounding 1 + x lost: nothing at the pole, and no number at infinity.
     shifted = 1.0 + x
     lost = x - (shifted - 1.0)
     repaired = apply("log", shifted) + select(apply("abs", lost) > 0.0, lost / shifted, as_expr(0.0))
-    return select(shifted.eq(1.0), x, repaired)
+    return apply("copysign", repaired, x)
 
 
 def _odd_polynomial(x: Expr, coefficients: tuple[float, ...]) -> Expr:
@@ -59,11 +59,38 @@ def _atan2(types: Types, y: Expr, x: Expr) -> Expr:
     return apply("copysign", angle, y)
 
 
+def _inverse_of_squares(y: Expr, x: Expr) -> Expr:
+    """1 / (x² + y²), at the origin 0 as in PyTorch."""
+    total = x * x + y * y
+    return select(total.eq(0.0), as_expr(0.0), 1.0 / total)
+
+
+def _times_logarithm(factor: Expr, logarithm: Expr, x: Expr) -> Expr:
+    """A factor times a logarithm of x; zero where the factor is, unless x is not a number."""
+    return select(apply("and", factor.eq(0.0), x.eq(x)), as_expr(0.0), factor * logarithm)
+
+
+def _logarithm(factor: Expr, logarithm: Expr, ended: Expr) -> Expr:
+    """Its slope by the factor: that is zero where the factor is and the logarithm has ended, as in PyTorch."""
+    return select(apply("and", factor.eq(0.0), ended), as_expr(0.0), logarithm)
+
+
 def _asin(types: Types, x: Expr) -> Expr:
     size = apply("abs", x)
     near_one = apply("sqrt", (1.0 - size) * 0.5)
     inner = _odd_polynomial(select(size > 0.5, near_one, x), _ASIN)
     return select(size > 0.5, apply("copysign", math_.pi / 2 - 2.0 * inner, x), inner)
+
+
+def _entr(types: Types, x: Expr) -> Expr:
+    """-x · log x, zero at zero and -∞ below."""
+    at_zero = select(x.eq(0.0), as_expr(0.0), select(x < 0.0, as_expr(-math_.inf), x))
+    return select(x > 0.0, -x * apply("log", x), at_zero)
+
+
+def _logit_slope(x: Expr) -> Expr:
+    inside = apply("and", x >= 0.0, x <= 1.0)
+    return select(inside, 1.0 / (x * (1.0 - x)), as_expr(math_.nan))
 
 
 OPERATIONS = (
@@ -124,6 +151,42 @@ OPERATIONS = (
         slots=Slots(aux=9, source="§1.3 S: 18 slots for 2 elements"),
         cost=loop_cost((18 + NATURAL, 2), (18 + NATURAL, 4)),
         spelling=Spelling("log1p", "LOGARITHM_ONE_PLUS", "Log1p"),
+    ),
+    Operation(
+        "xlogy",
+        2,
+        FLOAT,
+        meaning.xlogy,
+        expansion=lambda types, x, y: _times_logarithm(x, apply("log", y), y),
+        slopes=(lambda x, y: _logarithm(x, apply("log", y), y <= 0.0), lambda x, y: x / y),
+        cost=loop_cost((25, 2), (17, 4)),
+    ),
+    Operation(
+        "xlog1py",
+        2,
+        FLOAT,
+        meaning.xlog1py,
+        expansion=lambda types, x, y: _times_logarithm(x, apply("log1p", y), y),
+        slopes=(lambda x, y: _logarithm(x, apply("log1p", y), y <= -1.0), lambda x, y: x / (1.0 + y)),
+        cost=loop_cost((35, 2), (35, 4)),
+    ),
+    Operation(
+        "logit",
+        1,
+        FLOAT,
+        meaning.logit,
+        expansion=lambda types, x: apply("log", x / (1.0 - x)),
+        slopes=(_logit_slope,),
+        cost=loop_cost((25, 2), (28, 4)),
+    ),
+    Operation(
+        "entr",
+        1,
+        FLOAT,
+        meaning.entr,
+        expansion=_entr,
+        slopes=(lambda x: -1.0 - apply("log", x),),
+        cost=loop_cost((25, 2), (17, 4)),
     ),
     Operation(
         "tanh",
@@ -211,8 +274,9 @@ OPERATIONS = (
         1,
         FLOAT,
         np.tan,
-        expansion=lambda types, x: apply("sin", x) / apply("cos", x),
         slopes=(lambda x: 1.0 + apply("square", apply("tan", x)),),
+        code=Code(math.tan, branches=True),
+        in_vertex=InVertex("function", "tan"),
         slots=Slots(aux=5100, source="§1.3 S"),
         cost=loop_cost((5100, 1), (5700, 1)),
         spelling=Spelling("tan", "TAN", "Tan"),
@@ -233,7 +297,7 @@ OPERATIONS = (
         FLOAT,
         np.arctan2,
         expansion=_atan2,
-        slopes=(lambda y, x: x / (x * x + y * y), lambda y, x: -y / (x * x + y * y)),
+        slopes=(lambda y, x: x * _inverse_of_squares(y, x), lambda y, x: -y * _inverse_of_squares(y, x)),
         slots=Slots(aux=136, source="§1.3 S: 272 slots for 2 elements"),
         cost=loop_cost((272, 2), (578, 4)),
         spelling=Spelling("atan2", "ATAN2", "Atan2"),

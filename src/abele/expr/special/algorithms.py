@@ -192,6 +192,9 @@ def zeta(m: Arithmetic, s: Number, q: Number) -> Number:
         base = q + float(step)
         term = m.exp(-s * m.log(m.abs(base)))
         total = total + m.select(odd & (base < 0.0), -term, term)
+    # Beyond this power nothing that f32 has is left of the other terms, and their factors would overflow.
+    large = s > 300.0
+    s = m.select(large, 300.0, s)
     w = q + float(terms)
     inverse = 1.0 / w
     power = m.exp(-s * m.log(w))
@@ -201,7 +204,7 @@ def zeta(m: Arithmetic, s: Number, q: Number) -> Number:
         tail = tail + factor * rising * (number / math.factorial(2 * index))
         rising = rising * (s + float(2 * index - 1)) * (s + float(2 * index))
         factor = factor * inverse * inverse
-    result = total + tail
+    result = total + m.select(large, 0.0, tail)
     pole = (s == 1.0) | ((q < 0.5) & (q == m.floor(q)))
     value = m.select(pole, math.inf, m.select((q < 0.0) & ~whole, math.nan, result))
     return m.select((s < 1.0) | (s != s) | (q != q), math.nan, value)

@@ -155,7 +155,7 @@ def minimum(call: OperatorCall, a: Value, b: Value) -> Value:
 
 
 def _but_for_nan(expression: Expr) -> Expr:
-    return select(apply("is_nan", x), y, select(apply("is_nan", y), x, expression))
+    return select(apply("is_nan", y), x, select(apply("is_nan", x), y, expression))
 
 
 @aten("aten.fmax")
@@ -237,10 +237,7 @@ def atan2(call: OperatorCall, a: Operand, b: Operand) -> Value:
 @aten("aten.hypot")
 def hypot(call: OperatorCall, a: Operand, b: Operand) -> Value:
     """√(a² + b²), which does not overflow on the way."""
-    larger, smaller = apply("max", apply("abs", x), apply("abs", y)), apply("min", apply("abs", x), apply("abs", y))
-    length = larger * apply("sqrt", 1.0 + apply("square", smaller / larger))
-    infinite = apply("or", apply("is_inf", x), apply("is_inf", y))
-    return call.map(select(larger.eq(0.0), 0.0, select(infinite, math.inf, length)), a, b)
+    return call.map(apply("hypot", x, y), a, b)
 
 
 @aten("aten.copysign")
@@ -331,15 +328,7 @@ def logaddexp2(call: OperatorCall, a: Value, b: Value) -> Value:
 @aten("aten.xlogy")
 def xlogy(call: OperatorCall, a: Operand, b: Operand) -> Value:
     """a · log b, zero where a is."""
-    return call.map(nothing_times(x, apply("log", y), y), a, b)
-
-
-def nothing_times(factor: Expr, logarithm: Expr, of: Expr) -> Expr:
-    """A factor times a logarithm, zero where the factor is, whatever the logarithm of a number is."""
-    value = factor * logarithm
-    # By the factor the gradient is the logarithm also where it is zero, unless there is no such number.
-    at_zero = select(apply("is_finite", logarithm), value + (factor - factor), 0.0)
-    return select(of.ne(of), math.nan, select(factor.eq(0.0), at_zero, value))
+    return call.map(apply("xlogy", x, y), a, b)
 
 
 @aten("aten.lerp")
@@ -409,22 +398,20 @@ def _limited(call: OperatorCall, value: Value, low: Operand | None, high: Operan
     if call.dtype == bool_:
         above = x if low is None else apply("or", x, y)
         return call.map(above if high is None else apply("and", above, arg(len(bounds))), value, *bounds)
-    # Comparisons, unlike max and min, pass the whole gradient at a bound, as PyTorch does.
+    # Comparisons, unlike max and min, pass the whole gradient at a bound and none of NaN, as PyTorch does.
     expression: Expr = x
     if low is not None:
-        expression = select(_beyond(x < y, y, low), y, x)
+        expression = select(x >= y, x, _unless_nan(call, x < y, y))
     if high is not None:
         limit = arg(len(bounds))
         inside = expression if low is None else select(limit < y, limit, expression)
-        expression = select(_beyond(x > limit, limit, high), limit, inside)
+        expression = select(x <= limit, inside, _unless_nan(call, x > limit, limit))
     return call.map(expression, value, *bounds)
 
 
-def _beyond(comparison: Expr, bound: Expr, given: Operand) -> Expr:
-    """True beyond a bound, and where the bound is not a number."""
-    if isinstance(given, Value) and not given.dtype.is_float:
-        return comparison
-    return comparison if not isinstance(given, Value) and given == given else apply("or", comparison, bound.ne(bound))
+def _unless_nan(call: OperatorCall, comparison: Expr, bound: Expr) -> Expr:
+    """A bound that a value is beyond; NaN, through which no gradient passes, where they cannot be compared."""
+    return select(comparison, bound, math.nan) if call.dtype.is_float else bound
 
 
 @aten("aten.clamp_min")
@@ -442,7 +429,7 @@ def clamp_max(call: OperatorCall, value: Value, high: Operand) -> Value:
 @aten("aten.hardtanh")
 def hardtanh(call: OperatorCall, value: Value, low: float = -1.0, high: float = 1.0) -> Value:
     """The value limited to [low, high]; at a bound no gradient passes, as it does where values are clamped."""
-    return call.map(select(x <= y, y, select(x >= z, z, x)), value, low, high)
+    return call.map(select(x <= y, y, select(x < z, x, _unless_nan(call, x >= z, z))), value, low, high)
 
 
 @aten("aten._to_copy", "aten.to")

@@ -36,8 +36,9 @@ def _arc_sinh() -> Expr:
 
 def _arc_cosh() -> Expr:
     above = x - 1.0
-    near = apply("log1p", above + apply("sqrt", above * (x + 1.0)))
-    return select(x > _LARGE, apply("log", x) + math.log(2.0), select(x < 1.0, math.nan, near))
+    # Two roots, as that of the product has a value below -1.
+    near = apply("log1p", above + apply("sqrt", above) * apply("sqrt", x + 1.0))
+    return select(x > _LARGE, apply("log", x) + math.log(2.0), near)
 
 
 def _hyperbolic_sine() -> Expr:
@@ -54,6 +55,13 @@ def _hyperbolic_cosine() -> Expr:
     return select(apply("abs", x) > 40.0, 0.5 * half * half, 0.5 * (grown + 1.0 / grown))
 
 
+def sine_over(angle: Expr) -> Expr:
+    """sin a / a; around zero its series, whose slope keeps its digits."""
+    square = apply("square", angle)
+    series = 1.0 + square * (square * (1 / 120) - 1 / 6)
+    return select(apply("abs", angle) < 0.1, series, apply("sin", angle) / angle)
+
+
 _FLOATS: dict[str, Expr] = {
     "expm1": apply("expm1", x),
     "log1p": apply("log1p", x),
@@ -67,7 +75,7 @@ _FLOATS: dict[str, Expr] = {
     "asinh": _arc_sinh(),
     "acosh": _arc_cosh(),
     "atanh": 0.5 * (apply("log1p", x) - apply("log1p", -x)),
-    "sinc": select(x.eq(0.0), 1.0, apply("sin", x * math.pi) / (x * math.pi)),
+    "sinc": sine_over(x * math.pi),
     "deg2rad": x * (math.pi / 180),
     "rad2deg": x * (180 / math.pi),
     "mish": x * apply("tanh", apply("softplus", x)),
@@ -157,7 +165,7 @@ def signbit(call: OperatorCall, value: Value) -> Value:
 @aten("aten.angle")
 def angle(call: OperatorCall, value: Value) -> Value:
     """π below zero, else zero."""
-    return call.map(select(x < 0.0, math.pi, select(apply("is_nan", x), x, 0.0)), value)
+    return call.map(select(x < 0.0, math.pi, select(apply("is_nan", x), math.nan, 0.0)), value)
 
 
 @aten("aten.nan_to_num")
@@ -203,7 +211,7 @@ def celu(call: OperatorCall, value: Value, alpha: float = 1.0) -> Value:
 def hardshrink(call: OperatorCall, value: Value, limit: float = 0.5) -> Value:
     """x, or zero where it is within the limit."""
     limit = float(limit)
-    return call.map(select(x > limit, x, select(x < -limit, x, select(apply("is_nan", x), x, 0.0))), value)
+    return call.map(select(x > limit, x, select(x < -limit, x, select(apply("is_nan", x), math.nan, 0.0))), value)
 
 
 @aten("aten.softshrink")
@@ -211,7 +219,7 @@ def softshrink(call: OperatorCall, value: Value, limit: float = 0.5) -> Value:
     """x moved towards zero by the limit."""
     limit = float(limit)
     moved = select(x > limit, x - limit, select(x < -limit, x + limit, 0.0))
-    return call.map(select(apply("is_nan", x), x, moved), value)
+    return call.map(select(apply("is_nan", x), math.nan, moved), value)
 
 
 @aten("aten.threshold")
@@ -228,7 +236,7 @@ def logit(call: OperatorCall, value: Value, eps: float | None = None) -> Value:
     kept: Expr = x
     if eps is not None:
         kept = select(x < float(eps), float(eps), select(x > 1.0 - float(eps), 1.0 - float(eps), x))
-    return call.map(apply("log", kept / (1.0 - kept)), value)
+    return call.map(apply("logit", kept), value)
 
 
 @aten("aten.glu")

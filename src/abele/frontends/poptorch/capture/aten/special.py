@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from abele.expr.derivative import arg
-from abele.frontends.poptorch.capture.aten.arithmetic import nothing_times
+from abele.frontends.poptorch.capture.aten.elementwise import sine_over
 from abele.frontends.poptorch.capture.registry import OperatorCall, aten
 from abele.kernels.nest.ir import Expr, apply, as_expr, select
 from abele.numerics import bool_, f32
@@ -68,22 +68,19 @@ def polygamma(call: OperatorCall, order: int, value: Value) -> Value:
 @aten("aten.special_spherical_bessel_j0")
 def spherical_bessel(call: OperatorCall, value: Value) -> Value:
     """sin x / x."""
-    square = apply("square", x)
-    series = 1.0 + square * (square * (1 / 120) - 1 / 6)
-    ratio = select(apply("abs", x) < 0.1, series, apply("sin", x) / x)
-    return call.map(select(apply("is_inf", x), 0.0, ratio), value)
+    return call.map(select(apply("is_inf", x), 0.0, sine_over(x)), value)
 
 
 @aten("aten.special_xlog1py")
 def xlog1py(call: OperatorCall, a: Operand, b: Operand) -> Value:
     """a · log(1 + b), zero where a is."""
-    return call.map(nothing_times(x, apply("log1p", y), y), a, b)
+    return call.map(apply("xlog1py", x, y), a, b)
 
 
 @aten("aten.special_entr")
 def entropy(call: OperatorCall, value: Value) -> Value:
     """−x · log x, zero at zero and −∞ below."""
-    return call.map(select(x > 0.0, -x * apply("log", x), select(x.eq(0.0), 0.0, select(x < 0.0, -math.inf, x))), value)
+    return call.map(apply("entr", x), value)
 
 
 @aten("aten.special_log_ndtr")
