@@ -42,13 +42,13 @@ def shift_right(x: Number, y: Number) -> Number:
 
 
 def smaller(x: Number, y: Number) -> Number:
-    """``min(x, y)`` as Python has it: x, unless y is less."""
-    return y if y < x else x
+    """``min(x, y)``: x, unless y is less, or not a number."""
+    return y if y < x or y != y else x
 
 
 def larger(x: Number, y: Number) -> Number:
-    """``max(x, y)`` as Python has it: x, unless y is greater."""
-    return y if y > x else x
+    """``max(x, y)``: x, unless y is greater, or not a number."""
+    return y if y > x or y != y else x
 
 
 def absolute(x: Number) -> Number:

@@ -65,11 +65,40 @@ KNOWN |= {builtins.pow: "pow", np.power: "pow"}
 
 
 def emit(name: str, b: ll.IRBuilder, *args: Any) -> Any:
-    """Code of a function of f32."""
+    """Code of a function of f32; a call of it where it branches, as loops with branches do not become vectors."""
     code = FUNCTIONS[name].code
     assert code is not None
     assert code.f32 is not None
+    if code.branches and not isinstance(args[0].type, ll.VectorType):
+        return b.call(_of_vectors(b.module, name), args)
     return code.f32(b, *args)
+
+
+_WIDTHS = (4, 8, 16, 32)
+
+
+def _of_vectors(module: ll.Module, name: str) -> Any:
+    """A function of scalars that LLVM knows how to call for vectors.
+
+    Source: LLVM, Vector Function ABI variants: ``_ZGV_LLVM_N`` for no mask, then lanes, and ``v`` for each argument.
+    """
+    symbol = f"abele.called.{name}"
+    known = module.globals.get(symbol)
+    if known is not None:
+        return known
+    arity = FUNCTIONS[name].arity
+    variants = [f"_ZGV_LLVM_N{n}{'v' * arity}_{symbol}({symbol}.{n})" for n in _WIDTHS]
+    for lanes in (1, *_WIDTHS):
+        type_ = F32 if lanes == 1 else ll.VectorType(F32, lanes)
+        function = ll.Function(module, ll.FunctionType(type_, [type_] * arity), symbol if lanes == 1 else f"{symbol}.{lanes}")
+        function.attributes = "noinline nounwind willreturn memory(none)"
+        if lanes == 1:
+            function.attributes += f' "vector-function-abi-variant"="{",".join(variants)}"'
+        b = ll.IRBuilder(function.append_basic_block())
+        code = FUNCTIONS[name].code
+        assert code is not None and code.f32 is not None
+        b.ret(code.f32(b, *function.args))
+    return module.globals[symbol]
 
 
 def emission_key(name: str) -> str:

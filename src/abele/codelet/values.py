@@ -25,6 +25,7 @@ from abele.codelet.tree import (
     VertexExpr,
 )
 from abele.llvm import ir as ll
+from abele.llvm.arithmetic import larger, smaller
 from abele.llvm.emit import F32, I1, POINTER, Value, constant, intrinsic
 from abele.llvm.random import emit_hash_u32
 from abele.numerics import ElementType, bool_
@@ -34,10 +35,10 @@ FLOAT_BINARY: dict[str, Callable[..., Value]] = {
     "sub": lambda b, x, y: b.fsub(x, y),
     "mul": lambda b, x, y: b.fmul(x, y),
     "div": lambda b, x, y: b.fdiv(x, y),
-    "max": lambda b, x, y: b.select(b.fcmp_ordered(">", y, x), y, x),
-    "min": lambda b, x, y: b.select(b.fcmp_ordered("<", y, x), y, x),
+    "max": larger,
+    "min": smaller,
 }
-"""Operations on f32; the extremes as Python has them: the first, unless the second is beyond it."""
+"""Operations on f32; the extremes the first, unless the second is beyond it, or not a number."""
 
 
 EXACT = ("max", "min")

@@ -61,6 +61,31 @@ def shift_right_signed(x: Array, y: Array) -> Array:
     return np.asarray(np.right_shift(bits, count).view(x.dtype))
 
 
+def signum(x: Array) -> Array:
+    """-1 below zero, 1 above, else 0, of NaN too."""
+    return np.asarray(np.where(x > 0, 1, np.where(x < 0, -1, 0)), x.dtype)
+
+
+def xlogy(x: Array, y: Array) -> Array:
+    """x · log y, zero where x is, unless y is not a number."""
+    return np.asarray(np.where((x == 0) & ~np.isnan(y), x.dtype.type(0), x * np.log(y)), x.dtype)
+
+
+def xlog1py(x: Array, y: Array) -> Array:
+    """x · log(1 + y), zero where x is, unless y is not a number."""
+    return np.asarray(np.where((x == 0) & ~np.isnan(y), x.dtype.type(0), x * np.log1p(y)), x.dtype)
+
+
+def entr(x: Array) -> Array:
+    """-x · log x, zero at zero and -∞ below."""
+    return np.asarray(np.where(x > 0, -x * np.log(x), np.where(x == 0, 0, np.where(x < 0, -np.inf, x))), x.dtype)
+
+
+def logit(x: Array) -> Array:
+    """log(x / (1 - x))."""
+    return np.asarray(np.log(x / (1 - x)), x.dtype)
+
+
 def softplus(x: Array) -> Array:
     """log(1 + exp(x))."""
     return np.asarray(np.logaddexp(0, x), x.dtype)

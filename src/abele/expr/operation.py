@@ -64,10 +64,12 @@ class Code:
     Attributes:
         f32: Emits it for f32 from a builder and the arguments; None where it takes no floats.
         integer: Emits it for integers and bools, with ``signed=`` at the end; None where it takes none.
+        branches: True if that for f32 branches, so that a loop of it becomes vectors as calls only.
     """
 
     f32: Emit | None = None
     integer: Emit | None = None
+    branches: bool = False
 
 
 VertexKind = Literal["operator", "sign", "comparison", "choice", "extreme", "function"]

@@ -1,7 +1,11 @@
-"""Cheaper expressions of the same value: no additions of 0, products with 0, 1 or -1, constant powers as products."""
+"""Cheaper expressions of the same value: no products with 1 or -1, constant powers as products.
+
+Slopes lose their zeros as well: a slope of 0 stays 0 beside an infinite factor, which a product of values does not.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from abele.expr.nodes import Apply, Const, Expr, apply
@@ -19,12 +23,18 @@ _FOLDS: dict[str, Callable[..., float]] = {
 
 
 def total(a: Expr, b: Expr) -> Expr:
-    """a + b, simplified."""
-    return simplified(a + b)
+    """The slope a + b, simplified."""
+    return b if is_number(a, 0) else a if is_number(b, 0) else simplified(a + b)
 
 
 def product(a: Expr, b: Expr) -> Expr:
-    """a · b, simplified."""
+    """The slope a · b, simplified; zero where a factor is, even if the other one is infinite or NaN, as in PyTorch."""
+    for one, other in ((a, b), (b, a)):
+        if is_number(one, 0):
+            return _ZERO
+        match one:
+            case Apply(op="select", args=(condition, then, otherwise)) if is_number(then, 0) or is_number(otherwise, 0):
+                return Apply("select", (condition, product(then, other), product(otherwise, other)))
     return simplified(a * b)
 
 
@@ -34,14 +44,12 @@ def is_number(expression: Expr, number: float) -> bool:
 
 
 def simplified(expression: Expr) -> Expr:
-    """The expression without additions of 0, products with 0, 1 or -1, and operations on constants alone."""
+    """The expression without products with 1 or -1, and operations on constants alone."""
     if not isinstance(expression, Apply):
         return expression
     match expression.op, expression.args:
-        case "add", (a, b):
-            return b if is_number(a, 0) else a if is_number(b, 0) else _folded(expression)
-        case "sub", (a, b):
-            return a if is_number(b, 0) else _folded(expression)
+        case "sub", (a, b) if is_number(b, 0) and math.copysign(1, b.value) > 0:
+            return a
         case "mul", (a, b):
             return _simplified_product(expression, a, b)
         case "div", (a, b) if is_number(b, 1):
@@ -56,16 +64,10 @@ def simplified(expression: Expr) -> Expr:
 
 def _simplified_product(whole: Apply, a: Expr, b: Expr) -> Expr:
     for one, other in ((a, b), (b, a)):
-        if is_number(one, 0):
-            return _ZERO
         if is_number(one, 1):
             return other
         if is_number(one, -1):
             return _folded(Apply("neg", (other,)))
-        # A branch without slope stays zero even where the other factor is infinite or NaN, as in PyTorch.
-        match one:
-            case Apply(op="select", args=(condition, then, otherwise)) if is_number(then, 0) or is_number(otherwise, 0):
-                return Apply("select", (condition, product(then, other), product(otherwise, other)))
     return _folded(whole)
 
 

@@ -54,6 +54,11 @@ def reciprocal_root(b: ll.IRBuilder, x: Value) -> Value:
     return b.fdiv(constant(x.type, 1.0), intrinsic(b, "llvm.sqrt", x))
 
 
+def copy_sign(b: ll.IRBuilder, x: Value, y: Value) -> Value:
+    """x with the sign of y, that of zero and NaN as well."""
+    return intrinsic(b, "llvm.copysign", x, y)
+
+
 def relu(b: ll.IRBuilder, x: Value) -> Value:
     """x where it is above 0, else 0; NaN stays."""
     zero = constant(x.type, 0.0)
@@ -71,8 +76,9 @@ def smaller(b: ll.IRBuilder, x: Value, y: Value) -> Value:
 
 
 def _extreme(b: ll.IRBuilder, sign: str, x: Value, y: Value) -> Value:
-    best = b.select(b.fcmp_ordered(sign, x, y), x, y)
-    return b.select(b.fcmp_unordered("uno", x, x), x, best)
+    # The first of equal ones. A comparison with NaN is false, so that the first stays if it is NaN.
+    best = b.select(b.fcmp_ordered(sign, y, x), y, x)
+    return b.select(b.fcmp_unordered("uno", y, y), y, best)
 
 
 def unary(name: str) -> Emit:

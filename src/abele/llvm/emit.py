@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -79,6 +79,37 @@ def counted_loop(
     index.add_incoming(further, builder.block)
     builder.branch(head)
     builder.position_at_end(done)
+
+
+def corrected(
+    builder: ll.IRBuilder, wrong: Value, usual: Sequence[Value], correct: Callable[[], Sequence[Value]]
+) -> list[Value]:
+    """Values, those of ``correct`` in the lanes that are wrong; its code is passed by where none is.
+
+    Args:
+        builder: Where the code goes.
+        wrong: True where a value must be corrected; per lane, or one.
+        usual: The values before.
+        correct: Emits the values after, in the same order.
+    """
+    some = wrong
+    if isinstance(wrong.type, ll.VectorType):
+        some = builder.call(declared(builder, f"llvm.vector.reduce.or.{suffix(wrong.type)}", I1, [wrong.type]), [wrong])
+    before = builder.block
+    rare, done = builder.append_basic_block("rare"), builder.append_basic_block("done")
+    builder.cbranch(some, rare, done)
+    builder.position_at_end(rare)
+    chosen = [builder.select(wrong, new, old) for new, old in zip(correct(), usual, strict=True)]
+    after = builder.block
+    builder.branch(done)
+    builder.position_at_end(done)
+    results = []
+    for old, new in zip(usual, chosen, strict=True):
+        result = builder.phi(old.type)
+        result.add_incoming(old, before)
+        result.add_incoming(new, after)
+        results.append(result)
+    return results
 
 
 def multiply_add(builder: ll.IRBuilder, x: Value, y: Value, z: Value) -> Value:

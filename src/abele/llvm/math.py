@@ -1,11 +1,12 @@
 """Elementary functions of f32 as polynomials: straight-line IR that vectorises, for scalars and for vectors of lanes.
 
 A call of the C library for every element costs ten times as much. Errors stay within 2 units in the last place (3 for
-tanh, sigmoid, erf) wherever the result is normal; sin and cos up to
-|x| = 2^30, beyond which they only stay between -1 and 1. Infinities and NaNs come out as IEEE 754 has them.
+tanh, sigmoid, erf, expm1) wherever the result is normal; remainders are exact. Infinities, NaNs and signs of zero come
+out as IEEE 754 has them.
 
 Method: range reduction, then polynomials that are our own minimax fits (weighted least squares, iterated), in f32; pow
-is computed in f64.
+is computed in f64. sin, cos and remainder branch where a lane needs another method: an angle of 2^30 or more, a
+quotient of 2^22 or more.
 """
 
 from __future__ import annotations
@@ -14,7 +15,20 @@ import math
 from typing import TypeAlias
 
 from abele.llvm import ir as ll
-from abele.llvm.emit import F32, F64, I32, I64, Value, constant, declared, intrinsic, like, multiply_add, polynomial
+from abele.llvm.emit import (
+    F32,
+    F64,
+    I32,
+    I64,
+    Value,
+    constant,
+    corrected,
+    declared,
+    intrinsic,
+    like,
+    multiply_add,
+    polynomial,
+)
 from abele.llvm.host import host_cpu
 
 Builder: TypeAlias = ll.IRBuilder
@@ -48,6 +62,21 @@ _SIN = (-1 / 6, 0.00833332918, -0.000198392729, 2.71774595e-06)
 _COS = (-0.5, 0.0416666666, -0.00138888833, 2.47994168e-05, -2.72022032e-07)
 _HALF_PI_HIGH, _HALF_PI_LOW = math.pi / 2, 6.123233995736766e-17
 _SIN_LIMIT = 2.0**30
+_TWO_OVER_PI_BITS = 0xA2F9836E4E441529FC2757D1F534DDC0DB6295993C439041FE5163ABDEBBC561B7246E3A424DD2E006492EEA09D1921C
+"""2/π times 2^384. Source: its definition, with digits of π by Machin's formula."""
+_PIECE, _PIECES = 29, 7
+"""Bits of a part of 2/π whose product with an f32 is exact in f64, and parts up to 2^-203: the largest f32 is below
+2^128, and no f32 is nearer to a multiple of π/2 than 2^-33."""
+TWO_OVER_PI = tuple(
+    (_TWO_OVER_PI_BITS >> (384 - _PIECE * (n + 1)) & ((1 << _PIECE) - 1)) * 2.0 ** (-_PIECE * (n + 1))
+    for n in range(_PIECES)
+)
+_EXPM1_LIMITS = (-30.0, 88.8)
+"""Beyond these the result is -1 or infinity."""
+_QUOTIENT_LIMIT = 2.0**22
+"""Quotients below it have their whole part in f32, and their remainder in one fused step."""
+_STEP_BITS, _STEPS = 28, 10
+"""Bits of a quotient that a step in f64 takes off exactly, and steps for the largest quotient, 2^254."""
 _LOG_SERIES = tuple(2.0 / (2 * k + 1) for k in range(9))
 _EXP_SERIES = tuple(1.0 / math.factorial(k) for k in range(11))
 
@@ -64,6 +93,20 @@ def exp(b: Builder, x: Value) -> Value:
     rest = multiply_add(b, power, constant(x.type, -_LN2_HIGH), bounded)
     rest = multiply_add(b, power, constant(x.type, -_LN2_LOW), rest)
     return _times_power_of_two(b, polynomial(b, rest, _EXP), power)
+
+
+def expm1(b: Builder, x: Value) -> Value:
+    """e to the power x, less one."""
+    low, high = (constant(x.type, limit) for limit in _EXPM1_LIMITS)
+    bounded = b.select(b.fcmp_ordered("<", x, low), low, b.select(b.fcmp_ordered(">", x, high), high, x))
+    power = intrinsic(b, "llvm.rint", b.fmul(bounded, constant(x.type, _LOG2_E)))
+    rest = multiply_add(b, power, constant(x.type, -_LN2_HIGH), bounded)
+    rest = multiply_add(b, power, constant(x.type, -_LN2_LOW), rest)
+    # 2^power · (e^rest - 1) + 2^power - 1, by half of it: 2^128 is no f32.
+    part = b.fmul(rest, polynomial(b, rest, _EXP[1:]))
+    half = _times_power_of_two(b, constant(x.type, 0.5), power)
+    value = multiply_add(b, half, part, b.fsub(half, constant(x.type, 0.5)))
+    return intrinsic(b, "llvm.copysign", b.fadd(value, value), x)
 
 
 def _times_power_of_two(b: Builder, value: Value, power: Value) -> Value:
@@ -129,8 +172,8 @@ def tanh(b: Builder, x: Value) -> Value:
     small = multiply_add(b, b.fmul(square, x), polynomial(b, square, _TANH), x)
     growth = b.fadd(exp(b, b.fadd(size, size)), constant(x.type, 1.0))
     large = b.fsub(constant(x.type, 1.0), b.fdiv(constant(x.type, 2.0), growth))
-    large = intrinsic(b, "llvm.copysign", large, x)
-    return b.select(b.fcmp_ordered("<", size, constant(x.type, _TANH_SMALL)), small, large)
+    value = b.select(b.fcmp_ordered("<", size, constant(x.type, _TANH_SMALL)), small, large)
+    return intrinsic(b, "llvm.copysign", value, x)
 
 
 def sigmoid(b: Builder, x: Value) -> Value:
@@ -150,8 +193,8 @@ def erf(b: Builder, x: Value) -> Value:
     limit = constant(x.type, _ERFC_LIMIT)
     bounded = b.select(b.fcmp_ordered(">", size, limit), limit, size)
     large = b.fsub(constant(x.type, 1.0), exp(b, b.fneg(polynomial(b, bounded, _ERFC))))
-    large = intrinsic(b, "llvm.copysign", large, x)
-    return b.select(b.fcmp_ordered("<", size, constant(x.type, 1.0)), small, large)
+    value = b.select(b.fcmp_ordered("<", size, constant(x.type, 1.0)), small, large)
+    return intrinsic(b, "llvm.copysign", value, x)
 
 
 def sin(b: Builder, x: Value) -> Value:
@@ -164,26 +207,106 @@ def cos(b: Builder, x: Value) -> Value:
     return _circular(b, x, 1)
 
 
+def tan(b: Builder, x: Value) -> Value:
+    """Tangent of x radians."""
+    sine, cosine, quadrant = _within_an_eighth(b, x)
+    odd = _is_odd(b, quadrant)
+    # A quarter of a turn further, it is -1 over the tangent.
+    value = b.fdiv(b.select(odd, cosine, sine), b.select(odd, sine, cosine))
+    kind = quadrant.type
+    sign = b.xor(b.shl(quadrant, constant(kind, 31)), b.and_(b.bitcast(x, kind), constant(kind, 1 << 31)))
+    return b.bitcast(b.xor(b.bitcast(value, kind), sign), x.type)
+
+
 def _circular(b: Builder, x: Value, quarter: int) -> Value:
-    """sin(x + quarter·π/2): the angle reduced to ±π/4 in f64, then a polynomial that the quadrant selects."""
-    finite = b.fcmp_ordered("<", intrinsic(b, "llvm.fabs", x), constant(x.type, _SIN_LIMIT))
-    # In f64, π/2 in two parts is enough up to the limit of x.
-    wide = b.fpext(b.select(finite, x, constant(x.type, 0.0)), like(x, F64))
+    """sin(x + quarter·π/2)."""
+    sine, cosine, quadrant = _within_an_eighth(b, x)
+    kind = quadrant.type
+    quadrant = b.add(quadrant, constant(kind, quarter)) if quarter else quadrant
+    # Quadrants 1 and 3 take the other polynomial, 2 and 3 the other sign: bit 1 moved to the sign bit.
+    sign = b.shl(b.and_(quadrant, constant(kind, 2)), constant(kind, 30))
+    if not quarter:
+        sign = b.xor(sign, b.and_(b.bitcast(x, kind), constant(kind, 1 << 31)))
+    return b.bitcast(b.xor(b.bitcast(b.select(_is_odd(b, quadrant), cosine, sine), kind), sign), x.type)
+
+
+def _is_odd(b: Builder, quadrant: Value) -> Value:
+    kind = quadrant.type
+    return b.icmp_signed("!=", b.and_(quadrant, constant(kind, 1)), constant(kind, 0))
+
+
+def _within_an_eighth(b: Builder, x: Value) -> tuple[Value, Value, Value]:
+    """Sine and cosine of what whole quarters of a turn leave of |x|, within ±π/4, and the number of those quarters."""
+    size = intrinsic(b, "llvm.fabs", x)
+    usual = b.fcmp_ordered("<", size, constant(x.type, _SIN_LIMIT))
+    # In f64, π/2 in two parts is enough up to the limit.
+    wide = b.fpext(b.select(usual, size, constant(x.type, 0.0)), like(x, F64))
     turns = intrinsic(b, "llvm.rint", b.fmul(wide, constant(wide.type, 2 / math.pi)))
     angle = multiply_add(b, turns, constant(wide.type, -_HALF_PI_HIGH), wide)
     angle = multiply_add(b, turns, constant(wide.type, -_HALF_PI_LOW), angle)
-    r = b.fptrunc(angle, x.type)
-    quadrant = b.add(b.fptosi(turns, like(x, I32)), constant(like(x, I32), quarter))
+    near = b.fptrunc(angle, x.type), b.fptosi(turns, like(x, I32))
+    r, quadrant = corrected(b, b.not_(usual), near, lambda: _reduced(b, size))
     square = b.fmul(r, r)
     sine = multiply_add(b, b.fmul(square, r), polynomial(b, square, _SIN), r)
     cosine = multiply_add(b, square, polynomial(b, square, _COS), constant(x.type, 1.0))
-    kind = quadrant.type
-    # Quadrants 1 and 3 take the other polynomial, 2 and 3 the other sign: bit 1 moved to the sign bit.
-    odd = b.icmp_signed("!=", b.and_(quadrant, constant(kind, 1)), constant(kind, 0))
-    sign = b.shl(b.and_(quadrant, constant(kind, 2)), constant(kind, 30))
-    result = b.bitcast(b.xor(b.bitcast(b.select(odd, cosine, sine), kind), sign), x.type)
-    beyond = b.fcmp_unordered("uno", b.fsub(x, x), x)  # infinities and NaN
-    return b.select(beyond, constant(x.type, math.nan), result)
+    return sine, cosine, quadrant
+
+
+def _reduced(b: Builder, x: Value) -> tuple[Value, Value]:
+    """An angle x ≥ 0 without whole quarters of a turn, and their number modulo 4; NaN of what is not finite.
+
+    By Payne and Hanek: parts of 2/π give exact products, of which whole turns are taken off one by one, exactly too.
+    """
+    finite = b.fcmp_ordered("<", x, constant(x.type, math.inf))
+    wide = b.fpext(b.select(finite, x, constant(x.type, 0.0)), like(x, F64))
+    high = low = constant(wide.type, 0.0)
+    for piece in TWO_OVER_PI:
+        part = b.fmul(wide, constant(wide.type, piece))
+        whole = intrinsic(b, "llvm.rint", b.fmul(part, constant(wide.type, 0.25)))
+        part = multiply_add(b, whole, constant(wide.type, -4.0), part)
+        # The sum of both and what its rounding left, by Knuth.
+        total = b.fadd(high, part)
+        taken = b.fsub(total, high)
+        low = b.fadd(low, b.fadd(b.fsub(high, b.fsub(total, taken)), b.fsub(part, taken)))
+        high = total
+    quarters = intrinsic(b, "llvm.rint", high)
+    rest = b.fadd(b.fsub(high, quarters), low)
+    angle = b.fptrunc(b.fmul(rest, constant(wide.type, math.pi / 2)), x.type)
+    return b.fadd(angle, b.fsub(x, x)), b.fptosi(quarters, like(x, I32))
+
+
+def remainder(b: Builder, x: Value, y: Value) -> Value:
+    """What division of x by y towards zero leaves, exactly; it has the sign of x."""
+    size, by = intrinsic(b, "llvm.fabs", x), intrinsic(b, "llvm.fabs", y)
+    quotient = intrinsic(b, "llvm.trunc", b.fdiv(size, by))
+    usual = b.and_(
+        b.fcmp_ordered("<", quotient, constant(x.type, _QUOTIENT_LIMIT)),
+        b.fcmp_ordered("<", by, constant(x.type, math.inf)),
+    )
+    left = intrinsic(b, "llvm.fma", b.fneg(quotient), by, size)
+    # A quotient just below a whole number may have been rounded to it.
+    left = b.select(b.fcmp_ordered("<", left, constant(x.type, 0.0)), b.fadd(left, by), left)
+    (left,) = corrected(b, b.not_(usual), [left], lambda: [_long_remainder(b, size, by)])
+    return intrinsic(b, "llvm.copysign", left, x)
+
+
+def _long_remainder(b: Builder, x: Value, y: Value) -> Value:
+    """The remainder of x ≥ 0 and y ≥ 0 by long division in f64; NaN where there is none."""
+    infinity = constant(x.type, math.inf)
+    finite = b.fcmp_ordered("<", x, infinity)
+    divides = b.and_(b.fcmp_ordered(">", y, constant(y.type, 0.0)), b.fcmp_ordered("<", y, infinity))
+    safe = b.select(b.and_(finite, divides), y, constant(y.type, 1.0))
+    left = b.fpext(b.select(finite, x, constant(x.type, 0.0)), like(x, F64))
+    wide = b.fpext(safe, left.type)
+    inverse = b.fdiv(constant(wide.type, 1.0), wide)
+    for step in reversed(range(_STEPS)):
+        scale = 2.0 ** (_STEP_BITS * step)
+        # What is left is a multiple of the last place of x or of y, and less than either's first: 24 bits hold it.
+        part = intrinsic(b, "llvm.rint", b.fmul(left, b.fmul(inverse, constant(wide.type, 1 / scale))))
+        left = multiply_add(b, b.fneg(part), b.fmul(wide, constant(wide.type, scale)), left)
+    left = b.select(b.fcmp_ordered("<", left, constant(wide.type, 0.0)), b.fadd(left, wide), left)
+    result = b.select(b.and_(finite, b.fcmp_ordered("==", y, infinity)), x, constant(x.type, math.nan))
+    return b.select(b.and_(finite, divides), b.fptrunc(left, x.type), result)
 
 
 def pow(b: Builder, x: Value, y: Value) -> Value:

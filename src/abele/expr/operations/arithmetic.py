@@ -6,6 +6,8 @@ marked there with "(+4)" have the loads and stores added here (``NATURAL``).
 
 from __future__ import annotations
 
+import math as math_
+
 import numpy as np
 
 from abele.expr import numpy_meaning as meaning
@@ -34,27 +36,36 @@ from abele.numerics import ElementType
 NATURAL = 4
 """Load, store and loop slots of a vector in unary codelets. Source: machine reference §4.8."""
 
+_LEAST = 2.0**-126
+"""The least normal f32."""
+
 ZERO, ONE, MINUS_ONE = Const(0.0), Const(1.0), Const(-1.0)
 _SIMPLE = ((3, 2), (3, 4))
 
 
-def _share(strictly: Expr, equal: Expr) -> Expr:
-    """Slope of an extreme: equal arguments share the gradient, as in PyTorch."""
-    return select(strictly, ONE, select(equal, Const(0.5), ZERO))
+def _share(other: Expr, equal: Expr) -> Expr:
+    """Slope of an extreme: equal arguments share the gradient, beside NaN both have the whole, as in PyTorch."""
+    return select(other, ZERO, select(equal, Const(0.5), ONE))
 
 
 def _if_larger(x: Expr, y: Expr) -> Expr:
-    return _share(x > y, x.eq(y))
+    return _share(x < y, x.eq(y))
 
 
 def _if_smaller(x: Expr, y: Expr) -> Expr:
-    return _share(x < y, x.eq(y))
+    return _share(x > y, x.eq(y))
 
 
 def _slope_by_base(x: Expr, y: Expr) -> Expr:
     if isinstance(y, Const):
         return product(y, simplified(apply("pow", x, Const(y.value - 1))))
-    return product(y, apply("pow", x, y - 1.0))
+    return select(y.eq(0.0), ZERO, product(y, apply("pow", x, y - 1.0)))
+
+
+def _slope_by_exponent(x: Expr, y: Expr) -> Expr:
+    """Zero of a base of zero, whose logarithm is infinite."""
+    nothing = apply("and", x.eq(0.0), y >= 0.0)
+    return select(nothing, ZERO, product(apply("pow", x, y), apply("log", x)))
 
 
 def _truncated_quotient(type_: ElementType, x: Expr, y: Expr) -> Expr:
@@ -65,19 +76,28 @@ def _truncated_quotient(type_: ElementType, x: Expr, y: Expr) -> Expr:
 
 
 def _remainder(types: Types, x: Expr, y: Expr) -> Expr:
-    quotient = x / y
-    if result_type(quotient, types).is_float:
-        return x - apply("trunc", quotient) * y
-    return select(apply("eq", y, 0), as_expr(0), x - quotient * y)
+    remainder = apply("rem", x, y)
+    if result_type(remainder, types).is_float:
+        return remainder
+    return select(apply("eq", y, 0), as_expr(0), x - x / y * y)
 
 
 def _cbrt(types: Types, x: Expr) -> Expr:
     """By logarithms, and one step of Newton's method."""
-    size = apply("max", apply("abs", x), 1e-37)
+    size = apply("max", apply("abs", x), _LEAST)
     root = apply("exp", apply("log", size) * (1.0 / 3.0))
     refined = root - (root - size / apply("square", root)) * (1.0 / 3.0)
-    signed = select(x < 0.0, -refined, refined)
-    return select(apply("abs", x) < 1e-37, x, signed)
+    # Zero and infinity are their own roots.
+    plain = apply("and", apply("abs", x) >= _LEAST, apply("abs", x) < math_.inf)
+    return select(plain, apply("copysign", refined, x), x)
+
+
+def _hypot(types: Types, x: Expr, y: Expr) -> Expr:
+    """Does not overflow on the way."""
+    larger, smaller = apply("max", apply("abs", x), apply("abs", y)), apply("min", apply("abs", x), apply("abs", y))
+    length = larger * apply("sqrt", 1.0 + apply("square", smaller / larger))
+    infinite = apply("or", apply("is_inf", x), apply("is_inf", y))
+    return select(larger.eq(0.0), ZERO, select(infinite, Const(math_.inf), length))
 
 
 def _signum(types: Types, x: Expr) -> Expr:
@@ -135,7 +155,7 @@ OPERATIONS = (
         NUMBER,
         meaning.divide,
         symbol="/",
-        slopes=(lambda x, y: simplified(1.0 / y), lambda x, y: -(x / apply("square", y))),
+        slopes=(lambda x, y: simplified(1.0 / y), lambda x, y: -(x / y / y)),
         code=Code(code.divide, code.divide_integers),
         in_vertex=InVertex("operator", "div"),
         in_integer_vertex=_truncated_quotient,
@@ -158,6 +178,9 @@ OPERATIONS = (
         meaning.remainder,
         expansion=_remainder,
         slopes=(lambda x, y: ONE, lambda x, y: -apply("trunc", x / y)),
+        code=Code(math.remainder, branches=True),
+        in_vertex=InVertex("function", "rem"),
+        slots=Slots(aux=9, source="§1.2 G: a quotient, its whole part, a product, a difference"),
         cost=loop_cost((10 + 2 * NATURAL, 2), (21 + 2 * NATURAL, 4), integer=(292, 1)),
         spelling=Spelling("rem", "REMAINDER", "Rem"),
     ),
@@ -166,7 +189,7 @@ OPERATIONS = (
         2,
         FLOAT,
         np.power,
-        slopes=(_slope_by_base, lambda x, y: product(apply("pow", x, y), apply("log", x))),
+        slopes=(_slope_by_base, _slope_by_exponent),
         code=Code(math.pow),
         in_vertex=InVertex("function", "pow"),
         slots=Slots(aux=312, source="§1.3 S"),
@@ -218,10 +241,21 @@ OPERATIONS = (
         spelling=Spelling("abs", "ABSOLUTE", "Abs"),
     ),
     Operation(
+        "copysign",
+        2,
+        FLOAT,
+        np.copysign,
+        slopes=(lambda x, y: select(x.eq(0.0), ZERO, apply("copysign", x, y) / x), lambda x, y: ZERO),
+        code=Code(code.copy_sign),
+        in_vertex=InVertex("function", "copysign"),
+        slots=Slots(aux=2, source="§1.2 G: bits of both, masked, and their union"),
+        cost=loop_cost((4, 2), (4, 4)),
+    ),
+    Operation(
         "signum",
         1,
         NUMBER,
-        np.sign,
+        meaning.signum,
         expansion=_signum,
         slopes=(lambda x: ZERO,),
         cost=loop_cost((5 + NATURAL, 2), (5 + NATURAL, 4)),
@@ -243,7 +277,7 @@ OPERATIONS = (
         1,
         NUMBER,
         lambda x: np.maximum(x, x.dtype.type(0)),
-        slopes=(lambda x: select(x > 0.0, ONE, ZERO),),
+        slopes=(lambda x: select(x <= 0.0, ZERO, ONE),),
         code=Code(code.relu, code.relu_integer),
         in_vertex=lambda type_, x: apply("max", x, 0),
         cost=loop_cost((3, 2), (3, 4), in_place=((2, 2), (2, 4))),
@@ -294,6 +328,15 @@ OPERATIONS = (
         slots=Slots(aux=14, source="§1.3 S: 27 slots for 2 elements"),
         cost=loop_cost((27 + NATURAL, 2), (17 + NATURAL, 4)),
         spelling=Spelling("cbrt", "CBRT", "Cbrt"),
+    ),
+    Operation(
+        "hypot",
+        2,
+        FLOAT,
+        np.hypot,
+        expansion=_hypot,
+        slopes=(lambda x, y: x / apply("hypot", x, y), lambda x, y: y / apply("hypot", x, y)),
+        cost=loop_cost((34, 2), (67, 4)),
     ),
     Operation(
         "variance_to_inv_std_dev",

@@ -20,21 +20,20 @@ _ATAN = (1.0, -0.333327978849411, 0.19974404573440552, -0.13851478695869446, 0.0
 _ASIN = (1.0, 0.1666678637266159, 0.0749453455209732, 0.0455390103161335, 0.02390936389565468, 0.042553599923849106)
 
 
-def _expm1(types: Types, x: Expr) -> Expr:
-    # tanh keeps its relative accuracy around zero, which exp(x) - 1 loses.
-    half = apply("tanh", x * 0.5)
-    return 2.0 * half / (1.0 - half)
-
-
 def _softplus(types: Types, x: Expr) -> Expr:
-    # The maximum with zero taken out keeps the exponential in range.
-    return apply("log", 1.0 + apply("exp", -apply("abs", x))) + apply("relu", x)
+    # The maximum with zero taken out keeps the exponential in range. What rounding 1 + it lost is put back, over its
+    # size between 1 and 2, where a straight line is near enough to the quotient.
+    power = apply("exp", -apply("abs", x))
+    shifted = 1.0 + power
+    return apply("log", shifted) + (power - (shifted - 1.0)) * (1.5 - 0.5 * shifted) + apply("relu", x)
 
 
 def _log1p(types: Types, x: Expr) -> Expr:
-    # The division repairs what rounding 1 + x lost.
+    # The division repairs what rounding 1 + x lost: nothing at the pole, and no number at infinity.
     shifted = 1.0 + x
-    return apply("log", shifted) - ((shifted - 1.0) - x) / shifted
+    lost = x - (shifted - 1.0)
+    repaired = apply("log", shifted) + select(apply("abs", lost) > 0.0, lost / shifted, as_expr(0.0))
+    return apply("copysign", repaired, x)
 
 
 def _odd_polynomial(x: Expr, coefficients: tuple[float, ...]) -> Expr:
@@ -46,29 +45,52 @@ def _odd_polynomial(x: Expr, coefficients: tuple[float, ...]) -> Expr:
     return x * value
 
 
-def _atan_positive(x: Expr) -> Expr:
-    """Arc tangent of x ≥ 0: reduced to [0, tan π/8] by the addition theorem."""
-    low, high = math_.tan(math_.pi / 8), math_.tan(3 * math_.pi / 8)
-    reduced = select(x > high, -1.0 / apply("max", x, 1e-30), select(x > low, (x - 1.0) / (x + 1.0), x))
-    shift = select(x > high, as_expr(math_.pi / 2), select(x > low, as_expr(math_.pi / 4), as_expr(0.0)))
-    return shift + _odd_polynomial(reduced, _ATAN)
-
-
 def _atan2(types: Types, y: Expr, x: Expr) -> Expr:
+    """The angle within an eighth of the circle, reduced to [0, tan π/8] by the addition theorem; then all of it."""
     size_x, size_y = apply("abs", x), apply("abs", y)
-    angle = _atan_positive(size_y / apply("max", size_x, 1e-37))
-    turned = select(x < 0.0, math_.pi - angle, angle)
-    zero = select(x < 0.0, as_expr(math_.pi), as_expr(0.0))
-    size = select(apply("max", size_x, size_y) > 0.0, turned, zero)
-    return select(y < 0.0, -size, size)
+    larger, smaller = apply("max", size_x, size_y), apply("min", size_x, size_y)
+    # The quotient of the two zeros is theirs, that of infinities one.
+    ratio = select(larger.eq(smaller), select(larger > 0.0, as_expr(1.0), larger), smaller / larger)
+    far = ratio > math_.tan(math_.pi / 8)
+    reduced = select(far, (ratio - 1.0) / (ratio + 1.0), ratio)
+    angle = select(far, as_expr(math_.pi / 4), as_expr(0.0)) + _odd_polynomial(reduced, _ATAN)
+    angle = select(size_y > size_x, math_.pi / 2 - angle, angle)
+    angle = select(apply("copysign", 1.0, x) < 0.0, math_.pi - angle, angle)
+    return apply("copysign", angle, y)
+
+
+def _inverse_of_squares(y: Expr, x: Expr) -> Expr:
+    """1 / (x² + y²), at the origin 0 as in PyTorch."""
+    total = x * x + y * y
+    return select(total.eq(0.0), as_expr(0.0), 1.0 / total)
+
+
+def _times_logarithm(factor: Expr, logarithm: Expr, x: Expr) -> Expr:
+    """A factor times a logarithm of x; zero where the factor is, unless x is not a number."""
+    return select(apply("and", factor.eq(0.0), x.eq(x)), as_expr(0.0), factor * logarithm)
+
+
+def _logarithm(factor: Expr, logarithm: Expr, ended: Expr) -> Expr:
+    """Its slope by the factor: that is zero where the factor is and the logarithm has ended, as in PyTorch."""
+    return select(apply("and", factor.eq(0.0), ended), as_expr(0.0), logarithm)
 
 
 def _asin(types: Types, x: Expr) -> Expr:
     size = apply("abs", x)
     near_one = apply("sqrt", (1.0 - size) * 0.5)
-    inner = _odd_polynomial(select(size > 0.5, near_one, size), _ASIN)
-    angle = select(size > 0.5, math_.pi / 2 - 2.0 * inner, inner)
-    return select(x < 0.0, -angle, angle)
+    inner = _odd_polynomial(select(size > 0.5, near_one, x), _ASIN)
+    return select(size > 0.5, apply("copysign", math_.pi / 2 - 2.0 * inner, x), inner)
+
+
+def _entr(types: Types, x: Expr) -> Expr:
+    """-x · log x, zero at zero and -∞ below."""
+    at_zero = select(x.eq(0.0), as_expr(0.0), select(x < 0.0, as_expr(-math_.inf), x))
+    return select(x > 0.0, -x * apply("log", x), at_zero)
+
+
+def _logit_slope(x: Expr) -> Expr:
+    inside = apply("and", x >= 0.0, x <= 1.0)
+    return select(inside, 1.0 / (x * (1.0 - x)), as_expr(math_.nan))
 
 
 OPERATIONS = (
@@ -100,8 +122,9 @@ OPERATIONS = (
         1,
         FLOAT,
         np.expm1,
-        expansion=_expm1,
         slopes=(lambda x: apply("exp", x),),
+        code=Code(math.expm1),
+        in_vertex=InVertex("function", "expm1"),
         slots=Slots(aux=4, source="§1.3 S: that of exp, and a difference"),
         cost=loop_cost((12, 2), (12, 4)),
         spelling=Spelling("expm1", "EXPONENT_MINUS_ONE", "Expm1"),
@@ -128,6 +151,42 @@ OPERATIONS = (
         slots=Slots(aux=9, source="§1.3 S: 18 slots for 2 elements"),
         cost=loop_cost((18 + NATURAL, 2), (18 + NATURAL, 4)),
         spelling=Spelling("log1p", "LOGARITHM_ONE_PLUS", "Log1p"),
+    ),
+    Operation(
+        "xlogy",
+        2,
+        FLOAT,
+        meaning.xlogy,
+        expansion=lambda types, x, y: _times_logarithm(x, apply("log", y), y),
+        slopes=(lambda x, y: _logarithm(x, apply("log", y), y <= 0.0), lambda x, y: x / y),
+        cost=loop_cost((25, 2), (17, 4)),
+    ),
+    Operation(
+        "xlog1py",
+        2,
+        FLOAT,
+        meaning.xlog1py,
+        expansion=lambda types, x, y: _times_logarithm(x, apply("log1p", y), y),
+        slopes=(lambda x, y: _logarithm(x, apply("log1p", y), y <= -1.0), lambda x, y: x / (1.0 + y)),
+        cost=loop_cost((35, 2), (35, 4)),
+    ),
+    Operation(
+        "logit",
+        1,
+        FLOAT,
+        meaning.logit,
+        expansion=lambda types, x: apply("log", x / (1.0 - x)),
+        slopes=(_logit_slope,),
+        cost=loop_cost((25, 2), (28, 4)),
+    ),
+    Operation(
+        "entr",
+        1,
+        FLOAT,
+        meaning.entr,
+        expansion=_entr,
+        slopes=(lambda x: -1.0 - apply("log", x),),
+        cost=loop_cost((25, 2), (17, 4)),
     ),
     Operation(
         "tanh",
@@ -192,7 +251,7 @@ OPERATIONS = (
         FLOAT,
         np.sin,
         slopes=(lambda x: apply("cos", x),),
-        code=Code(math.sin),
+        code=Code(math.sin, branches=True),
         in_vertex=InVertex("function", "sin"),
         slots=Slots(aux=2300, source="§1.3 S"),
         cost=loop_cost((2300, 1), (25, 1)),
@@ -204,7 +263,7 @@ OPERATIONS = (
         FLOAT,
         np.cos,
         slopes=(lambda x: -apply("sin", x),),
-        code=Code(math.cos),
+        code=Code(math.cos, branches=True),
         in_vertex=InVertex("function", "cos"),
         slots=Slots(aux=2300, source="§1.3 S"),
         cost=loop_cost((2300, 1), (25, 1)),
@@ -215,8 +274,9 @@ OPERATIONS = (
         1,
         FLOAT,
         np.tan,
-        expansion=lambda types, x: apply("sin", x) / apply("cos", x),
         slopes=(lambda x: 1.0 + apply("square", apply("tan", x)),),
+        code=Code(math.tan, branches=True),
+        in_vertex=InVertex("function", "tan"),
         slots=Slots(aux=5100, source="§1.3 S"),
         cost=loop_cost((5100, 1), (5700, 1)),
         spelling=Spelling("tan", "TAN", "Tan"),
@@ -237,7 +297,7 @@ OPERATIONS = (
         FLOAT,
         np.arctan2,
         expansion=_atan2,
-        slopes=(lambda y, x: x / (x * x + y * y), lambda y, x: -y / (x * x + y * y)),
+        slopes=(lambda y, x: x * _inverse_of_squares(y, x), lambda y, x: -y * _inverse_of_squares(y, x)),
         slots=Slots(aux=136, source="§1.3 S: 272 slots for 2 elements"),
         cost=loop_cost((272, 2), (578, 4)),
         spelling=Spelling("atan2", "ATAN2", "Atan2"),

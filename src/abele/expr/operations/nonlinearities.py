@@ -94,7 +94,8 @@ def _hard_sigmoid_gradient(types: Types, y: Expr, g: Expr) -> Expr:
 
 
 def _relu_gradient(types: Types, y: Expr, g: Expr) -> Expr:
-    return select(y > 0.0, g, as_expr(0.0))
+    # Of not a number the gradient passes, as in PyTorch.
+    return select(y <= 0.0, as_expr(0.0), g)
 
 
 def _named(name: str, arity: int, numpy: Meaning, expansion: Expansion, cost: LibraryCost) -> Operation:
@@ -133,7 +134,7 @@ def operations() -> tuple[Operation, ...]:
         _named(
             "relu_gradient",
             2,
-            lambda y, g: np.where(y > 0, g, g.dtype.type(0)),
+            lambda y, g: np.where(y <= 0, g.dtype.type(0), g),
             _relu_gradient,
             loop_cost((3, 2), (3, 4)),
         ),

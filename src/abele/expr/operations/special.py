@@ -47,7 +47,13 @@ def _gamma_density(a: Expr, x: Expr) -> Expr:
 
 def _over(value: Expr, x: Expr) -> Expr:
     """An odd function of slope 1/2 at zero over its argument."""
-    return select(x.eq(0.0), as_expr(0.5), value / x)
+    return select(apply("abs", x) < 1e-3, as_expr(0.5), value / x)
+
+
+def _scaled_slope(x: Expr) -> Expr:
+    """That of erfcx; far out of its limit 1 / (√π·x), as the difference loses all digits there."""
+    near = 2.0 * x * apply("erfcx", x) - _ERF_SLOPE
+    return select(x > 50.0, -0.5 * _ERF_SLOPE / x / x, near)
 
 
 OPERATIONS = (
@@ -58,7 +64,7 @@ OPERATIONS = (
     _special("igamma", algorithms.gamma_lower, _no_slope("igamma"), _gamma_density, arity=2),
     _special("igammac", algorithms.gamma_upper, _no_slope("igammac"), lambda a, x: -_gamma_density(a, x), arity=2),
     _special("erfc", algorithms.complementary_error, lambda x: -_ERF_SLOPE * apply("exp", -apply("square", x))),
-    _special("erfcx", algorithms.scaled_complementary_error, lambda x: 2.0 * x * apply("erfcx", x) - _ERF_SLOPE),
+    _special("erfcx", algorithms.scaled_complementary_error, _scaled_slope),
     _special(
         "erfinv",
         algorithms.inverse_error,

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from abele.expr.special import fits
+from abele.llvm.math import TWO_OVER_PI
 
 Number = Any
 """A NumPy array in 64 bits, or a value of generated code: has Python's arithmetic and comparisons."""
@@ -81,14 +82,21 @@ def _most(m: Arithmetic, x: Number, bound: float) -> Number:
 
 _SIN = tuple((-1.0) ** k / math.factorial(2 * k + 1) for k in range(8))
 _COS = tuple((-1.0) ** k / math.factorial(2 * k) for k in range(9))
-_HALF_PI = (1.5707963267341256, 6.077100506506192e-11)
-"""π/2 in two parts, the first of 33 bits: its products with whole numbers below 2²⁰ are exact."""
 
 
 def sine_and_cosine(m: Arithmetic, x: Number) -> tuple[Number, Number]:
-    """Both of an angle, from what is left of it within ±π/4."""
-    turns = m.floor(x * (2.0 / math.pi) + 0.5)
-    rest = (x - turns * _HALF_PI[0]) - turns * _HALF_PI[1]
+    """Both of an angle that is a finite f32 ≥ 0 (of others within ±1), from what is left of it within ±π/4."""
+    # Products with parts of 2/π are exact, so whole turns can be taken off each.
+    total: Number = 0.0
+    for piece in TWO_OVER_PI:
+        part = x * piece
+        total = total + (part - m.floor(part * 0.25) * 4.0)
+    turns = m.floor(total + 0.5)
+    return _by_quarters(m, (total - turns) * (math.pi / 2), turns)
+
+
+def _by_quarters(m: Arithmetic, rest: Number, turns: Number) -> tuple[Number, Number]:
+    """Sine and cosine of ``rest``, within ±π/4, and so many quarters of a turn."""
     square = rest * rest
     sine, cosine = rest * polynomial(square, _SIN), polynomial(square, _COS)
     quarter = turns - m.floor(turns * 0.25) * 4.0
@@ -102,7 +110,9 @@ def sine_and_cosine(m: Arithmetic, x: Number) -> tuple[Number, Number]:
 
 def _sine_of_turns(m: Arithmetic, x: Number) -> tuple[Number, Number]:
     """sin πx and cos πx up to a common sign: exact zeros at whole numbers."""
-    return sine_and_cosine(m, (x - m.floor(x + 0.5)) * math.pi)
+    rest = x - m.floor(x + 0.5)
+    turns = m.floor(rest * 2.0 + 0.5)
+    return _by_quarters(m, (rest - turns * 0.5) * math.pi, turns)
 
 
 # --- gamma ------------------------------------------------------------------------------------------------------------
@@ -150,8 +160,8 @@ def digamma(m: Arithmetic, x: Number) -> Number:
     whole = x == m.floor(x)
     reflected = result - math.pi * cosine / m.select(whole, 1.0, sine)
     result = m.select(low, m.select(whole, math.nan, reflected), result)
-    # At 0 the limit from the right, as the sign of zero says elsewhere.
-    return m.select(x == 0.0, -math.inf, m.select(x == math.inf, math.inf, result))
+    # At 0 the limit from the side that the sign of zero says.
+    return m.select(x == 0.0, -1.0 / x, m.select(x == math.inf, math.inf, result))
 
 
 def trigamma(m: Arithmetic, x: Number) -> Number:
@@ -182,6 +192,9 @@ def zeta(m: Arithmetic, s: Number, q: Number) -> Number:
         base = q + float(step)
         term = m.exp(-s * m.log(m.abs(base)))
         total = total + m.select(odd & (base < 0.0), -term, term)
+    # Beyond this power nothing that f32 has is left of the other terms, and their factors would overflow.
+    large = s > 300.0
+    s = m.select(large, 300.0, s)
     w = q + float(terms)
     inverse = 1.0 / w
     power = m.exp(-s * m.log(w))
@@ -191,10 +204,10 @@ def zeta(m: Arithmetic, s: Number, q: Number) -> Number:
         tail = tail + factor * rising * (number / math.factorial(2 * index))
         rising = rising * (s + float(2 * index - 1)) * (s + float(2 * index))
         factor = factor * inverse * inverse
-    result = total + tail
-    outside = (s < 1.0) | ((q < 0.0) & ~whole)
+    result = total + m.select(large, 0.0, tail)
     pole = (s == 1.0) | ((q < 0.5) & (q == m.floor(q)))
-    return m.select(outside, math.nan, m.select(pole, math.inf, result))
+    value = m.select(pole, math.inf, m.select((q < 0.0) & ~whole, math.nan, result))
+    return m.select((s < 1.0) | (s != s) | (q != q), math.nan, value)
 
 
 def _gamma_share(m: Arithmetic, a: Number, x: Number) -> tuple[Number, Number]:
@@ -215,7 +228,7 @@ def _gamma_share(m: Arithmetic, a: Number, x: Number) -> tuple[Number, Number]:
         below = (x + (2.0 * step - 1.0) - a) + float(step) * (a - float(step)) / below
     by_series = x < a + 1.0
     lower, upper = prefix * series, prefix / below
-    lower, upper = m.select(by_series, lower, 1.0 - upper), m.select(by_series, 1.0 - lower, upper)
+    lower, upper = m.select(by_series, lower, 1.0 - upper), m.select(by_series, _most(m, 1.0 - lower, 0.0), upper)
     ratio = x / a
     eta = m.sqrt(_most(m, 2.0 * (ratio - 1.0 - m.log(ratio)), 0.0))
     eta = m.select(ratio < 1.0, -eta, eta)
@@ -295,7 +308,7 @@ def inverse_error(m: Arithmetic, x: Number) -> Number:
 
 def inverse_normal(m: Arithmetic, p: Number) -> Number:
     """The inverse of the normal distribution."""
-    upper = p > 0.5
+    upper = ~(p < 0.5)
     y = 2.0 * m.select(upper, 1.0 - p, p)
     inside = y * (2.0 - y)
     safe = m.select(inside > 0.0, inside, 1.0)
@@ -323,10 +336,11 @@ def scaled_i1(m: Arithmetic, x: Number) -> Number:
     """exp(−|x|) · I₁(x)."""
     size = m.abs(x)
     bounded = _least(m, size, _NEAR)
-    near = bounded * _fitted(bounded, 0.0, _NEAR, fits.I1_NEAR)
+    near = x * _fitted(bounded, 0.0, _NEAR, fits.I1_NEAR)
     far = _most(m, size, _NEAR)
-    value = m.select(size < _NEAR, near, _fitted(_NEAR / far, 0.0, 1.0, fits.I1_FAR) / m.sqrt(far))
-    return m.select(x != x, math.nan, m.select(x < 0.0, -value, value))
+    value = _fitted(_NEAR / far, 0.0, 1.0, fits.I1_FAR) / m.sqrt(far)
+    value = m.select(size < _NEAR, near, m.select(x < 0.0, -value, value))
+    return m.select(x != x, math.nan, value)
 
 
 def i0(m: Arithmetic, x: Number) -> Number:
@@ -338,8 +352,8 @@ def i0(m: Arithmetic, x: Number) -> Number:
 def i1(m: Arithmetic, x: Number) -> Number:
     """The modified Bessel function I₁."""
     size = _least(m, m.abs(x), 700.0)
-    value = m.exp(size) * scaled_i1(m, size)
-    return m.select(x != x, math.nan, m.select(x < 0.0, -value, value))
+    bounded = m.select(x < 0.0, _most(m, x, -700.0), _least(m, x, 700.0))
+    return m.select(x != x, math.nan, m.exp(size) * scaled_i1(m, bounded))
 
 
 def _far(m: Arithmetic, x: Number, order: int) -> tuple[Number, Number]:
@@ -349,8 +363,10 @@ def _far(m: Arithmetic, x: Number, order: int) -> tuple[Number, Number]:
     u = (_NEAR * _NEAR) * inverse * inverse
     p = _fitted(u, 0.0, 1.0, fits.P1 if order else fits.P0)
     q = _fitted(u, 0.0, 1.0, fits.Q1 if order else fits.Q0) * inverse
-    sine, cosine = sine_and_cosine(m, size - (2 * order + 1) * math.pi / 4)
-    scale = m.sqrt(inverse * (2.0 / math.pi))
+    # Turned by an eighth afterwards, as the difference would lose digits of large angles: by three for order 1.
+    sine, cosine = sine_and_cosine(m, size)
+    sine, cosine = (-sine - cosine, sine - cosine) if order else (sine - cosine, sine + cosine)
+    scale = m.sqrt(inverse * (1.0 / math.pi))
     return scale * (p * cosine - q * sine), scale * (p * sine + q * cosine)
 
 
@@ -369,9 +385,9 @@ def j0(m: Arithmetic, x: Number) -> Number:
 def j1(m: Arithmetic, x: Number) -> Number:
     """The Bessel function J₁."""
     size = m.abs(x)
-    value = m.select(size < _NEAR, size * _near(m, x, fits.J1_NEAR), _far(m, size, 1)[0])
-    value = m.select(size == math.inf, 0.0, m.select(x != x, math.nan, value))
-    return m.select(x < 0.0, -value, value)
+    far = _far(m, size, 1)[0]
+    value = m.select(size < _NEAR, x * _near(m, x, fits.J1_NEAR), m.select(x < 0.0, -far, far))
+    return m.select(size == math.inf, 0.0, m.select(x != x, math.nan, value))
 
 
 def y0(m: Arithmetic, x: Number) -> Number:

@@ -79,6 +79,7 @@ class CodeFunction(CodeValue):
         function_type: What it takes and gives.
         args: Its arguments.
         linkage: Who sees it.
+        attributes: What else LLVM is told of it, as text.
         blocks: Its code, the block where it begins first.
     """
 
@@ -89,6 +90,7 @@ class CodeFunction(CodeValue):
         self.function_type = type_
         self.args = tuple(ArgumentValue(t, f"%a{n}") for n, t in enumerate(type_.args))
         self.linkage = ""
+        self.attributes = ""
         self.blocks: list[CodeBlock] = []
         self._number = 0
         _add(module, name, self)
@@ -111,7 +113,8 @@ class CodeFunction(CodeValue):
         if not self.blocks:
             return f"declare {head}({', '.join(t.text for t in self.function_type.args)})"
         linkage = f"{self.linkage} " if self.linkage else ""
-        lines = [f"define {linkage}{head}({', '.join(map(str, self.args))})", "{"]
+        attributes = f" {self.attributes}" if self.attributes else ""
+        lines = [f"define {linkage}{head}({', '.join(map(str, self.args))}){attributes}", "{"]
         for block in self.blocks:
             lines.append(f"{block.label}:")
             lines += map(str, block.instructions)

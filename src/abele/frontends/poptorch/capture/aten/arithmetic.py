@@ -10,11 +10,12 @@ from abele.expr.simplify import simplified
 from abele.frontends.poptorch.capture.registry import OperatorCall, aten
 from abele.frontends.poptorch.capture.types import element_type
 from abele.kernels.nest.ir import Cast, Const, Expr, apply, select
-from abele.numerics import bool_, f32, i32
+from abele.numerics import bool_, f16, f32, i32
 from abele.parallel import BlockBuilder, Value
 from abele.parallel.ops import build
 
 Operand = Value | float
+_LARGEST_F32, _LARGEST_BF16 = 3.4028234663852886e38, 3.3895313892515355e38
 
 x, y, z = arg(0), arg(1), arg(2)
 
@@ -69,7 +70,20 @@ def _quotient(call: OperatorCall, a: Operand, b: Operand, rounding_mode: str | N
     if not call.dtype.is_float:
         return _of_whole(call, apply("floordiv", x, y) if down else x / y, a, b)
     # PyTorch rounds the quotient to the type of the result before it truncates, and not before it rounds down.
-    return call.map(apply("floor", x / y) if down else apply("trunc", Cast(call.dtype, x / y)), a, b)
+    return call.map(_floor_of_quotient() if down else apply("trunc", Cast(call.dtype, x / y)), a, b)
+
+
+def _floor_of_quotient() -> Expr:
+    """The whole number at or below x / y: a quotient just below one may have been rounded to it."""
+    quotient = x / y
+    floor = apply("floor", quotient)
+    left = apply("fma", -floor, y, x)
+    above = apply("and", left.ne(0.0), (left < 0.0).ne(y < 0.0))
+    floor = select(apply("and", above, left.eq(left)), floor - 1.0, floor)
+    # Of infinities only the sign is left: below zero the next whole number is -1.
+    below = apply("and", apply("is_inf", y), x * y < 0.0)
+    floor = select(apply("and", below, quotient.eq(0.0)), -1.0, floor)
+    return select(apply("and", apply("is_inf", x), y.ne(0.0)), math.nan, floor)
 
 
 def _of_whole(call: OperatorCall, expression: Expr, *operands: Operand) -> Value:
@@ -78,30 +92,20 @@ def _of_whole(call: OperatorCall, expression: Expr, *operands: Operand) -> Value
     return call.map(expression, *operands, common=common)
 
 
-def _modulo() -> Expr:
-    """What dividing floats towards zero leaves; the quotient may be off by one beside whole numbers."""
-    left = apply("fma", apply("trunc", x / y), -y, x)
-    step = select(x < 0.0, -apply("abs", y), apply("abs", y))
-    wrong = select(x < 0.0, left > 0.0, left < 0.0)
-    left = select(wrong, left + step, left)
-    left = select(apply("abs", left) >= apply("abs", y), left - step, left)
-    return select(apply("abs", y).eq(math.inf), select(apply("is_finite", x), x, math.nan), left)
-
-
 @aten("aten.fmod")
 def fmod(call: OperatorCall, a: Operand, b: Operand) -> Value:
     """What division towards zero leaves: it has the sign of a."""
-    return call.map(_modulo(), a, b) if call.dtype.is_float else _of_whole(call, apply("rem", x, y), a, b)
+    rest = apply("rem", x, y)
+    return call.map(rest, a, b) if call.dtype.is_float else _of_whole(call, rest, a, b)
 
 
 @aten("aten.remainder")
 def remainder(call: OperatorCall, a: Operand, b: Operand) -> Value:
     """What division downwards leaves: it has the sign of b."""
+    rest = apply("rem", x, y)
     if not call.dtype.is_float:
-        left = apply("rem", x, y)
-        opposite = apply("and", left.ne(0), (left < 0).ne(y < 0))
-        return _of_whole(call, select(opposite, left + y, left), a, b)
-    rest = _modulo()
+        opposite = apply("and", rest.ne(0), (rest < 0).ne(y < 0))
+        return _of_whole(call, select(opposite, rest + y, rest), a, b)
     opposite = apply("and", rest.ne(0.0), (rest < 0.0).ne(y < 0.0))
     return call.map(select(opposite, rest + y, rest), a, b)
 
@@ -151,7 +155,7 @@ def minimum(call: OperatorCall, a: Value, b: Value) -> Value:
 
 
 def _but_for_nan(expression: Expr) -> Expr:
-    return select(apply("is_nan", x), y, select(apply("is_nan", y), x, expression))
+    return select(apply("is_nan", y), x, select(apply("is_nan", x), y, expression))
 
 
 @aten("aten.fmax")
@@ -233,16 +237,13 @@ def atan2(call: OperatorCall, a: Operand, b: Operand) -> Value:
 @aten("aten.hypot")
 def hypot(call: OperatorCall, a: Operand, b: Operand) -> Value:
     """√(a² + b²), which does not overflow on the way."""
-    larger, smaller = apply("max", apply("abs", x), apply("abs", y)), apply("min", apply("abs", x), apply("abs", y))
-    length = larger * apply("sqrt", 1.0 + apply("square", smaller / larger))
-    return call.map(select(larger.eq(0.0), 0.0, select(larger.eq(math.inf), math.inf, length)), a, b)
+    return call.map(apply("hypot", x, y), a, b)
 
 
 @aten("aten.copysign")
 def copysign(call: OperatorCall, a: Operand, b: Operand) -> Value:
     """a with the sign of b, that of minus zero as well."""
-    minus = select(y.eq(0.0), 1.0 / y < 0.0, y < 0.0)
-    return call.map(select(minus, -apply("abs", x), apply("abs", x)), a, b)
+    return call.map(apply("copysign", x, y), a, b)
 
 
 @aten("aten.nextafter")
@@ -252,12 +253,20 @@ def next_after(call: OperatorCall, a: Operand, b: Operand) -> Value:
     Source: Rump, Zimmermann, Boldo, Melquiond, Computing predecessor and successor in rounding to nearest: adding a
     little more than half of the last place rounds to the neighbour.
     """
-    if call.dtype == f32:
-        step = apply("abs", x) * (2.0**-24 * (1.0 + 2.0**-22)) + 2.0**-149
-    else:
+    digits, largest = {"f32": (24, _LARGEST_F32), "f16": (11, 65504.0), "bf16": (8, _LARGEST_BF16)}[call.dtype.name]
+    relative = 2.0**-digits * (1.0 + 2.0 ** (2 - digits))
+    if call.dtype == f16:
         # Computed in f32 and rounded once: more than half and less than three halves of the smallest step.
-        step = apply("max", apply("abs", x) * (2.0**-11 * (1.0 + 2.0**-9)), 0.75 * 2.0**-24)
-    beside = select(y > x, x + step, x - step)
+        step = apply("max", apply("abs", x) * relative, 0.75 * 2.0**-24)
+        beside = select(y > x, x + step, x - step)
+    else:
+        # Far from where numbers end: a step from the least ones would count as zero, and what is below them does.
+        scale = select(apply("abs", x) < 2.0**-60, 2.0**64, 1.0)
+        back = select(apply("abs", x) < 2.0**-60, 2.0**-64, 1.0)
+        step = apply("abs", x) * scale * relative
+        beside = select(y > x, x * scale + step, x * scale - step) * back
+        beside = select(x.eq(0.0), apply("copysign", 0.0, y), beside)
+    beside = select(apply("is_inf", x), apply("copysign", largest, x), beside)
     return call.map(select(x.eq(y), y, select(x.ne(x), x, select(y.ne(y), y, beside))), a, b, common=f32)
 
 
@@ -319,21 +328,23 @@ def logaddexp2(call: OperatorCall, a: Value, b: Value) -> Value:
 @aten("aten.xlogy")
 def xlogy(call: OperatorCall, a: Operand, b: Operand) -> Value:
     """a · log b, zero where a is."""
-    # By a the gradient is log b also where a is zero, unless there is no such number.
-    is_nothing = apply("and", x.eq(0.0), apply("or", y <= 0.0, y.eq(math.inf)))
-    return call.map(select(y.ne(y), math.nan, select(is_nothing, 0.0, x * apply("log", y))), a, b)
+    return call.map(apply("xlogy", x, y), a, b)
 
 
 @aten("aten.lerp")
 def lerp(call: OperatorCall, a: Value, b: Value, weight: Operand) -> Value:
     """a + weight · (b − a)."""
-    return call.map(x + z * (y - x), a, b, weight)
+    # From the nearer end, as PyTorch does it: the other one comes out exactly.
+    near = apply("abs", z) < 0.5
+    return call.map(apply("fma", select(near, z, z - 1.0), y - x, select(near, x, y)), a, b, weight)
 
 
 @aten("aten.addcmul")
 def addcmul(call: OperatorCall, a: Value, b: Value, c: Value, *, value: float = 1) -> Value:
     """a + value · b · c."""
-    return call.map(x + (y * z if value == 1 else arg(3) * (y * z)), a, b, c, *([] if value == 1 else [value]))
+    if not call.dtype.is_float:
+        return call.map(x + (y * z if value == 1 else arg(3) * (y * z)), a, b, c, *([] if value == 1 else [value]))
+    return call.map(apply("fma", y if value == 1 else float(value) * y, z, x), a, b, c)
 
 
 @aten("aten.addcdiv")
@@ -348,7 +359,7 @@ def heaviside(call: OperatorCall, a: Value, b: Value) -> Value:
     if call.dtype == bool_:
         return call.map(apply("or", x, y), a, b)
     zero, one = (Const(0.0), Const(1.0)) if call.dtype.is_float else (Const(0, i32), Const(1, i32))
-    return call.map(select(x.eq(zero), y, select(x > zero, one, select(x < zero, zero, x))), a, b)
+    return call.map(select(x.eq(zero), y, select(x > zero, one, zero)), a, b)
 
 
 @aten("aten.isclose")
@@ -387,15 +398,20 @@ def _limited(call: OperatorCall, value: Value, low: Operand | None, high: Operan
     if call.dtype == bool_:
         above = x if low is None else apply("or", x, y)
         return call.map(above if high is None else apply("and", above, arg(len(bounds))), value, *bounds)
-    # Comparisons, unlike max and min, pass the whole gradient at a bound, as PyTorch does.
+    # Comparisons, unlike max and min, pass the whole gradient at a bound and none of NaN, as PyTorch does.
     expression: Expr = x
     if low is not None:
-        expression = select(x < y, y, x)
+        expression = select(x >= y, x, _unless_nan(call, x < y, y))
     if high is not None:
         limit = arg(len(bounds))
         inside = expression if low is None else select(limit < y, limit, expression)
-        expression = select(x > limit, limit, inside)
+        expression = select(x <= limit, inside, _unless_nan(call, x > limit, limit))
     return call.map(expression, value, *bounds)
+
+
+def _unless_nan(call: OperatorCall, comparison: Expr, bound: Expr) -> Expr:
+    """A bound that a value is beyond; NaN, through which no gradient passes, where they cannot be compared."""
+    return select(comparison, bound, math.nan) if call.dtype.is_float else bound
 
 
 @aten("aten.clamp_min")
@@ -413,7 +429,7 @@ def clamp_max(call: OperatorCall, value: Value, high: Operand) -> Value:
 @aten("aten.hardtanh")
 def hardtanh(call: OperatorCall, value: Value, low: float = -1.0, high: float = 1.0) -> Value:
     """The value limited to [low, high]; at a bound no gradient passes, as it does where values are clamped."""
-    return call.map(select(x <= y, y, select(x >= z, z, x)), value, low, high)
+    return call.map(select(x <= y, y, select(x < z, x, _unless_nan(call, x >= z, z))), value, low, high)
 
 
 @aten("aten._to_copy", "aten.to")

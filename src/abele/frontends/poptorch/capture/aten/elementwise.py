@@ -21,23 +21,24 @@ _LARGE = 1e9
 """From here on 1 + x² is x² in f32."""
 
 
-def _log1p(value: Expr) -> Expr:
-    """log(1 + x), at its pole and at infinity as well."""
-    plain = apply("log1p", value)
-    return select(value.eq(-1.0), -math.inf, select(value.eq(math.inf), math.inf, plain))
+def _odd(value: Expr) -> Expr:
+    """A value that is of |x| with the sign of x, and x itself at zero of either sign."""
+    return select(x.eq(0.0), x, select(x < 0.0, -value, value))
 
 
 def _arc_sinh() -> Expr:
     """log(|x| + √(x² + 1)) with the sign of x; small x keep their digits in log1p."""
     size = _SIZE
-    small = _log1p(size + size * size / (1.0 + apply("sqrt", size * size + 1.0)))
+    small = apply("log1p", size + size * size / (1.0 + apply("sqrt", size * size + 1.0)))
     value = select(size > _LARGE, apply("log", size) + math.log(2.0), small)
-    return select(x < 0.0, -value, value)
+    return _odd(value)
 
 
 def _arc_cosh() -> Expr:
     above = x - 1.0
-    return select(x > _LARGE, apply("log", x) + math.log(2.0), _log1p(above + apply("sqrt", above * (x + 1.0))))
+    # Two roots, as that of the product has a value below -1.
+    near = apply("log1p", above + apply("sqrt", above) * apply("sqrt", x + 1.0))
+    return select(x > _LARGE, apply("log", x) + math.log(2.0), near)
 
 
 def _hyperbolic_sine() -> Expr:
@@ -45,8 +46,7 @@ def _hyperbolic_sine() -> Expr:
     size = _SIZE
     grown = apply("expm1", size)
     half = apply("exp", size * 0.5)
-    value = select(size > 40.0, 0.5 * half * half, 0.5 * (grown + grown / (grown + 1.0)))
-    return select(x < 0.0, -value, value)
+    return _odd(select(size > 40.0, 0.5 * half * half, 0.5 * (grown + grown / (grown + 1.0))))
 
 
 def _hyperbolic_cosine() -> Expr:
@@ -55,9 +55,16 @@ def _hyperbolic_cosine() -> Expr:
     return select(apply("abs", x) > 40.0, 0.5 * half * half, 0.5 * (grown + 1.0 / grown))
 
 
+def sine_over(angle: Expr) -> Expr:
+    """sin a / a; around zero its series, whose slope keeps its digits."""
+    square = apply("square", angle)
+    series = 1.0 + square * (square * (1 / 120) - 1 / 6)
+    return select(apply("abs", angle) < 0.1, series, apply("sin", angle) / angle)
+
+
 _FLOATS: dict[str, Expr] = {
     "expm1": apply("expm1", x),
-    "log1p": _log1p(x),
+    "log1p": apply("log1p", x),
     "log10": apply("log", x) * (1 / math.log(10.0)),
     "tan": apply("tan", x),
     "asin": apply("asin", x),
@@ -67,8 +74,8 @@ _FLOATS: dict[str, Expr] = {
     "cosh": _hyperbolic_cosine(),
     "asinh": _arc_sinh(),
     "acosh": _arc_cosh(),
-    "atanh": 0.5 * (_log1p(x) - _log1p(-x)),
-    "sinc": select(x.eq(0.0), 1.0, apply("sin", x * math.pi) / (x * math.pi)),
+    "atanh": 0.5 * (apply("log1p", x) - apply("log1p", -x)),
+    "sinc": sine_over(x * math.pi),
     "deg2rad": x * (math.pi / 180),
     "rad2deg": x * (180 / math.pi),
     "mish": x * apply("tanh", apply("softplus", x)),
@@ -124,9 +131,6 @@ def positive(call: OperatorCall, value: Value) -> Value:
 
 # --- tests ------------------------------------------------------------------------------------------------------------
 
-_NEGATIVE = select(x.eq(0.0), 1.0 / x < 0.0, x < 0.0)
-"""True below zero, and of minus zero."""
-
 _TESTS: dict[str, tuple[Expr, bool]] = {
     "isnan": (apply("is_nan", x), False),
     "isinf": (apply("is_inf", x), False),
@@ -152,7 +156,7 @@ for _name, (_test, _of_integers) in _TESTS.items():
 def signbit(call: OperatorCall, value: Value) -> Value:
     """True where the sign is minus, of minus zero as well."""
     if value.dtype.is_float:
-        return call.map(_NEGATIVE, value, common=f32, dtype=bool_)
+        return call.map(apply("copysign", 1.0, x) < 0.0, value, common=f32, dtype=bool_)
     if value.dtype == bool_:
         return build.full(call.net, False, call.shape, bool_)
     return call.map(x < 0, value, common=i32, dtype=bool_)
@@ -161,7 +165,7 @@ def signbit(call: OperatorCall, value: Value) -> Value:
 @aten("aten.angle")
 def angle(call: OperatorCall, value: Value) -> Value:
     """π below zero, else zero."""
-    return call.map(select(x < 0.0, math.pi, select(apply("is_nan", x), x, 0.0)), value)
+    return call.map(select(x < 0.0, math.pi, select(apply("is_nan", x), math.nan, 0.0)), value)
 
 
 @aten("aten.nan_to_num")
@@ -207,22 +211,23 @@ def celu(call: OperatorCall, value: Value, alpha: float = 1.0) -> Value:
 def hardshrink(call: OperatorCall, value: Value, limit: float = 0.5) -> Value:
     """x, or zero where it is within the limit."""
     limit = float(limit)
-    return call.map(select(x > limit, x, select(x < -limit, x, select(apply("is_nan", x), x, 0.0))), value)
+    return call.map(select(x > limit, x, select(x < -limit, x, select(apply("is_nan", x), math.nan, 0.0))), value)
 
 
 @aten("aten.softshrink")
 def softshrink(call: OperatorCall, value: Value, limit: float = 0.5) -> Value:
     """x moved towards zero by the limit."""
     limit = float(limit)
-    return call.map(select(x > limit, x - limit, select(x < -limit, x + limit, x * 0.0)), value)
+    moved = select(x > limit, x - limit, select(x < -limit, x + limit, 0.0))
+    return call.map(select(apply("is_nan", x), math.nan, moved), value)
 
 
 @aten("aten.threshold")
 def threshold(call: OperatorCall, value: Value, limit: float, replacement: float) -> Value:
     """x where it is above the limit, else the replacement."""
     if call.dtype.is_float:
-        return call.map(select(x > float(limit), x, float(replacement)), value)
-    return call.map(select(x > Const(math.floor(limit), i32), x, Const(int(replacement), i32)), value, common=i32)
+        return call.map(select(x <= float(limit), float(replacement), x), value)
+    return call.map(select(x <= Const(math.floor(limit), i32), Const(int(replacement), i32), x), value, common=i32)
 
 
 @aten("aten.logit")
@@ -231,7 +236,7 @@ def logit(call: OperatorCall, value: Value, eps: float | None = None) -> Value:
     kept: Expr = x
     if eps is not None:
         kept = select(x < float(eps), float(eps), select(x > 1.0 - float(eps), 1.0 - float(eps), x))
-    return call.map(apply("log", kept / (1.0 - kept)), value)
+    return call.map(apply("logit", kept), value)
 
 
 @aten("aten.glu")

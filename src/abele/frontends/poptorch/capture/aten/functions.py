@@ -20,9 +20,11 @@ _EXPRESSIONS |= {
     "aten.exp2": apply("exp", x * math.log(2.0)),
     "aten.log2": apply("log", x) * (1 / math.log(2.0)),
     # Where pieces meet the gradient is that of the outer one, as in PyTorch.
-    "aten.relu6": select(x >= 6.0, 6.0, select(x > 0.0, x, 0.0)),
-    "aten.hardsigmoid": select(x >= 3.0, 1.0, select(x <= -3.0, 0.0, x * (1 / 6) + 0.5)),
-    "aten.hardswish": select(x >= 3.0, x, select(x <= -3.0, 0.0, x * (x * (1 / 6) + 0.5))),
+    "aten.relu6": select(x <= 0.0, 0.0, select(x < 6.0, x, select(x >= 6.0, 6.0, math.nan))),
+    "aten.hardsigmoid": select(
+        x <= -3.0, 0.0, select(x < 3.0, x * (1 / 6) + 0.5, select(x >= 3.0, 1.0, math.nan))
+    ),
+    "aten.hardswish": select(x >= 3.0, x, x * select(x <= -3.0, 0.0, x * (1 / 6) + 0.5)),
 }
 
 
@@ -61,7 +63,7 @@ def leaky_relu(call: OperatorCall, value: Value, negative_slope: float = 0.01) -
 @aten("aten.elu")
 def elu(call: OperatorCall, value: Value, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0) -> Value:
     """scale · (x, or alpha · (exp(input_scale · x) − 1) where it is negative)."""
-    below = (apply("exp", x * float(input_scale)) - 1.0) * float(alpha * scale)
+    below = apply("expm1", x * float(input_scale)) * float(alpha * scale)
     return call.map(select(x > 0.0, x * float(scale), below), value)
 
 
@@ -75,7 +77,7 @@ def softplus(call: OperatorCall, value: Value, beta: float = 1.0, threshold: flo
 @aten("aten.log_sigmoid")
 def log_sigmoid(call: OperatorCall, value: Value) -> Value:
     """log(1 / (1 + exp(−x)))."""
-    return call.map(-apply("softplus", -x), value)
+    return call.map(0.0 - apply("softplus", -x), value)
 
 
 @aten("aten.softmax", "aten._softmax")

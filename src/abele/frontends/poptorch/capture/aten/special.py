@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from abele.expr.derivative import arg
+from abele.frontends.poptorch.capture.aten.elementwise import sine_over
 from abele.frontends.poptorch.capture.registry import OperatorCall, aten
 from abele.kernels.nest.ir import Expr, apply, as_expr, select
 from abele.numerics import bool_, f32
@@ -67,24 +68,19 @@ def polygamma(call: OperatorCall, order: int, value: Value) -> Value:
 @aten("aten.special_spherical_bessel_j0")
 def spherical_bessel(call: OperatorCall, value: Value) -> Value:
     """sin x / x."""
-    square = apply("square", x)
-    series = 1.0 + square * (square * (1 / 120) - 1 / 6)
-    ratio = select(apply("abs", x) < 0.1, series, apply("sin", x) / x)
-    return call.map(select(apply("is_inf", x), 0.0, ratio), value)
+    return call.map(select(apply("is_inf", x), 0.0, sine_over(x)), value)
 
 
 @aten("aten.special_xlog1py")
 def xlog1py(call: OperatorCall, a: Operand, b: Operand) -> Value:
     """a · log(1 + b), zero where a is."""
-    # As of xlogy: by a the gradient is the logarithm, where there is one.
-    is_nothing = apply("and", x.eq(0.0), apply("or", y <= -1.0, y.eq(math.inf)))
-    return call.map(select(y.ne(y), math.nan, select(is_nothing, 0.0, x * apply("log1p", y))), a, b)
+    return call.map(apply("xlog1py", x, y), a, b)
 
 
 @aten("aten.special_entr")
 def entropy(call: OperatorCall, value: Value) -> Value:
     """−x · log x, zero at zero and −∞ below."""
-    return call.map(select(x > 0.0, -x * apply("log", x), select(x.eq(0.0), 0.0, select(x < 0.0, -math.inf, x))), value)
+    return call.map(apply("entr", x), value)
 
 
 @aten("aten.special_log_ndtr")
@@ -121,6 +117,9 @@ def _chebyshev(x: Expr, last: Expr, before: Expr, k: Expr) -> Expr:
     return 2.0 * x * last - before
 
 
+_MOST_DEGREE = 2.0**24
+"""Degrees from here on have no next one in f32."""
+
 _KINDS: dict[str, Callable[[Expr], Expr]] = {
     "t": lambda x: x,
     "u": lambda x: 2.0 * x,
@@ -147,7 +146,9 @@ def _register_family(name: str, family: _Family) -> None:
     def polynomial(call: OperatorCall, value: Operand, degree: Operand) -> Value:
         net = call.net
         points = call.map(family.argument(x), _spread(call, value), common=f32, dtype=f32)
-        degrees = call.map(apply("trunc", x), _spread(call, degree), common=f32, dtype=f32)
+        # As PyTorch counts: no degree is below zero, and so is one that no integer holds.
+        counted = select(x < _MOST_DEGREE, apply("trunc", x), -1.0)
+        degrees = call.map(counted, _spread(call, degree), common=f32, dtype=f32)
         return build.cast(net, _by_recurrence(net, family, points, degrees), call.dtype)
 
 
