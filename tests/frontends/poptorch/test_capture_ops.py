@@ -11,6 +11,9 @@ import torch.nn.functional as functional
 from poptorch_kit import Apply, Lossy, check_against_torch
 from torch import nn
 
+from abele import poptorch
+from abele.machine import systems
+
 Function = Callable[..., torch.Tensor]
 
 ELEMENTWISE: dict[str, Function] = {
@@ -80,6 +83,7 @@ SHAPES: dict[str, Function] = {
     "squeeze": lambda x: x.unsqueeze(1).tanh().squeeze(1),
     "expand": lambda x: x.unsqueeze(0).expand(3, 4, 6) * torch.arange(1.0, 4).view(3, 1, 1),
     "repeat": lambda x: x.repeat(2, 3).tanh(),
+    "tile_of_more_or_fewer_dims": lambda x: x.tile(2).tanh().sum() + x.tile(2, 1, 3).tanh(),
     "broadcast": lambda x: x * x[:1] + x[:, :1],
     "cat": lambda x: torch.cat([x, x[:, 1:3] * 2, x], 1),
     "stack": lambda x: torch.stack([x, x * 2], 1).tanh(),
@@ -143,6 +147,25 @@ def test_operator__values_and_gradients__equal_pytorch(name: str) -> None:
     torch.manual_seed(3)
     model = Lossy(Apply(function, (4, 6)))
     check_against_torch(model, (torch.randn(4, 6),))
+
+
+def on_few_tiles(function: Function, x: torch.Tensor) -> torch.Tensor:
+    opts = poptorch.Options()
+    opts.Abele.system(systems.bow_2000().evolve(ipu={"num_tiles": 4}))
+    result: torch.Tensor = poptorch.inferenceModel(function, opts)(x)
+    return result
+
+
+def test_right_shift__of_bytes_without_sign__takes_zeros_from_above() -> None:
+    x = torch.tensor([0, 1, 127, 128, 255], dtype=torch.uint8)
+    assert torch.equal(
+        on_few_tiles(lambda x: torch.stack([x >> 1, x >> 7, x << 1]), x), torch.stack([x >> 1, x >> 7, x << 1])
+    )
+
+
+def test_result__without_elements__is_refused() -> None:
+    with pytest.raises(poptorch.Error, match=r"Zero-sized tensors are unsupported \(Got shape \[0, 3\]\)"):
+        on_few_tiles(lambda x: x[9:], torch.zeros(2, 3))
 
 
 class Last(nn.Module):

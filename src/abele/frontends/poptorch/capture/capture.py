@@ -224,6 +224,12 @@ class _ModelReader:
             if result.role != "output":
                 continue
             value = self.nodes.tensor(result.value)
+            if 0 in value.shape:
+                raise Error(
+                    f"Zero-sized tensors are unsupported (Got shape {list(value.shape)}).",
+                    at=torch_export.origin(result.value).location or None,
+                    because="the model returns it",
+                )
             dtype = host_dtype(torch_export.fake(result.value).dtype)
             leaves.append(OutputLeaf(len(self.net.outputs), dtype=dtype))
             self.net.output(value)

@@ -285,10 +285,12 @@ def _unnamed_file(size: int, *, on_disk: bool) -> int:
 
     ``/dev/shm``, of which a container often has 64 MB, is not asked: memory of no file system takes its place.
     """
-    if not on_disk and hasattr(os, "memfd_create"):
-        file = os.memfd_create("poptorch-batches")
-        os.truncate(file, size)
-        return file
+    if not on_disk:
+        # Kernels without it, and sandboxes that refuse it, keep the memory in a file as well.
+        with contextlib.suppress(AttributeError, OSError):
+            file = os.memfd_create("poptorch-batches")
+            os.truncate(file, size)
+            return file
     with tempfile.TemporaryFile() as made:
         if hasattr(os, "posix_fallocate"):
             # A full disk is an error here, and a crash when the memory is written.
@@ -337,9 +339,9 @@ def work(pipe: Connection, data: Any, settings: WorkerSettings) -> None:
     LoadingWorker(pipe, data, settings).run()
     pipe.close()
     # Workers that outlive an epoch finish their sample: one that is ended while it shares it leaves the memory behind.
-    workers = getattr(data, "_iterator", None)
-    if hasattr(workers, "_shutdown_workers"):
-        workers._shutdown_workers()
+    shut_down = getattr(getattr(data, "_iterator", None), "_shutdown_workers", None)
+    if shut_down is not None:
+        shut_down()
 
 
 def _alone(settings: WorkerSettings) -> None:

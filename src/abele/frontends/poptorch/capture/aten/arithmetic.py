@@ -221,7 +221,8 @@ def right_shift(call: OperatorCall, a: Operand, b: Operand) -> Value:
     """a shifted down, with its sign from above; where b is no count of bits, nothing but the sign."""
     if call.dtype.is_float:
         return call.map(x * apply("pow", 2.0, -y), a, b)
-    return call.map(select(_is_count(call), apply("shr", x, y), select(x < 0, -1, 0)), a, b)
+    beyond = 0 if call.dtype.kind == "uint" else select(x < 0, -1, 0)
+    return call.map(select(_is_count(call), apply("shr", x, y), beyond), a, b)
 
 
 def _is_count(call: OperatorCall) -> Expr:

@@ -74,7 +74,8 @@ def broadcast_tensors(call: OperatorCall, values: Sequence[Value]) -> tuple[Valu
 
 @aten("aten.repeat", "aten.tile")
 def repeat(call: OperatorCall, value: Value, repeats: Sequence[int]) -> Value:
-    """The whole value repeated along dimensions."""
+    """The whole value repeated along dimensions; the last ones, where fewer are given, as ``tile`` has it."""
+    repeats = (1,) * (value.ndim - len(repeats)) + tuple(repeats)
     value = build.reshape(call.net, value, (1,) * (len(repeats) - value.ndim) + value.shape)
     pairs = [n for extent in value.shape for n in (1, extent)]
     wide = [n for times, extent in zip(repeats, value.shape, strict=True) for n in (times, extent)]
