@@ -136,9 +136,8 @@ class _Loop:
     def ends(self) -> bool:
         """True if a counter ends it: a test that every round passes holds one against an invariant."""
         counters = self._counters()
-        for name in self.loop.blocks & set.intersection(
-            *(self.blocks.dominators[latch] for latch in self.loop.latches)
-        ):
+        before = [self.blocks.dominators[latch] for latch in self.loop.latches]
+        for name in self.loop.blocks.intersection(*before):
             last = self.blocks.by_name[name].last
             leaves = [t not in self.loop.blocks for t in last.targets]
             if last.opcode == "br" and len(leaves) == 2 and any(leaves):
