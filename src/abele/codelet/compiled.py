@@ -28,7 +28,7 @@ from abele.codelet.stored import StoredCode
 from abele.codelet.tree import Helper, Print
 from abele.codelet.vertex import CodeletDef
 from abele.codelet.written import WrittenCode
-from abele.errors import CodeletAccessError, CodeletError
+from abele.errors import ApplicationRuntimeError, CodeletAccessError, CodeletError
 from abele.llvm.cache import load_object, store_object
 from abele.llvm.jit import Native, compile_keyed
 from abele.numerics import ElementType
@@ -102,7 +102,7 @@ class CompiledCodelet:
         """
         return self.run_worker
 
-    def access_error(self, words: Sequence[int]) -> tuple[int, CodeletAccessError] | None:
+    def access_error(self, words: Sequence[int]) -> tuple[int, CodeletAccessError | ApplicationRuntimeError] | None:
         """The vertex of the first access outside a field that checked code reported, and the error, where native code
         knows the line; None for codelets that are run again as plain Python to find it."""
         return None

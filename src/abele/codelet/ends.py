@@ -34,8 +34,8 @@ from abele.llvm.host import host_cpu
 from abele.llvm.jit import Native
 
 END, STOP, ENDED = "abele.end", "abele.stop", "abele.ended"
-MOST_SLOTS = 1 << 32
-"""Slots of a vertex, 2.3 s on a Bow, at which counting them beforehand gives up a loop that need not end."""
+MOST_SLOTS = 1 << 30
+"""Slots of a vertex, 3.5 s on a Bow, at which counting them beforehand gives up a loop that need not end."""
 STOPPED = "is in a loop that did not end, and was stopped"
 """What happens to a vertex whose loop the host ends."""
 _PLACES = 1 << 16

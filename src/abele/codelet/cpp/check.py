@@ -111,8 +111,13 @@ def _call_problems(vertex: VertexClass, line: str, callee: str, at: str, module:
         )
     elif name == "abele_control_register":
         yield hardware_only("__builtin_ipu_get of this register", "only the worker's own number is known here", at)
-    elif not (name.startswith(("llvm.", *PREFIXES)) or name in MATH or name in OTHER):
+    elif not is_known(name):
         yield _unresolved(vertex, name, at)
+
+
+def is_known(name: str) -> bool:
+    """True for the symbol of a function that a tile has."""
+    return name.startswith(("llvm.", *PREFIXES)) or name in MATH or name in OTHER
 
 
 def _unresolved(vertex: VertexClass, name: str, at: str) -> CodeletLinkError:

@@ -35,8 +35,16 @@ _NOTHING = frozenset(
     ["phi", "getelementptr", "zext", "sext", "freeze", "alloca", "ptrtoint", "inttoptr", "extractvalue", "insertvalue"]
 )
 _STEPPED = frozenset(["add", "sub", "mul", "shl", "or", "zext", "sext", "trunc"])
-_FREE_CALLS = ("llvm.lifetime", "llvm.assume", "llvm.dbg", "llvm.experimental", "llvm.invariant", "llvm.annotation")
-_FREE_CALLS += (END, LOOP)  # no instructions of the tile: what ends a vertex does so once
+_FREE_CALLS = (
+    "llvm.lifetime",
+    "llvm.assume",
+    "llvm.dbg",
+    "llvm.experimental",
+    "llvm.invariant",
+    "llvm.annotation",
+    END,  # no instructions of the tile: what ends a vertex does so once
+    LOOP,
+)
 BULK = ("llvm.memcpy", "llvm.memmove", "llvm.memset", "memcpy", "memmove", "memset")
 """Copies and fills of memory: their third operand is the number of bytes."""
 BULK_SLOTS = 8

@@ -27,6 +27,7 @@ _CALL = re.compile(
     r"(?P<tail>(?:, ![^\n]*)?)\n  unreachable[^\n]*$",
     re.M,
 )
+_ANY_CALL = re.compile(r'^  (?:%\S+ = )?(?:tail |notail )?call [^\n@]*@(?P<callee>"[^"]*"|[-\w$.]+)\(')
 _UNREACHABLE = re.compile(r"^  unreachable(?P<tail>[^\n]*)$", re.M)
 _ENDS = re.compile(
     r"_?_?(?:exit|Exit|abort|quick_exit|assert_fail|assert_rtn|assert|cxa_\w+|chk_fail|stack_chk_fail)$"
@@ -41,13 +42,16 @@ _MOVES = ("zext", "sext", "trunc", "add", "sub", "mul", "shl", "or", "getelement
 _STEPS = ("add", "sub", "getelementptr", "lshr", "ashr", "shl")
 
 
-def with_ends(text: str, string: Callable[[str], str], line_of: Callable[[str], str]) -> tuple[str, list[EndPlace]]:
+def with_ends(
+    text: str, string: Callable[[str], str], line_of: Callable[[str], str], is_known: Callable[[str], bool]
+) -> tuple[str, list[EndPlace]]:
     """A function whose calls that end a program end the vertex, and the places where they do.
 
     Args:
         text: The function, with debug information; locals are values.
         string: Gives the text of a constant by its name, for what an assertion says.
         line_of: Gives ``file:line`` of a line of code.
+        is_known: True for the symbol of a function that a tile has.
     """
     places: list[EndPlace] = []
 
@@ -61,7 +65,20 @@ def with_ends(text: str, string: Callable[[str], str], line_of: Callable[[str], 
 
     text = _CALL.sub(call, text)
     # What is left has no meaning in C++, as an endless loop that does nothing has none.
-    return _UNREACHABLE.sub(lambda m: ended(m, "runs into what C++ leaves undefined"), text), places
+    text = _UNREACHABLE.sub(lambda m: ended(m, "runs into what C++ leaves undefined"), text)
+    return "\n".join("\n".join(_cut(lines, is_known)) for lines in _blocks(text)), places
+
+
+def _cut(block: list[str], is_known: Callable[[str], bool]) -> list[str]:
+    """A block in which a vertex ends, without what no tile could do before: it ends where that begins."""
+    end = next((n for n, line in enumerate(block) if line.startswith(f"  call void @{END}(")), None)
+    if end is None:
+        return block
+    calls = ((n, found) for n, line in enumerate(block[:end]) if (found := _ANY_CALL.match(line)))
+    first = next((n for n, found in calls if not is_known(symbol_of("@" + found["callee"]))), end)
+    while first < end and first > 1 and re.match(r"  %\S+ = (?!.*\bcall )|    #dbg_", block[first - 1]):
+        first -= 1  # what was made for that alone
+    return [*block[:first], *block[end:]]
 
 
 def _what(name: str, args: str, string: Callable[[str], str]) -> str:
@@ -119,9 +136,8 @@ class _Loop:
     def ends(self) -> bool:
         """True if a counter ends it: a test that every round passes holds one against an invariant."""
         counters = self._counters()
-        for name in self.loop.blocks & set.intersection(
-            *(self.blocks.dominators[latch] for latch in self.loop.latches)
-        ):
+        before = [self.blocks.dominators[latch] for latch in self.loop.latches]
+        for name in self.loop.blocks.intersection(*before):
             last = self.blocks.by_name[name].last
             leaves = [t not in self.loop.blocks for t in last.targets]
             if last.opcode == "br" and len(leaves) == 2 and any(leaves):

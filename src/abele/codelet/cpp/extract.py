@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from abele.codelet.cpp.ends import with_ends
 from abele.codelet.cpp.entry import entry_name
+from abele.codelet.cpp.metadata import global_name
 from abele.codelet.ends import EndPlace
 
 _NAME = r'@(?:"[^"]*"|[-\w$.]+)'
@@ -68,9 +69,18 @@ class Module:
         """Body of the function of vertex class ``number``, debug information included."""
         return self.functions[f"@{entry_name(number)}"]
 
-    def end_calls(self, line_of: Callable[[str], str]) -> None:
-        """Let calls that end a program end the vertex; ``line_of`` gives ``file:line`` of a line of code."""
-        text, places = with_ends(self.entry(0), self.string, line_of)
+    def end_calls(self, line_of: Callable[[str], str], is_known: Callable[[str], bool]) -> None:
+        """Let calls that end a program end the vertex.
+
+        Args:
+            line_of: Gives ``file:line`` of a line of code.
+            is_known: True for the symbol of a function that a tile has.
+        """
+
+        def stays(name: str) -> bool:  # what has to be refused is no part of what a vertex does before it ends
+            return is_known(name) or name.startswith("abele") or global_name(name) in self.functions
+
+        text, places = with_ends(self.entry(0), self.string, line_of, stays)
         self.functions[f"@{entry_name(0)}"], self.places = text, tuple(places)
 
     def string(self, name: str) -> str:

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 
 from abele.codelet.cpp.blocks import FlowGraph, Instruction, InstructionOperand
 from abele.codelet.cpp.costing import BULK
+from abele.codelet.cpp.ends import LOOP
 from abele.codelet.cpp.library import MATH
 from abele.codelet.cpp.reflect import Member
 
@@ -64,7 +65,7 @@ class Taint:
             name = instruction.callee
             if name.startswith(BULK):
                 return self._is_local(instruction.operands[0].name) and not self._tainted(instruction)
-            return name.startswith("llvm.") and not self._tainted(instruction)
+            return name == LOOP or (name.startswith("llvm.") and not self._tainted(instruction))
         return instruction.name not in self.names
 
     def _decides(self, instruction: Instruction) -> bool:

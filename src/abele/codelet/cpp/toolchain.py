@@ -141,6 +141,7 @@ _SECOND_TRIES = (
         "-includepoplar/Alignment.hpp",
     ),
     (re.compile(r"no member named '\w+' in namespace 'ipu'"), "-includeipu_vector_math"),
+    (re.compile("cannot use 'throw' with exceptions disabled"), "-includeabele/throw.hpp"),
 )
 """What is said, and the flag that mends it. ``size()`` meets a ``size_t``, one type on the tile, two here, and becomes
 one; a header that other compilers bring is brought."""

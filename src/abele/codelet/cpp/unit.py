@@ -22,7 +22,7 @@ import llvmlite.binding as binding
 
 from abele.codelet.cpp.blocks import FlowGraph
 from abele.codelet.cpp.braces import code_alone
-from abele.codelet.cpp.check import check_vertex, source_line
+from abele.codelet.cpp.check import check_vertex, is_known, source_line
 from abele.codelet.cpp.checking import Checked, checked_code, source_lines
 from abele.codelet.cpp.diagnostics import USED
 from abele.codelet.cpp.ends import branches_of, endless_loops, goes_back, with_marks
@@ -168,7 +168,7 @@ class Unit:
         text = self._with_constants(self._fragments.around([vertex.compute]))
         optimised = optimise(with_entries(text, [vertex], self._front.signatures, aliasing=aliasing))
         module, metadata = Module(optimised), Metadata(optimised)
-        module.end_calls(lambda line: source_line(line, metadata) or vertex.location)
+        module.end_calls(lambda line: source_line(line, metadata) or vertex.location, is_known)
         return module, metadata
 
     def _with_constants(self, text: str) -> str:

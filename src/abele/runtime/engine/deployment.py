@@ -213,7 +213,7 @@ class Deployment:
         wrong = ended or image.overruns.error(fault)
         failure = wrong or image.callbacks.take_error() or first_violation(image.supersteps.placed)
         stopped = isinstance(failure, ApplicationRuntimeError) and failure.message.endswith(STOPPED)
-        if stopped and watch.is_late:
+        if isinstance(failure, ApplicationRuntimeError) and stopped and watch.is_late:
             watch.explain(failure)
         if interrupt is not None and (failure is None or stopped or isinstance(failure, RunAbandonedError)):
             if stopped:
