@@ -71,7 +71,7 @@ class MetricValue:
         )
 
 
-class Step(torch.nn.Module):
+class RecordedStep(torch.nn.Module):
     """One of a module's steps; ``forward`` gives its output, and the tensors that it logs and measures.
 
     Args:

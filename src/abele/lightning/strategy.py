@@ -13,7 +13,9 @@ from abele.frontends.poptorch.training.optimizer_state import SessionState
 from abele.lightning.accelerator import AbeleAccelerator
 from abele.lightning.framework import pl
 from abele.lightning.host_batches import HostBatches, samples_in
-from abele.lightning.steps import Step
+from abele.lightning.steps import RecordedStep
+
+_Ready = tuple[RecordedStep, PoplarExecutor]
 
 _PRECISIONS = ("32-true", "16-true")
 
@@ -53,7 +55,7 @@ class AbeleStrategy(pl.strategies.SingleDeviceStrategy):  # type: ignore[misc]  
         self._machine = AbeleAccelerator()  # Not _accelerator: the trainer takes that for a flag of the user.
         self._training, self._inference = options, inference_options
         self._replicas, self._accumulation = 1, 1
-        self._steps: dict[tuple[Any, ...], tuple[Step, PoplarExecutor]] = {}
+        self._steps: dict[tuple[Any, ...], _Ready] = {}
         self._loaders: list[HostBatches] = []
         self._numbers: Any = None
         self._random: list[int] | None = None
@@ -150,7 +152,7 @@ class AbeleStrategy(pl.strategies.SingleDeviceStrategy):  # type: ignore[misc]  
             options.Training.gradientAccumulation(1)
         key = (name, *indices[1:], *(() if training else (samples_in(batch), _micro_batches(options))))
         if key not in self._steps:
-            self._steps[key] = self._compiled(Step(self.lightning_module, name, indices), options, batch)
+            self._steps[key] = self._compiled(RecordedStep(self.lightning_module, name, indices), options, batch)
         step, executor = self._steps[key]
         if training:
             self._follow(executor)
@@ -162,7 +164,7 @@ class AbeleStrategy(pl.strategies.SingleDeviceStrategy):  # type: ignore[misc]  
         known = (loader.counts[samples] for loader in reversed(self._loaders) if samples in loader.counts)
         return next(known, _micro_batches(self._options(training=False)))
 
-    def _compiled(self, step: Step, options: poptorch.Options, batch: Any) -> tuple[Step, PoplarExecutor]:
+    def _compiled(self, step: RecordedStep, options: poptorch.Options, batch: Any) -> _Ready:
         if step._name != "training_step":
             return step, poptorch.inferenceModel(step, options)
         (optimizer,) = self.optimizers
