@@ -6,6 +6,7 @@ import os
 import shlex
 import subprocess
 import sys
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -53,6 +54,9 @@ def test_page__snippets_one_after_the_other__run(
     if page.name == "pytorch_tutorial.md":
         pytest.importorskip("torch", reason="needs PyTorch")
         pytest.importorskip("sklearn", reason="needs scikit-learn")
+    if page.name == "lightning.md":
+        warnings.simplefilter("ignore")  # Lightning's own, of PyTorch's newer names.
+        pytest.importorskip("lightning", reason="needs Lightning")
     if page.name == "report.md":
         pytest.importorskip("matplotlib", reason="needs matplotlib")
     if page.name in ("cpp_codelets.md", "errors.md"):

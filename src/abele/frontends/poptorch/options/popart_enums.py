@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from enum import IntEnum
 
+from abele.frontends.poptorch.enums import MeanReductionStrategy, ReductionType
+
 __all__ = [
     "AccumulateOuterFragmentSchedule",
     "BatchSerializationBatchSchedule",
@@ -118,21 +120,6 @@ class SyntheticDataMode(IntEnum):
     Zeros = 1
     RandomNormal = 2
     RandomUniform = 3
-
-
-class ReductionType(IntEnum):
-    """Reduction of losses and gradients."""
-
-    Sum = 0
-    Mean = 1
-    NoReduction = 2
-
-
-class MeanReductionStrategy(IntEnum):
-    """When a mean of gradients is taken."""
-
-    Running = 0
-    Post = 1
 
 
 class Instrumentation(IntEnum):
