@@ -303,3 +303,9 @@ def test_implicit_copies__of_weights__are_logged_once_each(caplog: pytest.LogCap
         inference(x)
         inference(x)
         assert [r.message for r in caplog.records if "Implicit" in r.message] == ["Implicit copyWeightsToDevice()"]
+
+
+def test_every_n__of_fewer_micro_batches__is_refused_before_compiling() -> None:
+    options = poptorch.Options().deviceIterations(2).outputMode(poptorch.OutputMode.EveryN, 3)
+    with pytest.raises(AssertionError, match="output_return_period is 3, and a call has 2 micro-batches"):
+        poptorch.inferenceModel(lambda x: x, options)(torch.ones(2))

@@ -64,8 +64,19 @@ class Batching:
             raise Error(INFERENCE_ACCUMULATION + (PIPELINED_INFERENCE if pipelined else ""))
 
     def schedule(self) -> Schedule:
-        """The device's loop."""
+        """The device's loop.
+
+        Raises:
+            CheckError: Outputs of every n-th micro-batch, of which there are fewer.
+        """
         accumulation = self.options.Training.gradient_accumulation
+        period, steps = self.options.output_return_period, self.options.device_iterations * accumulation
+        if self.output_mode == OutputMode.EveryN and period > steps:
+            raise CheckError(
+                f"EveryN output mode returns nothing: output_return_period is {period}, and a call has {steps} "
+                "micro-batches",
+                remedy="a smaller period, or more deviceIterations",
+            )
         ranks = self.options.Distributed.numProcesses if self.options.Distributed.shares_replicas else 1
         return Schedule(
             self.options.device_iterations,

@@ -99,7 +99,7 @@ class PoplarExecutor(Exporting):
         self._watch: ModelWatch | None = None
         self._lock = ForkLock()
         self._told: set[str] = set()
-        self._told_of_optimizer: set[str] = set()
+        self._told_of_optimizer: set[tuple[str, str]] = set()
         self._counters = PerfCounters()
         logs.limit_repeats(self._options.max_repeat_logs)
         if optimizer is not None:

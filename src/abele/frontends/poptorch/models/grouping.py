@@ -123,9 +123,10 @@ def own_groups(model: torch.nn.Module, options: Options) -> tuple[dict[str, Comm
             if rows != replicas or name not in every:
                 _check_rows(name, rows, tensor, groups)
             found[name] = group
-        elif not options.broadcast_buffers and not isinstance(tensor, torch.nn.Parameter) and id(tensor) not in layers:
-            if replicas > 1 and tensor.dim() and tensor.shape[0] == replicas:
-                found[name] = CommGroup.none()
+        elif options.broadcast_buffers or isinstance(tensor, torch.nn.Parameter) or id(tensor) in layers:
+            continue
+        elif tensor.dim() and tensor.shape[0] == replicas > 1:
+            found[name] = CommGroup.none()
     return found, tuple(every)
 
 

@@ -40,27 +40,30 @@ def kind_name(optimiser: torch.optim.Optimizer) -> str:
     return base + ("Centered" if base == "RMSprop" and optimiser.param_groups[0]["centered"] else "")
 
 
-def warn_of_optimizer(optimiser: torch.optim.Optimizer, told: set[str]) -> None:
+def warn_of_optimizer(optimiser: torch.optim.Optimizer, told: set[tuple[str, str]]) -> None:
     """Warn of what the device does not take from an optimiser.
 
     Args:
         optimiser: The optimiser.
-        told: Warnings of the same wrapper, which are not given again; new ones are added.
+        told: What the same wrapper was warned of, which it is not again; new things are added.
     """
-    for text in _warnings(optimiser):
-        if text not in told:
-            told.add(text)
-            logs.warn(text)
-
-
-def _warnings(optimiser: torch.optim.Optimizer) -> Iterator[str]:
     kind = type(optimiser)
-    if kind not in KNOWN and isinstance(optimiser, KNOWN):
-        yield (
+    if kind not in KNOWN and isinstance(optimiser, KNOWN) and ("class", kind.__name__) not in told:
+        told.add(("class", kind.__name__))
+        logs.warn(
             f"Optimizer `{kind.__name__}` subclassed from classes in poptorch.optim or torch.optim are unlikely to "
             "behave as intended. Poptorch does not run Python optimizer code directly; it is the rule of the base "
             "class, compiled, that runs."
         )
+    for what, names in _unexpected(optimiser):
+        new = sorted(name for name in names if (what, name) not in told)
+        if new:
+            told.update((what, name) for name in new)
+            logs.warn(f"Ignoring unexpected {what} in {kind_name(optimiser)} optimizer: {new}")
+
+
+def _unexpected(optimiser: torch.optim.Optimizer) -> Iterator[tuple[str, set[str]]]:
+    """Attributes, and variables of groups, that the rule does not know, by where they are."""
     base = next((known for known in KNOWN if isinstance(optimiser, known)), None)
     if base is None:
         return
@@ -69,13 +72,11 @@ def _warnings(optimiser: torch.optim.Optimizer) -> Iterator[str]:
     table = dict(optimiser.__dict__)
     if callable(table.get("step")):  # Schedulers of PyTorch put theirs there.
         del table["step"]
-    found = {"optimizer attribute": _public(table) - attributes - set(own)}
+    yield "optimizer attribute", _public(table) - attributes - set(own)
     groups = groups | _OF_PYTORCH
-    found["default group variable"] = set(optimiser.defaults) - groups
-    found |= {f"group {i} attribute": set(group) - groups for i, group in enumerate(optimiser.param_groups)}
-    for what, names in found.items():
-        if names:
-            yield f"Ignoring unexpected {what} in {kind_name(optimiser)} optimizer: {sorted(names)}"
+    yield "default group variable", set(optimiser.defaults) - groups
+    for number, group in enumerate(optimiser.param_groups):
+        yield f"group {number} attribute", set(group) - groups
 
 
 def optim_options() -> tuple[str, ...]:
