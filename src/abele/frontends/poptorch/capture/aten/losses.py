@@ -127,7 +127,7 @@ def binary_cross_entropy_with_logits(
 ) -> Value:
     """Binary cross entropy of a sigmoid, in a form that stays in range."""
     operands = [value, call.operand(target, value.dtype)]
-    expression: Expr = apply("softplus", x) - x * y
+    expression: Expr = (1.0 - y) * x + apply("softplus", -x)
     if pos_weight is not None:
         operands.append(pos_weight)
         expression = (1.0 - y) * x + (1.0 + (z - 1.0) * y) * apply("softplus", -x)
