@@ -100,7 +100,7 @@ def _arg_extreme(
         found = _1 == _2
         if tensor.dtype.is_float:
             # One that is not a number is the extreme, and equals nothing.
-            found = found | (_1 != _1)  # noqa: PLR0124
+            found = found | (_1 != _1)
         where = select(_3, Const(width, i32), found)
         emit_map(graph, body, [where], [tensor, best.expand_dims(best.ndim), numbers], [candidates], "candidates")
         first = emit_reduce(graph, body, candidates, [-1], "MIN", "first")
