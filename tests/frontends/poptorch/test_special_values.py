@@ -23,8 +23,10 @@ NAN, INF = math.nan, math.inf
 EXTREMES = ("maximum", "minimum", "fmax", "fmin", "clamp", "relu", "hardtanh", "threshold")
 """Of zeros of both signs they may give either."""
 LIMITS = ("bessel", "airy", "i0", "i1", "gamma", "zeta", "polygamma", "erfcx", "log_ndtr", "polynomial", "nextafter")
+LIMITS += ("logaddexp2",)
 """Special functions have their limits at infinity and NaN of NaN, where PyTorch's series end otherwise;
-tests/expr/test_special.py holds them against SciPy. The machine does not have the last steps of nextafter."""
+tests/expr/test_special.py holds them against SciPy. The machine does not have the last steps of nextafter.
+What cancels in logaddexp2 is the rounding of its parts."""
 GRADIENT_LIMITS = (*LIMITS, "logaddexp", "acosh")
 """Of two equal infinities the gradient is shared; outside of its domain acosh has none."""
 SCALARS = (2.5, 0.0)
