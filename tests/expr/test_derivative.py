@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from abele.errors import UnsupportedOpError
 from abele.expr import evaluate
 from abele.expr.derivative import ONE, ZERO, arg, operands, partial, substitute
-from abele.expr.simplify import simplified
+from abele.expr.simplify import product, simplified, total
 from abele.kernels.nest import ir
 from abele.kernels.nest.ir import Const, apply, select
 from abele.numerics import f32
@@ -68,8 +68,7 @@ def test_partial__operation_without_derivative__is_refused() -> None:
     ("expression", "expected"),
     [
         (X * 1.0, X),
-        (Const(0.0) * X, ZERO),
-        (X + 0.0, X),
+        (X - 0.0, X),
         (apply("pow", X, 2.0), apply("square", X)),
         (apply("pow", X, 0.5), apply("sqrt", X)),
         (Const(2.0) * Const(3.0), Const(6.0)),
@@ -83,4 +82,11 @@ def test_simplify__trivial_operations__disappear(expression: ir.Expr, expected: 
 
 
 def test_substitute__constants__fold() -> None:
-    assert substitute(X * Y + X, lambda i: (arg(0), Const(0.0))[i]) == X
+    assert substitute(X * Y + X, lambda i: (arg(0), Const(1.0))[i]) == X + X
+
+
+def test_simplify__product_of_values_with_zero__stays_for_infinity() -> None:
+    assert substitute(X * Y + Y, lambda i: (arg(0), Const(0.0))[i]) == X * 0.0 + 0.0
+    assert partial(X * Y, 0) == Y
+    assert product(ZERO, X) == ZERO
+    assert total(ZERO, X) == X

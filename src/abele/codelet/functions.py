@@ -52,6 +52,7 @@ exp, log, tanh, sigmoid, erf, sin, cos, pow = (
 square_root, reciprocal_root, fma, floor, ceil, rint = (
     VertexFunction(n) for n in ("sqrt", "rsqrt", "fma", "floor", "ceil", "rint")
 )
+expm1, tan, copysign, rem = (VertexFunction(n) for n in ("expm1", "tan", "copysign", "rem"))
 random_u32 = VertexFunction(_RANDOM)
 
 KNOWN: dict[Any, str] = {
@@ -60,7 +61,7 @@ KNOWN: dict[Any, str] = {
 KNOWN |= {math.fabs: "abs", builtins.round: "rint", builtins.abs: "abs"}
 KNOWN |= {builtins.min: "min", builtins.max: "max", np.minimum: "min", np.maximum: "max", builtins.len: "len"}
 KNOWN |= {builtins.float: "float", builtins.int: "int", builtins.bool: "bool", builtins.range: "range"}
-KNOWN |= {builtins.pow: "pow", np.power: "pow"}
+KNOWN |= {builtins.pow: "pow", np.power: "pow", math.fmod: "rem", np.fmod: "rem"}
 """Python's and NumPy's functions that mean one of ours."""
 
 
@@ -75,6 +76,7 @@ def emit(name: str, b: ll.IRBuilder, *args: Any) -> Any:
 
 
 _WIDTHS = (4, 8, 16, 32)
+"""Lanes of the vectors that loops become, on any host."""
 
 
 def _of_vectors(module: ll.Module, name: str) -> Any:
@@ -86,17 +88,18 @@ def _of_vectors(module: ll.Module, name: str) -> Any:
     known = module.globals.get(symbol)
     if known is not None:
         return known
-    arity = FUNCTIONS[name].arity
+    arity, code = FUNCTIONS[name].arity, FUNCTIONS[name].code
+    assert code is not None
+    assert code.f32 is not None
     variants = [f"_ZGV_LLVM_N{n}{'v' * arity}_{symbol}({symbol}.{n})" for n in _WIDTHS]
     for lanes in (1, *_WIDTHS):
         type_ = F32 if lanes == 1 else ll.VectorType(F32, lanes)
-        function = ll.Function(module, ll.FunctionType(type_, [type_] * arity), symbol if lanes == 1 else f"{symbol}.{lanes}")
+        full = symbol if lanes == 1 else f"{symbol}.{lanes}"
+        function = ll.Function(module, ll.FunctionType(type_, [type_] * arity), full)
         function.attributes = "noinline nounwind willreturn memory(none)"
         if lanes == 1:
             function.attributes += f' "vector-function-abi-variant"="{",".join(variants)}"'
         b = ll.IRBuilder(function.append_basic_block())
-        code = FUNCTIONS[name].code
-        assert code is not None and code.f32 is not None
         b.ret(code.f32(b, *function.args))
     return module.globals[symbol]
 

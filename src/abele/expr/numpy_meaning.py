@@ -93,7 +93,7 @@ def softplus(x: Array) -> Array:
 
 def sigmoid(x: Array) -> Array:
     """1 / (1 + e^-x)."""
-    return np.asarray(0.5 * (1.0 + np.tanh(0.5 * x)), x.dtype)
+    return np.asarray(np.exp(-np.logaddexp(0, -x)), x.dtype)
 
 
 def fma(x: Array, y: Array, z: Array) -> Array:

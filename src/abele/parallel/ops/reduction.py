@@ -155,6 +155,8 @@ class Reduce(OpRule):
     def _to_extremum(net: BlockBuilder, op: NetworkOp, grad: Value) -> Value:
         (value,) = op.inputs
         x, best = derivative.arg(0), derivative.arg(1)
-        hit = map_(net, select(x.eq(best), 1.0, 0.0), [value, reshape(net, op.output, grad.shape)])
+        # What is not a number is an extreme that equals nothing.
+        hit = select(x.eq(best), 1.0, select(x.ne(x), 1.0, 0.0) if value.dtype.is_float else 0.0)
+        hit = map_(net, hit, [value, reshape(net, op.output, grad.shape)])
         share = map_(net, x / best, [grad, reduce(net, hit, op.attrs["dims"], keep=True)])
         return map_(net, x * best, [hit, share])

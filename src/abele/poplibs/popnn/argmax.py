@@ -97,7 +97,11 @@ def _arg_extreme(
         best = emit_reduce(graph, body, tensor, [-1], op, "extreme")
         numbers = graph.constant(i32, (width,), np.arange(width), name="numbers")
         candidates = create_output_like(graph, [tensor], tensor.shape, i32, "candidates/out")
-        where = select(_3, Const(width, i32), _1 == _2)
+        found = _1 == _2
+        if tensor.dtype.is_float:
+            # One that is not a number is the extreme, and equals nothing.
+            found = found | (_1 != _1)
+        where = select(_3, Const(width, i32), found)
         emit_map(graph, body, [where], [tensor, best.expand_dims(best.ndim), numbers], [candidates], "candidates")
         first = emit_reduce(graph, body, candidates, [-1], "MIN", "first")
         body.add(Copy(first.reinterpret(index_type), out))
@@ -114,7 +118,9 @@ def _kernel(tensor: Tensor, op: str, outs: list[Tensor]) -> ir.HostKernel:
     extreme, first = len(outs) + 1, len(outs) + 2
     x, best = ir.Load(0, at), ir.Load(extreme, at[:-1])
     wide = x if ir.compute_type(tensor.dtype) == kind else ir.Cast(kind, x)
-    index = ir.select(wide.eq(best), ir.Index(at[-1]), width)
+    place = ir.Index(at[-1])
+    missing: ir.Expr = ir.select(wide.ne(wide), place, width) if tensor.dtype.is_float else ir.as_expr(width)
+    index = ir.select(wide.eq(best), place, missing)
     nests = [
         nest_over(shape, ir.Store(extreme, at[:-1], wide, reduction.combine)),
         nest_over(shape, ir.Store(first, at[:-1], index, "min")),

@@ -78,11 +78,17 @@ class Record:
                 code.store(f"{name}{other}", code.choice(better, a, b), high())
 
     def _is_better(self, code: CodeWriter) -> WrittenValue:
-        """True if record b is better than record a."""
-        better = code.local("b_k").compare(">" if self.largest_first else "<", code.local("a_k"))
+        """True if record b is better than record a. A key that is no number counts as the largest."""
+        a, b = code.local("a_k"), code.local("b_k")
+        better = b.compare(">" if self.largest_first else "<", a)
+        if self.key.is_float:
+            large, small = (b, a) if self.largest_first else (a, b)
+            better = better.either(large.compare("!=", large).both(small.compare("==", small)))
         if not self.by_second:
             return better
-        equal = code.local("b_k").compare("==", code.local("a_k"))
+        equal = b.compare("==", a)
+        if self.key.is_float:
+            equal = equal.either(b.compare("!=", b).both(a.compare("!=", a)))
         return better.either(equal.both(code.local("b_v0").compare("<", code.local("a_v0"))))
 
 

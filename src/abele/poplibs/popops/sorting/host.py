@@ -25,11 +25,22 @@ from abele.poplibs.poputil.host_body import host_rows
 
 
 @macro
+def _is_before(one, other, largest_first):
+    """True if a key stands before another, not beside it. What is no number counts as the largest."""
+    return not (one <= other or other != other) if largest_first else not (one >= other or one != one)
+
+
+@macro
+def _is_beside(one, other):
+    """True if keys are equal, or both no numbers."""
+    return one == other or (one != one and other != other)
+
+
+@macro
 def _comes_later(self, at, key, place, larger_later):
     """True if the record ``at`` a place of the heap comes after that of ``key`` and ``place``."""
     other = self.best[at]
-    by_key = other > key if larger_later else other < key
-    return by_key or (other == key and self.places[at] > place)
+    return _is_before(other, key, larger_later) or (_is_beside(other, key) and self.places[at] > place)
 
 
 @macro
@@ -71,7 +82,7 @@ def _merge(keys, places, best, found, width, largest_first):
         while low < middle and high < end:
             one = keys[low]
             other = keys[high]
-            later = other > one if largest_first else other < one
+            later = _is_before(other, one, largest_first)
             best[at] = other if later else one
             found[at] = places[high] if later else places[low]
             step = i64(1) if later else i64(0)
@@ -107,7 +118,7 @@ def top_k_codelet(dtype: ElementType, *, largest: bool, is_reversed: bool) -> ty
                 _sink(self, k // 2 - 1 - i, k, not largest)
             for i in range(k, len(self.keys)):
                 key = self.keys[i]
-                if key > self.best[0] if largest else key < self.best[0]:
+                if _is_before(key, self.best[0], largest):
                     self.best[0] = key
                     self.places[0] = u32(i)
                     _sink(self, 0, k, not largest)
@@ -167,7 +178,7 @@ def sort_codelet(dtype: ElementType, *, largest_first: bool) -> type:
                     sinking = hole > begin
                     while sinking:
                         before = self.spare_best[hole - 1] if in_spare else self.best[hole - 1]
-                        if key > before if largest_first else key < before:
+                        if _is_before(key, before, largest_first):
                             if in_spare:
                                 self.spare_best[hole] = before
                                 self.spare_places[hole] = self.spare_places[hole - 1]

@@ -55,11 +55,11 @@ def _norm(net: BlockBuilder, difference: Value, p: float) -> Value:
         return build.reduce(net, sizes, dims)
     if math.isinf(p):
         return build.reduce(net, sizes, dims, "max")
-    power = apply("square", x) if p == 2 else select(x > 0.0, apply("pow", apply("max", x, 1e-38), float(p)), 0.0)
+    power = apply("square", x) if p == 2 else select(x <= 0.0, 0.0, apply("pow", apply("max", x, 1e-38), float(p)))
     return _root(net, build.reduce(net, build.map_(net, power, [sizes]), dims), float(p))
 
 
 def _root(net: BlockBuilder, total: Value, p: float) -> Value:
-    base = select(x > 0.0, x, 1.0)
+    base = select(x <= 0.0, 1.0, x)
     root = apply("sqrt", base) if p == 2 else apply("pow", base, 1 / p)
-    return build.map_(net, select(x > 0.0, root, 0.0), [total])
+    return build.map_(net, select(x <= 0.0, 0.0, root), [total])

@@ -90,7 +90,7 @@ def smooth_l1_loss(call: OperatorCall, value: Value, target: Value, reduction: i
     size = apply("abs", x - y)
     if beta == 0:
         return _pairwise(call, size, value, target, reduction)
-    expression = select(size < float(beta), apply("square", size) * (0.5 / beta), size - 0.5 * beta)
+    expression = select(size >= float(beta), size - 0.5 * beta, apply("square", x - y) * (0.5 / beta))
     return _pairwise(call, expression, value, target, reduction)
 
 
@@ -98,7 +98,7 @@ def smooth_l1_loss(call: OperatorCall, value: Value, target: Value, reduction: i
 def huber_loss(call: OperatorCall, value: Value, target: Value, reduction: int = _MEAN, delta: float = 1.0) -> Value:
     """Half squared differences below ``delta``, linear above."""
     size = apply("abs", x - y)
-    expression = select(size < float(delta), apply("square", size) * 0.5, (size - 0.5 * delta) * float(delta))
+    expression = select(size >= float(delta), (size - 0.5 * delta) * float(delta), apply("square", x - y) * 0.5)
     return _pairwise(call, expression, value, target, reduction)
 
 
@@ -127,7 +127,7 @@ def binary_cross_entropy_with_logits(
 ) -> Value:
     """Binary cross entropy of a sigmoid, in a form that stays in range."""
     operands = [value, call.operand(target, value.dtype)]
-    expression: Expr = apply("softplus", x) - x * y
+    expression: Expr = (1.0 - y) * x + apply("softplus", -x)
     if pos_weight is not None:
         operands.append(pos_weight)
         expression = (1.0 - y) * x + (1.0 + (z - 1.0) * y) * apply("softplus", -x)

@@ -87,8 +87,10 @@ def _extremum(net: BlockBuilder, value: Value, dim: int, operation: str) -> Pair
     numbers = build.detach(net, _number(net, value))
     best = build.reduce(net, numbers, [dim], operation, keep=True)
     places, extent = build.positions(net, value.shape, dim), value.shape[dim]
-    misses = x < y if operation == "max" else x > y
-    hits = build.map_(net, select(misses, Const(extent, i32), z), [numbers, best, places], i32)
+    # What is not a number is the extreme, and cannot be compared.
+    missed = select(x.ne(x), z, Const(extent, i32)) if numbers.dtype.is_float else Const(extent, i32)
+    reaches = x >= y if operation == "max" else x <= y
+    hits = build.map_(net, select(reaches, z, missed), [numbers, best, places], i32)
     index = build.reduce(net, hits, [dim], "min", keep=True)
     return _picked(net, value, index, dim), index
 
@@ -165,15 +167,30 @@ def kthvalue(call: OperatorCall, value: Value, k: int, dim: int = -1, keepdim: b
 @aten("aten.median.dim")
 def median(call: OperatorCall, value: Value, dim: int, keepdim: bool = False) -> Pair:
     """The lower median along ``dim`` and its position."""
-    extent = value.shape[dim] if value.ndim else 1
-    return _without(call.net, _of_rank(call, value, dim, (extent - 1) // 2), call.shape)
+    return _without(call.net, _middle(call, value, dim), call.shape)
+
+
+def _middle(call: OperatorCall, value: Value, dim: int) -> Pair:
+    """The lower median; of rows with what is no number, the first of those, which stand last in order."""
+    net, extent = call.net, value.shape[dim] if value.ndim else 1
+    middle = (extent - 1) // 2
+    if not value.dtype.is_float or not value.ndim:
+        return _of_rank(call, value, dim, middle)
+    count = build.reduce(net, _counted(net, value, x.ne(x)), [dim % value.ndim], keep=True)
+    rank = select(x > 0, Const(extent, i32) - x, Const(middle, i32))
+    return _of_rank(call, value, dim, build.map_(net, rank, [count]))
+
+
+def _counted(net: BlockBuilder, value: Value, condition: Expr) -> Value:
+    """One where a condition holds, zero elsewhere."""
+    return build.map_(net, select(condition, Const(1, i32), Const(0, i32)), [value], i32)
 
 
 @aten("aten.median.default")
 def median_of_all(call: OperatorCall, value: Value) -> Value:
     """The lower median of all elements."""
     flat = build.reshape(call.net, value, (value.size,))
-    return build.reshape(call.net, _of_rank(call, flat, 0, (value.size - 1) // 2)[0], ())
+    return build.reshape(call.net, _middle(call, flat, 0)[0], ())
 
 
 @aten("aten.nanmedian.dim")
@@ -195,8 +212,7 @@ def _median_of_numbers(call: OperatorCall, value: Value, dim: int) -> Pair:
     if not value.dtype.is_float or not value.ndim:
         return _of_rank(call, value, dim, (value.shape[dim] - 1) // 2 if value.ndim else 0)
     dim %= value.ndim
-    numbers = build.map_(net, select(x.eq(x), Const(1, i32), Const(0, i32)), [value], i32)
-    count = build.reduce(net, numbers, [dim], keep=True)
+    count = build.reduce(net, _counted(net, value, x.eq(x)), [dim], keep=True)
     rank = build.cast(net, build.map_(net, apply("floor", (x - 1.0) * 0.5), [build.cast(net, count, f32)]), i32)
     rank = build.map_(net, apply("max", x, Const(0, i32)), [rank])
     finite = build.map_(net, select(x.eq(x), x, math.inf), [build.detach(net, value)])
