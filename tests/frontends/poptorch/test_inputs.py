@@ -154,6 +154,40 @@ def test_exceptions__switched_on__end_the_call(function: Callable[[torch.Tensor]
         model(-torch.ones(4))
 
 
+COMPARISONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "less": lambda x: x < 1,
+    "half": lambda x: x.half() >= x[:1].half(),
+    "equal": lambda x: x == 2 * x,
+    "where": lambda x: torch.where(x > 0, x, 0),
+}
+QUIET: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "isnan": torch.isnan,
+    "itself": lambda x: x != x,
+    "isfinite": torch.isfinite,
+    "truth": lambda x: x.bool(),
+    "passed on": lambda x: torch.relu(x + 1),
+}
+
+
+@pytest.mark.parametrize("name", COMPARISONS)
+def test_comparison__of_nan_under_exceptions__ends_the_call(name: str) -> None:
+    opts = options()
+    opts.Precision.enableFloatingPointExceptions(True)
+    x = torch.tensor([1.0, 2.0, 3.0, 4.0])
+    model = poptorch.inferenceModel(COMPARISONS[name], opts)
+    assert torch.equal(model(x), COMPARISONS[name](x))
+    with pytest.raises(ApplicationRuntimeError, match="floating-point exception: an invalid operation"):
+        model(x * torch.tensor([1, 1, torch.nan, 1]))
+
+
+@pytest.mark.parametrize("name", QUIET)
+def test_question_for_nan__under_exceptions__is_answered(name: str) -> None:
+    opts = options()
+    opts.Precision.enableFloatingPointExceptions(True)
+    x = torch.tensor([1.0, torch.nan, -torch.inf, 0.0])
+    torch.testing.assert_close(poptorch.inferenceModel(QUIET[name], opts)(x), QUIET[name](x), equal_nan=True)
+
+
 def test_exceptions__switched_off__give_what_pytorch_gives() -> None:
     got = poptorch.inferenceModel(torch.log, options())(torch.tensor([-1.0, 0.0]))
     assert got[0].isnan()

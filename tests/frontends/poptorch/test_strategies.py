@@ -194,7 +194,8 @@ MISPLACED: dict[str, tuple[type[nn.Module], Any, Any, str]] = {
         lambda o: o.autoRoundNumIPUs(False),
         r"The model specifies the use of 3 IPUs, however PopTorch must reserve a minimum of 4 in order to allow the "
         r"model to run, because PopTorch must reserve a power of 2 or maximum of 64 IPUs per process\. Please "
-        r"reconfigure your model to use a different number of IPUs or set poptorch\.Options\(\)\.autoRoundNumIPUs\(True\)",
+        r"reconfigure your model to use a different number of IPUs or set poptorch\.Options\(\)\.autoRoundNumIPUs\(True"
+        r"\)\.",
     ),
     "small machine": (
         Mlp,
