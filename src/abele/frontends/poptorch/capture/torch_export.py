@@ -42,7 +42,7 @@ from abele.frontends.poptorch.program.overlap import CURRENT
 from abele.frontends.poptorch.values import structures
 from abele.graph.debug import DebugRecord
 
-_PACKAGES = (str(Path(torch.__file__).resolve().parent), str(Path(__file__).resolve().parents[1]))
+_PACKAGES = (str(Path(torch.__file__).parent), str(Path(__file__).parents[1]))
 _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
 
 _WRITTEN = "abele_written"
@@ -151,7 +151,7 @@ class _Recorded(torch.nn.Module):
         with (
             state_kept(self.model),
             values_kept(),
-            functions_replaced(),
+            functions_replaced() as replaced,
             transforms_inlined(),
             flex_attention_recorded(),
             recording_blocks() as self.kept.blocks,
@@ -160,6 +160,7 @@ class _Recorded(torch.nn.Module):
         self.kept.attributes.note()
         self.kept.returned = returned
         results = [leaf for leaf in structures.leaves(returned) if isinstance(leaf, torch.Tensor)]
+        replaced.warn_of_host(results)
         if overlap is not None:
             overlap.check(results)
         return results
