@@ -154,10 +154,92 @@ def test_exceptions__switched_on__end_the_call(function: Callable[[torch.Tensor]
         model(-torch.ones(4))
 
 
+COMPARISONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "less": lambda x: x < 1,
+    "half": lambda x: x.half() >= x[:1].half(),
+    "equal": lambda x: x == 2 * x,
+    "where": lambda x: torch.where(x > 0, x, 0),
+}
+QUIET: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "isnan": torch.isnan,
+    "itself": lambda x: x != x,
+    "isfinite": torch.isfinite,
+    "truth": lambda x: x.bool(),
+    "passed on": lambda x: torch.relu(x + 1),
+}
+
+
+@pytest.mark.parametrize("name", COMPARISONS)
+def test_comparison__of_nan_under_exceptions__ends_the_call(name: str) -> None:
+    opts = options()
+    opts.Precision.enableFloatingPointExceptions(True)
+    x = torch.tensor([1.0, 2.0, 3.0, 4.0])
+    model = poptorch.inferenceModel(COMPARISONS[name], opts)
+    assert torch.equal(model(x), COMPARISONS[name](x))
+    with pytest.raises(ApplicationRuntimeError, match="floating-point exception: an invalid operation"):
+        model(x * torch.tensor([1, 1, torch.nan, 1]))
+
+
+@pytest.mark.parametrize("name", QUIET)
+def test_question_for_nan__under_exceptions__is_answered(name: str) -> None:
+    opts = options()
+    opts.Precision.enableFloatingPointExceptions(True)
+    x = torch.tensor([1.0, torch.nan, -torch.inf, 0.0])
+    torch.testing.assert_close(poptorch.inferenceModel(QUIET[name], opts)(x), QUIET[name](x), equal_nan=True)
+
+
 def test_exceptions__switched_off__give_what_pytorch_gives() -> None:
     got = poptorch.inferenceModel(torch.log, options())(torch.tensor([-1.0, 0.0]))
     assert got[0].isnan()
     assert got[1] == -torch.inf
+
+
+DEVICE = torch.device("cpu")
+CONSTANT = torch.tensor([1.0, 2.0])
+ON_THE_HOST: dict[str, tuple[Callable[[torch.Tensor], torch.Tensor], str]] = {
+    "factory": (lambda x: x + torch.tensor([1, 2], device="cpu"), r"shape=\[2\], dtype=Long"),
+    "device": (lambda x: x + torch.zeros(1, 2, device=DEVICE), r"shape=\[1, 2\], dtype=Float"),
+    "derived": (lambda x: x * (torch.arange(2, device="cpu") > 0), r"shape=\[2\], dtype=Bool"),
+    "like": (lambda x: torch.cat([x, torch.ones_like(x, device="cpu")]), r"shape=\[2\], dtype=Float"),
+    "other": (
+        lambda x: x + torch.ones(2, device=torch.ones(2, dtype=torch.half, device="cpu").device),
+        r"shape=\[2\], dtype=Float",
+    ),
+}
+IN_FORWARD: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "factory": lambda x: x + torch.tensor([1, 2]),
+    "device of another": lambda x: x + torch.tensor([1, 2], device=x.device),
+    "moved": lambda x: x + torch.tensor([1, 2], device="cpu").to(x.device),
+    "as another": lambda x: x + torch.tensor([1, 2], device="cpu").to(x),
+    "number": lambda x: x + torch.tensor(2.0, device="cpu"),
+    "Python's number": lambda x: x * torch.tensor([1, 2], device="cpu").sum().item(),
+    "copied": lambda x: torch.zeros_like(x).copy_(torch.tensor([1, 2], device="cpu")) + x,
+    "from outside": lambda x: x + CONSTANT + torch.zeros(2, device=CONSTANT.device),
+    "list": lambda x: x + torch.LongTensor([1, 2]),
+    "back and forth": lambda x: x.cpu() + x.to("cpu") + x,
+}
+
+
+@pytest.mark.parametrize("name", ON_THE_HOST)
+def test_tensor_on_the_host__among_those_of_the_device__is_refused_with_the_line(name: str) -> None:
+    function, text = ON_THE_HOST[name]
+    with pytest.raises(
+        poptorch.Error, match=rf"Expected an IPU tensor but got tensor\(device=cpu, {text}\)\n  at .*test_inputs.py:\d+"
+    ):
+        poptorch.inferenceModel(function, options())(torch.tensor([3.0, 4.0]))
+
+
+@pytest.mark.parametrize("name", IN_FORWARD)
+def test_tensor_of_forward__without_a_device_or_moved__is_a_constant(name: str) -> None:
+    x = torch.tensor([3.0, 4.0])
+    torch.testing.assert_close(poptorch.inferenceModel(IN_FORWARD[name], options())(x), IN_FORWARD[name](x))
+
+
+def test_result_on_the_host__warns() -> None:
+    model = poptorch.inferenceModel(lambda x: [x, torch.ones(2, device="cpu")], options())
+    with pytest.warns(UserWarning, match="Output expected to be on the IPU but is on cpu"):
+        _, made = model(torch.ones(2))
+    assert torch.equal(made, torch.ones(2))
 
 
 WRONG: dict[str, tuple[Any, str]] = {

@@ -318,9 +318,9 @@ def test_buffers__that_forward_changes_on_replicas__are_refused_unless_each_has_
     wrap = poptorch.trainingModel if training else poptorch.inferenceModel
     with pytest.raises(
         poptorch.Error,
-        match=r"PopTorch does not support broadcasting buffers\. If your model is able to tolerate buffers becoming out "
-        r"of sync between replicas, you can disable buffer broadcasting using poptorch\.Options\.broadcastBuffers\(False"
-        r"\)\.\n  at       .*test_replicas\.py:\d+\n  because  forward changes the buffer 'offset'",
+        match=r"PopTorch does not support broadcasting buffers\. If your model is able to tolerate buffers becoming "
+        r"out of sync between replicas, you can disable buffer broadcasting using poptorch\.Options\.broadcastBuffers\("
+        r"False\)\.\n  at       .*test_replicas\.py:\d+\n  because  forward changes the buffer 'offset'",
     ):
         wrap(model, options(2))(torch.zeros(2, 2))
 

@@ -5,16 +5,25 @@ from __future__ import annotations
 import copy
 import inspect
 import io
+import math
 import pickle
+import re
 from typing import Any
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from placement_kit import Mlp, Run, classified
 from test_executor import options
 from torch import nn
 
 from abele import poptorch
+from abele.errors import AbeleError
+from abele.frontends.poptorch.capture import capture
+from abele.frontends.poptorch.models.placing import Placing
+from abele.parallel import evaluate
+from abele.parallel.passes.stages import AssignStages
 
 
 class Two(nn.Module):
@@ -194,7 +203,8 @@ MISPLACED: dict[str, tuple[type[nn.Module], Any, Any, str]] = {
         lambda o: o.autoRoundNumIPUs(False),
         r"The model specifies the use of 3 IPUs, however PopTorch must reserve a minimum of 4 in order to allow the "
         r"model to run, because PopTorch must reserve a power of 2 or maximum of 64 IPUs per process\. Please "
-        r"reconfigure your model to use a different number of IPUs or set poptorch\.Options\(\)\.autoRoundNumIPUs\(True\)",
+        r"reconfigure your model to use a different number of IPUs or set poptorch\.Options\(\)\.autoRoundNumIPUs\(True"
+        r"\)\.",
     ),
     "small machine": (
         Mlp,
@@ -231,6 +241,110 @@ def test_block__that_begins_in_the_body_of_a_loop__is_refused() -> None:
         poptorch.Error, match="block 'inner' begins in the body of a loop or branch, which is in block 'o"
     ):
         model(X)
+
+
+# --- any order --------------------------------------------------------------------------------------------------------
+
+NAMES = st.sampled_from([None, "a", "b", 0, 1, "0"])
+IPUS = st.sampled_from([None, 0, 1, 2])
+STEPS = st.recursive(
+    st.tuples(st.sampled_from(["compute", "start", "layer", "function", "number", "host"]), NAMES, IPUS),
+    lambda inner: st.tuples(st.just("context"), NAMES, IPUS, st.lists(inner, max_size=3)),
+    max_leaves=8,
+)
+ORDERS: dict[str, Any] = {
+    "pipelined": lambda: None,
+    "by block": lambda: poptorch.PipelinedExecution(poptorch.AutoStage.AutoIncrement),
+    "listed": lambda: poptorch.PipelinedExecution(poptorch.Stage("a", "b"), 0, 1),
+    "sharded": poptorch.ShardedExecution,
+    "sharded by block": lambda: poptorch.ShardedExecution(poptorch.AutoStage.AutoIncrement),
+    "serial": lambda: poptorch.SerialPhasedExecution("a", poptorch.Phase("b", 0), 1),
+    "parallel": lambda: poptorch.ParallelPhasedExecution("a", "b"),
+}
+
+
+class Ordered(nn.Module):
+    """Steps of blocks and of what is computed, nested as they are given."""
+
+    def __init__(self, steps: list[Any]) -> None:
+        super().__init__()
+        self.steps = steps
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        poptorch.Block.useAutoId()
+        return self._run(x, self.steps)
+
+    def _run(self, x: torch.Tensor, steps: list[Any]) -> torch.Tensor:
+        for number, (kind, name, ipu, *inner) in enumerate(steps):
+            match kind:
+                case "compute":
+                    x = x * (number + 2) + x.flip(0)
+                case "start":
+                    poptorch.Block.start(name, ipu)
+                case "layer":
+                    x = poptorch.BeginBlock(nn.Tanh(), name, ipu_id=ipu)(x)
+                case "function":
+                    x = poptorch.BlockFunction(name, ipu)(torch.sin)(x)
+                case "number":
+                    x = x[:, None].sum(1) + torch.arange(x.shape[-1])
+                case "host":
+                    x = x.reshape(x.shape)
+                case "context":
+                    with poptorch.Block(name, ipu):
+                        x = self._run(x, inner[0])
+        return x
+
+
+def check_order(steps: list[Any], strategy: str, shape: tuple[int, ...], iterations: int) -> None:
+    """A model is computed as PyTorch does, with its ops on the IPUs that there are; or refused in words of the user."""
+    model, opts = Ordered(steps), poptorch.Options().deviceIterations(iterations).autoRoundNumIPUs(True)
+    if ORDERS[strategy]() is not None:
+        opts.setExecutionStrategy(ORDERS[strategy]())
+    placing = Placing(opts, training=False)
+    x = torch.linspace(-1, 1, math.prod(shape)).reshape(shape)
+    refusal: Exception | None = None
+    try:
+        captured = capture(model, (x,), training=False, places=placing.places)
+        placing.settings(opts.settings("Ordered"))
+        with placing.explaining():
+            AssignStages().run(captured.net)
+    except (poptorch.Error, AssertionError) as error:
+        refusal = error
+    if refusal is not None:
+        assert isinstance(refusal, AbeleError)
+        assert re.search(r"[Bb]lock|pipeline stages", str(refusal))
+        assert not refusal.at or "test_strategies.py" in refusal.at
+        assert refusal.at or re.search("pipeline stages|lists|Unknown block", str(refusal))
+        return
+    (output,) = captured.net.outputs
+    (value,) = captured.net.inputs
+    found = evaluate(captured.net, {value: x.numpy()})[output]
+    torch.testing.assert_close(torch.as_tensor(found).float(), model(x).detach(), rtol=1e-4, atol=1e-5)
+
+
+CASES = (
+    st.lists(STEPS, min_size=1, max_size=6),
+    st.sampled_from(list(ORDERS)),
+    st.sampled_from([(2,), (2, 3), (2, 1, 3)]),
+    st.sampled_from([1, 9]),
+)
+
+
+@settings(max_examples=25, derandomize=True)
+@given(*CASES)
+def test_blocks__in_any_order__compute_what_pytorch_does_or_are_refused(
+    steps: list[Any], strategy: str, shape: tuple[int, ...], iterations: int
+) -> None:
+    check_order(steps, strategy, shape, iterations)
+
+
+@pytest.mark.slow
+@settings(max_examples=1000)
+@given(*CASES)
+def test_blocks__in_a_thousand_orders__compute_what_pytorch_does_or_are_refused(
+    steps: list[Any], strategy: str, shape: tuple[int, ...], iterations: int
+) -> None:
+    check_order(steps, strategy, shape, iterations)
 
 
 REFUSED = {

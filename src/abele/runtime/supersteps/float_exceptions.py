@@ -2,7 +2,8 @@
 
 An element that is NaN after a superstep, in a vertex that read no NaN, comes from an invalid operation. One that is
 infinite, in a vertex that read no infinity, comes from a division by zero or an overflow if the processor's flags say
-that one happened; which of the two, the flags say as well.
+that one happened; which of the two, the flags say as well. A vertex that stores comparisons of floats, as ``x < y``
+makes it, and read a NaN, made an invalid operation too; ``x != x``, which asks for NaN, is none.
 
 Limits: what a vertex computes and does not store goes unseen, as do integers. Code of selected branches may run whole
 and raise flags, and some functions reach infinity without a flag. So an infinity that a codelet stores as a constant,
@@ -17,6 +18,20 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from abele.codelet.tree import (
+    Assign,
+    CastExpr,
+    Compare,
+    ConstExpr,
+    Element,
+    Local,
+    Scalar,
+    StoreStmt,
+    VertexExpr,
+    walk,
+)
+from abele.codelet.vertex import CodeletDef
+from abele.codelet.written import WrittenCode
 from abele.errors import ApplicationRuntimeError
 from abele.graph import Execute
 from abele.graph.intervals import Int64
@@ -56,6 +71,7 @@ class _WatchedGroup:
         self.placed = placed
         self.reads: list[_Scan] = []
         self.writes: list[_Scan] = []
+        self._compares = _stores_comparisons(placed.group.codelet)
         edges = [f for f in placed.group.codelet.fields if f.direction != "state"]
         for field, memory in zip(edges, placed.tables.memory, strict=True):
             if field.type.name not in primitives().nonfinite or not len(memory.vertex):
@@ -72,8 +88,34 @@ class _WatchedGroup:
         for scans, into in ((self.reads, before), (self.writes, after)):
             for scan in scans:
                 scan.merge(into)
-        # What a vertex has read it may pass on without being to blame.
-        return after & ~before
+        # What a vertex has read it may pass on without being to blame; but NaN has no place in an order.
+        return after & ~before | (before & _NAN if self._compares else 0)
+
+
+def _stores_comparisons(codelet: CodeletDef) -> bool:
+    """True if what a vertex of the library stores is the result of comparing floats that it read."""
+    if not isinstance(codelet.source, WrittenCode):
+        return False
+    statements = list(walk(codelet.source.tree.body))
+    made = {s.name: s.value for s in statements if isinstance(s, Assign)}
+
+    def plain(value: VertexExpr) -> VertexExpr:
+        if isinstance(value, CastExpr):
+            return plain(value.arg)
+        return plain(made[value.name]) if isinstance(value, Local) and value.name in made else value
+
+    stored = [plain(s.value) for s in statements if isinstance(s, StoreStmt)]
+    return any(
+        _is_comparison(v.op, plain(v.left), plain(v.right))
+        for v in stored
+        if isinstance(v, Compare) and v.left.type.kind == "float"
+    )
+
+
+def _is_comparison(op: str, left: VertexExpr, right: VertexExpr) -> bool:
+    """False for what asks for NaN, ``x != x``, or for truth, ``x != 0``, and for sums and other values made first."""
+    asks = left is right or (op == "!=" and isinstance(right, ConstExpr) and right.value == 0)
+    return not asks and all(isinstance(value, Element | Scalar | ConstExpr) for value in (left, right))
 
 
 class FloatChecks:

@@ -8,46 +8,80 @@ PopTorch does: weights in float32 keep gradients and optimiser state in float32.
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from types import FrameType
 from typing import Any
 
 import torch
 import torch.nn.functional as functional
 import torch.utils._pytree as pytree
 from torch import nn
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.nn.modules import transformer
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.overrides import TorchFunctionMode
 
+from abele.frontends.poptorch import logs
 from abele.frontends.poptorch.capture import marks, packed
 from abele.frontends.poptorch.capture.known_values import known_value, on_host
 from abele.frontends.poptorch.capture.packed import packed_layers
 from abele.frontends.poptorch.capture.patches import patched
 from abele.frontends.poptorch.errors import Error
 from abele.frontends.poptorch.program.blocks import user_line
+from abele.frontends.poptorch.values import structures
 
 Tensor = torch.Tensor
 Lengths = Tensor | Sequence[int] | int
 _REDUCTIONS = {"none": 0, "mean": 1, "sum": 2}
-_HOST = torch.device("cpu")
+_RECORDED = torch.device("cpu")
+_TYPES = {
+    torch.float16: "Half",
+    torch.float32: "Float",
+    torch.float64: "Double",
+    torch.bfloat16: "BFloat16",
+    torch.uint8: "Byte",
+    torch.int8: "Char",
+    torch.int16: "Short",
+    torch.int32: "Int",
+    torch.int64: "Long",
+}
+"""Names of types in messages."""
 
 
 @contextmanager
-def functions_replaced() -> Iterator[None]:
+def functions_replaced() -> Iterator[Replaced]:
     """Inside, calls that are recorded call the functions of this module."""
+    mode, device = Replaced(), FakeTensor.device
+    assert isinstance(device, property)
     with (
         patched(_BatchNorm, forward=_averaging(_BatchNorm.forward)),
         patched(nn.RNNBase, check_input=_of_any_type(nn.RNNBase.check_input)),
         patched(transformer, _detect_is_causal_mask=_is_causal),
+        patched(FakeTensor, device=property(lambda tensor: mode.device_of(tensor, device.fget(tensor)))),
         packed_layers(),
-        _Replaced(),
+        mode,
     ):
-        yield
+        yield mode
 
 
-class _Replaced(TorchFunctionMode):
-    """Calls others in place of some functions."""
+class Replaced(TorchFunctionMode):
+    """Calls others in place of some functions, and keeps tensors on the host apart that a program puts there.
+
+    While a model is recorded there is one device, under two names. What a program makes with ``device="cpu"`` stays on
+    the host until it is moved, as do results of such tensors alone; no call takes them together with others. Tensors
+    without a device, those that others name (``device=x.device``) and those from outside of ``forward`` are constants.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._host: dict[int, Tensor] = {}
+
+    def warn_of_host(self, results: Sequence[Tensor]) -> None:
+        """Warn of results that the device never makes."""
+        if any(id(result) in self._host for result in results):
+            logs.warn("Output expected to be on the IPU but is on cpu")
 
     def __torch_function__(
         self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -55,13 +89,61 @@ class _Replaced(TorchFunctionMode):
         """The function, or what stands in for it."""
         replacement = _FUNCTIONS.get(function) or _BUILT_IN.get(getattr(function, "__name__", ""), function)
         given = dict(kwargs or {})
+        moves = function is torch.Tensor.to
+        is_host = self._is_moved(args, given) if moves else self._is_host(function, args, given, sys._getframe(1))
         if "device" in given:
             given["device"] = _recorded_device(given["device"])
-        if function in (torch.Tensor.to, torch.Tensor.new_tensor):
+        if moves or function is torch.Tensor.new_tensor:
             args = tuple(_recorded_device(arg) for arg in args)
         if getattr(function, "__name__", "") in _PRODUCTS:
             args, given = _in_one_type(function, args, given)
-        return replacement(*args, **given)
+        made = replacement(*args, **given)
+        if isinstance(made, torch.device):
+            return made if is_host or made != _RECORDED else _RECORDED
+        if is_host:
+            self._host |= {id(leaf): leaf for leaf in structures.leaves(made) if isinstance(leaf, Tensor)}
+        return made
+
+    def device_of(self, tensor: Tensor, device: torch.device) -> torch.device:
+        """The device of a tensor: one object for all but those on the host, by which names of it are told apart."""
+        return _RECORDED if device == _RECORDED and id(tensor) not in self._host else device
+
+    def _is_moved(self, args: tuple[Any, ...], given: dict[str, Any]) -> bool:
+        """True if ``args[0].to(...)`` is on the host, where it was already."""
+        key = id(args[0])
+        to = [value for value in (*args[1:], *given.values()) if isinstance(value, str | torch.device | Tensor)]
+        if key in self._host and any(not _names_host(v) and id(v) not in self._host for v in to):
+            del self._host[key]
+        return key in self._host
+
+    def _is_host(self, function: Any, args: tuple[Any, ...], given: dict[str, Any], frame: FrameType) -> bool:
+        own = frame.f_globals.get("__name__", "").partition(".")[0] == "torch"
+        on_host = bool(self._host) and self._all_on_host(function, args, given)
+        return on_host or ("device" in given and not own and _names_host(given["device"]))
+
+    def _all_on_host(self, function: Any, args: tuple[Any, ...], given: dict[str, Any]) -> bool:
+        """True if a call reads tensors on the host alone.
+
+        Raises:
+            Error: It reads some there, and some on the device.
+        """
+        tensors = [leaf for leaf in structures.leaves((args, given)) if isinstance(leaf, Tensor)]
+        there = [tensor for tensor in tensors if id(tensor) in self._host]
+        # Numbers go wherever they are read.
+        wrong = next((tensor for tensor in there if tensor.dim()), None)
+        if wrong is not None and len(there) < len(tensors) and function is not torch.Tensor.copy_:
+            dtype = _TYPES.get(wrong.dtype, str(wrong.dtype).removeprefix("torch.").capitalize())
+            raise Error(
+                f"Expected an IPU tensor but got tensor(device=cpu, shape={list(wrong.shape)}, dtype={dtype})",
+                at=user_line() or None,
+                remedy='leave out device="cpu", or move it to where the others are: tensor.to(x.device)',
+            )
+        return bool(there) and len(there) == len(tensors)
+
+
+def _names_host(device: Any) -> bool:
+    """True for the host as a program names it; not for the device of a tensor."""
+    return device is not _RECORDED and (device == "cpu" or (isinstance(device, torch.device) and device == _RECORDED))
 
 
 _PRODUCTS = frozenset(
@@ -117,7 +199,7 @@ def _is_causal(mask: Tensor | None, is_causal: bool | None = None, size: int | N
 def _recorded_device(device: Any) -> Any:
     """Where tensors are while a model is recorded: what programs put on the device ``ipu`` is among the others."""
     kind = device.type if isinstance(device, torch.device) else device
-    return _HOST if isinstance(kind, str) and kind.partition(":")[0] == "ipu" else device
+    return _RECORDED if isinstance(kind, str) and kind.partition(":")[0] == "ipu" else device
 
 
 @torch.library.custom_op("abele::ctc_loss", mutates_args=())

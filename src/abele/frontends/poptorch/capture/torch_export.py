@@ -150,7 +150,7 @@ class _Recorded(torch.nn.Module):
             with (
                 state.kept(),
                 self.kept.values.of(self.model),
-                functions_replaced(),
+                functions_replaced() as replaced,
                 transforms_inlined(),
                 flex_attention_recorded(),
                 recording_blocks() as self.kept.blocks,
@@ -163,6 +163,7 @@ class _Recorded(torch.nn.Module):
         self.kept.attributes.note()
         self.kept.returned = returned
         results = [leaf for leaf in structures.leaves(returned) if isinstance(leaf, torch.Tensor)]
+        replaced.warn_of_host(results)
         if overlap is not None:
             overlap.check(results)
         return results

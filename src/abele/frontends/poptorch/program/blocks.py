@@ -28,7 +28,7 @@ Callee = TypeVar("Callee", bound=Callable[..., Any])
 BlockName = str | int
 """Names of blocks as users write them."""
 
-_PACKAGES = (str(Path(torch.__file__).resolve().parent), str(Path(__file__).resolve().parents[1]))
+_PACKAGES = (str(Path(torch.__file__).parent), str(Path(__file__).parents[1]))
 
 
 @dataclass(frozen=True)
