@@ -33,7 +33,7 @@ def current_state() -> ModelState | None:
     return _CURRENT.get()
 
 
-class NewBuffers(Error):
+class NewBuffersError(Error):
     """Buffers that get their shapes with the first call: the model is recorded again with them.
 
     Args:
@@ -103,7 +103,7 @@ class ModelState:
 
         Raises:
             Error: A parameter is another one, or something is gone; a buffer was assigned another shape or type.
-            NewBuffers: A buffer got its shape.
+            NewBuffersError: A buffer got its shape.
         """
         after = _state(self.model)
         self._check_new(after)
@@ -135,16 +135,14 @@ class ModelState:
             raise Error(f"{kind} {name} is removed from the model when calling the forward method.")
         if now.tensor is owned.tensor:
             return False
-        reassigned = f"{kind} {name} is reassigned within the model when calling the forward method."
-        if kind == "Parameter":
+        fits = _form(now.tensor) == _form(owned.tensor)
+        if kind == "Parameter" or not fits:
             raise Error(
-                f"{reassigned} This is not supported. Consider using self.{name}.copy_(src) to copy data from a source "
-                "tensor, where src is the name of the source tensor."
-            )
-        if _form(now.tensor) != _form(owned.tensor):
-            raise Error(
-                f"{reassigned} It is {_described(owned.tensor)}, and {_described(now.tensor)} is assigned to it",
-                remedy=f"register {name!r} with the shape and type that forward gives it",
+                f"{kind} {name} is reassigned within the model when calling the forward method. This is not supported. "
+                f"Consider using self.{name}.copy_(src) to copy data from a source tensor, where src is the name of "
+                "the source tensor.",
+                because=None if fits else f"it is {_described(owned.tensor)}, and gets {_described(now.tensor)}",
+                remedy=None if fits else f"register {name!r} with the shape and type that forward gives it",
             )
         return True
 
@@ -167,7 +165,7 @@ class ModelState:
                 )
             made.append((now.module, now.key, first))
         if made:
-            raise NewBuffers(made)
+            raise NewBuffersError(made)
 
 
 def _form(tensor: torch.Tensor) -> tuple[tuple[Any, ...], torch.dtype]:
