@@ -53,8 +53,8 @@ WRONG: dict[str, Callable[..., Any]] = {
     "embedding": lambda x: nn.functional.embedding(x, x),
     "gather": lambda x: x.gather(0, x),
     "masks": lambda x: x.masked_fill(x, 0),
-    "argument": lambda x: torch.softmax(x, axis=1, wrong=2),  # type: ignore[call-overload]
-    "type": lambda x: nn.functional.conv2d(x, "w"),  # type: ignore[arg-type]
+    "argument": lambda x: torch.softmax(x, axis=1, wrong=2),  # type: ignore[call-arg]
+    "type": lambda x: nn.functional.conv2d(x, "w"),  # type: ignore[call-overload]
     "cross_entropy": lambda x: nn.functional.cross_entropy(x, torch.zeros(2, dtype=torch.long)),
     "chunk": lambda x: x.chunk(0),
     "reshape": lambda x: x.expand(2, 4),
@@ -171,7 +171,7 @@ def test_condition__on_data__is_refused_with_what_to_use(name: str, capfd: pytes
 
 def test_numbers__that_the_device_knows__are_computed_with() -> None:
     def function(x: Tensor, n: Tensor) -> Tensor:
-        return x * (x.sum().item() * 2 + 1) / -x.max().item() + x[n.item()]
+        return x * (x.sum().item() * 2 + 1) / -x.max().item() + x[n.item()]  # type: ignore[index]
 
     expected = function(X, torch.tensor(1))
     torch.testing.assert_close(poptorch.inferenceModel(Applied(function))(X, torch.tensor(1)), expected)

@@ -137,4 +137,4 @@ def test_dtype__as_an_argument__casts_as_pytorch_does(dtype: torch.dtype) -> Non
     rounded = 5e-3 if dtype == torch.float16 else 1e-5
     for name, given in expected.items():
         wanted = given.int() if given.dtype == torch.int64 else given  # The device has 32 bits.
-        torch.testing.assert_close(got[name], wanted, rtol=rounded, atol=rounded, msg=lambda m, n=name: f"{n}: {m}")
+        torch.testing.assert_close(got[name], wanted, rtol=rounded, atol=rounded, msg=name)

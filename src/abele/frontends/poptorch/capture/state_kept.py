@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 from torch._subclasses import FakeTensor
+from torch.multiprocessing.reductions import StorageWeakRef
 from torch.nn.modules.module import register_module_buffer_registration_hook
 
 from abele.frontends.poptorch.capture.known_values import known_value, on_host
@@ -90,7 +91,7 @@ class ModelState:
                 with on_host():
                     self._first[place] = None if first is None else first.clone()
 
-        handle = register_module_buffer_registration_hook(note)  # type: ignore[no-untyped-call]
+        handle = register_module_buffer_registration_hook(note)
         token = _CURRENT.set(self)
         try:
             yield
@@ -110,10 +111,10 @@ class ModelState:
         assigned = {name: after[name].tensor for name, o in self.before.items() if self._is_assigned(name, o, after)}
         if not assigned:
             return returned
-        originals = [self.before[name].tensor for name in assigned]
+        originals = {_memory(self.before[name].tensor) for name in assigned}
 
         def apart(value: torch.Tensor) -> torch.Tensor:
-            return value.clone() if any(torch._C._is_alias_of(value, original) for original in originals) else value
+            return value.clone() if _memory(value) in originals else value
 
         returned = structures.map_tensors(apart, returned)
         with torch.no_grad():
@@ -166,6 +167,11 @@ class ModelState:
             made.append((now.module, now.key, first))
         if made:
             raise NewBuffersError(made)
+
+
+def _memory(tensor: torch.Tensor) -> StorageWeakRef:
+    """What tensors have in common that show the same elements."""
+    return StorageWeakRef(tensor.untyped_storage())  # type: ignore[no-untyped-call]
 
 
 def _form(tensor: torch.Tensor) -> tuple[tuple[Any, ...], torch.dtype]:
