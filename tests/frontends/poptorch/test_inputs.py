@@ -246,9 +246,9 @@ WRONG: dict[str, tuple[Any, str]] = {
     "numpy": (X.numpy(), r"x is a NumPy array of shape \[24, 12\](.|\n)*from_numpy"),
     "sparse": (X.to_sparse(), r"x is a tensor of layout torch\.sparse_coo(.|\n)*to_dense"),
     "meta": (X.to("meta"), "x is on the device 'meta'"),
-    "list": (X.tolist(), "PyTorch cannot record the model: .*must be Tensor, not list"),
-    "none": (None, "PyTorch cannot record the model: .*must be Tensor, not NoneType"),
-    "shape": (X[:, :5], r"PyTorch cannot record the model: .*\[24, 5\] X \[12, 16\]"),
+    "list": (X.tolist(), r"linear\(\): argument 'input' .*must be Tensor, not list"),
+    "none": (None, "must be Tensor, not NoneType"),
+    "shape": (X[:, :5], r"mat1 and mat2 shapes cannot be multiplied \(24x5 and 12x16\)(.|\n)*poptorch_kit.py"),
     "empty": (X[:0], "Zero-sized tensors are unsupported"),
 }
 

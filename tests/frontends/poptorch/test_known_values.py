@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -194,3 +195,118 @@ def test_loops__that_ask_for_values__are_refused() -> None:
 
     with pytest.raises(poptorch.Error, match="depends on the value of a tensor"):
         poptorch.inferenceModel(Asking())(X)
+
+
+class WithBuffers(nn.Module):
+    """A function of a model's buffers and an input."""
+
+    def __init__(self, function: Callable[..., Any], **buffers: Tensor) -> None:
+        super().__init__()
+        self.function = function
+        for name, buffer in buffers.items():
+            self.register_buffer(name, buffer)
+
+    def forward(self, x: Tensor) -> Any:
+        return self.function(self, x)
+
+
+COUNT = torch.tensor(2)
+
+OF_BUFFERS: dict[str, Callable[[Any, Tensor], Any]] = {
+    "item": lambda m, x: x[: m.n.item()],
+    "slice": lambda m, x: x[: m.n] * float(m.scale),
+    "int": lambda m, x: x.reshape(int(m.n) + 1, -1),
+    "condition": lambda m, x: x * 2 if m.n > 1 else x,
+    "list": lambda m, x: x.split(m.lengths.tolist())[1],
+    "numpy": lambda m, x: x * float(m.lengths.numpy()[1]),
+    "loop": lambda m, x: sum(x[int(n)] for n in m.lengths),
+    "mask": lambda m, x: x[m.mask],
+    "places": lambda m, x: x[:, m.mask.nonzero().squeeze(1)],
+    "repeats": lambda m, x: x.repeat_interleave(m.lengths, 0)[: m.n] if x.shape[0] == 2 else x[: m.n],
+    "counts": lambda m, x: torch.bincount(m.lengths) + x[0, :3],
+    "equal": lambda m, x: x if torch.equal(m.lengths, m.lengths) else -x,
+    "outside": lambda m, x: x[: COUNT.item()],
+    "of_others": lambda m, x: x[: (m.lengths.sum() - 1).item()],
+}
+
+
+@pytest.mark.parametrize("name", OF_BUFFERS)
+def test_buffer__that_nobody_writes__is_known(name: str) -> None:
+    buffers = {
+        "n": torch.tensor(2),
+        "scale": torch.tensor(1.5),
+        "lengths": torch.tensor([1, 2]),
+        "mask": torch.tensor([True, False, True]),
+    }
+    model = WithBuffers(OF_BUFFERS[name], **buffers)
+    x = X[:, :3]
+    torch.testing.assert_close(poptorch.inferenceModel(model)(x), model(x), check_dtype=False)
+
+
+def test_buffer__that_the_model_writes__is_not_known() -> None:
+    def function(model: Any, x: Tensor) -> Tensor:
+        model.n += 1
+        return x * 2 if model.n > 1 else x
+
+    with pytest.raises(poptorch.Error, match="depends on the value of a tensor"):
+        poptorch.inferenceModel(WithBuffers(function, n=torch.tensor(0)))(X)
+
+
+def test_buffers__read_and_written_ones__are_kept_apart() -> None:
+    def function(model: Any, x: Tensor) -> Tensor:
+        model.n += 1
+        return x[: model.size.item()] * model.n
+
+    model = poptorch.inferenceModel(WithBuffers(function, n=torch.tensor(0), size=torch.tensor(2)))
+    for call in (1, 2, 3):
+        torch.testing.assert_close(model(X), X[:2] * call)
+
+
+def test_buffer__that_the_host_updates__is_not_known() -> None:
+    options = poptorch.Options().updatableNamedBuffers(["scale"])
+    model = WithBuffers(lambda m, x: x * m.scale.item(), scale=torch.tensor(2.0))
+    wrapped = poptorch.inferenceModel(model, options)
+    torch.testing.assert_close(wrapped(X), X * 2)
+    model.scale.fill_(3.0)  # type: ignore[operator]
+    wrapped.copyNamedBuffersToDevice()
+    torch.testing.assert_close(wrapped(X), X * 3)
+
+
+def test_transformer__of_several_layers__takes_masks_of_all_kinds() -> None:
+    layers = nn.Transformer(8, 2, 2, 2, 16, 0.0, batch_first=True).eval()
+    mask = nn.Transformer.generate_square_subsequent_mask(4)
+    padding = torch.tensor([[False] * 5, [False] * 3 + [True] * 2])
+
+    class Masked(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layers = layers
+            self.register_buffer("mask", mask)
+
+        def forward(self, x: Tensor, y: Tensor, given: Tensor, padding: Tensor) -> tuple[Tensor, ...]:
+            made = layers.generate_square_subsequent_mask(4)
+            rest: dict[str, Any] = {"src_key_padding_mask": padding, "memory_key_padding_mask": padding}
+            return (
+                layers(x, y, tgt_mask=given, **rest),
+                layers(x, y, tgt_mask=made),
+                layers(x, y, tgt_mask=self.mask, tgt_is_causal=True),
+                layers.encoder(y, given == -torch.inf),
+            )
+
+    args = torch.randn(2, 5, 8), torch.randn(2, 4, 8), mask, padding
+    model = Masked()
+    expected = model(*args)  # With gradients: PyTorch's own fast path takes no causal masks.
+    for got, wanted in zip(poptorch.inferenceModel(model)(*args), expected, strict=True):
+        torch.testing.assert_close(got, wanted.detach(), rtol=1e-4, atol=1e-5)
+
+
+def test_bincount__with_minlength__counts_and_refuses_larger_numbers() -> None:
+    def function(i: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
+        return torch.bincount(i, minlength=5), i.bincount(w, 5)
+
+    numbers, weights = torch.tensor([0, 1, 1, 3]), torch.tensor([0.5, 1.0, 2.0, 4.0])
+    model = poptorch.inferenceModel(function)
+    for got, wanted in zip(model(numbers, weights), function(numbers, weights), strict=True):
+        torch.testing.assert_close(got, wanted, check_dtype=False)
+    with pytest.raises(poptorch.Error, match="number 7 of bincount is out of bounds: there are 5"):
+        model(torch.tensor([0, 1, 7, 3]), weights)

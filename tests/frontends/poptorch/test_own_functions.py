@@ -56,6 +56,54 @@ def test_for_loop__nested__runs_on_the_device() -> None:
     both(function, torch.tensor([1.0, 2.0]))
 
 
+class Counting(nn.Module):
+    """Buffers that bodies of loops and branches change: in place, one element of them, and by assignment."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("sums", torch.zeros(2))
+        self.register_buffer("trips", torch.tensor(0))
+        self.register_buffer("unread", torch.ones(3))
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        def inner(t: torch.Tensor) -> torch.Tensor:
+            self.sums[0] += t[0]
+            return t + 1
+
+        def body(t: torch.Tensor) -> list[torch.Tensor]:
+            self.sums.copy_(self.sums * 0.5 + t)
+            self.trips = self.trips + 1
+            return poptorch.for_loop(2, inner, [t])
+
+        def larger(t: torch.Tensor) -> torch.Tensor:
+            self.sums.mul_(0.25)
+            return t * 2
+
+        def smaller(t: torch.Tensor) -> torch.Tensor:
+            self.trips.sub_(1)
+            return t * 3 + self.sums
+
+        self.sums.add_(1.0)
+        (made,) = poptorch.for_loop(3, body, [x])
+        (chosen,) = poptorch.cond(self.sums.sum() > 20, larger, [made], smaller, [made])
+        self.sums.sub_(0.5)
+        return made + self.sums, chosen, self.trips * 1
+
+
+def test_buffers__changed_in_bodies__go_from_trip_to_trip_and_from_call_to_call() -> None:
+    model, twin = Counting(), Counting()
+    wrapped = poptorch.inferenceModel(model, poptorch.Options().deviceIterations(2))
+    x = torch.tensor([1.0, 2.0, -3.0, 0.5])
+    for _ in range(3):
+        expected = [twin(part) for part in x.split(2)]
+        got = wrapped(x)
+        for place, one in enumerate(got):
+            parts = [e[place].reshape(-1) for e in expected]
+            torch.testing.assert_close(one.reshape(-1), torch.cat(parts), check_dtype=False)
+    for name, buffer in twin.named_buffers():
+        torch.testing.assert_close(model.get_buffer(name), buffer, check_dtype=False)
+
+
 def test_cond__in_a_model__takes_either_branch() -> None:
     def function(x: torch.Tensor, y: torch.Tensor) -> list[torch.Tensor]:
         return poptorch.cond(x.sum() > 0, lambda a: [a * y, a], [x], lambda a: (a - y, -a), [x])

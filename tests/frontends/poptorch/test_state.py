@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import pickle
 from collections.abc import Callable
 from typing import Any
@@ -35,7 +36,7 @@ class Stateful(nn.Module):
 
 
 def reassigned_buffer(model: Any, x: torch.Tensor) -> None:
-    model.seen = model.seen + x[0]
+    model.seen = (model.seen + x[0]).double()
 
 
 def reassigned_parameter(model: Any, x: torch.Tensor) -> None:
@@ -186,3 +187,133 @@ def test_device_ipu__while_recording__is_where_tensors_are(device: Any) -> None:
 
     result = poptorch.inferenceModel(forward)(torch.zeros(2, 4))
     assert result.tolist() == [[2.0, 4.0, 6.0, 8.0]] * 2
+
+
+class Neuron(nn.Module):
+    """A leaky neuron whose state is a buffer that ``forward`` assigns anew."""
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        super().__init__()
+        self.register_buffer("state", torch.zeros(shape))
+        self.register_buffer("calls", torch.tensor(0))
+        self.register_buffer("last", torch.zeros(2))
+        self.layer = nn.Linear(2, 2)
+
+    def forward(self, x: torch.Tensor) -> Any:
+        if self.state.shape != x.shape:
+            self.state = torch.zeros_like(x)
+        before = self.state
+        self.calls, self.last = self.calls + 1, x[0]
+        for _ in range(2):
+            self.state = 0.5 * self.state + self.layer(x).detach()
+        self.state[0] -= 0.25
+        made = self.layer(x) + self.state
+        return before, made, poptorch.identity_loss((made**2).mean(), reduction="none")
+
+
+@pytest.mark.parametrize("shape", [(2, 2), (0,)], ids=["of_its_shape", "empty"])
+@pytest.mark.parametrize("training", [False, True], ids=["inference", "training"])
+def test_buffer__assigned_anew__has_the_last_value(shape: tuple[int, ...], training: bool) -> None:
+    model = Neuron(shape)
+    twin = copy.deepcopy(model)
+    options = poptorch.Options()
+    if training:
+        options.Training.gradientAccumulation(2)
+        optimiser = poptorch.optim.SGD(model.parameters(), lr=0.0)
+        wrapped = poptorch.trainingModel(model, options, optimizer=optimiser)
+    else:
+        wrapped = poptorch.inferenceModel(model, options.deviceIterations(2))
+    x = torch.tensor([[1.0, -2.0], [0.5, 3.0], [0.25, 4.0], [-1.0, 1.0]])
+    for _ in range(3):
+        got = wrapped(x)
+        expected = [twin(part)[:2] for part in x.split(2)]
+        joined = [torch.cat(part) for part in zip(*expected, strict=True)]
+        for one, other in zip(got, expected[-1] if training else joined, strict=False):
+            torch.testing.assert_close(one, other.detach(), rtol=1e-5, atol=1e-6)
+    for name, buffer in twin.named_buffers():
+        torch.testing.assert_close(wrapped.state_dict()[name], buffer, check_dtype=False, rtol=1e-5, atol=1e-6)
+
+
+def test_buffers__that_change_places__keep_their_values() -> None:
+    class Swapping(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("first", torch.zeros(2))
+            self.register_buffer("second", torch.ones(2))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            self.first, self.second = self.second, self.first
+            return x + self.first
+
+    model = poptorch.inferenceModel(Swapping())
+    for wanted in (1.0, 0.0, 1.0):
+        assert torch.equal(model(torch.zeros(2)), torch.full((2,), wanted))
+
+
+def test_buffer__registered_in_forward__is_the_models() -> None:
+    def lazily(model: Any, x: torch.Tensor) -> None:
+        if not hasattr(model, "made"):
+            model.register_buffer("made", torch.zeros(2))
+        model.made = model.made + x[0]
+
+    model = Stateful(lazily)
+    wrapped = poptorch.inferenceModel(model)
+    for _ in range(3):
+        wrapped(torch.ones(1, 2))
+    assert torch.equal(model.made, torch.full((2,), 3.0))
+
+
+def test_buffer__that_begins_with_what_inputs_say__is_refused() -> None:
+    def lazily(model: Any, x: torch.Tensor) -> None:
+        if not hasattr(model, "made"):
+            model.register_buffer("made", x * 2)
+
+    model = Stateful(lazily)
+    with pytest.raises(poptorch.Error, match="Buffer made is registered when calling the forward method"):
+        poptorch.inferenceModel(model)(torch.ones(1, 2))
+    assert not hasattr(model, "made")
+
+
+OUTSIDE = torch.ones(2)
+
+
+def in_place(model: Any, x: torch.Tensor) -> None:
+    model.plain += x[0]
+
+
+def one_element(model: Any, x: torch.Tensor) -> None:
+    model.plain[0] = 2.0
+
+
+def in_list(model: Any, x: torch.Tensor) -> None:
+    model.parts.append(x)
+    model.plain = model.plain + len(model.parts)
+
+
+def of_the_program(model: Any, x: torch.Tensor) -> None:
+    OUTSIDE.add_(1.0)
+    model.plain = OUTSIDE
+
+
+@pytest.mark.parametrize("change", [in_place, one_element, in_list, of_the_program])
+def test_constant__that_forward_changes__begins_anew_with_every_call(change: Any) -> None:
+    class Constant(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.plain, self.parts = torch.ones(2), [torch.zeros(2)]
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            change(self, x)
+            return x * self.plain
+
+    x = torch.tensor([[1.0, 2.0]])
+    model = Constant()
+    wrapped = poptorch.inferenceModel(model)
+    got = [wrapped(x) for _ in range(2)]
+    assert torch.equal(model.plain, torch.ones(2))
+    assert len(model.parts) == 1
+    assert torch.equal(OUTSIDE, torch.ones(2))
+    expected = Constant()(x)
+    OUTSIDE.fill_(1.0)
+    assert torch.equal(got[0], expected)
+    assert torch.equal(got[1], expected)

@@ -85,8 +85,8 @@ def _both(kind: type[Exception]) -> Any:
     if kind in _BOTH:
         return _BOTH[kind]
     if not issubclass(kind, AbeleError):
-        names = {"__module__": Error.__module__, "__doc__": f"{Error.__doc__} A {kind.__name__} too."}
-        return _BOTH.setdefault(kind, type(kind.__name__, (Error, kind), names))
+        own: dict[str, Any] = {"__module__": Error.__module__, "__doc__": f"{Error.__doc__} A {kind.__name__} too."}
+        return _BOTH.setdefault(kind, type(kind.__name__, (Error, kind), own))
     device = issubclass(kind, ApplicationRuntimeError)
     names = {"__module__": kind.__module__, "__doc__": kind.__doc__, "type": _DEVICE if device else Error.type}
     return _BOTH.setdefault(kind, type(kind.__name__, (kind, Error), names))

@@ -8,6 +8,7 @@ depends on values, as ``torch.ones(mask.nonzero().size(0))`` does.
 
 from __future__ import annotations
 
+import dis
 from collections.abc import Callable
 from typing import Any
 
@@ -64,8 +65,8 @@ def of_values(place: tuple[str, int], *, size: bool) -> Error:
         "the model's Python code depends on the value of a tensor, so it cannot be compiled ahead of time",
         at=at,
         because=line,
-        remedy="use torch.where, torch.cond or poptorch.cond instead of a Python condition, and poptorch.for_loop "
-        "instead of a loop; plain numbers, and buffers that forward does not change, may be looked at",
+        remedy="use torch.cond or torch.where instead of a Python condition, and poptorch.for_loop instead of a loop; "
+        "plain numbers, and buffers that forward does not change, may be looked at",
     )
 
 
@@ -104,11 +105,15 @@ def _typed(error: Exception, message: str, place: tuple[str, int]) -> Exception:
 
 
 def _from_pytorch(error: Exception) -> bool:
-    """True unless a Python frame of the user's own raised the error."""
+    """True unless a Python frame of the user's own raised the error, or called what is not PyTorch's."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
-    return trace is None or trace.tb_frame.f_code.co_filename.startswith(PYTORCH) or _is_ours(trace.tb_frame)
+    if trace is None or trace.tb_frame.f_code.co_filename.startswith(PYTORCH) or _is_ours(trace.tb_frame):
+        return True
+    # Functions in C that are called with wrong arguments leave no frame.
+    step = dis.opname[trace.tb_frame.f_code.co_code[trace.tb_lasti]]
+    return isinstance(error, TypeError) and step not in ("RAISE_VARARGS", "RERAISE")
 
 
 def _is_ours(frame: Any) -> bool:
@@ -122,6 +127,17 @@ def _depends_on_values(leaf: Any) -> bool:
     return isinstance(leaf, _NUMBERS) or (
         isinstance(leaf, slice) and any(isinstance(end, _NUMBERS) for end in (leaf.start, leaf.stop, leaf.step))
     )
+
+
+def refused_on_host(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Raise what PyTorch raises on the host for a call, whose checks are fewer where tensors have no data.
+
+    Raises:
+        Error: The call is refused.
+    """
+    error = _on_host(function, args, kwargs)
+    if error is not None:
+        raise _typed(error, str(error).strip(), line_now())
 
 
 def _on_host(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Exception | None:

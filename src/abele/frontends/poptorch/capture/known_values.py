@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 import torch
 import torch.utils._pytree as pytree
 from torch._ops import OpOverloadPacket
@@ -53,8 +54,22 @@ _READS = frozenset(
 """Functions that make of tensors what Python can look at."""
 
 _SIZED = frozenset(
-    "argwhere bincount masked_select nonzero one_hot repeat_interleave unique unique_consecutive where "
-    "_return_output _return_inverse _return_counts _unique_impl _unique_consecutive_impl".split()
+    [
+        "argwhere",
+        "bincount",
+        "masked_select",
+        "nonzero",
+        "one_hot",
+        "repeat_interleave",
+        "unique",
+        "unique_consecutive",
+        "where",
+        "_return_output",
+        "_return_inverse",
+        "_return_counts",
+        "_unique_impl",
+        "_unique_consecutive_impl",
+    ]
 )
 """Functions whose results have sizes that depend on values."""
 
@@ -105,13 +120,12 @@ class KnownValues(TorchFunctionMode):
             for value in tensors:
                 if isinstance(value, FakeTensor) and value.constant is not None:
                     value.fake_mode.fake_tensor_converter.invalidate_constant_aliases(value.constant)
-        if function in _READS:
-            known = [t.constant for t in tensors if isinstance(t, FakeTensor)]
-            self.was_read |= any(value is not None for value in known)
-            if len(known) == 1 and known[0] is not None and getattr(function, "__name__", "") in ("numpy", "__array__"):
-                with on_host():
-                    return known[0].numpy().copy()
-        elif function in _INDEXING and tensors:
+        if function in _READS and all(known_value(t) is not None for t in tensors):
+            self.was_read = True
+            with on_host():
+                made = function(*pytree.tree_map_only(torch.Tensor, known_value, args), **given)
+                return made.copy() if isinstance(made, np.ndarray) else made
+        if function in _INDEXING and tensors:
             args = (args[0], pytree.tree_map_only(torch.Tensor, self._as_mask, args[1]), *args[2:])
         elif getattr(function, "__name__", None) in _SIZED:
             args, given = pytree.tree_map_only(torch.Tensor, self._as_constant, (args, given))

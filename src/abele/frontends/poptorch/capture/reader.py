@@ -24,7 +24,7 @@ from abele.frontends.poptorch.capture.call_errors import of_values
 from abele.frontends.poptorch.capture.control import CONTROL
 from abele.frontends.poptorch.capture.decomposition import decomposed, operands_of
 from abele.frontends.poptorch.capture.marks import GRADIENTS, INCOMING, LOSS, OWN_BACKWARD
-from abele.frontends.poptorch.capture.registry import convert, handler_of, no_handler
+from abele.frontends.poptorch.capture.registry import convert, handler_of, no_handler, takes_values
 from abele.frontends.poptorch.capture.types import element_type
 from abele.frontends.poptorch.errors import Error
 from abele.kernels.nest.ir import Expr, apply
@@ -171,11 +171,7 @@ class NodeReader:
 
     def _check_sizes(self, node: torch.fx.Node) -> None:
         """Raise if a size or a place, and not just a number to compute with, depends on values."""
-        schema = getattr(node.target, "_schema", None)
-        for number, argument in enumerate(schema.arguments if schema is not None else ()):
-            given = node.kwargs.get(argument.name, node.args[number] if number < len(node.args) else None)
-            if str(argument.type) in ("number", "Optional[number]", "Tensor"):
-                continue
+        for given in torch_export.sizes_of(node, takes_values(node)):
             for part in torch_export.nodes_in(given):
                 if isinstance(torch_export.fake(part), torch.SymInt) and isinstance(self.value(part), Value):
                     raise of_values(torch_export.line_of(node), size=True)

@@ -148,6 +148,13 @@ def handler_of(node: torch.fx.Node) -> Handler | None:
     return handler
 
 
+def takes_values(node: torch.fx.Node) -> frozenset[int]:
+    """Places of arguments for which the handler of a call takes numbers that the device computes."""
+    handler = handler_of(node)
+    parameters = list(inspect.signature(handler).parameters.values())[1:] if handler is not None else []
+    return frozenset(n for n, p in enumerate(parameters) if "Value" in str(p.annotation))
+
+
 def convert(net: BlockBuilder, node: torch.fx.Node, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     """Append what a call with a handler means; returns its value or values.
 

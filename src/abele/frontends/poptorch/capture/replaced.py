@@ -25,6 +25,7 @@ from torch.overrides import TorchFunctionMode
 
 from abele.frontends.poptorch import logs
 from abele.frontends.poptorch.capture import marks, packed
+from abele.frontends.poptorch.capture.call_errors import refused_on_host
 from abele.frontends.poptorch.capture.known_values import known_value, on_host
 from abele.frontends.poptorch.capture.packed import packed_layers
 from abele.frontends.poptorch.capture.patches import patched
@@ -146,12 +147,50 @@ def _names_host(device: Any) -> bool:
     return device is not _RECORDED and (device == "cpu" or (isinstance(device, torch.device) and device == _RECORDED))
 
 
+_MATMULS = ("matmul", "__matmul__", "__rmatmul__", "mm", "bmm")
 _PRODUCTS = frozenset(
-    "linear matmul __matmul__ __rmatmul__ mm bmm mv dot vdot inner tensordot einsum addmm addbmm baddbmm addmv bilinear "
-    "multi_dot chain_matmul conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d prelu "
-    "scaled_dot_product_attention multi_head_attention_forward lstm gru rnn_tanh rnn_relu lstm_cell gru_cell "
-    "rnn_tanh_cell rnn_relu_cell".split()
+    [
+        "linear",
+        "matmul",
+        "__matmul__",
+        "__rmatmul__",
+        "mm",
+        "bmm",
+        "mv",
+        "dot",
+        "vdot",
+        "inner",
+        "tensordot",
+        "einsum",
+        "addmm",
+        "addbmm",
+        "baddbmm",
+        "addmv",
+        "bilinear",
+        "multi_dot",
+        "chain_matmul",
+        "conv1d",
+        "conv2d",
+        "conv3d",
+        "conv_transpose1d",
+        "conv_transpose2d",
+        "conv_transpose3d",
+        "prelu",
+        "scaled_dot_product_attention",
+        "multi_head_attention_forward",
+        "lstm",
+        "gru",
+        "rnn_tanh",
+        "rnn_relu",
+        "lstm_cell",
+        "gru_cell",
+        "rnn_tanh_cell",
+        "rnn_relu_cell",
+    ]
 )
+_CHECKED = frozenset({functional.linear, torch.matmul, torch.mm, torch.bmm, *(getattr(Tensor, n) for n in _MATMULS)})
+"""Products of floats and integers, which PyTorch refuses on the host alone."""
+
 _HALVES = frozenset({torch.float16, torch.bfloat16})
 
 
@@ -161,10 +200,16 @@ def _in_one_type(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -
     looked_at = args[:3] if function is functional.scaled_dot_product_attention else (args, kwargs)
     floats = [t for t in pytree.tree_leaves(looked_at) if isinstance(t, Tensor) and t.is_floating_point()]
     kinds = {t.dtype for t in floats}
+    if floats and function in _CHECKED and any(_is_whole(t) for t in args if isinstance(t, Tensor)):
+        refused_on_host(function, args, kwargs)
     if len(kinds) < 2 or not kinds & _HALVES:
         return args, kwargs
     dtype = next((t for t in floats if not _is_weight(t)), floats[0]).dtype
     return pytree.tree_map_only(Tensor, lambda t: t.to(dtype) if t.dtype in kinds else t, (args, kwargs))
+
+
+def _is_whole(tensor: Tensor) -> bool:
+    return not tensor.is_floating_point() and not tensor.is_complex()
 
 
 def _is_weight(tensor: Tensor) -> bool:

@@ -21,6 +21,9 @@ PYTORCH = tuple({str(path) for path in (Path(torch.__file__).parent, Path(torch.
 PACKAGES = (*PYTORCH, *{str(path) for path in (_HERE, _HERE.resolve())})
 """Folders of PyTorch, and of PyTorch and this front end: what is in them is not the user's."""
 
+_LONGEST = 160
+"""Characters of a line that an error shows."""
+
 _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
 
 
@@ -67,7 +70,8 @@ def line_of(trace: TracebackType | None) -> tuple[str, int]:
 def shown(place: tuple[str, int]) -> tuple[str | None, str | None]:
     """A line as errors say where it is, and its text; None for what there is not."""
     file, line = place
-    return (f"{file}:{line}" if file else None), (linecache.getline(file, line).strip() or None)
+    text = linecache.getline(file, line).strip()
+    return (f"{file}:{line}" if file else None), (text if 0 < len(text) <= _LONGEST else None)
 
 
 def _last_own(frames: Iterable[tuple[str, int]]) -> tuple[str, int]:

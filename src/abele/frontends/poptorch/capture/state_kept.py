@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 from torch._subclasses import FakeTensor
+from torch.multiprocessing.reductions import StorageWeakRef
 from torch.nn.modules.module import register_module_buffer_registration_hook
 
 from abele.frontends.poptorch.capture.known_values import known_value, on_host
@@ -33,7 +34,7 @@ def current_state() -> ModelState | None:
     return _CURRENT.get()
 
 
-class NewBuffers(Error):
+class NewBuffersError(Error):
     """Buffers that get their shapes with the first call: the model is recorded again with them.
 
     Args:
@@ -90,7 +91,7 @@ class ModelState:
                 with on_host():
                     self._first[place] = None if first is None else first.clone()
 
-        handle = register_module_buffer_registration_hook(note)  # type: ignore[no-untyped-call]
+        handle = register_module_buffer_registration_hook(note)
         token = _CURRENT.set(self)
         try:
             yield
@@ -103,17 +104,17 @@ class ModelState:
 
         Raises:
             Error: A parameter is another one, or something is gone; a buffer was assigned another shape or type.
-            NewBuffers: A buffer got its shape.
+            NewBuffersError: A buffer got its shape.
         """
         after = _state(self.model)
         self._check_new(after)
         assigned = {name: after[name].tensor for name, o in self.before.items() if self._is_assigned(name, o, after)}
         if not assigned:
             return returned
-        originals = [self.before[name].tensor for name in assigned]
+        originals = {_memory(self.before[name].tensor) for name in assigned}
 
         def apart(value: torch.Tensor) -> torch.Tensor:
-            return value.clone() if any(torch._C._is_alias_of(value, original) for original in originals) else value
+            return value.clone() if _memory(value) in originals else value
 
         returned = structures.map_tensors(apart, returned)
         with torch.no_grad():
@@ -135,16 +136,14 @@ class ModelState:
             raise Error(f"{kind} {name} is removed from the model when calling the forward method.")
         if now.tensor is owned.tensor:
             return False
-        reassigned = f"{kind} {name} is reassigned within the model when calling the forward method."
-        if kind == "Parameter":
+        fits = _form(now.tensor) == _form(owned.tensor)
+        if kind == "Parameter" or not fits:
             raise Error(
-                f"{reassigned} This is not supported. Consider using self.{name}.copy_(src) to copy data from a source "
-                "tensor, where src is the name of the source tensor."
-            )
-        if _form(now.tensor) != _form(owned.tensor):
-            raise Error(
-                f"{reassigned} It is {_described(owned.tensor)}, and {_described(now.tensor)} is assigned to it",
-                remedy=f"register {name!r} with the shape and type that forward gives it",
+                f"{kind} {name} is reassigned within the model when calling the forward method. This is not supported. "
+                f"Consider using self.{name}.copy_(src) to copy data from a source tensor, where src is the name of "
+                "the source tensor.",
+                because=None if fits else f"it is {_described(owned.tensor)}, and gets {_described(now.tensor)}",
+                remedy=None if fits else f"register {name!r} with the shape and type that forward gives it",
             )
         return True
 
@@ -167,7 +166,12 @@ class ModelState:
                 )
             made.append((now.module, now.key, first))
         if made:
-            raise NewBuffers(made)
+            raise NewBuffersError(made)
+
+
+def _memory(tensor: torch.Tensor) -> StorageWeakRef:
+    """What tensors have in common that show the same elements."""
+    return StorageWeakRef(tensor.untyped_storage())  # type: ignore[no-untyped-call]
 
 
 def _form(tensor: torch.Tensor) -> tuple[tuple[Any, ...], torch.dtype]:

@@ -31,7 +31,7 @@ from abele.frontends.poptorch.capture.replaced import functions_replaced
 from abele.frontends.poptorch.capture.rewriting import rewrite
 from abele.frontends.poptorch.capture.source_lines import ORIGINS, PACKAGES, user_frame
 from abele.frontends.poptorch.capture.stand_ins import StandIns
-from abele.frontends.poptorch.capture.state_kept import Attributes, ModelState, NewBuffers, check_buffers
+from abele.frontends.poptorch.capture.state_kept import Attributes, ModelState, NewBuffersError, check_buffers
 from abele.frontends.poptorch.capture.transforms import transforms_inlined
 from abele.frontends.poptorch.program.blocks import BlockRecord, recording_blocks
 from abele.frontends.poptorch.program.notes import BLOCK
@@ -197,7 +197,7 @@ def export(
         try:
             recorded = _Recorded(model, (args, kwargs), unknown)
             exported = _export_once(recorded, args, kwargs, training=training, losses=losses)
-        except NewBuffers as made:
+        except NewBuffersError as made:
             made.register()
             continue
         written = {r.target for r in exported.results if r.role == "update"} - unknown
@@ -316,7 +316,8 @@ def _read(program: torch.export.ExportedProgram, names: Sequence[str], returned:
         )
         for spec, value in zip(signature.output_specs, last.args[0], strict=True)
     ]
-    inner = [n for n in nodes if n.op in ("call_function", "get_attr")]
+    # A call that failed, and whose error the model caught, has no result.
+    inner = [n for n in nodes if n.op == "get_attr" or (n.op == "call_function" and (n.users or fake(n) is not None))]
     return Exported(entries, inner, results, returned, blocks)
 
 
@@ -525,6 +526,22 @@ def map_args(function: Callable[[torch.fx.Node], Any], node: torch.fx.Node) -> t
 def iter_nodes(node: torch.fx.Node) -> list[torch.fx.Node]:
     """The nodes that a call reads."""
     return list(node.all_input_nodes)
+
+
+def sizes_of(node: torch.fx.Node, others: Collection[int]) -> Iterator[Any]:
+    """Arguments of a call that are sizes, places or counts: neither tensors, nor numbers to compute with.
+
+    Args:
+        node: The call.
+        others: Places of arguments that are none either.
+    """
+    schema = getattr(node.target, "_schema", None)
+    for place, argument in enumerate(schema.arguments if schema is not None else ()):
+        if place not in others and str(argument.type) not in _NO_SIZES:
+            yield node.kwargs.get(argument.name, node.args[place] if place < len(node.args) else None)
+
+
+_NO_SIZES = ("number", "Optional[number]", "Tensor", "Optional[Tensor]", "List[Tensor]")
 
 
 def nodes_in(tree: Any) -> list[torch.fx.Node]:

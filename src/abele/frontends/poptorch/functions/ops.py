@@ -54,9 +54,7 @@ def for_loop(count: int, body: Callable[..., Any], inputs: list[torch.Tensor]) -
         results = _listed(body(*(t.clone() for t in parameters)))
         after = _buffers()
     _check_same("poptorch.for_loop", parameters, results)
-    made: list[torch.Tensor] = torch.ops.abele.for_loop(
-        number, int(count), inputs, parameters, results, before, after
-    )
+    made: list[torch.Tensor] = torch.ops.abele.for_loop(number, int(count), inputs, parameters, results, before, after)
     return made
 
 

@@ -90,7 +90,7 @@ def variance(
     keepdim: bool = False,
 ) -> Value:
     """The variance over dimensions."""
-    return _variance(call, value, dim, correction, keepdim)[0]
+    return build.cast(call.net, _variance(call, value, dim, correction, keepdim)[0], call.dtype)
 
 
 @aten("aten.std.correction")
@@ -103,7 +103,7 @@ def deviation(
     keepdim: bool = False,
 ) -> Value:
     """The standard deviation over dimensions."""
-    return _root(call, variance(call, value, dim, correction=correction, keepdim=keepdim))
+    return _root(call, _variance(call, value, dim, correction, keepdim)[0])
 
 
 @aten("aten.var_mean.correction")
@@ -116,7 +116,8 @@ def variance_and_mean(
     keepdim: bool = False,
 ) -> tuple[Value, Value]:
     """The variance over dimensions and the mean."""
-    return _variance(call, value, dim, correction, keepdim)
+    found, mean = _variance(call, value, dim, correction, keepdim)
+    return build.cast(call.net, found, call.dtype), build.cast(call.net, mean, call.dtype)
 
 
 @aten("aten.std_mean.correction")
@@ -130,16 +131,18 @@ def deviation_and_mean(
 ) -> tuple[Value, Value]:
     """The standard deviation over dimensions and the mean."""
     found, mean = _variance(call, value, dim, correction, keepdim)
-    return _root(call, found), mean
+    return _root(call, found), build.cast(call.net, mean, call.dtype)
 
 
 def _root(call: OperatorCall, value: Value) -> Value:
-    return build.map_(call.net, apply("sqrt", arg(0)), [value])
+    return build.cast(call.net, build.map_(call.net, apply("sqrt", arg(0)), [value]), call.dtype)
 
 
 def _variance(
     call: OperatorCall, value: Value, dim: Sequence[int] | None, correction: Correction, keepdim: bool
 ) -> tuple[Value, Value]:
+    """Variance and mean in f32: sums of squares of f16 overflow."""
+    value = call.operand(value, f32)
     dims = dims_of(value, dim)
     count = math.prod(value.shape[d] for d in dims)
     degrees = max(0, count - (1 if correction is None else correction))

@@ -44,7 +44,8 @@ def product(
     call: OperatorCall, value: Value, dim: Dims = None, keepdim: bool = False, *, dtype: object = None
 ) -> Value:
     """The product over dimensions."""
-    return build.reduce(call.net, call.operand(value, call.dtype), dims_of(value, dim), "mul", keep=keepdim)
+    operation = "and" if call.dtype == bool_ else "mul"
+    return build.reduce(call.net, call.operand(value, call.dtype), dims_of(value, dim), operation, keep=keepdim)
 
 
 @aten("aten.nansum")
