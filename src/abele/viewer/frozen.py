@@ -25,7 +25,7 @@ from abele.viewer.wire import Answer, pack
 _LEVEL = 9
 """Of compression of what is written."""
 _BUNDLE_BYTES = 1 << 18
-"""Answers of one question are compressed together up to so many bytes: the page inflates a bundle to read one of them."""
+"""Answers to one question are compressed together up to so many bytes: the page inflates them all to read one."""
 _FIRST_ANSWERS, _FIRST_PART = 48, 1 / 12
 """What each question gets before any gets more: so many answers about a report, and so much of the room."""
 

@@ -24,6 +24,7 @@ def module_names() -> tuple[str, ...]:
     return tuple(sorted(path.relative_to(WEB).as_posix() for path in WEB.rglob("*.js") if path.name != UNFOLD))
 
 
+@cache
 def style() -> str:
     """The styles of the page."""
     return "\n".join(path.read_text("utf-8") for path in sorted(WEB.rglob("*.css")))
@@ -39,7 +40,8 @@ def frame(title: str) -> str:
     return filled(
         title=title,
         imports=f'<script type="importmap">{import_map()}</script>',
-        styles='<link rel="stylesheet" href="/style.css">',
+        # Within: the first paint waits for nothing else.
+        styles=f"<style>{style()}</style>",
         start='<script type="module" src="/web/start.js"></script>',
     )
 

@@ -59,7 +59,7 @@ def static_html(reports: Reports, most_bytes: float = MOST_BYTES) -> str:
         raise InvalidOptionError(f"a page of {most_bytes} B", remedy=f"a number, as {MOST_BYTES:,}")
     shelf = Shelf([reports] if isinstance(reports, str | Path | Report) else list(reports))
     title = ", ".join(opened.title for opened in shelf)
-    listed = [{"key": o.key, "title": o.title, "stamp": o.stamp, "changed": False, "cycles": o.cycles} for o in shelf]
+    listed = [opened.listed | {"changed": False} for opened in shelf]
     known: dict[str, Any] = {"reports": listed, "version": __version__}
     bare = len(_html(title, known, Frozen()).encode())
     # Room for the list of what is left out, which grows as the rest shrinks.

@@ -59,7 +59,10 @@ export function address(key, question, params) {
   return `${key}/${question}${query ? "?" + query : ""}`;
 }
 
-/** Reports and answers about them. Fires "busy" with what is being waited for, and "changed" when a file did. */
+/**
+ * Reports and answers about them. Fires "busy" with what is being waited for, and "changed" when a file did. `asked` and
+ * `bytes` count the questions that were not known, and what came.
+ */
 export class Source extends EventTarget {
   constructor() {
     super();
@@ -67,6 +70,8 @@ export class Source extends EventTarget {
     this.kept = new Map();
     this.keptBytes = 0;
     this.waiting = new Map();
+    this.asked = 0;
+    this.bytes = 0;
     this.underway = 0;
     this.queue = [];
     const inside = document.getElementById("abele-frozen");
@@ -142,6 +147,7 @@ export class Source extends EventTarget {
         const answer = unpack(buffer);
         if (answer.head.refused) throw new AskError(answer.head.refused);
         entry.bytes = buffer.byteLength;
+        this.bytes += entry.bytes;
         this.keptBytes += entry.bytes;
         this.#forget();
         entry.answer = answer;
@@ -218,6 +224,7 @@ export class Source extends EventTarget {
 
   #busy(name, question, promise) {
     this.waiting.set(name, question);
+    this.asked += 1;
     const tell = () => this.dispatchEvent(new CustomEvent("busy", { detail: [...new Set(this.waiting.values())] }));
     tell();
     const done = () => {
