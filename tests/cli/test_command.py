@@ -25,6 +25,11 @@ def test_version__asked__prints_it(abele: Run) -> None:
     assert abele("--version").out == f"abele {package.__version__}\n"
 
 
+def test_module__run_by_python__is_the_command() -> None:
+    found = subprocess.run([sys.executable, "-m", "abele", "--version"], capture_output=True, text=True, check=True)
+    assert found.stdout == f"abele {package.__version__}\n"
+
+
 def test_help__asked__imports_neither_torch_nor_llvm() -> None:
     code = (
         "import sys; sys.argv = ['abele', '--help']\n"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from pathlib import Path
 
 import pytest
 from rich.console import Console
@@ -13,6 +14,7 @@ pytest.importorskip("sklearn", reason="needs scikit-learn")
 from abele.garden import digits
 from abele.garden.result import DemoResult
 from abele.garden.settings import DemoSettings
+from abele.viewer import static_page
 
 pytestmark = pytest.mark.torch
 
@@ -29,6 +31,10 @@ def result() -> DemoResult:
 def test_digits__two_epochs__learns(result: DemoResult) -> None:
     assert float(result.figures["held_out_accuracy"]) > 0.8
     assert result.figures["held_out_samples"] == 360
+
+
+def test_digits__its_report_as_one_file__is_below_1_mb(result: DemoResult, tmp_path: Path) -> None:
+    assert static_page(result.report, tmp_path / "digits.html") < 1_000_000
 
 
 def test_digits__one_thread_and_two__agree_to_the_last_bit(result: DemoResult) -> None:

@@ -97,7 +97,7 @@ def test_server__listens__on_the_loopback_alone(serve: Serve, made_small: Report
     assert local == {f"0100007F:{client.port:04X}"}
 
 
-@pytest.mark.parametrize("path", ["/", "/style.css", "/web/start.js", "/reports", "/data/x/facts", "/nothing"])
+@pytest.mark.parametrize("path", ["/", "/web/start.js", "/reports", "/data/x/facts", "/nothing"])
 def test_server__without_token__answers_nothing(serve: Serve, made_small: Report, path: str) -> None:
     client = serve(made_small)
     for asked in (path, f"{path}?token=", f"{path}?token=guess", f"{path}?token={quote('é')}"):
@@ -375,7 +375,8 @@ def test_folder__newest_report_in_it__is_shown(
     assert client.ask("/reload/first", method="POST")[0] == 200
     assert unpack(client.ask("/data/first/facts")[2]).head["cycles"] == made_small.total_cycles
     assert _first(client) | {"stamp": ""} == {
-        "key": "first", "title": "second", "stamp": "", "changed": False, "cycles": made_small.total_cycles
+        "key": "first", "title": "second", "stamp": "", "changed": False, "cycles": made_small.total_cycles,
+        "bytes": (tmp_path / "second.abele-report").stat().st_size,
     }  # fmt: skip
 
 

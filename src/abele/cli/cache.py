@@ -17,7 +17,7 @@ from abele.llvm.cache_limit import clear as clear_objects
 from abele.llvm.cache_limit import limit_bytes, usage
 from abele.words import counted
 
-cache_app = typer.Typer(help="Compiled code that is kept on disk: where, how much, and removing it.")
+cache_app = typer.Typer(help="Show or clear the compiled code that is kept on disk.")
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 _OFF = "switched off by ABELE_CACHE_DIR=off"
@@ -46,7 +46,7 @@ def size(json: JsonOption = False) -> None:
 
 @cache_app.command()
 def clear(json: JsonOption = False) -> None:
-    """Remove all compiled code, and what was measured of this host; what needs them makes them again."""
+    """Remove all compiled code and measurements of this host; they are made again when needed."""
     directory = cache_directory()
     if directory is None:
         typer.echo(_OFF, err=True)

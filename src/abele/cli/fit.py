@@ -40,7 +40,7 @@ def fit(
         bool, typer.Option("--half-partials", help="Keep partial sums of float16 products in float16.")
     ] = False,
     inference: Annotated[bool, typer.Option("--inference", help="Run the model forward alone.")] = False,
-    check: Annotated[int, typer.Option("--check", help="How many of the fastest are compiled as a whole.")] = 1,
+    check: Annotated[int, typer.Option("--check", help="Compile so many of the fastest as a whole.")] = 1,
     code: Annotated[bool, typer.Option("--code/--no-code", help="Print the options of the fastest as code.")] = True,
     json: Annotated[bool, typer.Option("--json", help="Print JSON; progress goes to standard error.")] = False,
 ) -> None:

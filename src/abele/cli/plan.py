@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from abele.poplibs.poplin.explain import Explanation
     from abele.poplibs.poplin.planner.plan import ContractionPlan
 
-plan_app = typer.Typer(help="How a product or convolution is cut over the tiles, and why.", no_args_is_help=True)
+plan_app = typer.Typer(help="Plan how a product or convolution is cut over the tiles, and why.", no_args_is_help=True)
 
 SystemOption = Annotated[str, typer.Option("--system", help="Preset (abele systems) or description file.")]
 TypeOption = Annotated[str, typer.Option("--type", help="Element type of the operands: half or float.")]

@@ -30,7 +30,7 @@ def report(
         bool, typer.Option("--rearrangements", help="Print what data is moved or put in another order, and its cost.")
     ] = False,
     masks: Annotated[
-        bool, typer.Option("--masks", help="Print what masks of attention cost: made, and met with scores.")
+        bool, typer.Option("--masks", help="Print what attention masks cost: making them, applying them.")
     ] = False,
     loading: Annotated[
         Path | None, typer.Option("--loading", help="A TOML or JSON file that says how data is loaded.")

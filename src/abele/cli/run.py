@@ -29,7 +29,7 @@ def run(
     ] = True,
     timeout: Annotated[
         float,
-        typer.Option(help="Seconds within which the job is ended when a rank dies, or holds up others; 0 for never."),
+        typer.Option(help="End the job so many seconds after a rank died or held up others; 0: never."),
     ] = 10.0,
     module: Annotated[bool, typer.Option("--module", "-m", help="Run a module.")] = False,
 ) -> None:

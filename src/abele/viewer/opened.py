@@ -71,6 +71,12 @@ class Opened:
         except FileFormatError:
             return None
 
+    @property
+    def listed(self) -> dict[str, Any]:
+        """The report in the list of reports that the page has."""
+        told = {"key": self.key, "title": self.title, "stamp": self.stamp, "cycles": self.cycles}
+        return told | ({"bytes": self._identity[2]} if self._identity else {})
+
     def check(self) -> None:
         """Refuse to read on in a file that somebody writes into: what was mapped is not what it was.
 

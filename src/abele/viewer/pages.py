@@ -13,15 +13,18 @@ from pathlib import Path
 WEB = Path(__file__).parent / "web"
 TYPES = {".js": "text/javascript", ".css": "text/css", ".html": "text/html", ".svg": "image/svg+xml"}
 """Media types of the files that are served, by ending."""
+UNFOLD = "unfold.js"
+"""The script of the page as one file, which is no module."""
 _PLACE = re.compile(r"\{\{(\w+)\}\}")
 
 
 @cache
 def module_names() -> tuple[str, ...]:
     """Paths of the modules of the page, from its folder on."""
-    return tuple(sorted(path.relative_to(WEB).as_posix() for path in WEB.rglob("*.js")))
+    return tuple(sorted(path.relative_to(WEB).as_posix() for path in WEB.rglob("*.js") if path.name != UNFOLD))
 
 
+@cache
 def style() -> str:
     """The styles of the page."""
     return "\n".join(path.read_text("utf-8") for path in sorted(WEB.rglob("*.css")))
@@ -36,20 +39,21 @@ def frame(title: str) -> str:
     """The HTML of the served page."""
     return filled(
         title=title,
-        imports=import_map(),
-        styles='<link rel="stylesheet" href="/style.css">',
+        imports=f'<script type="importmap">{import_map()}</script>',
+        # Within: the first paint waits for nothing else.
+        styles=f"<style>{style()}</style>",
         start='<script type="module" src="/web/start.js"></script>',
     )
 
 
-def filled(*, title: str, imports: str, styles: str, start: str, policy: str = "", frozen: str = "") -> str:
+def filled(*, title: str, styles: str, start: str, imports: str = "", policy: str = "", frozen: str = "") -> str:
     """The HTML of a page.
 
     Args:
         title: Its title, as text.
-        imports: The import map.
         styles: The element that brings the styles.
         start: The element that starts the page.
+        imports: The element of the import map, where no script makes it.
         policy: The element that holds its content policy, where no header does.
         frozen: The element that holds what it knows, where no server does.
     """

@@ -1,24 +1,26 @@
 """The page as one file: modules, styles and answers inside, so that it needs no server and no network.
 
-Modules are the same files as a server sends. An import map leads their names to ``data:`` addresses, answers lie in the
-page as JSON, and the content policy in its head allows exactly these scripts and styles and no connection at all. It
-works where nothing is served: from a mail's attachment, from a folder, and within a frame without rights in a notebook.
+Modules are the same files as a server sends. They lie in the page compressed, as the answers do; ``unfold.js`` inflates
+them and leads their names to ``data:`` addresses by an import map. The content policy in the page's head allows exactly
+these scripts and styles and no connection at all. It works where nothing is served: from a mail's attachment, from a
+folder, and within a frame without rights in a notebook.
 """
 
 from __future__ import annotations
 
-import base64
 import json
 import math
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from abele import __version__
 from abele.errors import InvalidOptionError
 from abele.report import Report
 from abele.viewer import pages
-from abele.viewer.frozen import Frozen, frozen
+from abele.viewer.frozen import Frozen, deflated, frozen
 from abele.viewer.opened import Shelf
 from abele.writing import writing_whole
 
@@ -57,9 +59,9 @@ def static_html(reports: Reports, most_bytes: float = MOST_BYTES) -> str:
         raise InvalidOptionError(f"a page of {most_bytes} B", remedy=f"a number, as {MOST_BYTES:,}")
     shelf = Shelf([reports] if isinstance(reports, str | Path | Report) else list(reports))
     title = ", ".join(opened.title for opened in shelf)
-    listed = [{"key": o.key, "title": o.title, "stamp": o.stamp, "changed": False, "cycles": o.cycles} for o in shelf]
-    known: dict[str, Any] = {"reports": listed, "version": __version__, "left": {}, "answers": {}}
-    bare = len(_html(title, known).encode())
+    listed = [opened.listed | {"changed": False} for opened in shelf]
+    known: dict[str, Any] = {"reports": listed, "version": __version__}
+    bare = len(_html(title, known, Frozen()).encode())
     # Room for the list of what is left out, which grows as the rest shrinks.
     room = int(most_bytes) - bare - 2_000
     if room < _LEAST_ROOM:
@@ -67,37 +69,42 @@ def static_html(reports: Reports, most_bytes: float = MOST_BYTES) -> str:
             f"a page of {int(most_bytes):,} B has no room for a report",
             remedy=f"{bare + 2_000 + _LEAST_ROOM:,} B or more",
         )
-    found: Frozen = frozen(shelf, room)
-    return _html(title, {**known, "left": found.left, "answers": found.answers})
+    return _html(title, known, frozen(shelf, room))
 
 
-def _html(title: str, known: dict[str, Any]) -> str:
-    imports = _import_map()
-    style = pages.style()
-    start = 'import "abele/start.js";'
-    scripts = f"{pages.hashed(imports)} {pages.hashed(start)}"
+def _html(title: str, known: dict[str, Any], found: Frozen) -> str:
+    modules, imports = _modules()
+    style, start = pages.style(), (pages.WEB / pages.UNFOLD).read_text("utf-8")
     policy = (
-        f"default-src 'none'; script-src {scripts} data:; style-src {pages.hashed(style)}; "
-        "img-src data: blob:; base-uri 'none'; form-action 'none'"
+        f"default-src 'none'; script-src {pages.hashed(start)} {pages.hashed(imports)} data:; "
+        f"style-src {pages.hashed(style)}; img-src data: blob:; base-uri 'none'; form-action 'none'"
     )
+    index = json.dumps({**known, "left": found.left, "answers": found.places}).encode()
+    inside = json.dumps([deflated(index), *found.bundles], separators=(",", ":"))
     return pages.filled(
         title=title,
         policy=f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
         styles=f"<style>{style}</style>",
-        imports=imports,
-        frozen=f'<script type="application/json" id="abele-frozen">{_json(known)}</script>\n',
-        start=f'<script type="module">{start}</script>',
+        frozen=(
+            f'<script type="application/json" id="abele-frozen">{inside}</script>\n'
+            f'<script type="text/plain" id="abele-modules">{modules}</script>\n'
+        ),
+        start=f"<script>{start}</script>",
     )
 
 
-def _import_map() -> str:
-    def module(name: str) -> str:
-        content = base64.b64encode((pages.WEB / name).read_bytes()).decode()
-        return f"data:{pages.TYPES['.js']};base64,{content}"
+@cache
+def _modules() -> tuple[str, str]:
+    """Modules of the page as it holds them, and the import map that ``unfold.js`` makes of them, to the letter."""
+    modules = {f"abele/{name}": (pages.WEB / name).read_text("utf-8") for name in pages.module_names()}
+    # As encodeURIComponent and JSON.stringify write them.
+    imports = {name: f"data:{pages.TYPES['.js']},{quote(text, safe=_UNESCAPED)}" for name, text in modules.items()}
+    return deflated(_json(modules).encode()), _json({"imports": imports})
 
-    return _json({"imports": {f"abele/{name}": module(name) for name in pages.module_names()}})
+
+_UNESCAPED = "-_.!~*'()"
+"""What encodeURIComponent leaves as it is, beside letters and digits."""
 
 
 def _json(value: Any) -> str:
-    """JSON that may stand in a script element: no ``<`` could end it, and lone surrogates cannot be written."""
-    return json.dumps(value, ensure_ascii=True, separators=(",", ":")).replace("<", "\\u003c")
+    return json.dumps(value, separators=(",", ":"))

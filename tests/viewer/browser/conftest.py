@@ -70,7 +70,7 @@ class Sight:
         """Wait until nothing is loaded and the last frame is drawn."""
         self.until("abele.source.waiting.size === 0")
         self.page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
-        self.until("abele.source.waiting.size === 0")
+        self.until("abele.source.waiting.size === 0 && abele.loading.element.hidden")
 
     def until(self, condition: str, seconds: float = 5.0) -> None:
         """Wait for an expression of the page to be true; the page's policy forbids what Playwright has for it."""

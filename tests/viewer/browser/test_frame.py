@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 from xml.etree import ElementTree
 
 import pytest
 
 from abele.report import Report
+from abele.viewer.answers import QUESTIONS
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Route
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
@@ -26,7 +31,7 @@ def test_table__filter__rows_that_match_are_left(look, small: Report) -> None:
     sight.page.fill("input.filter", f"kind={kind}")
     sight.until("document.querySelector('.table .dim').textContent.includes(' of ')")
     sight.settle()
-    kinds = sight.page.locator(".tr .td:nth-child(2)").all_inner_texts()
+    kinds = sight.page.locator(".tr .td:nth-child(3)").all_inner_texts()
     assert kinds == [kind] * int((small.ops["kind"] == kind).sum())
 
 
@@ -186,3 +191,48 @@ def test_svg__hostile_text__is_text(frame) -> None:
 def test_csv__cells_that_a_spreadsheet_would_run__are_text(frame) -> None:
     asked = "import('abele/core/table.js').then((m) => ['=1+1', 'a,b', 'say \"x\"', 7].map(m.quoted))"
     assert frame.page.evaluate(asked) == ["'=1+1", '"a,b"', '"say ""x"""', "7"]
+
+
+def test_page__that_opens__says_so_before_any_module_is_there(look, small: Report) -> None:
+    sight = look(small)
+    page = sight.page
+    held: list[Route] = []
+    page.route("**/web/**", lambda route: held.append(route))
+    page.goto(sight.address, wait_until="commit")
+    page.wait_for_selector("text=opens: reading the page", timeout=2_000)
+    for route in held:
+        route.continue_()
+    page.unroute("**/web/**")
+    page.goto(sight.address)
+    page.wait_for_selector("main[data-view]")
+
+
+def test_view__that_is_read__has_an_outline_with_what_and_how_far_at_once(look, small: Report) -> None:
+    sight = look(small)
+    page = sight.page
+    held: list[Route] = []
+    views = page.evaluate("import('abele/views/index.js').then((m) => m.VIEWS.map((v) => v.name))")
+    # Modules are known: what is held back is data alone.
+    for name in views:
+        sight.go(name)
+    for name in views:
+        page.evaluate("abele.source.kept.clear()")
+        held.clear()
+        page.route("**/data/**", lambda route: held.append(route))
+        page.evaluate("(view) => abele.context.go(view)", name)
+        sight.until("!document.querySelector('.loading').hidden && document.querySelector('.loading').offsetHeight > 0")
+        if name != "compare":  # One report is open: it asks nothing.
+            sight.until(
+                "/reading .+ of .+ 0 of \\d+ parts? read/.test(document.querySelector('.loading-words').textContent)"
+            )
+        for route in held:
+            route.continue_()
+        page.unroute("**/data/**")
+        page.wait_for_selector(f"main[data-view={name}]")
+        sight.settle()
+        sight.until("document.querySelector('.loading').hidden")
+
+
+def test_wanted__every_question__has_words(frame) -> None:
+    told = frame.page.evaluate("import('abele/core/loading.js').then((m) => Object.keys(m.WANTED))")
+    assert sorted(told) == sorted(QUESTIONS)

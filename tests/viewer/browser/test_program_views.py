@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import base64
-import gzip
 from dataclasses import replace
 from itertools import pairwise
-from urllib.parse import urlencode
 
 import numpy as np
 import pytest
 
 import abele as ab
 from abele.report import FUNCTION_CALLS, PROGRAM_TREE, SUPERSTEP_VARIABLES, SUPERSTEPS, VERTICES, Report
-from abele.viewer.answers import QUESTIONS, answer
+from abele.viewer.frozen import frozen
 from abele.viewer.opened import Shelf
-from abele.viewer.params import Params
-from abele.viewer.wire import pack
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
@@ -305,19 +300,14 @@ def test_units_of_the_page__pure_functions__give(look, small: Report, module: st
 def test_view__answers_that_a_static_page_takes_along__are_those_that_it_asks_for(
     look, small: Report, view: str
 ) -> None:
-    opened = next(iter(Shelf([small])))
+    found = frozen(Shelf([small]), 10**8)
     sight = look(small)
-    key = sight.page.evaluate("abele.context.report")
-    answers = {}
-    for asked in QUESTIONS.values():
-        for given in asked.frozen(opened) if asked.frozen else ():
-            query = urlencode(sorted((k, v) for k, v in given.items() if v))
-            packed = gzip.compress(pack(answer(opened, asked.name, Params(given))))
-            answers[f"{key}/{asked.name}{'?' + query if query else ''}"] = base64.b64encode(packed).decode()
     before = len(sight.asked)
     sight.page.evaluate(
-        "(answers) => { Object.assign(abele.source, { frozen: { answers, reports: abele.source.reports } });"
-        " abele.source.kept.clear(); }", answers,
+        "([answers, bundles]) => {"
+        " const { source } = abele; source.kept.clear();"
+        " Object.assign(source, { inside: ['', ...bundles], frozen: { answers, reports: source.reports } }); }",
+        [found.places, found.bundles],
     )  # fmt: skip
     step = int(np.flatnonzero(small.steps["kind"] == "exchange")[0])
     for state in ({}, {"step": step, "op": 0}, {"operations.by": "path", "matrix.metric": "idle_cycles"}):

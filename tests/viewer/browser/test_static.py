@@ -13,7 +13,11 @@ import pytest
 
 from abele.report import Report
 from abele.viewer import static_page
+from abele.viewer.answers import QUESTIONS, answer
 from abele.viewer.frozen import address
+from abele.viewer.opened import Shelf
+from abele.viewer.params import Params
+from abele.viewer.wire import pack, unpack
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -175,3 +179,18 @@ def test_static_page__answers__are_those_of_the_server(open_file: Open, page_fil
     facts = page.evaluate("abele.context.ask('facts').then((a) => JSON.stringify(a.head))")
     assert json.loads(facts)["rows"]["ops"] == len(small.ops)
     assert json.loads(facts)["cycles"] == small.total_cycles
+    (opened,) = Shelf([small])
+    for name in ("memory.tiles", "timeline.lanes", "operations", "matrix"):
+        question = QUESTIONS[name]
+        assert question.frozen is not None
+        params = dict(next(question.frozen(opened)))
+        told = page.evaluate(
+            """([name, params]) => abele.context.ask(name, params).then(({ arrays }) => Object.fromEntries(
+              Object.entries(arrays).map(([n, a]) => [n, [a.constructor.name, Array.from(a)]])))""",
+            [name, params],
+        )
+        expected = unpack(pack(answer(opened, name, Params(params)))).arrays
+        assert told.keys() == expected.keys()
+        for array_name, (type_name, items) in told.items():
+            assert type_name.removesuffix("Array").lower() == expected[array_name].dtype.name
+            assert items == expected[array_name].reshape(-1).tolist()

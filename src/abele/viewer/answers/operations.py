@@ -269,8 +269,8 @@ def roofline(opened: Opened, params: Params) -> Answer:
     """How much each operation computes for what it moves, and how fast, beside what the machine could.
 
     Answer: head ``peaks`` (flops_per_second of float8, float16 and float32, exchange and memory bytes_per_second) and
-    ``names``; arrays ``op``, ``intensity`` (flop for each byte moved), ``local`` (flop for each byte read and written,
-    0 where unknown), ``rate`` (flop/s) and ``cycles``, of operations that compute, most cycles first.
+    ``names`` with their modules; arrays ``op``, ``intensity`` (flop for each byte moved), ``local`` (flop for each byte
+    read and written, 0 where unknown), ``rate`` (flop/s) and ``cycles``, of operations that compute, most cycles first.
     """
     del params
     whole, target = operations(opened), opened.report.target
@@ -281,8 +281,10 @@ def roofline(opened: Opened, params: Params) -> Answer:
     some = some[np.argsort(-whole["cycles"][some], kind="stable")][:MOST_POINTS]
     flops, moved = (f"{t}_flops_per_second" for t in ("f8", "f16", "f32")), ("exchange", "memory")
     names = (*flops, *(f"{what}_bytes_per_second" for what in moved))
+    places = zip(whole["path"][some], whole["name"][some], strict=True)
+    titles = [f"{path}/{name}" if path else name for path, name in places]
     return Answer(
-        {"peaks": {name: target.get(name) for name in names}, "names": whole["name"][some].tolist()},
+        {"peaks": {name: target.get(name) for name in names}, "names": titles},
         {
             "op": some.astype(np.int32),
             "intensity": whole["intensity"][some],

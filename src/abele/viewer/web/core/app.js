@@ -3,8 +3,9 @@
 import { download } from "abele/core/chart.js";
 import { Context } from "abele/core/context.js";
 import { fill, h } from "abele/core/dom.js";
-import { cycles, seconds } from "abele/core/format.js";
+import { bytes, cycles, seconds } from "abele/core/format.js";
 import { Keys } from "abele/core/keys.js";
+import { Loading, WANTED } from "abele/core/loading.js";
 import { dialog, openHelp, openPalette } from "abele/core/palette.js";
 import { choice, dropdown, failure } from "abele/core/parts.js";
 import { Source } from "abele/core/source.js";
@@ -15,10 +16,6 @@ import { hideTip } from "abele/core/tip.js";
 import { VIEWS } from "abele/views/index.js";
 
 const WORDS_AFTER = 100;
-const WANTED = {
-  facts: "the report", table: "rows", "timeline.outline": "the lanes", "timeline.lanes": "lanes", "timeline.flame": "names", "timeline.tiles": "tiles", "timeline.summary": "figures of the run",
-  "timeline.window": "figures of the window", "timeline.step": "the step", "timeline.find": "what is found", "timeline.blocks": "blocks", "host.outline": "what was measured", "host.events": "events",
-};
 
 export class App {
   constructor(root) {
@@ -26,6 +23,7 @@ export class App {
     this.state = new State();
     this.keys = new Keys(() => this.commands());
     this.context = new Context(this.source, this.state, this.keys);
+    this.loading = new Loading(this.source);
     this.shown = null;
     this.showing = 0;
     this.reporting = 0;
@@ -44,9 +42,13 @@ export class App {
 
   async start() {
     this.#theme();
+    this.#navigation();
+    this.#begin();
+    fill(this.main, this.loading.element);
     try {
       await this.source.open();
     } catch (error) {
+      this.loading.end();
       fill(this.main, failure(error));
       return;
     }
@@ -92,10 +94,23 @@ export class App {
     if (changed.has("theme")) this.#theme();
     if (changed.has("reports") && !(await this.#report())) return;
     const again = !this.shown && !this.making && (changed.has("reports") || changed.has("program"));
+    if (!this.context.facts) {
+      // The report is still read, or has none: the view is shown when it has.
+      this.#navigation();
+      return;
+    }
     if (changed.has("view") || again) await this.#show();
     // A view that is being made has read the state before: it is told of this when it is there.
     else if (this.making) for (const name of changed) this.missed.add(name);
-    else this.shown?.update(changed);
+    else if (this.shown) this.#update(changed);
+  }
+
+  #update(changed) {
+    this.shown.update(changed);
+    if (!changed.has("reports") && !changed.has("program")) return;
+    if (!this.loading.element.isConnected) this.main.prepend(this.loading.element);
+    this.#begin();
+    this.loading.made();
   }
 
   /** Facts of the report that is shown, and the line on top; false where another was asked for meanwhile, or it has none. */
@@ -128,18 +143,30 @@ export class App {
     return true;
   }
 
+  /** The outline of the view that comes, and what is read for it. */
+  #begin() {
+    const known = this.source.reports.find((r) => r.key === this.context.report);
+    this.loading.begin(this.#view().title, known ? `${known.title}${known.bytes ? ` (${bytes(known.bytes)})` : ""}` : "");
+  }
+
+  /** The view that the state names. */
+  #view() {
+    return VIEWS.find((v) => v.name === this.state.get("view")) ?? VIEWS[0];
+  }
+
   /** The view that is shown goes away. */
   #leave() {
     this.showing += 1;
     this.making = false;
     this.shown?.destroy();
     this.shown = null;
+    this.loading.end();
     this.keys.steer(null);
     hideTip();
   }
 
   async #show() {
-    const view = VIEWS.find((v) => v.name === this.state.get("view")) ?? VIEWS[0];
+    const view = this.#view();
     this.#leave();
     this.#navigation();
     this.making = true;
@@ -147,10 +174,11 @@ export class App {
     const isShown = () => mine === this.showing;
     const place = h(`div.view.view-${view.name}`);
     let made = null;
+    this.#begin();
+    fill(this.main, this.loading.element, place);
     try {
       const module = await view.load();
       if (!isShown()) return;
-      fill(this.main, place);
       this.missed.clear();
       made = await module.mount(this.context.ofView(isShown), place);
     } catch (error) {
@@ -162,6 +190,7 @@ export class App {
     }
     this.making = false;
     this.shown = made;
+    this.loading.made();
     this.main.dataset.view = view.name;
     if (this.missed.size) this.shown?.update(new Set(this.missed));
   }
@@ -176,7 +205,7 @@ export class App {
   }
 
   #navigation() {
-    const now = (VIEWS.find((v) => v.name === this.state.get("view")) ?? VIEWS[0]).name;
+    const now = this.#view().name;
     fill(this.nav, VIEWS.map((view) => h(`button${view.name === now ? ".on" : ""}`, { onclick: () => this.context.go(view.name), "aria-current": view.name === now ? "page" : undefined },
       view.title, h("kbd", {}, view.key))));
   }

@@ -6,6 +6,7 @@ const TYPES = {
 };
 const MOST_BYTES = 96e6;
 const MOST_UNDERWAY = 6;
+const MOST_BUNDLES = 24;
 
 /** What the server would not answer, in its words. */
 export class AskError extends Error {
@@ -24,12 +25,30 @@ export function unpack(buffer) {
   const size = new DataView(buffer).getUint32(0, true);
   const head = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 4, size)));
   const arrays = {};
-  for (const { name, type, shape, first } of head.arrays) {
+  for (const { name, type, shape, first, held, back, planes } of head.arrays) {
     const length = shape.reduce((a, b) => a * b, 1);
-    arrays[name] = new TYPES[type](buffer, 4 + size + first, length);
+    arrays[name] = held ? restored(new Uint8Array(buffer, 4 + size + first), { type, length, held, back, planes }) : new TYPES[type](buffer, 4 + size + first, length);
     arrays[name].shape = shape;
   }
   return { head, arrays };
+}
+
+/** A dense array, as abele.viewer.wire holds it: planes of bytes of a narrow type, items less those `back` before them. */
+function restored(bytes, { type, length, held, back, planes }) {
+  const narrow = new TYPES[held](length);
+  const raw = new Uint8Array(narrow.buffer);
+  const size = narrow.BYTES_PER_ELEMENT;
+  if (planes) for (let k = 0; k < size; k += 1) for (let i = 0; i < length; i += 1) raw[i * size + k] = bytes[k * length + i];
+  else raw.set(bytes.subarray(0, length * size));
+  // Sums wrap as differences did.
+  if (back) for (let i = back; i < length; i += 1) narrow[i] += narrow[i - back];
+  return held === type ? narrow : TYPES[type].from(narrow);
+}
+
+/** Text in base64 of compressed bytes, as those bytes were. */
+function inflated(text) {
+  const packed = Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
+  return new Response(new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate"))).arrayBuffer();
 }
 
 /** The part of an address that names a question: parameters in order of their names. */
@@ -40,7 +59,10 @@ export function address(key, question, params) {
   return `${key}/${question}${query ? "?" + query : ""}`;
 }
 
-/** Reports and answers about them. Fires "busy" with what is being waited for, and "changed" when a file did. */
+/**
+ * Reports and answers about them. Fires "busy" with what is being waited for, and "changed" when a file did. `asked` and
+ * `bytes` count the questions that were not known, and what came.
+ */
 export class Source extends EventTarget {
   constructor() {
     super();
@@ -48,19 +70,25 @@ export class Source extends EventTarget {
     this.kept = new Map();
     this.keptBytes = 0;
     this.waiting = new Map();
+    this.asked = 0;
+    this.bytes = 0;
     this.underway = 0;
     this.queue = [];
-    const frozen = document.getElementById("abele-frozen");
-    this.frozen = frozen ? JSON.parse(frozen.textContent) : null;
+    const inside = document.getElementById("abele-frozen");
+    this.inside = inside ? JSON.parse(inside.textContent) : null;
+    this.frozen = null;
+    this.bundles = new Map();
   }
 
+  /** True in a page that is one file. */
   get isFrozen() {
-    return this.frozen !== null;
+    return this.inside !== null;
   }
 
   /** The list of reports: read anew where there is a server. */
   async open() {
-    if (this.frozen) {
+    if (this.inside) {
+      this.frozen = JSON.parse(new TextDecoder().decode(await inflated(this.inside[0])));
       this.reports = this.frozen.reports;
       this.version = this.frozen.version;
       return this.reports;
@@ -75,7 +103,7 @@ export class Source extends EventTarget {
 
   /** Look now and then whether files changed, or the server is gone. */
   watch(milliseconds = 2000) {
-    if (this.frozen) return;
+    if (this.inside) return;
     const look = async () => {
       try {
         await this.open();
@@ -116,17 +144,19 @@ export class Source extends EventTarget {
     const entry = { promise: null, bytes: 0, answer: null };
     entry.promise = this.#fetched(key, question, params, place, stamp).then(
       (buffer) => {
+        const answer = unpack(buffer);
+        if (answer.head.refused) throw new AskError(answer.head.refused);
         entry.bytes = buffer.byteLength;
+        this.bytes += entry.bytes;
         this.keptBytes += entry.bytes;
         this.#forget();
-        entry.answer = unpack(buffer);
-        return entry.answer;
+        entry.answer = answer;
+        return answer;
       },
-      (error) => {
-        this.kept.delete(name);
-        throw error;
-      },
-    );
+    ).catch((error) => {
+      this.kept.delete(name);
+      throw error;
+    });
     this.kept.set(name, entry);
     this.#busy(name, question, entry.promise);
     return entry.promise;
@@ -145,17 +175,15 @@ export class Source extends EventTarget {
 
   async #fetched(key, question, params, place, stamp) {
     if (this.frozen) {
-      const packed = this.frozen.answers[place];
-      if (packed === undefined) {
+      const where = this.frozen.answers[place];
+      if (where === undefined) {
         throw new AskError({
           message: "This file does not hold that detail",
           remedy: "abele view REPORT shows every detail of the report",
         });
       }
-      if (typeof packed === "object") throw new AskError(packed);
-      const raw = Uint8Array.from(atob(packed), (c) => c.charCodeAt(0));
-      const stream = new Blob([raw]).stream().pipeThrough(new DecompressionStream("gzip"));
-      return new Response(stream).arrayBuffer();
+      const [bundle, first, size] = where;
+      return (await this.#bundle(bundle)).slice(first, first + size);
     }
     await this.#turn();
     try {
@@ -168,6 +196,15 @@ export class Source extends EventTarget {
     } finally {
       this.#leave();
     }
+  }
+
+  /** A bundle of answers of a page that is one file; the last few are kept. */
+  #bundle(number) {
+    const bytes = this.bundles.get(number) ?? inflated(this.inside[1 + number]);
+    this.bundles.delete(number);
+    this.bundles.set(number, bytes);
+    if (this.bundles.size > MOST_BUNDLES) this.bundles.delete(this.bundles.keys().next().value);
+    return bytes;
   }
 
   /** Wait for a place among the few requests under way. What was asked last goes first: it is what is looked at now. */
@@ -187,6 +224,7 @@ export class Source extends EventTarget {
 
   #busy(name, question, promise) {
     this.waiting.set(name, question);
+    this.asked += 1;
     const tell = () => this.dispatchEvent(new CustomEvent("busy", { detail: [...new Set(this.waiting.values())] }));
     tell();
     const done = () => {

@@ -3,10 +3,36 @@
 import { everyFrame, fill, h, settled } from "abele/core/dom.js";
 import { count } from "abele/core/format.js";
 import { download } from "abele/core/chart.js";
+import { shared, shortened } from "abele/core/names.js";
 
 const ROW = 22;
 const PAGE = 200;
 const FILTER_WAIT = 60;
+const LEAST_WIDTH = 40;
+const NUDGE = 16;
+const PADDING = 16;
+const KEPT = "abele.columns";
+
+/** Widths of columns, and whether they are hidden, as somebody chose them: by table, for as long as the page is open. */
+const chosen = read();
+
+function read() {
+  try {
+    return JSON.parse(sessionStorage.getItem(KEPT)) ?? {};
+  } catch {
+    // A frame in a notebook has no storage; the page remembers until it goes.
+    return {};
+  }
+}
+
+function keep(label, column) {
+  chosen[label] = { ...chosen[label], [column.name]: { width: column.width, hidden: Boolean(column.hidden) } };
+  try {
+    sessionStorage.setItem(KEPT, JSON.stringify(chosen));
+  } catch {
+    // As above.
+  }
+}
 
 /**
  * @typedef {{name: string, title?: string, doc?: string, right?: boolean, width?: number, hidden?: boolean,
@@ -27,7 +53,9 @@ export class DataTable {
    * @param {(query: {filter: string, sort: string}) => void} [how.changed]  somebody filtered or sorted
    */
   constructor({ label, columns, page, pick, sort = "", filter = "", placeholder = "filter: words, or cycles>1000", changed }) {
+    for (const column of columns) Object.assign(column, { first: column.width, hidden: column.hidden ?? false, ...chosen[label]?.[column.name] });
     Object.assign(this, { columns, page, pick, sort, changed, label });
+    this.common = new Map();
     this.pages = new Map();
     this.found = 0;
     this.total = 0;
@@ -99,16 +127,55 @@ export class DataTable {
     fill(this.head, this.#shown().map((column) => {
       const up = this.sort === column.name;
       const down = this.sort === `-${column.name}`;
-      return h(`button.th${column.right ? ".right" : ""}`, {
+      return h("div.thcell", { role: "presentation" }, h(`button.th${column.right ? ".right" : ""}`, {
         role: "columnheader", title: column.doc, "aria-sort": up ? "ascending" : down ? "descending" : "none",
+        onkeydown: (event) => {
+          if (!event.altKey || !["ArrowLeft", "ArrowRight"].includes(event.key)) return;
+          this.#widen(column, event.currentTarget.offsetWidth + (event.key === "ArrowRight" ? NUDGE : -NUDGE));
+          event.preventDefault();
+          event.stopPropagation();
+        },
         onclick: () => {
           this.sort = down ? column.name : up ? "" : column.right ? `-${column.name}` : column.name;
           this.#headings();
           this.#again();
           this.changed?.({ filter: this.filter, sort: this.sort });
         },
-      }, column.title ?? column.name, up ? " ▲" : down ? " ▼" : "");
+      }, column.title ?? column.name, up ? " ▲" : down ? " ▼" : ""), this.#grip(column));
     }));
+  }
+
+  /** The edge of a heading, which is dragged; twice clicked it gives the column the width that it had. */
+  #grip(column) {
+    let from = null;
+    return h("span.grip", {
+      title: "Drag to make the column wider; alt and arrows on its heading do as well", "aria-hidden": "true",
+      onpointerdown: (event) => {
+        event.currentTarget.setPointerCapture(event.pointerId);
+        from = event.clientX - event.currentTarget.parentElement.offsetWidth;
+        event.preventDefault();
+      },
+      onpointermove: (event) => {
+        if (from !== null) this.#widths(column, event.clientX - from);
+      },
+      onpointerup: () => {
+        if (from !== null) keep(this.label, column);
+        from = null;
+      },
+      ondblclick: () => this.#widen(column, column.first),
+    });
+  }
+
+  #widen(column, width) {
+    this.#widths(column, width);
+    keep(this.label, column);
+  }
+
+  #widths(column, width) {
+    column.width = width === undefined ? undefined : Math.max(LEAST_WIDTH, Math.round(width));
+    this.scroller.style.setProperty("--columns", this.#template());
+    this.scroller.style.setProperty("--least", `${this.#least()}px`);
+    this.redraw();
   }
 
   async #again() {
@@ -128,6 +195,7 @@ export class DataTable {
       const page = await this.page({ filter: this.filter.trim(), sort: this.sort, first: number * PAGE, count: PAGE });
       if (asked !== this.asked) return;
       this.pages.set(number, page.rows);
+      this.common.clear();
       this.found = page.found;
       this.total = page.total;
       this.note.className = "dim";
@@ -154,6 +222,7 @@ export class DataTable {
     for (let page = Math.floor(first / PAGE); page * PAGE < last; page += 1) this.#fetch(page);
     this.body.style.transform = `translateY(${first * ROW}px)`;
     const shown = this.#shown();
+    const room = Array.from(this.head.children, (cell) => cell.offsetWidth - PADDING);
     const rows = [];
     for (let i = first; i < last; i += 1) {
       const row = this.#row(i);
@@ -164,13 +233,32 @@ export class DataTable {
           this.cursor = i;
           if (row) this.#pick(row, event);
         },
-      }, row ? shown.map((column) => {
-        const text = column.show ? column.show(row[column.name], row) : plain(row[column.name]);
-        return h(`div.td${column.right ? ".right" : ""}`, { role: "gridcell", title: typeof text === "string" ? text : undefined }, text);
+      }, row ? shown.map((column, k) => {
+        const told = shownIn(column, row);
+        const text = typeof told === "string" && !column.right ? shortened(told, this.#common(column), this.#measure(), room[k]) : told;
+        return h(`div.td${column.right ? ".right" : ""}`, { role: "gridcell", title: typeof told === "string" ? told : undefined }, text);
       }) : h("div.td.dim", {}, "…")));
     }
     fill(this.body, rows);
     if (this.found === 0 && !rows.length) fill(this.body, h("div.tr.dim", {}, h("div.td", {}, this.total ? "no row matches the filter" : "no rows")));
+  }
+
+  /** How many of a column's texts have each part of a name. */
+  #common(column) {
+    if (!this.common.has(column.name)) {
+      const texts = [...this.pages.values()].flatMap((rows) => rows ?? []).map((row) => shownIn(column, row));
+      this.common.set(column.name, shared(texts.filter((text) => typeof text === "string")));
+    }
+    return this.common.get(column.name);
+  }
+
+  /** What measures a text of the table, in CSS pixels. */
+  #measure() {
+    if (!this.pen) {
+      this.pen = document.createElement("canvas").getContext("2d");
+      this.pen.font = getComputedStyle(this.scroller).font;
+    }
+    return (text) => this.pen.measureText(text).width;
   }
 
   #pick(row, event) {
@@ -209,6 +297,7 @@ export class DataTable {
         type: "checkbox", checked: !column.hidden,
         onchange: (e) => {
           column.hidden = !e.target.checked;
+          keep(this.label, column);
           this.#headings();
           this.redraw();
         },
@@ -226,6 +315,11 @@ export class DataTable {
     }
     download(`${this.label.replaceAll(/\W+/g, "-")}.csv`, lines.join("\r\n") + "\r\n", "text/csv");
   }
+}
+
+/** What a cell shows. */
+function shownIn(column, row) {
+  return column.show ? column.show(row[column.name], row) : plain(row[column.name]);
 }
 
 function plain(value) {

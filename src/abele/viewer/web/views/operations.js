@@ -18,7 +18,7 @@ function columns(context) {
   const size = (v) => (v ? bytes(v, context.state.get("unit", "auto")) : "");
   const some = (show) => (v) => (v ? show(v) : "");
   return [
-    { name: "cycles", right: true, width: 96, show: count },
+    { name: "cycles", right: true, width: 112, show: count },
     { name: "share", title: "%", right: true, width: 58, show: percent },
     ...CYCLES.map((p) => ({ name: `${p}_cycles`, title: partTitle(p), right: true, width: 92, show: some(count) })),
     { name: "flops", title: "FLOP", right: true, width: 76, show: some(short) },
@@ -113,8 +113,7 @@ class OperationsView {
       sort: state.get("operations.sort", "-cycles"),
       filter: state.get("operations.filter"),
       columns: [
-        { name: "name", title: "operation" }, { name: "kind", width: 150 }, ...columns(context),
-        { name: "path", title: "module", width: 170 },
+        { name: "path", title: "module", width: 190 }, { name: "name", title: "operation" }, { name: "kind", width: 120 }, ...columns(context),
         { name: "block", width: 120, hidden: true },
         { name: "file", title: "source", width: 190, show: (v, row) => source(v, row.line) },
       ],

@@ -1,13 +1,19 @@
 // The roofline: how fast operations compute against how much they compute for each byte, below the roofs of the machine.
 
 import { Chart } from "abele/core/chart.js";
-import { fitted, percent, short } from "abele/core/format.js";
+import { percent, short } from "abele/core/format.js";
 import { decades, logAxes } from "abele/core/log_axis.js";
+import { shared, shortened } from "abele/core/names.js";
+import { placed } from "abele/core/place.js";
 import { hideTip, tip } from "abele/core/tip.js";
 
 const EDGE = { left: 54, right: 12, top: 8, bottom: 34 };
 const NEAR = 12;
-const NAMED = 3;
+const NAMED = 5;
+const LINE = 14;
+const WIDEST = 190;
+/** Below a roof, else above it. */
+const OF_ROOFS = [[0, 1], [0, -1], [-1, 1], [-1, -1]];
 
 /** What the roof over an operation allows, FLOP/s; one that moves nothing has the flat part over it. */
 export function roofOver(intensity, bandwidth, peak) {
@@ -39,8 +45,7 @@ export function roofline({ data, pick, chosen = () => NaN, height }) {
     pen.beginPath();
     pen.rect(box.left, box.top, box.width, box.height);
     pen.clip();
-    pen.textAlign = "right";
-    peaks.forEach(([name, peak], i) => {
+    peaks.forEach(([, peak], i) => {
       const bend = Math.min(Math.max(peak / bandwidth, ends[0]), ends[1]);
       pen.strokeStyle = theme.ink;
       pen.lineWidth = 1.25;
@@ -51,8 +56,6 @@ export function roofline({ data, pick, chosen = () => NaN, height }) {
       pen.lineTo(x(ends[1]), y(peak));
       pen.stroke();
       pen.setLineDash([]);
-      pen.fillStyle = theme.dim;
-      pen.fillText(`${name} ${short(peak)}FLOP/s`, right - 3, y(peak) + 8);
     });
     const most = Math.max(points[0]?.cycles ?? 0, 1);
     spots = [];
@@ -75,16 +78,37 @@ export function roofline({ data, pick, chosen = () => NaN, height }) {
       spots.push([px, py, radius, point]);
     }
     pen.restore();
-    pen.textAlign = "left";
-    pen.fillStyle = theme.ink;
-    for (const [px, py, radius, point] of spots.slice(-NAMED)) {
-      pen.fillText(fitted(pen, point.title.split("/").slice(-2).join("/"), Math.min(150, right - px - radius - 4)), px + radius + 3, py);
-    }
+    name(pen, theme, box, peaks.map(([title, peak]) => [`${title} ${short(peak)}FLOP/s`, y(peak)]));
     if (!points.length) {
       pen.textAlign = "center";
       pen.fillStyle = theme.dim;
       pen.fillText("No operation of this report counts floating-point operations.", box.left + box.width / 2, box.top + box.height / 2);
     }
+  }
+
+  /** Names of roofs and of the points with most cycles, none over another. */
+  function name(pen, theme, box, roofs) {
+    const width = (text) => pen.measureText(text).width;
+    const common = shared(spots.map(([, , , point]) => point.title));
+    const texts = [
+      ...roofs.map(([text, py]) => ({ text, x: box.left + box.width - width(text) / 2 - 3, y: py, radius: 0, colour: theme.dim, sides: OF_ROOFS })),
+      ...spots.slice(-NAMED).reverse().map(([x, y, radius, point]) => ({ text: shortened(point.title, common, width, Math.min(WIDEST, box.width / 2)), x, y, radius, colour: theme.ink })),
+    ].map((label) => ({ ...label, width: width(label.text), height: LINE }));
+    pen.textAlign = "left";
+    pen.lineWidth = 0.75;
+    chart.labels = placed(texts, box, spots.map(([x, y, radius]) => [x, y, radius]));
+    chart.labels.forEach((place, i) => {
+      if (!place) return;
+      if (place.isLed) {
+        pen.strokeStyle = theme.dim;
+        pen.beginPath();
+        pen.moveTo(...place.from);
+        pen.lineTo(...place.to);
+        pen.stroke();
+      }
+      pen.fillStyle = texts[i].colour;
+      pen.fillText(texts[i].text, place.left, place.top + LINE / 2);
+    });
   }
 
   function nearest(event) {
