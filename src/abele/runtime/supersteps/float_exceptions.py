@@ -89,7 +89,10 @@ class _WatchedGroup:
             for scan in scans:
                 scan.merge(into)
         # What a vertex has read it may pass on without being to blame; but NaN has no place in an order.
-        return after & ~before | (before & _NAN if self._compares else 0)
+        after &= ~before
+        if self._compares:
+            after |= before & np.uint8(_NAN)
+        return after
 
 
 def _stores_comparisons(codelet: CodeletDef) -> bool:

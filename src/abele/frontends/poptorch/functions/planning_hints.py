@@ -104,8 +104,7 @@ class MultiConv:
         if _in_group.get():
             raise Error("Nested poptorch.MultiConv is not supported.", at=user_line() or None)
         _in_group.set(True)
-        self._convolutions.count = 0
-        self._convolutions.__enter__()
+        self._convolutions.begin()
         self._annotation = annotate({MULTI_CONV: {**self._hints, NUMBER: next(_numbers)}})
         self._annotation.__enter__()
 
@@ -114,7 +113,7 @@ class MultiConv:
     ) -> None:
         _in_group.set(False)
         self._annotation.__exit__(kind, error, trace)
-        self._convolutions.__exit__(kind, error, trace)
+        self._convolutions.end()
         if kind is None and not self._convolutions.count:
             raise Error(
                 "Empty poptorch.MultiConv: there is no convolution inside.",
@@ -129,6 +128,15 @@ class _Convolutions(TorchFunctionMode):
     def __init__(self) -> None:
         super().__init__()
         self.count = 0
+
+    def begin(self) -> None:
+        """Count from 0."""
+        self.count = 0
+        super().__enter__()  # type: ignore[no-untyped-call]  # PyTorch's own
+
+    def end(self) -> None:
+        """Stop counting."""
+        super().__exit__(None, None, None)  # type: ignore[no-untyped-call]  # PyTorch's own
 
     def __torch_function__(
         self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
