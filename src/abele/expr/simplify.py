@@ -48,7 +48,7 @@ def simplified(expression: Expr) -> Expr:
     if not isinstance(expression, Apply):
         return expression
     match expression.op, expression.args:
-        case "sub", (a, b) if is_number(b, 0) and math.copysign(1, b.value) > 0:
+        case "sub", (a, Const(value=b)) if b == 0 and math.copysign(1, b) > 0:
             return a
         case "mul", (a, b):
             return _simplified_product(expression, a, b)

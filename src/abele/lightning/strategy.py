@@ -222,7 +222,7 @@ class AbeleStrategy(pl.strategies.SingleDeviceStrategy):  # type: ignore[misc]  
                 value = optimizer.state[parameter].get(own)
                 if value is not None:
                     given[f"{shown}___{name}"] = torch.as_tensor(value)
-        state.write(given, optimizer)
+        state.write(given, {}, optimizer)
         optimizer.state.clear()
 
     def _to_host(self, executor: PoplarExecutor, optimizer: torch.optim.Optimizer) -> None:

@@ -156,7 +156,7 @@ class Reduce(OpRule):
         (value,) = op.inputs
         x, best = derivative.arg(0), derivative.arg(1)
         # What is not a number is an extreme that equals nothing.
-        hit = select(x.eq(best), 1.0, select(x.ne(x), 1.0, 0.0) if value.dtype.is_float else 0.0)
-        hit = map_(net, hit, [value, reshape(net, op.output, grad.shape)])
+        chosen = select(x.eq(best), 1.0, select(x.ne(x), 1.0, 0.0) if value.dtype.is_float else 0.0)
+        hit = map_(net, chosen, [value, reshape(net, op.output, grad.shape)])
         share = map_(net, x / best, [grad, reduce(net, hit, op.attrs["dims"], keep=True)])
         return map_(net, x * best, [hit, share])
