@@ -103,7 +103,6 @@ OF_SIZES: dict[str, tuple[Callable[..., Any], tuple[Tensor, ...]]] = {
     "sum": (lambda i: torch.arange(int(i.max()) + 1), (PARTS,)),
     "range": (lambda x, n: sum(x[i] for i in range(n)), (X, torch.tensor(2))),
     "split": (lambda x, n: x.split(n.tolist()), (X, torch.tensor([1, 2]))),
-    "one_hot": (nn.functional.one_hot, (PARTS,)),
     "expand": (lambda x, n: x[:1].expand(n.item(), -1), (X, torch.tensor(2))),
 }
 
@@ -142,6 +141,15 @@ def test_result__whose_size_depends_on_values__is_refused_with_a_remedy(
     assert remedy in str(error.remedy)
     assert "test_call_errors.py" in str(error.at)
     assert capfd.readouterr().err == ""
+
+
+def groups_of(parts: Tensor) -> Tensor:
+    return parts.unique()
+
+
+def test_error__in_a_function_that_forward_calls__names_the_line_of_the_function() -> None:
+    line = groups_of.__code__.co_firstlineno + 1
+    assert str(refused(groups_of, PARTS).at).endswith(f"test_call_errors.py:{line}")
 
 
 def doubled(x: Tensor) -> Tensor:

@@ -205,6 +205,12 @@ def test_dynamic_slice_and_update__wherever_they_begin__equal_pytorch(start: int
     torch.testing.assert_close(model.scale.detach(), twin.scale.detach() - 0.1 * twin.scale.grad)
 
 
+def test_narrow__from_a_start_that_is_data__equals_pytorch() -> None:
+    x = torch.arange(35.0).reshape(5, 7)
+    narrowed = poptorch.inferenceModel(Calls(lambda x, start: x.narrow(-1, start, 3) + torch.narrow(x, 1, 4, 3)))
+    torch.testing.assert_close(narrowed(x, torch.tensor(2)), x[:, 2:5] + x[:, 4:])
+
+
 def test_dynamic_slice__past_the_end__goes_on_at_the_begin() -> None:
     def both(x: torch.Tensor, start: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         return poptorch.dynamic_slice(x, 0, start, 3, 1), poptorch.dynamic_update(x, -x[:3], 0, start, 3)

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 import torch.utils._pytree as pytree
 from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException, FakeTensor
-from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, PendingUnbackedSymbolNotFound
 from torch.overrides import TorchFunctionMode
 
 from abele.errors import AbeleError
@@ -26,9 +26,14 @@ from abele.frontends.poptorch.errors import Error, error_like
 _MOST_ELEMENTS = 1 << 26
 """Of tensors on which a call is made again; larger ones have shapes and types alone."""
 
-_OF_VALUES = (GuardOnDataDependentSymNode, DataDependentOutputException, DynamicOutputShapeException)
+_OF_VALUES = (
+    GuardOnDataDependentSymNode,
+    PendingUnbackedSymbolNotFound,
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+)
 _NUMBERS = (torch.SymInt, torch.SymFloat, torch.SymBool)
-_OF_SIZES = ("specialized integer", "SymIntArrayRef")
+_OF_SIZES = ("specialized integer", "SymIntArrayRef", "Pending unbacked symbols")
 
 _PASSED = (AbeleError, AttributeError, StopIteration)
 """Errors that Python's own protocols ask for, and those that say all there is to say."""
@@ -59,7 +64,8 @@ def of_values(place: tuple[str, int], *, size: bool) -> Error:
             at=at,
             because=line,
             remedy="pass the size as a plain number (size=, dim_size=, num_graphs=, num_nodes=, num_classes=, "
-            "output_size=), or take it from a shape or from a buffer that forward does not change",
+            "output_size=), or take it from a shape or from a buffer that forward does not change; for x[i : i + n], "
+            "poptorch.dynamic_slice(x, dim, i, n, 1)",
         )
     return Error(
         "the model's Python code depends on the value of a tensor, so it cannot be compiled ahead of time",

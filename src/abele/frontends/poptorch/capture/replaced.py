@@ -405,6 +405,14 @@ def _averaging(forward: Callable[..., Tensor]) -> Callable[..., Tensor]:
     return averaged
 
 
+def narrow(tensor: Tensor, dim: int, start: Any, length: int) -> Tensor:
+    """``tensor.narrow(…)``; a dynamic slice, whose size is known all the same, where the device computes the start."""
+    if not isinstance(start, Tensor) or known_value(start) is not None:
+        return torch.narrow(tensor, dim, start, length)
+    made: Tensor = torch.ops.abele.dynamic_slice(tensor, dim % tensor.dim(), start, length, 1)
+    return made
+
+
 _BUILT_IN: dict[str, Callable[..., Any]] = {
     "_pack_padded_sequence": packed.pack,
     "_pad_packed_sequence": packed.pad,
@@ -419,5 +427,7 @@ _FUNCTIONS: dict[Any, Callable[..., Any]] = {
     functional.one_hot: one_hot,
     functional.multilabel_soft_margin_loss: _marked(functional.multilabel_soft_margin_loss),
     functional.triplet_margin_with_distance_loss: _marked(functional.triplet_margin_with_distance_loss),
+    torch.narrow: narrow,
     torch.native_batch_norm: native_batch_norm,
+    torch.Tensor.narrow: narrow,
 }

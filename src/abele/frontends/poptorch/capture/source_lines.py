@@ -53,6 +53,12 @@ def user_frame(stack_trace: str) -> tuple[str, int]:
     return _last_own((file, int(line)) for file, line in _FRAME.findall(stack_trace))
 
 
+def users_frame(tracer: object, frames: traceback.StackSummary) -> traceback.StackSummary:
+    """The innermost of the user's frames alone."""
+    file, line = _last_own((frame.filename, frame.lineno or 0) for frame in frames)
+    return traceback.StackSummary.from_list([f for f in frames if (f.filename, f.lineno) == (file, line)][-1:])
+
+
 def line_now() -> tuple[str, int]:
     """File and line that the user's code is at."""
     frame, found = sys._getframe(), []

@@ -20,6 +20,7 @@ import torch.fx
 import torch.utils._pytree as pytree
 from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 from torch.fx._lazy_graph_module import _use_lazy_graph_module
+from torch.fx.proxy import TracerBase
 from torch.utils import _traceback
 
 from abele.frontends.poptorch.capture.call_errors import CallErrors, of_recording
@@ -29,7 +30,7 @@ from abele.frontends.poptorch.capture.patches import patched
 from abele.frontends.poptorch.capture.recording import CHECKPOINT, recording
 from abele.frontends.poptorch.capture.replaced import functions_replaced
 from abele.frontends.poptorch.capture.rewriting import rewrite
-from abele.frontends.poptorch.capture.source_lines import ORIGINS, PACKAGES, user_frame
+from abele.frontends.poptorch.capture.source_lines import ORIGINS, PACKAGES, user_frame, users_frame
 from abele.frontends.poptorch.capture.stand_ins import StandIns
 from abele.frontends.poptorch.capture.state_kept import Attributes, ModelState, NewBuffersError, check_buffers
 from abele.frontends.poptorch.capture.transforms import transforms_inlined
@@ -351,9 +352,11 @@ def _user_frames_only() -> Iterator[None]:
     """Let PyTorch read the source lines of the frames alone that a call may come from.
 
     By itself it reads those of a hundred frames for each call. It keeps the frames from the outermost ``forward`` on,
-    and most of these are its own.
+    and most of these are its own. Of these, newer releases keep frames of ``forward`` alone, and none of the functions
+    that it calls.
     """
-    with patched(_traceback, _extract_symbolized_tb=_user_frames):
+    filters = {"_filter_traceback_frames": users_frame} if hasattr(TracerBase, "_filter_traceback_frames") else {}
+    with patched(_traceback, _extract_symbolized_tb=_user_frames), patched(TracerBase, **filters):
         yield
 
 
