@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from functools import cached_property
 
 from abele.codelet import CodeletDef, CompiledCodelet
 from abele.codelet.ends import EndedVertex, end_text
@@ -38,12 +39,17 @@ class VertexEnds:
         self._compile = compile
         self._asked = False
 
+    @cached_property
+    def _codes(self) -> tuple[CompiledCodelet, ...]:
+        """The code of all vertices, each once: runs may be as short as a tenth of a millisecond."""
+        return tuple(dict.fromkeys(self._compile(p.group.codelet) for p in self._placed))
+
     def ask(self, asked: bool) -> None:
         """Let loops end that need not, from now on or no longer."""
         if asked:
             stop_interpreted(self._placed)
         if asked or self._asked:
-            for code in dict.fromkeys(self._compile(p.group.codelet) for p in self._placed):
+            for code in self._codes:
                 code.ask_to_end(asked)
         self._asked = asked
 
@@ -55,7 +61,7 @@ class VertexEnds:
         """
         leaf = None if fault is None else fault[1]
         found: ApplicationRuntimeError | None = None
-        for code in dict.fromkeys(self._compile(p.group.codelet) for p in self._placed):
+        for code in self._codes:
             ended = code.take_end()
             if ended is not None and found is None:
                 own = [p for p in self._placed if self._compile(p.group.codelet) is code]
