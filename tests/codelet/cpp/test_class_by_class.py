@@ -29,7 +29,7 @@ class Array : public Vertex { public: float a[4]; Output<float> x; bool compute(
 class Heap : public Vertex { public: InOut<float> x; unsigned n;
   bool compute() { std::vector<float> v(n, *x); *x = v[n / 2]; return true; } };
 class Silent : public Vertex { public: InOut<float> x; };
-class Throws : public Vertex { public: InOut<float> x; bool compute() { if (*x > 3) throw 1; return true; } };
+class Tries : public Vertex { public: InOut<float> x; bool compute() { try { *x = 3; } catch (int) {} return true; } };
 template <class T> class Kinds : public Vertex { public: InOut<T> x;
   bool compute() { *x = launched(*x); return true; } };
 template class Kinds<float>;
@@ -44,7 +44,7 @@ REASONS = {
     "Array": (CodeletError, 15, "field Array.a is an array"),
     "Heap": (CodeletLinkError, 17, "Heap allocates memory"),
     "Silent": (SymbolError, 18, "vertex Silent has no compute()"),
-    "Throws": (CodeletParseError, 19, "cannot use 'throw' with exceptions disabled"),
+    "Tries": (CodeletParseError, 19, "cannot use 'try' with exceptions disabled"),
     "Kinds<float>": (CodeletError, 5, "__builtin_ipu_not_anywhere runs on the hardware only"),
 }
 FOUND = load_codelets(SOURCE)
