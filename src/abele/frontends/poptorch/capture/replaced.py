@@ -11,7 +11,6 @@ import math
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from types import FrameType
 from typing import Any
 
 import torch
@@ -91,7 +90,9 @@ class Replaced(TorchFunctionMode):
         replacement = _FUNCTIONS.get(function) or _BUILT_IN.get(getattr(function, "__name__", ""), function)
         given = dict(kwargs or {})
         moves = function is torch.Tensor.to
-        is_host = self._is_moved(args, given) if moves else self._is_host(function, args, given, sys._getframe(1))
+        # Bodies of control flow are traced by PyTorch's compiler, through this function, and it knows no frames.
+        traced = torch.compiler.is_dynamo_compiling()
+        is_host = not traced and (self._is_moved(args, given) if moves else self._is_host(function, args, given))
         if "device" in given:
             given["device"] = _recorded_device(given["device"])
         if moves or function is torch.Tensor.new_tensor:
@@ -117,10 +118,12 @@ class Replaced(TorchFunctionMode):
             del self._host[key]
         return key in self._host
 
-    def _is_host(self, function: Any, args: tuple[Any, ...], given: dict[str, Any], frame: FrameType) -> bool:
-        own = frame.f_globals.get("__name__", "").partition(".")[0] == "torch"
-        on_host = bool(self._host) and self._all_on_host(function, args, given)
-        return on_host or ("device" in given and not own and _names_host(given["device"]))
+    def _is_host(self, function: Any, args: tuple[Any, ...], given: dict[str, Any]) -> bool:
+        if self._host and self._all_on_host(function, args, given):
+            return True
+        if "device" not in given or not _names_host(given["device"]):
+            return False
+        return str(sys._getframe(2).f_globals.get("__name__", "")).partition(".")[0] != "torch"
 
     def _all_on_host(self, function: Any, args: tuple[Any, ...], given: dict[str, Any]) -> bool:
         """True if a call reads tensors on the host alone.
