@@ -119,7 +119,9 @@ class Replaced(TorchFunctionMode):
         return key in self._host
 
     def _is_host(self, function: Any, args: tuple[Any, ...], given: dict[str, Any]) -> bool:
-        if self._host and self._all_on_host(function, args, given):
+        # Sequences are packed by lengths that PyTorch wants on the host.
+        packs = getattr(function, "__name__", "") in _BUILT_IN
+        if self._host and not packs and self._all_on_host(function, args, given):
             return True
         if "device" not in given or not _names_host(given["device"]):
             return False
