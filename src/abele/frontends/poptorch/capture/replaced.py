@@ -123,9 +123,7 @@ class Replaced(TorchFunctionMode):
         packs = getattr(function, "__name__", "") in _BUILT_IN
         if self._host and not packs and self._all_on_host(function, args, given):
             return True
-        if "device" not in given or not _names_host(given["device"]):
-            return False
-        return str(sys._getframe(2).f_globals.get("__name__", "")).partition(".")[0] != "torch"
+        return "device" in given and _names_host(given["device"]) and not _is_called_by_pytorch()
 
     def _all_on_host(self, function: Any, args: tuple[Any, ...], given: dict[str, Any]) -> bool:
         """True if a call reads tensors on the host alone.
@@ -145,6 +143,14 @@ class Replaced(TorchFunctionMode):
                 remedy='leave out device="cpu", or move it to where the others are: tensor.to(x.device)',
             )
         return bool(there) and len(there) == len(tensors)
+
+
+def _is_called_by_pytorch() -> bool:
+    """True if code of PyTorch's own makes the call at hand, through whatever looks at calls here."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__package__") == __package__:
+        frame = frame.f_back
+    return str(frame.f_globals.get("__name__", "")).partition(".")[0] == "torch"
 
 
 def _names_host(device: Any) -> bool:
