@@ -132,6 +132,13 @@ def divide_integers(b: ll.IRBuilder, x: Value, y: Value, *, signed: bool) -> Val
     return b.select(by_zero, zero, quotient)
 
 
+def remainder_integers(b: ll.IRBuilder, x: Value, y: Value, *, signed: bool) -> Value:
+    """What truncating division leaves; 0 by zero."""
+    zero = constant(y.type, 0)
+    rest = b.sub(x, b.mul(divide_integers(b, x, y, signed=signed), y))
+    return b.select(b.icmp_signed("==", y, zero), zero, rest)
+
+
 def shift_left(b: ll.IRBuilder, x: Value, y: Value, *, signed: bool) -> Value:
     """``x`` shifted up."""
     return b.shl(x, _shift_count(b, y))

@@ -178,7 +178,7 @@ OPERATIONS = (
         meaning.remainder,
         expansion=_remainder,
         slopes=(lambda x, y: ONE, lambda x, y: -apply("trunc", x / y)),
-        code=Code(math.remainder, branches=True),
+        code=Code(math.remainder, code.remainder_integers, branches=True),
         in_vertex=InVertex("function", "rem"),
         slots=Slots(aux=9, source="§1.2 G: a quotient, its whole part, a product, a difference"),
         cost=loop_cost((10 + 2 * NATURAL, 2), (21 + 2 * NATURAL, 4), integer=(292, 1)),

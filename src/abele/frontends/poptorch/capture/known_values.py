@@ -20,6 +20,7 @@ import torch.utils._pytree as pytree
 from torch._ops import OpOverloadPacket
 from torch._subclasses import fake_tensor
 from torch._subclasses.fake_tensor import FakeTensor
+from torch.fx.experimental.proxy_tensor import get_proxy_mode
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import _disable_current_modes
 
@@ -95,7 +96,7 @@ class KnownValues(TorchFunctionMode):
         super().__init__()
         self.was_read = False
         self._buffers = buffers
-        self._copies: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
+        self._copies: dict[tuple[int, int], tuple[torch.Tensor, object, torch.Tensor]] = {}
 
     @contextmanager
     def of(self, model: torch.nn.Module) -> Iterator[None]:
@@ -138,12 +139,16 @@ class KnownValues(TorchFunctionMode):
 
     def _own_copy(self, tensor: torch.Tensor) -> torch.Tensor:
         """What stands for a tensor with data: a copy, which ``forward`` may change without changing the host's."""
-        if type(tensor) is not torch.Tensor:
+        # Wrappers of torch.func are plain tensors too, also once their transform has ended: they carry gradients.
+        if type(tensor) is not torch.Tensor or torch._C._functorch.is_functorch_wrapped_tensor(tensor):
             return tensor
-        if id(tensor) not in self._copies:
-            # The tensor is kept too: its number would else be another's.
-            self._copies[id(tensor)] = tensor, torch.ops.aten.lift_fresh_copy.default(tensor)
-        return self._copies[id(tensor)][1]
+        # Functions within the model may be recorded by themselves, and a copy is of one recording.
+        mode = get_proxy_mode()
+        key = id(tensor), id(mode)
+        if key not in self._copies:
+            # Tensor and recording are kept too: their numbers would else be others'.
+            self._copies[key] = tensor, mode, torch.ops.aten.lift_fresh_copy.default(tensor)
+        return self._copies[key][2]
 
     def _as_mask(self, tensor: torch.Tensor) -> torch.Tensor:
         return self._as_constant(tensor) if tensor.dtype in _MASKS else tensor
