@@ -311,7 +311,7 @@ OPERATIONS = (
         1,
         FLOAT,
         lambda x: 1 / np.sqrt(x),
-        slopes=(lambda x: -0.5 * apply("rsqrt", x) / x,),
+        slopes=(lambda x: -0.5 * apply("rsqrt", x) * apply("square", apply("rsqrt", x)),),
         code=Code(code.reciprocal_root),
         in_vertex=InVertex("function", "rsqrt"),
         slots=Slots(aux=4, source="§1.3 D: 8 slots for 2 elements"),
