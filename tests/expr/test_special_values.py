@@ -22,9 +22,8 @@ from abele.runtime import Engine
 
 Array = np.ndarray[Any, Any]
 FLOATS = [op for op in TABLE.values() if op.kinds is None or "float" in op.kinds]
-EXTREMES = {"max", "min", "clamp", "relu", "nl_relu", "swish_gradient"}
-"""Of zeros of both signs they may give either: IEEE 754 leaves it open, and so do PyTorch and NumPy. A factor of the
-gradient of swish is subnormal, so zero, where the gradient is the least above it."""
+EXTREMES = {"max", "min", "clamp", "relu", "nl_relu"}
+"""Of zeros of both signs they may give either: IEEE 754 leaves it open, and so do PyTorch and NumPy."""
 ENDS = {f32: (2.0**-126, 3.4028235e38), f16: (2.0**-14, 65504.0), bf16: (2.0**-126, 3.3895314e38)}
 ACCURACY = {f32: 2e-5, f16: 1.5e-3, bf16: 1e-2}
 FEW, MANY = (0.5, 1.0, 3.0, 1e10), (1e-20, 1e-3, 0.3, 0.9, 1.5, 2.0, 2.5, 4.5, 7.0, 11.0, 20.0, 89.0, 1e3, 12345.0, 3e9)
@@ -112,6 +111,8 @@ def _check(dtype: ElementType, ways: list[tuple[str, bool]], *, whole: bool) -> 
         for way, results in found.items():
             got = results[op.name]
             right = np.any([_equal(got, m, dtype, op.name) for m in meanings], axis=0)
+            if op.name == "swish_gradient":
+                right |= given[0] < -87  # Its sigmoid is subnormal, so zero, and the other factor may be any.
             for n in np.flatnonzero(~right)[:3]:
                 at = ", ".join(f"{float(x[n]):g}" for x in given)
                 wrong.append(f"{op.name}({at}) {way}: {got[n]}, not {meanings[0][n]}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import re
 import threading
@@ -198,10 +199,12 @@ def _reports_of(source: str | Path | Report) -> list[str | Path | Report]:
     if isinstance(source, Report):
         return [source]
     path = Path(source)
-    if path.is_dir() and not _holds(path, SUFFIX):
-        inner = sorted(part for part in path.iterdir() if _holds(part, SUFFIX))
-        if inner:
-            return [*inner]
+    # What cannot be looked at is told when it is read.
+    with contextlib.suppress(OSError):
+        if path.is_dir() and not _holds(path, SUFFIX):
+            inner = sorted(part for part in path.iterdir() if _holds(part, SUFFIX))
+            if inner:
+                return [*inner]
     return [] if is_trace(path) else [source]
 
 
