@@ -110,7 +110,7 @@ def goes_back(body: str) -> bool:
 def endless_loops(blocks: FlowGraph) -> Iterator[tuple[NaturalLoop, bool]]:
     """Loops that need not end, each with whether it waits for another worker."""
     for loop in blocks.loops:
-        if not _Loop(blocks, loop).ends():
+        if not _LoopEnds(blocks, loop).ends():
             yield loop, _waits(blocks, loop)
 
 
@@ -126,7 +126,7 @@ def _acts(call: Instruction) -> bool:
     return not call.callee.startswith(("llvm.", LOOP))
 
 
-class _Loop:
+class _LoopEnds:
     """What is known of one loop."""
 
     def __init__(self, blocks: FlowGraph, loop: NaturalLoop) -> None:

@@ -28,20 +28,20 @@ _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
 
 
 @dataclass(frozen=True)
-class Origins:
+class OriginScope:
     """What is told of where calls come from."""
 
     excludes: tuple[str, ...] = ()
     modules: bool = True
 
 
-ORIGINS: ContextVar[Origins] = ContextVar("abele_origins", default=Origins())  # noqa: B039  # frozen
+ORIGINS: ContextVar[OriginScope] = ContextVar("abele_origins", default=OriginScope())  # noqa: B039  # frozen
 
 
 @contextmanager
 def origins(excludes: Collection[str], *, modules: bool) -> Iterator[None]:
     """Files whose paths hold one of ``excludes`` are no source of calls; without ``modules``, names have none."""
-    token = ORIGINS.set(Origins(tuple(excludes), modules))
+    token = ORIGINS.set(OriginScope(tuple(excludes), modules))
     try:
         yield
     finally:

@@ -47,14 +47,14 @@ def for_loop(count: int, body: Callable[..., Any], inputs: list[torch.Tensor]) -
         return values
     if is_training():
         raise Error("poptorch.for_loop() is only supported in inference")
-    before = _buffers()
+    buffers = [_buffers()]
     with host_words.body() as number:
         parameters = torch.ops.abele.enter(inputs)
         # Read elsewhere than in results, arguments that the body changes in place would change here too.
         results = _listed(body(*(t.clone() for t in parameters)))
-        after = _buffers()
+        buffers.append(_buffers())
     _check_same("poptorch.for_loop", parameters, results)
-    made: list[torch.Tensor] = torch.ops.abele.for_loop(number, int(count), inputs, parameters, results, before, after)
+    made: list[torch.Tensor] = torch.ops.abele.for_loop(number, int(count), inputs, parameters, results, *buffers)
     return made
 
 

@@ -15,7 +15,7 @@ from abele.frontends.poptorch.program.blocks import user_line
 
 
 @dataclass
-class Overlap:
+class OverlapMarks:
     """Requests of the model that is recorded.
 
     Attributes:
@@ -57,13 +57,13 @@ class Overlap:
                 raise _misplaced("set_overlap_for_output", "output", line)
 
 
-CURRENT: ContextVar[Overlap | None] = ContextVar("poptorch_overlap", default=None)
+CURRENT: ContextVar[OverlapMarks | None] = ContextVar("poptorch_overlap", default=None)
 
 
 @contextmanager
 def overlapping(io_tiles: int) -> Iterator[None]:
     """Take requests of the model that is recorded inside."""
-    token = CURRENT.set(Overlap(io_tiles))
+    token = CURRENT.set(OverlapMarks(io_tiles))
     try:
         yield
     finally:
