@@ -386,7 +386,7 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
     Raises:
         Error: The number of classes would depend on values.
     """
-    if num_classes == -1 and getattr(tensor, "constant", None) is None:
+    if num_classes == -1 and known_value(tensor) is None:
         raise Error(
             "OneHot num classes must be specified and must be constant.",
             at=user_line() or None,
