@@ -16,12 +16,12 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from abele.graph.intervals import Int64
+from abele.arrays import Int64
 from abele.graph.variable import Variable
+from abele.layout import Image, Modes, coalesce, image, offsets, row_major
 
 Factor = tuple[int, int, int]
 Factors = tuple[Factor, ...]
-Strides = tuple[tuple[int, int], ...]
 T = TypeVar("T")
 
 MOST_RESIDUES = 4096
@@ -74,14 +74,6 @@ def span_of(factors: Factors) -> int:
     return 1 + sum((n - 1) * step for n, step, _ in factors)
 
 
-def row_major(shape: Sequence[int]) -> tuple[int, ...]:
-    """Row-major strides of a shape, in elements."""
-    strides = [1] * len(shape)
-    for d in range(len(shape) - 2, -1, -1):
-        strides[d] = strides[d + 1] * shape[d + 1]
-    return tuple(strides)
-
-
 def whole(variable: Variable) -> StridedBlock:
     """The block that is all of a variable."""
     shape = variable.shape
@@ -89,32 +81,9 @@ def whole(variable: Variable) -> StridedBlock:
     return StridedBlock(variable, 0, (0,) * len(shape), factors)
 
 
-def normal(factors: Sequence[Factor]) -> Factors:
-    """The same index map with unit factors dropped and neighbours merged where they continue each other."""
-    if len(factors) == 1:
-        return () if factors[0][0] == 1 else tuple(factors)
-    result: list[Factor] = []
-    for extent, step, stride in factors:
-        if extent == 1:
-            continue
-        if result and result[-1][1] == extent * step and result[-1][2] == extent * stride:
-            result[-1] = (result[-1][0] * extent, step, stride)
-        else:
-            result.append((extent, step, stride))
-    return tuple(result)
-
-
-def strides_of(factors: Factors) -> Strides:
+def strides_of(factors: Factors) -> Modes:
     """Extents and strides alone, for a dimension that a block fills; ``((1, 0),)`` for one index."""
     return tuple((n, s) for n, _, s in factors) or ((1, 0),)
-
-
-def lookup(strides: Strides) -> Int64:
-    """Offset of every index along a dimension that a block fills, int64[extent]."""
-    table = np.zeros(1, dtype=np.int64)
-    for extent, stride in strides:
-        table = (table[:, None] + np.arange(extent, dtype=np.int64) * stride).reshape(-1)
-    return table
 
 
 def cut(factors: Factors, begin: int, end: int) -> Iterator[tuple[int, Factors, int]]:
@@ -186,12 +155,12 @@ def addresses(blocks: Sequence[StridedBlock], shape: Sequence[int]) -> Int64:
         is_box = block.is_box
         for d, factors in enumerate(block.factors):
             spread = (-1,) + (1,) * (len(shape) - d - 1)
-            grid = grid + lookup(strides_of(factors)).reshape(spread)
+            grid = grid + offsets((n, s) for n, _, s in factors).reshape(spread)
             at = block.origin[d]
             if is_box:
                 indices.append(slice(at, at + count_of(factors)))
             else:
-                indices.append((at + lookup(tuple((n, step) for n, step, _ in factors))).reshape(spread))
+                indices.append(at + offsets((n, step) for n, step, _ in factors).reshape(spread))
         result[tuple(indices)] = grid
     return result
 
@@ -201,42 +170,24 @@ def flat_factors(block: StridedBlock, shape: Sequence[int]) -> tuple[int, list[F
     strides = row_major(shape)
     start = sum(o * s for o, s in zip(block.origin, strides, strict=True))
     fine = [(n, v * strides[d], s) for d, factors in enumerate(block.factors) for n, v, s in factors]
-    return start, list(normal(fine)) if fine else []
+    return start, list(coalesce(fine))
 
 
 def runs(block: StridedBlock, shape: Sequence[int]) -> tuple[Int64, Int64, Int64]:
     """Global begin, length and view position of each contiguous run of one block, int64[k] each."""
     start, fine = flat_factors(block, shape)
     length = fine.pop()[0] if fine and fine[-1][1:] == (1, 1) else 1
-    begin, position = np.array([block.variable.base + block.offset]), np.array([start])
-    for extent, step, stride in fine:
-        index = np.arange(extent, dtype=np.int64)
-        begin = (begin[:, None] + index * stride).reshape(-1)
-        position = (position[:, None] + index * step).reshape(-1)
+    begin = block.variable.base + block.offset + offsets((n, s) for n, _, s in fine)
+    position = start + offsets((n, step) for n, step, _ in fine)
     if block.size == 0:
         begin, position = begin[:0], position[:0]
     return begin, np.full(len(begin), length, dtype=np.int64), position
 
 
-def in_memory_order(block: StridedBlock) -> tuple[int, list[tuple[int, int]], int]:
-    """A block's elements as a set: lowest global address, extents and positive strides (largest first), repetitions."""
-    low, pairs, times = block.variable.base + block.offset, [], 1
-    for factors in block.factors:
-        for extent, _, stride in factors:
-            if stride == 0:
-                times *= extent
-                continue
-            if stride < 0:
-                low += (extent - 1) * stride
-            pairs.append((extent, abs(stride)))
-    pairs.sort(key=lambda p: -p[1])
-    merged: list[tuple[int, int]] = []
-    for extent, stride in pairs:
-        if merged and merged[-1][1] == extent * stride:
-            merged[-1] = (merged[-1][0] * extent, stride)
-        else:
-            merged.append((extent, stride))
-    return low, merged, times
+def in_memory_order(block: StridedBlock) -> Image:
+    """A block's elements as a set of global addresses."""
+    low, modes, times = image((n, s) for factors in block.factors for n, _, s in factors)
+    return Image(block.variable.base + block.offset + low, modes, times)
 
 
 def put(items: tuple[T, ...], at: int, item: T) -> tuple[T, ...]:

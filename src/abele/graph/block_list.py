@@ -13,6 +13,7 @@ from abele.graph.block import Factors, NotStridedError, StridedBlock
 from abele.graph.content import Content
 from abele.graph.intervals import Int64, order_of
 from abele.graph.variable import Variable
+from abele.layout import are_apart, coalesce, offsets
 
 
 class BlockList(Content):
@@ -159,10 +160,10 @@ class BlockList(Content):
         for block in self._blocks:
             if block.size == 0:
                 continue
-            low, pairs, times = algebra.in_memory_order(block)
+            low, modes, times = algebra.in_memory_order(block)
             repeated |= times > 1
-            length = pairs.pop()[0] if pairs and pairs[-1][1] == 1 else 1
-            begins.append(low + algebra.lookup(tuple(pairs)))
+            length = modes.pop()[0] if modes and modes[-1][1] == 1 else 1
+            begins.append(low + offsets(modes))
             lengths.append(np.full(len(begins[-1]), length, dtype=np.int64))
         return np.concatenate(begins), np.concatenate(lengths), repeated
 
@@ -173,15 +174,10 @@ class BlockList(Content):
             return True
         reaches = []
         for block in self._blocks:
-            low, pairs, times = algebra.in_memory_order(block)
-            reach = 1
-            for extent, stride in reversed(pairs):
-                if stride < reach:
-                    return False
-                reach += (extent - 1) * stride
-            if times > 1:
+            low, modes, times = algebra.in_memory_order(block)
+            if times > 1 or not are_apart(modes):
                 return False
-            reaches.append((low, low + reach))
+            reaches.append((low, low + 1 + sum((n - 1) * s for n, s in modes)))
         reaches.sort()
         return all(a[1] <= b[0] for a, b in pairwise(reaches))
 
@@ -195,9 +191,9 @@ class BlockList(Content):
         """See :class:`Content`."""
         low, high = [], []
         for block in self._blocks:
-            first, pairs, _ = algebra.in_memory_order(block)
+            first, modes, _ = algebra.in_memory_order(block)
             low.append(first)
-            high.append(first + 1 + sum((n - 1) * s for n, s in pairs))
+            high.append(first + 1 + sum((n - 1) * s for n, s in modes))
         return (min(low), max(high)) if low else (0, 0)
 
 
@@ -246,11 +242,11 @@ def _continued(a: Factors, b: Factors, by: int, stride: int) -> Factors | None:
         if count_a > 1 and a[0][1:] != (step, width):
             continue
         if b == rest:
-            return algebra.normal(((count_a + 1, step, width), *rest))
+            return coalesce(((count_a + 1, step, width), *rest))
         if b and b[1:] == rest and b[0][1:] == (step, width):
-            return algebra.normal(((count_a + b[0][0], step, width), *rest))
+            return coalesce(((count_a + b[0][0], step, width), *rest))
     if a and b and a[0] == b[0]:
         inner = _continued(a[1:], b[1:], by, stride)
         if inner is not None and algebra.span_of(inner) <= a[0][1]:
-            return algebra.normal((a[0], *inner))
+            return coalesce((a[0], *inner))
     return None

@@ -7,12 +7,12 @@ from collections.abc import Callable, Hashable, Sequence
 import numpy as np
 
 from abele.graph import block as algebra
-from abele.graph import refit
 from abele.graph.block import Factor, NotStridedError, StridedBlock
 from abele.graph.block_list import BlockList, in_order
 from abele.graph.content import Content
 from abele.graph.intervals import Int64, expand
 from abele.graph.variable import Variable
+from abele.layout import matching_groups, row_major
 
 FEW = 12
 """Blocks up to which a tuple is quicker than arrays."""
@@ -234,7 +234,7 @@ class BlockTable(Content):
 
     def reshaped(self, old: Sequence[int], new: Sequence[int], most: int) -> Content:
         """See :class:`Content`."""
-        groups = list(refit.matching_groups(old, new))
+        groups = list(matching_groups(old, new))
         if any(len(after) != 1 or not before for before, after in groups):
             if len(self) > most:
                 raise NotStridedError
@@ -246,7 +246,7 @@ class BlockTable(Content):
         """The table with groups of dimensions each joined into one."""
         origin, extent, step, stride = [], [], [], []
         for before, _ in groups:
-            inner = algebra.row_major([old[d] for d in before])
+            inner = row_major([old[d] for d in before])
             origin.append(sum((self.origin[d] * i for d, i in zip(before, inner, strict=True)), np.int64(0)))
             used = [(d, i) for d, i in zip(before, inner, strict=True) if (self.extent[d] != 1).any()]
             used = used or [(before[0], 1)]
@@ -282,7 +282,7 @@ class BlockTable(Content):
 
     def runs(self, shape: Sequence[int]) -> tuple[Int64, Int64]:
         """See :class:`Content`."""
-        strides = algebra.row_major(shape)
+        strides = row_major(shape)
         position = np.asarray(sum(o * s for o, s in zip(self.origin, strides, strict=True)), dtype=np.int64)
         reach, size, straight = np.ones_like(position), np.ones_like(position), np.ones(len(self), dtype=bool)
         for n, v, s, unit in zip(self.extent, self.step, self.stride, strides, strict=True):

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from abele.graph import block as algebra
 from abele.graph.block import StridedBlock
 from abele.graph.block_list import BlockList
 from abele.graph.content import AddressList, Content
@@ -17,6 +16,7 @@ from abele.graph.intervals import Int64, merge_adjacent, order_of
 from abele.graph.mapping import Int32
 from abele.graph.place import Placement
 from abele.graph.variable import Variable
+from abele.layout import coalesce
 from abele.numerics import ElementType
 
 if TYPE_CHECKING:
@@ -141,7 +141,6 @@ def _dense(block: StridedBlock, stored: Variable) -> StridedBlock:
         offset += 0 if stride > 0 else (extent - 1) * width
         width *= extent
     factors = tuple(
-        algebra.normal(tuple((n, v, strides[d, i]) for i, (n, v, _) in enumerate(along))) if along else ()
-        for d, along in enumerate(block.factors)
+        coalesce([(n, v, strides[d, i]) for i, (n, v, _) in enumerate(along)]) for d, along in enumerate(block.factors)
     )
     return StridedBlock(stored, offset, block.origin, factors)

@@ -14,12 +14,12 @@ from typing import NamedTuple
 import numpy as np
 
 from abele.graph import block as algebra
-from abele.graph import refit
 from abele.graph.block import Factors, NotStridedError, StridedBlock
 from abele.graph.block_list import BlockList
 from abele.graph.content import Content
 from abele.graph.intervals import Int64
 from abele.graph.variable import Variable
+from abele.layout import matching_groups
 
 MOST_BLOCKS = 4096
 """Blocks up to which a grid is listed block by block."""
@@ -186,7 +186,7 @@ class PieceGrid(Content):
         lines: list[Line] = []
         offset = 0
         zero = np.zeros(1, dtype=np.int64)
-        for before, after in refit.matching_groups(old, new):
+        for before, after in matching_groups(old, new):
             long_before, long_after = [d for d in before if old[d] != 1], [d for d in after if new[d] != 1]
             if len(long_before) > 1 or len(long_after) > 1:
                 if self.num_blocks > min(most, MOST_BLOCKS):

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from abele.graph.block import Factors, StridedBlock, lookup
+from abele.graph.block import Factors, StridedBlock
 from abele.graph.intervals import Int64, cut_alike
+from abele.layout import offsets
 
 if TYPE_CHECKING:
     from abele.graph.tensor import Tensor
@@ -116,7 +117,7 @@ def _runs(block: StridedBlock, other: StridedBlock, digits: list[_Digit]) -> Pai
             merged.append(digit)
     length = merged.pop().extent if merged and merged[-1][1:] == (1, 1) else 1
     source, destination = (
-        base + lookup(tuple((d.extent, stride) for d, stride in zip(merged, strides, strict=True)))
+        base + offsets((d.extent, stride) for d, stride in zip(merged, strides, strict=True))
         for base, strides in (
             (block.variable.base + block.offset, [d.source for d in merged]),
             (other.variable.base + other.offset, [d.destination for d in merged]),

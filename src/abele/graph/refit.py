@@ -10,7 +10,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from abele.graph.block import Factor, Factors, NotStridedError, StridedBlock, normal, row_major
+from abele.graph.block import Factor, Factors, NotStridedError, StridedBlock
+from abele.layout import coalesce, matching_groups, row_major
 
 Placed = tuple[tuple[int, ...], tuple[Factors, ...], int]
 """Origin, factors per dimension, and offset in the variable."""
@@ -40,44 +41,22 @@ def _group(block: StridedBlock, old: Sequence[int], before: range, shape: list[i
     start = sum(block.origin[d] * s for d, s in zip(before, strides, strict=True))
     flat = [(n, v * s, t) for d, s in zip(before, strides, strict=True) for n, v, t in block.factors[d]]
     pieces: list[Placed] = []
-    for piece in _fitted(start, normal(flat) if flat else (), shape):
+    for piece in _fitted(start, coalesce(flat), shape):
         pieces.append(piece)
         if len(pieces) > most:
             raise NotStridedError
     return pieces
 
 
-def matching_groups(old: Sequence[int], new: Sequence[int]) -> Iterator[tuple[range, range]]:
-    """Smallest runs of old and new dimensions that hold the same number of indices."""
-    i = j = 0
-    while i < len(old) or j < len(new):
-        i0, j0 = i, j
-        left = right = 1
-        if i < len(old):
-            left, i = old[i], i + 1
-        if j < len(new):
-            right, j = new[j], j + 1
-        while left != right:
-            if left < right:
-                left, i = left * old[i], i + 1
-            else:
-                right, j = right * new[j], j + 1
-        while i < len(old) and old[i] == 1 and j == len(new):
-            i += 1
-        while j < len(new) and new[j] == 1 and i == len(old):
-            j += 1
-        yield range(i0, i), range(j0, j)
-
-
 def _fitted(start: int, flat: Factors, shape: Sequence[int]) -> Iterator[Placed]:
     """Pieces of flat positions from ``start`` on, as indices of ``shape``."""
     if len(shape) <= 1:
-        yield ((start,), (normal(flat),), 0) if shape else ((), (), 0)
+        yield ((start,), (coalesce(flat),), 0) if shape else ((), (), 0)
         return
     inner = math.prod(shape[1:])
     for position, outer, rest, offset in _aligned(start, flat, inner):
         for origin, factors, shift in _fitted(position % inner, rest, shape[1:]):
-            yield (position // inner, *origin), (normal(outer), *factors), offset + shift
+            yield (position // inner, *origin), (coalesce(outer), *factors), offset + shift
 
 
 def _aligned(start: int, flat: Factors, cell: int) -> Iterator[tuple[int, Factors, Factors, int]]:

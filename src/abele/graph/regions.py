@@ -17,9 +17,9 @@ import numpy as np
 import numpy.typing as npt
 
 from abele.errors import TensorError
-from abele.graph import block
 from abele.graph.intervals import Int64, merge_adjacent, order_of
 from abele.graph.tensor import Tensor
+from abele.layout import Modes, offsets, row_major
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,10 +177,10 @@ class _Axis(NamedTuple):
     table: Int64 | None
 
     @staticmethod
-    def of(strides: block.Strides) -> _Axis:
+    def of(strides: Modes) -> _Axis:
         if len(strides) == 1:
             return _Axis(strides[0][1], None)
-        table = block.lookup(strides)
+        table = offsets(strides)
         step = int(table[1] - table[0]) if len(table) > 1 else 0
         return _Axis(step, None if bool((np.diff(table) == step).all()) else table)
 
@@ -249,7 +249,7 @@ def _pattern_runs(axes: list[_Axis], start: list[int], size: list[int]) -> tuple
 
 def _cut_boxes(tensor: Tensor, starts: Int64, sizes: Int64) -> Regions:
     """Boxes of a view of several blocks: each is some ranges of the flattened view, and these are cut from its runs."""
-    strides = np.array(block.row_major(tensor.shape), dtype=np.int64)
+    strides = np.array(row_major(tensor.shape), dtype=np.int64)
     shapes, inverse = np.unique(sizes, axis=0, return_inverse=True)
     inverse = inverse.reshape(-1)
     positions, lengths, boxes_ = [], [], []

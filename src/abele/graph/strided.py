@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from abele.graph.block import Strides
 from abele.graph.variable import Variable
+from abele.layout import Modes
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class Strided:
 
     variable: Variable
     offset: int
-    factors: tuple[Strides, ...]
+    factors: tuple[Modes, ...]
 
     def of(self, elements: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """What it shows of the elements of its variable, an array of one dim: in place, with a dim for every factor."""

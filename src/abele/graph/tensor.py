@@ -10,7 +10,7 @@ import numpy as np
 
 from abele.errors import TensorError, TensorIndexError, TypeMismatchError
 from abele.graph import elements, views
-from abele.graph.block import NotStridedError, StridedBlock, Strides, strides_of
+from abele.graph.block import NotStridedError, StridedBlock, strides_of
 from abele.graph.concatenation import Concatenation, concat, stack
 from abele.graph.content import AddressList, Content
 from abele.graph.indexing import indexed, picked
@@ -18,6 +18,7 @@ from abele.graph.intervals import Int64, Interval, merge_adjacent
 from abele.graph.mapping import TileMapping
 from abele.graph.strided import Strided
 from abele.graph.variable import Variable
+from abele.layout import Modes
 from abele.numerics import ElementType, as_element_type
 from abele.words import counted
 
@@ -334,7 +335,7 @@ class Tensor:
         if blocks is None or len(blocks) != 1:
             return None
         block = blocks[0]
-        factors: tuple[Strides, ...] = tuple(strides_of(f) for f in block.factors)
+        factors: tuple[Modes, ...] = tuple(strides_of(f) for f in block.factors)
         return Strided(block.variable, block.offset, factors)
 
     @property

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from abele.graph import Copy, Graph, Sequence, Tensor
-from abele.graph.block import row_major
 from abele.kernels.nest.copy_kernel import copy_kernel
+from abele.layout import row_major
 from abele.machine import systems
 from abele.numerics import f32, i32
 from abele.poplibs import popops

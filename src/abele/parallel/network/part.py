@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from abele.layout import matching_groups
 from abele.parallel.network.value import Shape
 
 if TYPE_CHECKING:
@@ -106,8 +107,6 @@ class ValuePart:
 
     def reshaped(self, old: Shape, new: Shape) -> ValuePart:
         """The smallest part of the value in shape ``new`` that can be told and has all of this one."""
-        from abele.graph.refit import matching_groups
-
         dims: list[Digits] = [()] * len(new)
         for before, after in matching_groups(old, new):
             flat = joined_digits(tuple(d for dim in before for d in self.dims[dim]))

@@ -7,8 +7,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from abele.graph import Copy, LibraryCall, Program, Stream, Tensor, Variable
-from abele.graph.block import StridedBlock, row_major
+from abele.graph.block import StridedBlock
 from abele.kernels import BoundKernel, Buffer, OperandBinding, bind, copy_kernel
+from abele.layout import row_major
 from abele.numerics import ElementType, u32
 from abele.runtime.control.leaf import StreamUse
 from abele.runtime.native.fusion import MOST_PARTS, Run, Storage, matched

@@ -24,8 +24,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from abele.graph import Copy, LibraryCall, Program, Stream, Tensor, Variable
-from abele.graph.block import StridedBlock, row_major, strides_of
+from abele.graph.block import StridedBlock, strides_of
 from abele.kernels.nest.ir import HostKernel
+from abele.layout import row_major
 
 Order = tuple[int, ...]
 """Dims of a variable, the one whose indices lie farthest apart first."""
