@@ -1,9 +1,9 @@
 """Two views of one shape side by side: runs that are contiguous in both, in the order that makes them longest.
 
 A copy's elements may be taken in any order, so the order is chosen in which runs are longest: both blocks are written
-as one list of *digits* (an extent with a stride on either side), digits are sorted by the destination's stride, and
+as one list of modes (an extent with a stride on either side), these are sorted by the destination's stride, and
 neighbours that step on in both without a gap are joined. Without that, the copy between two transposed views of equal
-storage would come out element by element. Where the two blocks cannot be cut into common digits (extents that do not
+storage would come out element by element. Where the two blocks cannot be cut into common modes (extents that do not
 divide each other), the order of the views is right for everything, only with shorter runs.
 """
 
@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from abele.graph.block import Factors, StridedBlock
+from abele.graph.block import Factor, StridedBlock
 from abele.graph.intervals import Int64, cut_alike
-from abele.layout import offsets
+from abele.layout import RefinementError, coalesce, offsets, refine, split
 
 if TYPE_CHECKING:
     from abele.graph.tensor import Tensor
@@ -35,14 +35,6 @@ class PairedRuns(NamedTuple):
     length: Int64
 
 
-class _Digit(NamedTuple):
-    """An extent that both views step through, each with its own stride."""
-
-    extent: int
-    source: int
-    destination: int
-
-
 def paired_runs(source: Tensor, destination: Tensor) -> PairedRuns:
     """The elements of two views of equal size, in pairs.
 
@@ -58,10 +50,10 @@ def paired_runs(source: Tensor, destination: Tensor) -> PairedRuns:
         if block.size == 0:
             continue
         other = by_origin.get(block.origin)
-        digits = None if other is None else _digits(block, other)
-        if other is None or digits is None:
+        steps = None if other is None else _steps(block, other)
+        if other is None or steps is None:
             return _in_view_order(source, destination)
-        parts.append(_runs(block, other, digits))
+        parts.append(_runs(block, other, steps))
     if not parts:
         return _in_view_order(source, destination)
     return PairedRuns(*(np.concatenate(column) for column in zip(*parts, strict=True)))
@@ -73,54 +65,24 @@ def _in_view_order(source: Tensor, destination: Tensor) -> PairedRuns:
     return PairedRuns(begin[mine.interval] + mine.offset, other_begin[theirs.interval] + theirs.offset, size)
 
 
-def _digits(block: StridedBlock, other: StridedBlock) -> list[_Digit] | None:
-    """The extents of both blocks, cut so finely that one list serves both; None where none does."""
+def _steps(block: StridedBlock, other: StridedBlock) -> list[Factor] | None:
+    """Modes with the strides of both blocks, the fewest that serve both; None where none do."""
     if not (block.is_box and other.is_box) or block.extents != other.extents:
         return None
-    found: list[_Digit] = []
+    found: list[Factor] = []
     for mine, theirs in zip(block.factors, other.factors, strict=True):
-        common = _common(mine, theirs)
-        if common is None:
+        try:
+            pieces, others = refine([f[0] for f in mine], [f[0] for f in theirs])
+        except RefinementError:
             return None
-        found += common
+        found += [(n, a, b) for (n, _, a), (_, _, b) in zip(split(mine, pieces), split(theirs, others), strict=True)]
     return found
 
 
-def _common(mine: Factors, theirs: Factors) -> list[_Digit] | None:
-    """The digits of one dimension, innermost first."""
-    found: list[_Digit] = []
-    left, right = ([(n, stride) for n, _, stride in factors] for factors in (mine, theirs))
-    while left:
-        (n, stride), (m, other) = left.pop(), right.pop()
-        extent = min(n, m)
-        # 6 beside 4: no list of digits serves both.
-        if max(n, m) % extent:
-            return None
-        found.append(_Digit(extent, stride, other))
-        if n > extent:
-            left.append((n // extent, stride * extent))
-        if m > extent:
-            right.append((m // extent, other * extent))
-    return found
-
-
-def _runs(block: StridedBlock, other: StridedBlock, digits: list[_Digit]) -> PairedRuns:
+def _runs(block: StridedBlock, other: StridedBlock, steps: list[Factor]) -> PairedRuns:
     """The runs of two blocks, in the order of the second one's memory."""
-    merged: list[_Digit] = []
-    for digit in sorted(digits, key=lambda d: (-abs(d.destination), -abs(d.source))):
-        outer = merged[-1] if merged else None
-        n = digit.extent
-        # One step of the outer digit is a whole round of this one, on both sides: they count on as one.
-        if outer is not None and outer[1:] == (digit.source * n, digit.destination * n):
-            merged[-1] = _Digit(outer.extent * n, digit.source, digit.destination)
-        else:
-            merged.append(digit)
-    length = merged.pop().extent if merged and merged[-1][1:] == (1, 1) else 1
-    source, destination = (
-        base + offsets((d.extent, stride) for d, stride in zip(merged, strides, strict=True))
-        for base, strides in (
-            (block.variable.base + block.offset, [d.source for d in merged]),
-            (other.variable.base + other.offset, [d.destination for d in merged]),
-        )
-    )
+    modes = list(coalesce(sorted(steps, key=lambda m: (-abs(m[2]), -abs(m[1])))))
+    length = modes.pop()[0] if modes and modes[-1][1:] == (1, 1) else 1
+    source = block.variable.base + block.offset + offsets((n, a) for n, a, _ in modes)
+    destination = other.variable.base + other.offset + offsets((n, b) for n, _, b in modes)
     return PairedRuns(source, destination, np.full(len(source), length, dtype=np.int64))
