@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from abele.layout import matching_groups
+from abele.layout import RefinementError, matching_groups, refine
 from abele.parallel.network.value import Shape
 
 if TYPE_CHECKING:
@@ -172,31 +172,20 @@ def _inside(mine: Digits, other: Digits) -> Digits:
 
 def _divided(flat: Digits, shape: Sequence[int]) -> Iterator[Digits]:
     """Digits of several dimensions together, divided among these dimensions."""
-    left, result = list(flat), []
-    for extent in reversed(shape):
-        own: list[Digit] = []
-        room = extent
-        while room > 1:
-            digit = left.pop()
-            if room % digit.extent == 0:
-                own.append(digit)
-                room //= digit.extent
-                continue
-            if digit.extent % room:
-                # A border between dimensions lies within a digit, at no whole number of its indices.
-                return iter([whole_digits(n) for n in shape])
-            outer, inner = _cut(digit, room)
-            left.append(outer)
-            own.append(inner)
-            room = 1
-        result.append(joined_digits(tuple(reversed(own))) if own else whole_digits(extent))
-    return reversed(result)
+    try:
+        pieces, groups = refine([d.extent for d in flat], shape)
+    except RefinementError:
+        # A border between dimensions lies within a digit, at no whole number of its indices.
+        return map(whole_digits, shape)
+    fine = (part for digit, extents in zip(flat, pieces, strict=True) for part in _cut(digit, extents))
+    return (joined_digits([next(fine) for _ in group]) for group in groups)
 
 
-def _cut(digit: Digit, extent: int) -> tuple[Digit, Digit]:
-    """A digit as two, the inner one with ``extent`` indices; together they have all that it has."""
-    first, last = digit.low // extent, (digit.high - 1) // extent
-    outer = Digit(digit.extent // extent, first, last + 1)
-    if first == last:
-        return outer, Digit(extent, digit.low - first * extent, digit.high - first * extent)
-    return outer, Digit(extent, 0, extent)
+def _cut(digit: Digit, extents: Sequence[int]) -> Digits:
+    """A digit as several with these extents; together they have all that it has."""
+    if len(extents) < 2:
+        return (digit,) if extents else ()
+    *outer, n = extents
+    first, last = digit.low // n, (digit.high - 1) // n
+    inner = Digit(n, digit.low - first * n, digit.high - first * n) if first == last else Digit(n, 0, n)
+    return (*_cut(Digit(digit.extent // n, first, last + 1), outer), inner)
