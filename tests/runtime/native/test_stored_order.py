@@ -11,13 +11,12 @@ from hypothesis import strategies as st
 
 from abele.graph import Copy, Graph, Sequence, Tensor
 from abele.kernels.nest.copy_kernel import copy_kernel
-from abele.layout import row_major
 from abele.machine import systems
 from abele.numerics import f32, i32
 from abele.poplibs import popops
 from abele.poplibs.popops.slicing import embedding
 from abele.runtime import Engine
-from abele.runtime.native.stored_order import Strides, order_of_view, row_operands
+from abele.runtime.native.stored_order import order_of_view, row_operands, view_in_order
 
 ROWS, WIDTH, NUM = 96, 24, 40
 PARTS = {"unslicedDimSplit": 12}
@@ -49,7 +48,7 @@ def _views(draw: st.DrawFn) -> tuple[tuple[int, ...], Tensor]:
 
 
 @given(_views(), st.data())
-def test_strides__any_view_in_any_order__shows_the_same_elements(
+def test_view_in_order__any_view_in_any_order__shows_the_same_elements(
     made: tuple[tuple[int, ...], Tensor], data: st.DataObject
 ) -> None:
     shape, view = made
@@ -58,7 +57,7 @@ def test_strides__any_view_in_any_order__shows_the_same_elements(
         return
     order = data.draw(st.sampled_from(list(permutations(range(len(shape))))))
     elements = np.arange(np.prod(shape), dtype=np.float32)
-    found = Strides.of(shape, order).view(strided.factors, strided.offset)
+    found = view_in_order(strided.variable, order, strided.factors, strided.offset)
     if found is None:
         return
     stored = np.ascontiguousarray(elements.reshape(shape).transpose(order)).reshape(-1)
@@ -68,21 +67,17 @@ def test_strides__any_view_in_any_order__shows_the_same_elements(
     np.testing.assert_array_equal(shown.reshape(-1), strided.of(elements).reshape(-1))
 
 
-def test_strides__whole_variable_in_dims_order__are_row_major() -> None:
-    assert Strides.of((3, 4, 5), (0, 1, 2)).strides == row_major((3, 4, 5))
-    assert Strides.of((3, 4, 5), (1, 0, 2)).strides == (5, 15, 1)
+def test_view_in_order__number_shown_many_times__needs_no_dim() -> None:
+    x = Graph(systems.get("bow")).variable(f32, (), name="x")
+    assert view_in_order(x, (), (((3, 0),), ((1, 1),)), 0) == ((((3, 0),), ((1, 0),)), 0)
 
 
-def test_strides__number_shown_many_times__needs_no_dim() -> None:
-    assert Strides.of((), ()).view((((3, 0),), ((1, 1),)), 0) == ((((3, 0),), ((1, 0),)), 0)
-
-
-def test_strides__run_past_the_end_of_a_dim__is_split_or_refused() -> None:
-    strides = Strides.of((4, 6), (1, 0))
-    assert strides.view((((24, 1),),), 0) == ((((4, 1), (6, 4)),), 0)
+def test_view_in_order__run_past_the_end_of_a_dim__is_split_or_refused() -> None:
+    x = Graph(systems.get("bow")).variable(f32, (4, 6), name="x")
+    assert view_in_order(x, (1, 0), (((24, 1),),), 0) == ((((4, 1), (6, 4)),), 0)
     # Half of a row, on past its end: no number of steps along each dim.
-    assert strides.view((((6, 1),),), 3) is None
-    assert strides.view((((5, 4),),), 0) is None
+    assert view_in_order(x, (1, 0), (((6, 1),),), 3) is None
+    assert view_in_order(x, (1, 0), (((5, 4),),), 0) is None
 
 
 def test_order_of_view__blocked_table__has_rows_before_parts() -> None:

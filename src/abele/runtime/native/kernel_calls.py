@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from abele.graph import Copy, LibraryCall, Program, Stream, Tensor, Variable
 from abele.graph.block import StridedBlock
 from abele.kernels import BoundKernel, Buffer, OperandBinding, bind, copy_kernel
-from abele.layout import row_major
+from abele.layout import Layout, row_major
 from abele.numerics import ElementType, u32
 from abele.runtime.control.leaf import StreamUse
 from abele.runtime.native.fusion import MOST_PARTS, Run, Storage, matched
-from abele.runtime.native.stored_order import Factors, Strides, stored_shape, unmoved_tables, variables_of
+from abele.runtime.native.stored_order import Factors, stored_shape, unmoved_tables, variables_of, view_in_order
 from abele.runtime.native.strided_again import regrouped
 
 
@@ -153,7 +152,7 @@ class Binder:
         number, order = self._number(variable), self._orders.get(variable)
         if order is None:
             return OperandBinding(number, factors, offset)
-        view = Strides.of(variable.shape, order).view(factors, offset)
+        view = view_in_order(variable, order, factors, offset)
         assert view is not None, "a variable with views that have no form in another order is stored as it is"
         return OperandBinding(number, *view)
 
@@ -198,9 +197,8 @@ def _block_pairs(source: Tensor, destination: Tensor) -> Iterable[tuple[Tensor, 
 
 def _box_binding(number: int, shape: tuple[int, ...], box: Box) -> OperandBinding:
     """The view of a box of a row-major buffer."""
-    strides = [math.prod(shape[d + 1 :]) for d in range(len(shape))]
-    factors = tuple(((b.stop - b.start, stride),) for b, stride in zip(box, strides, strict=True))
-    return OperandBinding(number, factors, sum(b.start * stride for b, stride in zip(box, strides, strict=True)))
+    part, first = Layout.dense(shape).sliced(box)
+    return OperandBinding(number, tuple((mode,) for mode in part.modes), first)
 
 
 def _block_binding(number: int, shape: tuple[int, ...], block: StridedBlock) -> OperandBinding:

@@ -3,13 +3,10 @@
 Tiles hold a table in parts of its columns, and a variable is row-major in its own shape, so that a row of the table
 lies in many pieces. A host that looks up rows wants them whole. Where host kernels alone touch a variable, between
 reads and writes of the host, the order of its elements is nobody else's affair: it is stored with its dims in the
-order of the view that rows are taken of, and every kernel's view of it is put in these terms (:class:`Strides`).
+order of the view that rows are taken of, and every kernel's view of it is put in these terms (:func:`view_in_order`).
 
-A view is offsets and strides in the row-major elements of the variable. Each stride is a number of steps along one dim;
-a run of so many steps that it would pass the dim's end is split into steps along this dim and along the one outside
-of it. What is left is checked: where the sum of all steps stays inside of every dim, no step carries from one dim into
-the next, so that the place of an element is the sum of its steps' distances in the new order, too. A view without such
-a form leaves the variable as it is.
+A view is offsets and strides in the row-major elements of the variable: a layout into them, which composes with that
+of the stored elements. A view that does not compose with it leaves the variable as it is.
 
 Variables that are seen through the same view in one call (a weight, its gradient, its momentum) run side by side, so
 the order spreads from each to the others.
@@ -19,93 +16,46 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-
-import numpy as np
 
 from abele.graph import Copy, LibraryCall, Program, Stream, Tensor, Variable
 from abele.graph.block import StridedBlock, strides_of
 from abele.kernels.nest.ir import HostKernel
-from abele.layout import row_major
+from abele.layout import Layout, LayoutError, Modes
 
 Order = tuple[int, ...]
 """Dims of a variable, the one whose indices lie farthest apart first."""
-Factors = tuple[tuple[tuple[int, int], ...], ...]
+Factors = tuple[Modes, ...]
 WHOLE_BYTES = 64
 """Pieces of a row of at least so many bytes are as good as whole rows: a cache line."""
-_Step = tuple[int, int, int]
-"""So many steps, of so many indices each, along a dim."""
 
 
-@dataclass(frozen=True)
-class Strides:
-    """Where the elements of a variable lie.
+def view_in_order(variable: Variable, order: Order, factors: Factors, offset: int) -> tuple[Factors, int] | None:
+    """A view in row-major elements as one in elements stored in ``order``; None if it steps from one dim into another.
 
-    Attributes:
-        shape: The variable's.
-        strides: Distance of neighbours along each dim, in elements.
+    The first three rows of a [4, 6] table are factors ((3, 6),) and ((6, 1),); in order (1, 0) they are ((3, 1),) and
+    ((6, 4),).
     """
-
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
-
-    @staticmethod
-    def of(shape: tuple[int, ...], order: Order) -> Strides:
-        """Dense, in the order of dims."""
-        dense = row_major([shape[d] for d in order])
-        return Strides(shape, tuple(dense[order.index(d)] for d in range(len(shape))))
-
-    def view(self, factors: Factors, offset: int) -> tuple[Factors, int] | None:
-        """A view in row-major elements as one in these; None if it steps from one dim into another."""
-        first = [int(n) for n in np.unravel_index(offset, self.shape)]
-        low, high = list(first), list(first)
-        made: list[tuple[tuple[int, int], ...]] = []
-        for along in factors:
-            steps = [_steps(self.shape, n, stride) for n, stride in along]
-            if any(found is None for found in steps):
-                return None
-            found = [step for some in steps for step in some or ()]
-            for count, distance, dim in found:
-                if distance:  # a step of none has no dim, which matters where the variable has none
-                    end = high if distance > 0 else low
-                    end[dim] += (count - 1) * distance
-            made.append(tuple((n, k * self.strides[dim] if k else 0) for n, k, dim in found) or ((1, 0),))
-        if min(low, default=0) < 0 or any(n >= extent for n, extent in zip(high, self.shape, strict=True)):
-            return None
-        return tuple(made), sum(n * s for n, s in zip(first, self.strides, strict=True))
-
-
-def _steps(shape: tuple[int, ...], count: int, stride: int) -> list[_Step] | None:
-    """``count`` steps of ``stride`` row-major elements as steps along dims, outermost first."""
-    if count == 1 or not stride:
-        return [(count, 0, 0)]
-    inner = row_major(shape)
-    dim = next((d for d, n in enumerate(shape) if n > 1 and inner[d] <= abs(stride) < inner[d] * n), None)
-    if dim is None or stride % inner[dim]:
+    stored = Layout.dense(variable.shape, order)
+    flat = Layout.of(mode for along in factors for mode in along)
+    try:
+        dims = stored.compose(flat, at=offset).reshaped([math.prod(n for n, _ in along) for along in factors])
+    except LayoutError:
         return None
-    distance = abs(stride) // inner[dim]
-    sign = 1 if stride > 0 else -1
-    if (count - 1) * distance < shape[dim]:
-        return [(count, sign * distance, dim)]
-    here = shape[dim] // distance
-    if shape[dim] % distance or count % here:
-        return None
-    outer = _steps(shape, count // here, stride * here)
-    return None if outer is None else [*outer, (here, sign * distance, dim)]
+    return tuple(along.modes or ((1, 0),) for along in dims), stored(offset)
 
 
 def order_of_view(variable: Variable, factors: Factors, offset: int) -> Order | None:
     """The dims of ``variable`` as a view of all of it lists them; None if it is no such view."""
-    found = [_steps(variable.shape, n, stride) for along in factors for n, stride in along if n > 1]
-    if offset or any(steps is None for steps in found):
+    dense = Layout.dense(variable.shape)
+    try:
+        steps = dense.compose(Layout.of(mode for along in factors for mode in along))
+    except LayoutError:
         return None
-    steps = [step for some in found for step in some or ()]
-    dims = [dim for _, _, dim in steps]
-    if any(k != 1 or n != variable.shape[dim] for n, k, dim in steps) or len(set(dims)) != len(dims):
-        return None
+    dims = {mode: d for d, mode in enumerate(dense.modes) if mode[0] > 1}
     units = [d for d, n in enumerate(variable.shape) if n == 1]
-    order = (*units, *dims)
-    return order if len(order) == len(variable.shape) else None
+    order = (*units, *[dims[mode] for mode in steps.modes if mode in dims])
+    is_whole = not offset and len(steps.shape) == len(dims) and len(set(order)) == len(order) == len(variable.shape)
+    return order if is_whole else None
 
 
 def row_operands(kernel: HostKernel) -> Iterator[tuple[int, int]]:
@@ -163,7 +113,7 @@ def _wanted(call: LibraryCall) -> Iterator[tuple[Variable, Order]]:
         order = order_of_view(strided.variable, strided.factors, strided.offset)
         if order is None or pieces * strided.variable.dtype.bytes >= WHOLE_BYTES:
             continue
-        if Strides.of(strided.variable.shape, order).strides != row_major(strided.variable.shape):
+        if Layout.dense(strided.variable.shape, order) != Layout.dense(strided.variable.shape):
             yield strided.variable, order
 
 
@@ -223,14 +173,13 @@ class _Views:
 
     def allow(self, variable: Variable, order: Order) -> bool:
         """True if all views of a variable have a form in another order."""
-        strides = Strides.of(variable.shape, order)
         for step in self.steps.get(variable, ()):
             for tensor in _tensors(step):
                 if variable not in tensor.variables:
                     continue
                 blocks = tensor.content.blocks
                 mine = [b for b in blocks or () if b.variable is variable]
-                if not mine or any(strides.view(_factors(b), b.offset) is None for b in mine):
+                if not mine or any(view_in_order(variable, order, _factors(b), b.offset) is None for b in mine):
                     return False
         return True
 
