@@ -15,7 +15,6 @@ from abele.kernels.nest.ir import affine, load, nest, store
 from abele.kernels.plan.place_memory import Lifetime, padded, place
 from abele.kernels.target import host_target
 from abele.kernels.tasks.choose_samples import samples_per_block
-from abele.kernels.tasks.divisors import Chain
 from abele.kernels.tasks.order_stages import order_stages
 from abele.kernels.tasks.program import TaskProgram
 from abele.kernels.tasks.sample_dim import find_sample_dim
@@ -83,23 +82,6 @@ def test_plan__same_calls_twice__shares_its_code():
     first, second = (plan_native(step.buffers, step.calls) for _ in range(2))
     assert [leaf.address for leaf in first.leaves] == [leaf.address for leaf in second.leaves]
     assert first.listing == second.listing
-
-
-def test_chain__marks_that_do_not_divide__are_refused():
-    chain = Chain(24)
-    assert chain.add(4)
-    assert chain.add(8)
-    assert not chain.add(6)
-    assert chain.digits() == [(4, 1), (2, 4), (3, 8)]
-    assert chain.split(13) == [1, 1, 1]
-    assert [chain.digit_of(s) for s in (1, 3, 4, 8, 24)] == [0, 0, 1, 2, 2]
-
-
-def test_chain__range_kept_whole__is_not_split():
-    chain = Chain(60)
-    chain.keep_whole(5, 60)
-    assert not chain.add(10)
-    assert chain.add(5)
 
 
 @given(st.lists(st.tuples(st.integers(1, 500), st.integers(0, 9), st.integers(0, 9)), max_size=12))

@@ -5,7 +5,7 @@ and another view of the same buffer may split it elsewhere. With addresses alone
 tasks touch the same elements at the same point, so nothing could be fused or run sample by sample.
 
 Buffers and loops are therefore split at all places where any view splits them. A buffer has a chain of divisors over
-its addresses, a loop dim one over its indices (:mod:`abele.kernels.tasks.divisors`), and a view maps the marks of one
+its addresses, a loop dim one over its indices (:class:`~abele.layout.Divisors`), and a view maps the marks of one
 onto marks of the other. Adding a mark to either may call for one in the other, in the same call or in another that
 shares the buffer; marks are only ever added and there are finitely many divisors, so this comes to a fixpoint. There,
 each digit of a loop runs over exactly one digit of each buffer: an index is a whole dim, by construction.
@@ -35,9 +35,9 @@ from abele.kernels.nest.ir import Affine, Expr, HostKernel, Index, Load, Nest, R
 from abele.kernels.nest.loop_nest import Bound, ElementAccess, Hash, RowFetch, RowPlace
 from abele.kernels.nest.normalise import normalised, overwrites
 from abele.kernels.nest.rewrite import rewrite
-from abele.kernels.tasks.divisors import Chain
 from abele.kernels.tasks.lower_nest import lower_nest
 from abele.kernels.tasks.program import Ref, Space, SpaceTable, TaskProgram, plain
+from abele.layout import Divisors, Layout, Modes, digits, offset_at, row_major
 from abele.numerics import u32
 
 MIN_STRETCH_BYTES = 64
@@ -152,20 +152,10 @@ def _holds_values(buffer: Buffer, earlier: Sequence[BoundKernel]) -> bool:
 
 def _laid_like(buffer: Buffer, view: OperandBinding) -> OperandBinding:
     """All of ``buffer``, its factors in the order in which those of ``view`` lie in memory."""
-    strides: dict[tuple[int, int], int] = {}
-    step = 1
-    inner_first = sorted(
-        (abs(stride), dim, n, extent)
-        for dim, along in enumerate(view.factors)
-        for n, (extent, stride) in enumerate(along)
-    )
-    for _, dim, n, extent in inner_first:
-        strides[dim, n], step = step, step * extent
-    factors = tuple(
-        tuple((extent, strides[dim, n]) for n, (extent, _) in enumerate(along))
-        for dim, along in enumerate(view.factors)
-    )
-    return OperandBinding(buffer.id, factors)
+    factors = [factor for along in view.factors for factor in along]
+    inner_first = sorted(range(len(factors)), key=lambda n: abs(factors[n][1]))
+    modes = iter(Layout.dense([extent for extent, _ in factors], inner_first[::-1]).modes)
+    return OperandBinding(buffer.id, tuple(tuple([next(modes) for _ in along]) for along in view.factors))
 
 
 _Asked = tuple[object, int, tuple[Affine, ...], object]
@@ -184,12 +174,12 @@ class _Splitting:
         for call in calls:
             own = [self._temporary(buffer, call) for buffer in self._temporaries(call)]
             self.bindings.append([*call.bindings, *own])
-        self.chains = {b.id: Chain(math.prod(b.shape)) for b in self.buffers.values()}
+        self.chains = {b.id: Divisors(math.prod(b.shape)) for b in self.buffers.values()}
         for number, ranges in whole.items():
             for low, high in ranges:
                 self.chains[number].keep_whole(low, high)
         self.splits = {
-            (c, n, d): Chain(extent)
+            (c, n, d): Divisors(extent)
             for c, call in enumerate(calls)
             for n, item in enumerate(call.kernel.nests)
             for d, extent in item.dims
@@ -239,7 +229,7 @@ class _Splitting:
         self.spaces: dict[int, Space] = {}
         for number in used:
             buffer = self.buffers[number]
-            shape = tuple(extent for extent, _ in reversed(self.chains[number].digits()))
+            shape = self.chains[number].shape
             name = buffer.name or f"b{number}"
             self.spaces[number] = spaces.add(shape, buffer.type, name, number if buffer.pinned else None)
         tasks = [task for call, view in self.views for task in lower_nest(view, call.name, call.origins)]
@@ -295,16 +285,14 @@ class _Splitting:
                     changed |= _agree(chain, loop, factors)
 
     @staticmethod
-    def _split_loops(binding: OperandBinding, loops: Sequence[Chain | None], dim: int) -> None:
+    def _split_loops(binding: OperandBinding, loops: Sequence[Divisors | None], dim: int) -> None:
         """Split ``loops`` as ``binding`` is but along ``dim``, whose places are values."""
         for number, (factors, loop) in enumerate(zip(binding.factors, loops, strict=True)):
-            radix = 1
-            for extent, _ in reversed(factors if loop is not None and number != dim else ()):
-                assert loop is not None
-                loop.add(radix)
-                radix *= extent
+            if loop is not None and number != dim:
+                for radix in reversed(row_major([extent for extent, _ in factors])):
+                    loop.add(radix)
 
-    def _loop_chains(self, call: int, number: int, operand: int, index: tuple[Affine, ...]) -> list[Chain | None]:
+    def _loop_chains(self, call: int, number: int, operand: int, index: tuple[Affine, ...]) -> list[Divisors | None]:
         """For every index that is a whole loop dim over a whole view dim, the dim's chain."""
         kernel = self.calls[call].kernel
         extents, shape = kernel.nests[number].extents, kernel.shapes[operand]
@@ -330,7 +318,7 @@ def _row_accesses(item: Nest) -> list[_RowAccess]:
     return list(dict.fromkeys(found + stored))
 
 
-def _agree(chain: Chain, loop: Chain, factors: Sequence[tuple[int, int]]) -> bool:
+def _agree(chain: Divisors, loop: Divisors, factors: Modes) -> bool:
     """Split ``chain`` and ``loop`` where the other is split under ``factors``; whether anything changed.
 
     Args:
@@ -338,8 +326,9 @@ def _agree(chain: Chain, loop: Chain, factors: Sequence[tuple[int, int]]) -> boo
         loop: Of the dim.
         factors: Extents and strides in the buffer that all of the dim runs over.
     """
-    changed, radix = False, 1
-    for extent, stride in reversed(factors):
+    changed = False
+    # Factors count like digits: one step of the next is a whole round of this one.
+    for (extent, stride), radix in reversed(_with_radix(factors)):
         changed |= loop.add(radix)
         step = abs(stride)
         if step:
@@ -347,9 +336,12 @@ def _agree(chain: Chain, loop: Chain, factors: Sequence[tuple[int, int]]) -> boo
                 changed |= mark % step == 0 and loop.add(radix * (mark // step))
             for mark in loop.between(radix, radix * extent):
                 changed |= mark % radix == 0 and chain.add(step * (mark // radix))
-        # Factors count like digits: one step of the next is a whole round of this one.
-        radix *= extent
     return changed
+
+
+def _with_radix(factors: Modes) -> list[tuple[tuple[int, int], int]]:
+    """Each factor with the indices per step of it."""
+    return list(zip(factors, row_major([extent for extent, _ in factors]), strict=True))
 
 
 class _View:
@@ -369,11 +361,12 @@ class _View:
         self._form = id(item), tuple(tuple(splitting.splits[call, number, d].marks) for d, _ in item.dims)
 
     @staticmethod
-    def _parts(dim: str, chain: Chain) -> list[tuple[str, int, int]]:
-        digits = chain.digits()
-        if len(digits) == 1:
-            return [(dim, digits[0][0], 1)]
-        return [(f"{dim}.{n}", extent, radix) for n, (extent, radix) in enumerate(digits)]
+    def _parts(dim: str, chain: Divisors) -> list[tuple[str, int, int]]:
+        shape = chain.shape
+        if len(shape) == 1:
+            return [(dim, shape[0], 1)]
+        inner_first = zip(reversed(shape), chain.marks, strict=False)
+        return [(f"{dim}.{n}", extent, radix) for n, (extent, radix) in enumerate(inner_first)]
 
     def dims_of(self, item: Store) -> set[str]:
         """The split dims that the index of ``item`` mentions."""
@@ -433,20 +426,20 @@ class _View:
 
     def _index(self, operand: int, index: tuple[Affine, ...]) -> tuple[Affine, ...]:
         binding = self._binding(operand)
-        chain = self.owner.chains[binding.buffer]
-        result = [Affine(())] * len(chain.digits())
+        shape = self.owner.chains[binding.buffer].shape
+        result = [Affine(())] * len(shape)
         offset = binding.offset
         sure = not self.bounds(operand, index)
         for position, factors in zip(index, binding.factors, strict=True):
             factors = tuple(f for f in factors if f[0] > 1)
             if not position.terms and sure:
-                offset += _constant_offset(position.const, factors)
+                offset += offset_at(factors, position.const)
                 continue
             for place, stride in self._steps(operand, position, factors):
                 digit, count = self._digit(operand, stride)
                 result[digit] = result[digit] + place * count
-        result = [a + n for a, n in zip(result, chain.split(offset), strict=True)]
-        for number, (a, (extent, _)) in enumerate(zip(result, chain.digits(), strict=True)):
+        result = [a + n for a, n in zip(result, reversed(digits(offset, shape)), strict=True)]
+        for number, (a, extent) in enumerate(zip(result, reversed(shape), strict=True)):
             low, high = a.bounds(self.extents)
             if sure and (low < 0 or high >= extent):
                 raise self._joined(operand, number)
@@ -480,7 +473,7 @@ class _View:
                 continue
             name = plain(position)
             if not position.terms:
-                address = address + _constant_offset(position.const, factors)
+                address = address + offset_at(factors, position.const)
             elif len(factors) == 1:
                 address = address + position.substitute(self.whole) * factors[0][1]
             elif name and self.nest.extents[name] == math.prod(extent for extent, _ in factors):
@@ -505,7 +498,7 @@ class _View:
         first = max(0, min(digit, len(marks) - 3))
         return _CannotIndexError(self.call, operand, buffer, (marks[first], marks[min(first + 2, len(marks) - 1)]))
 
-    def _steps(self, operand: int, position: Affine, factors: tuple[tuple[int, int], ...]) -> list[tuple[Affine, int]]:
+    def _steps(self, operand: int, position: Affine, factors: Modes) -> list[tuple[Affine, int]]:
         """``position`` over ``factors`` as terms (index, stride)."""
         dim = plain(position)
         size = math.prod(extent for extent, _ in factors)
@@ -521,16 +514,13 @@ class _View:
             raise _CannotIndexError(self.call, operand)
         return [(position.substitute(self.whole), stride)] if stride else []
 
-    def _split_steps(
-        self, operand: int, parts: list[tuple[str, int, int]], factors: tuple[tuple[int, int], ...]
-    ) -> list[tuple[Affine, int]]:
-        steps, radix = [], 1
-        for extent, stride in reversed(factors):
+    def _split_steps(self, operand: int, parts: list[tuple[str, int, int]], factors: Modes) -> list[tuple[Affine, int]]:
+        steps = []
+        for (extent, stride), radix in reversed(_with_radix(factors)):
             inside = [p for p in parts if radix <= p[2] < radix * extent]
             if math.prod(p[1] for p in inside) != extent or any(p[2] % radix for p in inside):
                 raise _CannotIndexError(self.call, operand)
             steps += [(affine(name), stride * (part // radix)) for name, _, part in inside if stride]
-            radix *= extent
         return steps
 
     def expression(self, expression: Expr) -> Expr:
@@ -559,11 +549,3 @@ class _View:
     def _is_seed(self, operand: int) -> bool:
         """True if the two numbers of a seed lie side by side."""
         return self._binding(operand).factors[0][-1] == (2, 1)
-
-
-def _constant_offset(value: int, factors: Sequence[tuple[int, int]]) -> int:
-    offset = 0
-    for extent, stride in reversed(factors):
-        offset += value % extent * stride
-        value //= extent
-    return offset
