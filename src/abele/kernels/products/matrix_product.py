@@ -16,6 +16,7 @@ from typing import Any
 
 from abele.kernels.nest.ir import Affine, Apply, Expr
 from abele.kernels.nest.loop_nest import Acc, Dims, ElementAccess, Fetch, LoopNest, Out
+from abele.layout import are_apart
 from abele.numerics import ElementType, bf16, f16, f32
 
 TYPES = (f32, f16, bf16)
@@ -143,12 +144,7 @@ def _multiplies(type_: ElementType) -> bool:
 
 def is_apart(address: Affine, extents: Mapping[str, int]) -> bool:
     """True if no two points of the dims of ``address`` reach the same element."""
-    reach = 0
-    for step, extent in sorted((abs(c), extents[d]) for d, c in address.terms):
-        if extent > 1 and step <= reach:
-            return False
-        reach += step * (extent - 1)
-    return True
+    return are_apart([(extents[d], step) for d, step in address.terms])
 
 
 def _out_stride(nest: LoopNest, dim: str) -> int:

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from abele.kernels.nest.loop_nest import ElementAccess, LoopNest
 from abele.kernels.products.matrix_product import MatrixProduct
 from abele.kernels.routines.blocking import Blocking
-from abele.kernels.routines.places import Digits, Places, places_of
+from abele.kernels.routines.places import Places, places_of
+from abele.layout import Modes
 
 
 @dataclass(frozen=True)
@@ -86,13 +87,13 @@ class ProductSchedule:
         product = self.product
         extents = dict(product.extents)
 
-        def digits(names: tuple[str, ...], access: ElementAccess) -> Digits:
+        def digits(names: tuple[str, ...], access: ElementAccess) -> Modes:
             return tuple((extents[d], access.stride(d)) for d in names)
 
         m, n, _ = product.shape
         left, right, result = product.left, product.right, product.result
         dims = [(product.rows, left), (product.summed, left), (product.summed, right), (product.columns, right)]
-        sums: list[Digits] = [((m, self.columns),), ((n, 1),)]
+        sums: list[Modes] = [((m, self.columns),), ((n, 1),)]
         if result is not None and self.is_direct:
             sums = [digits(product.rows, result), digits(product.columns, result)]
         return places_of([*(digits(*dim) for dim in dims), *sums], keeps=self.keeps)

@@ -12,8 +12,8 @@ from functools import lru_cache
 
 import numpy as np
 
-Digits = tuple[tuple[int, int], ...]
-"""A dim of a matrix: extent and stride of every digit, the slowest first."""
+from abele import layout
+from abele.layout import Modes
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Places:
         return int(self.numbers.ctypes.data)
 
 
-def places_of(dims: Sequence[Digits], *, keeps: bool) -> Places:
+def places_of(dims: Sequence[Modes], *, keeps: bool) -> Places:
     """The places of matrices with these dims: A's rows and columns, B's rows and columns, C's rows and columns."""
     tables = tuple(map(offsets, dims))
     runs = [run_of(dim) for dim in dims[:4]]
@@ -43,20 +43,14 @@ def places_of(dims: Sequence[Digits], *, keeps: bool) -> Places:
 
 
 @lru_cache(maxsize=512)
-def offsets(digits: Digits) -> np.ndarray:
+def offsets(digits: Modes) -> np.ndarray:
     """Offset of every element of a dim, int64[extent]."""
-    total = np.zeros(1, np.int64)
-    for extent, stride in digits:
-        total = np.add.outer(total, np.arange(extent, dtype=np.int64) * stride).ravel()
+    total = layout.offsets(digits)
     total.setflags(write=False)
     return total
 
 
-def run_of(digits: Digits) -> int:
+def run_of(digits: Modes) -> int:
     """How many elements lie next to each other, from multiples of that number on; 0 if none do."""
-    run, known = 0, False
-    for extent, stride in reversed([d for d in digits if d[0] > 1]):
-        if stride != (run if known else 1):
-            break
-        run, known = (run or 1) * extent, True
-    return run
+    run = layout.run_length(digits)
+    return run if run > 1 else 0
