@@ -9,9 +9,10 @@ from abele.errors import TensorError, TypeMismatchError
 from abele.expr.operation import Array
 from abele.kernels.nest.ir import HostKernel
 from abele.kernels.target import HostTarget, host_target
+from abele.layout import Modes, row_major
 from abele.numerics import ElementType, u32
 
-Factors = tuple[tuple[int, int], ...]
+Factors = Modes
 """One dim of a view, outermost factor first: (extent, stride in elements) each; their extents multiply to the dim's."""
 
 
@@ -114,11 +115,7 @@ class BoundCalls:
 
 def bind(buffer: Buffer) -> OperandBinding:
     """The view of a whole buffer in its own shape."""
-    strides, stride = [], 1
-    for extent in reversed(buffer.shape):
-        strides.append(stride)
-        stride *= extent
-    return OperandBinding(buffer.id, tuple(((n, s),) for n, s in zip(buffer.shape, reversed(strides), strict=True)))
+    return OperandBinding(buffer.id, tuple((mode,) for mode in zip(buffer.shape, row_major(buffer.shape), strict=True)))
 
 
 def bound_calls(

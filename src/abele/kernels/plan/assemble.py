@@ -10,9 +10,9 @@ from abele.kernels.code.drivers import Driver, DriverRows, DriverStep, Pointer
 from abele.kernels.plan.functions import FunctionProgram, LeafFunctions
 from abele.kernels.plan.native_plan import LeafArgument, NativePlan, PlanLeaf
 from abele.kernels.plan.place_memory import Lifetime, place
-from abele.kernels.tasks.layout import row_major
 from abele.kernels.tasks.leaves import BlockLoop, OuterLoop
 from abele.kernels.tasks.program import Space
+from abele.layout import row_major
 
 SHARES = 64
 """Units of a leaf that runs tasks side by side: fine enough for any number of threads that a host has."""

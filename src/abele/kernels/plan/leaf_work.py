@@ -24,8 +24,8 @@ from abele.kernels.nest.ir import Affine, Expr
 from abele.kernels.plan.functions import FunctionProgram, TaskFunction
 from abele.kernels.products.schedule import ProductSchedule
 from abele.kernels.target import HostTarget
-from abele.kernels.tasks.layout import row_major
 from abele.kernels.tasks.program import Space, Task
+from abele.layout import row_major
 
 _FREE = frozenset({"neg", "abs", "select"})
 _OFTEN = 8

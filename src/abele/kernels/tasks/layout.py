@@ -6,6 +6,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from abele.layout import row_major
+
 
 @dataclass(frozen=True)
 class SpaceLayout:
@@ -31,15 +33,6 @@ class SpaceLayout:
     def is_one_point(self) -> bool:
         """True where the elements of one point of the outer dims exist at a time; these dims do not step."""
         return self.is_per_thread and self.elements is None and 0 in self.strides
-
-
-def row_major(shape: Sequence[int]) -> tuple[int, ...]:
-    """Strides of an array of ``shape`` whose last dim is the fastest."""
-    strides, stride = [], 1
-    for extent in reversed(shape):
-        strides.append(stride)
-        stride *= extent
-    return tuple(reversed(strides))
 
 
 def lanes_innermost(shape: Sequence[int], place: int, samples: int, *, blocks_apart: bool) -> SpaceLayout:

@@ -13,7 +13,6 @@ both get the same word.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -21,6 +20,7 @@ from abele.kernels.nest.ir import Affine, Expr, affine
 from abele.kernels.nest.loop_nest import Hash
 from abele.kernels.nest.rewrite import rewrite
 from abele.kernels.tasks.program import Put, Task, TaskProgram, layout_of, plain
+from abele.layout import row_major
 
 
 def number_draws(program: TaskProgram) -> TaskProgram:
@@ -62,4 +62,4 @@ def _strides(program: TaskProgram, put: Put) -> dict[str, int]:
 
 def _count(names: Sequence[str], extents: dict[str, int]) -> Affine:
     """The number of a point of some dims, the last one fastest."""
-    return affine(*((d, math.prod(extents[e] for e in names[n + 1 :])) for n, d in enumerate(names)))
+    return affine(*zip(names, row_major([extents[d] for d in names]), strict=True))

@@ -18,7 +18,8 @@ from abele.kernels.nest.ir import Affine, Expr, Index
 from abele.kernels.nest.loop_nest import PAST_CACHES, Bound, Dims, Hash, RowFetch, RowPlace
 from abele.kernels.nest.rewrite import rewrite
 from abele.kernels.target import HostTarget
-from abele.kernels.tasks.layout import SpaceLayout, row_major
+from abele.kernels.tasks.layout import SpaceLayout
+from abele.layout import row_major
 from abele.numerics import ElementType
 
 

@@ -13,8 +13,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 from abele.kernels.tasks.flatten import Blocked, flatten
-from abele.kernels.tasks.layout import SpaceLayout, lanes_innermost, row_major, rows_of_block
+from abele.kernels.tasks.layout import SpaceLayout, lanes_innermost, rows_of_block
 from abele.kernels.tasks.program import Space, Task, TaskProgram
+from abele.layout import row_major
 
 BLOCK_BYTES = 3 << 13
 """What a block of rows may take: most of a first-level cache of 32 KiB, the smallest that is common."""

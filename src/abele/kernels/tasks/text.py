@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from abele.kernels.nest.ir import Expr
 from abele.kernels.nest.loop_nest import PAST_CACHES, Bound, Dims, Hash, RowFetch, RowPlace
 from abele.kernels.nest.rewrite import rewrite
-from abele.kernels.tasks.layout import SpaceLayout, row_major
+from abele.kernels.tasks.layout import SpaceLayout
 from abele.kernels.tasks.leaves import BlockLoop, LeafProgram, OuterLoop, SeenKeys
 from abele.kernels.tasks.program import (
     Put,
@@ -28,6 +28,7 @@ from abele.kernels.tasks.program import (
     TaskReduction,
     TaskStage,
 )
+from abele.layout import row_major
 from abele.words import counted
 
 COMBINED = {"add": "sum", "mul": "product", "max": "max", "min": "min"}

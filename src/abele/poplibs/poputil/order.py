@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from abele.graph import Tensor
+from abele.layout import row_major
 
 T = TypeVar("T")
 
@@ -57,7 +58,7 @@ class StorageOrder:
 
     def logical_strides(self) -> tuple[int, ...]:
         """Row-major strides of the view along its fine dimensions, in storage order."""
-        return self.permuted([math.prod(self.fine[d + 1 :]) for d in range(len(self.fine))])
+        return self.permuted(row_major(self.fine))
 
 
 def storage_order(tensor: Tensor) -> StorageOrder:

@@ -7,6 +7,7 @@ from functools import cache
 
 from abele.graph import Tensor
 from abele.kernels.nest import ir
+from abele.layout import row_major
 from abele.poplibs.popops.expr import ELEMENT
 from abele.poplibs.popops.expressions.fused import Fused, leaves, with_leaves
 from abele.poplibs.poputil.broadcast import Shape
@@ -32,11 +33,7 @@ def index_of(shape: Shape, target: Shape) -> tuple[ir.Affine, ...]:
 
 def linear_index(shape: Shape) -> ir.Affine:
     """Row-major index of a point of a nest over ``shape``."""
-    terms, stride = [], 1
-    for name, extent in reversed(list(zip(dim_names(len(shape)), shape, strict=True))):
-        terms.append((name, stride))
-        stride *= extent
-    return ir.Affine(tuple(terms))
+    return ir.Affine(tuple(zip(dim_names(len(shape)), row_major(shape), strict=True)))
 
 
 def nest_over(shape: Shape, *stores: ir.Store) -> ir.Nest:

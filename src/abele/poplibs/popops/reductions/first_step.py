@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from abele.graph.intervals import distinct
+from abele.layout import offset_at, row_major
 from abele.poplibs.popops.reductions.codelets import Direction
 from abele.poplibs.popops.reductions.partials import Partials
 from abele.poplibs.poputil.grid import BlockGrid, Cells
@@ -99,14 +100,8 @@ def cut_columns(cells: Cells) -> Cells:
 def output_position(grid: BlockGrid, kept: tuple[bool, ...], block: Int64) -> Int64:
     """Flattened output index of each block, with its rows and columns, where kept, at 0."""
     kept_extents = [n if k else 1 for n, k in zip(grid.extents, kept, strict=True)]
-    position = np.zeros(len(block), dtype=np.int64)
-    if grid.blocks > 1:
-        outer = len(grid.extents) - 2
-        coordinates = np.unravel_index(block, grid.extents[:outer])
-        for d, coordinate in enumerate(coordinates):
-            if kept[d]:
-                position = position + coordinate * int(np.prod(kept_extents[d + 1 :], dtype=np.int64))
-    return position
+    strides = [s if k else 0 for s, k in zip(row_major(kept_extents), kept, strict=True)]
+    return offset_at(list(zip(grid.extents, strides, strict=True))[:-2], block)
 
 
 def first_step(

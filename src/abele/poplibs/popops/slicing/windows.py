@@ -16,6 +16,7 @@ import numpy as np
 from abele.errors import TensorError, TypeMismatchError
 from abele.graph import Graph, Tensor
 from abele.graph.program import Sequence as Steps
+from abele.layout import row_major
 from abele.numerics import ElementType, i32, u32
 from abele.poplibs.popops.elementwise.map import map as map_
 from abele.poplibs.popops.expr import Const, Expr, Op, PlaceHolder, select
@@ -113,7 +114,7 @@ class Windows:
     ) -> Tensor:
         dtype, num = starts.dtype, starts.shape[0]
         extents = [self.shape[self.dims[k]] for k in self.moving]
-        strides = [math.prod(extents[i + 1 :]) for i in range(len(extents))]
+        strides = row_major(extents)
         operands = [starts[:, k : k + 1] for k in range(len(self.dims))]
         row: Expr = Const(0, dtype)
         for place, stride in zip(places, strides, strict=True):
