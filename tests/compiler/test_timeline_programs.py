@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from abele.compiler import Executable, compile_program
 from abele.compiler.durations import host_cycles
-from abele.graph import Copy, Execute, Graph, If, Program, Repeat, RepeatWhileTrue
-from abele.graph import Sequence as InOrder
+from abele.graph import Copy, Execute, Graph, If, Program, Repeat, RepeatWhileTrue, Steps
 from abele.numerics import f32, i32
 from compiler.support import Multi, small_system
 
@@ -65,8 +64,8 @@ class Built:
     graph: Graph
     items: dict[str, Work | Send] = field(default_factory=dict)
 
-    def program(self, items: Sequence[Item]) -> InOrder:
-        return InOrder(*(self.step(i) for i in items))
+    def program(self, items: Sequence[Item]) -> Steps:
+        return Steps(*(self.step(i) for i in items))
 
     def step(self, item: Item) -> Program:
         if isinstance(item, Loop):
@@ -208,8 +207,8 @@ def test_makespan__while_loop_and_branch_that_a_run_counted__is_that_of_every_tr
     before, condition, first, second, then, other = (
         built.step(Work((tile, 7), c) if tile < 2 else Work((tile,), c)) for tile, c in enumerate(cycles)
     )
-    loop = RepeatWhileTrue(condition, flag, InOrder(first, second))
-    found = compile_program(graph, InOrder(before, loop, If(flag, then, other)))
+    loop = RepeatWhileTrue(condition, flag, Steps(first, second))
+    found = compile_program(graph, Steps(before, loop, If(flag, then, other)))
     assert [s.kind for s in found.steps].index("decide") == 2
     account = found.account_of([1, trips + 1, trips + 1, trips, trips, 1, int(taken), int(not taken)])
     order = [0, *[1, 2, 3, 4] * trips, 1, 2, 5, 6 if taken else 7]
@@ -226,8 +225,8 @@ def test_makespan__uneven_loops_and_branches__is_exact_with_one_group_and_bounde
         graph = Graph(small_system(ALL // ipus, ipus))
         flag, built = graph.variable(i32, (), "flag").map(3), Built(graph)
         work = [built.step(Work((tile,), 100 * tile + 50)) for tile in range(6)]
-        loop = RepeatWhileTrue(work[1], flag, InOrder(work[0], work[5]))
-        body = InOrder(work[2], loop, If(flag, work[3], work[4]))
+        loop = RepeatWhileTrue(work[1], flag, Steps(work[0], work[5]))
+        body = Steps(work[2], loop, If(flag, work[3], work[4]))
         found = compile_program(graph, Repeat(count, body))
         looks = trips + count
         report = found.report_of(found.account_of([count, looks, looks, trips, trips, count, taken, count - taken]))
@@ -248,7 +247,7 @@ def io_program(group: bool, elements: int, work: int, trips: int) -> tuple[Execu
     compute_set = graph.compute_set("work")
     compute_set.vertices(Multi, tile=[1, 2, 3], x=x, cycles=work)
     stream = graph.host_stream_in("data", f32, (elements,))
-    body = InOrder(Copy(stream, landing), Execute(compute_set), Copy(landing, inbox, name="hand over"))
+    body = Steps(Copy(stream, landing), Execute(compute_set), Copy(landing, inbox, name="hand over"))
     ipu = system.ipu
     exchange = ipu.exchange
     figures = {

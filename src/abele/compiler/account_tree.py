@@ -19,8 +19,7 @@ from abele.graph.control import Block, CycleCount
 from abele.graph.debug import DebugRecord
 from abele.graph.flow import InOrder, OneOf, Rounds, While
 from abele.graph.intervals import Int64
-from abele.graph.program import Call, Copy, Execute, Function, LibraryCall, Program, Repeat
-from abele.graph.program import Sequence as Steps
+from abele.graph.program import Call, Copy, Execute, Function, LibraryCall, Program, Repeat, Steps
 from abele.graph.remote import RemoteBuffer
 from abele.graph.stream import Stream
 from abele.report import FUNCTION_CALLS, PROGRAM_TREE, Table

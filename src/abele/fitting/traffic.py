@@ -15,8 +15,7 @@ from abele.compiler.durations import host_cycles
 from abele.compiler.links import link_cycles
 from abele.compiler.remote import remote_cycles
 from abele.compiler.traffic import LinkBytes
-from abele.graph import Graph
-from abele.graph import Sequence as Steps
+from abele.graph import Graph, Steps
 from abele.machine import System
 from abele.numerics import ElementType, f16, u32
 from abele.poplibs import gcl, popops

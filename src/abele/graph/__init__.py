@@ -43,6 +43,7 @@ from abele.graph.program import (
     RepeatWhileFalse,
     RepeatWhileTrue,
     Sequence,
+    Steps,
     WriteUndef,
     walk,
 )
@@ -102,6 +103,7 @@ __all__ = [
     "SetHwSeeds",
     "Shared",
     "StateData",
+    "Steps",
     "Stream",
     "Strided",
     "Switch",

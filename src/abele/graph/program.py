@@ -100,6 +100,10 @@ class Sequence(Program):
         return f"Sequence({len(self.steps)} steps)"
 
 
+Steps = Sequence
+"""``Sequence`` where collections.abc has one too."""
+
+
 class Execute(Program):
     """One superstep: exchange the inputs of a compute set's vertices, run them, send the outputs back."""
 

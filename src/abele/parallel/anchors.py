@@ -6,8 +6,7 @@ from collections.abc import Callable
 from functools import cached_property
 
 from abele.errors import UnknownArrayError, nearest
-from abele.graph import Graph, Program, Stream, Tensor
-from abele.graph import Sequence as Steps
+from abele.graph import Graph, Program, Steps, Stream, Tensor
 from abele.parallel.body import Exits
 from abele.parallel.lowering import Lowering
 from abele.parallel.network import Network, Value

@@ -6,8 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from abele.graph import Program, Repeat, Tensor
-from abele.graph import Sequence as Steps
+from abele.graph import Program, Repeat, Steps, Tensor
 from abele.parallel.gradient_sums import GradientSums
 from abele.parallel.lowering import Lowering
 from abele.parallel.network import NetworkOp, Value

@@ -19,8 +19,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from abele.graph import Graph, Tensor
-from abele.graph import Sequence as Steps
+from abele.graph import Graph, Steps, Tensor
 from abele.numerics import f32
 from abele.parallel.joined_copies import joined_copies
 from abele.parallel.locations import AS_USUAL

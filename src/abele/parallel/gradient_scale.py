@@ -20,8 +20,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from abele.errors import InvalidOptionError
-from abele.graph import Graph, Tensor, concat
-from abele.graph import Sequence as Steps
+from abele.graph import Graph, Steps, Tensor, concat
 from abele.numerics import f32
 from abele.parallel.automatic_scale import AutomaticLossScale
 from abele.parallel.optimisers import Group, climbs

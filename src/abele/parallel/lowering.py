@@ -7,8 +7,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-from abele.graph import Copy, DebugRecord, Graph, Tensor
-from abele.graph import Sequence as Steps
+from abele.graph import Copy, DebugRecord, Graph, Steps, Tensor
 from abele.numerics import ElementType, f16
 from abele.parallel.combined import CombinedMomenta
 from abele.parallel.network import Dense, NetworkOp, OpBlock, Place, Value

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from abele.graph import Copy, Graph, If, Stream, Tensor
-from abele.graph import Sequence as Steps
+from abele.graph import Copy, Graph, If, Steps, Stream, Tensor
 from abele.numerics import i32
 from abele.parallel.body import Exits
 from abele.parallel.schedule import OutputMode, Schedule

@@ -12,8 +12,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 
-from abele.graph import Block, Graph, Tensor
-from abele.graph import Sequence as Steps
+from abele.graph import Block, Graph, Steps, Tensor
 from abele.numerics import ElementType
 from abele.parallel.gradient_sums import GradientSums
 from abele.parallel.locations import TensorLocation

@@ -13,8 +13,7 @@ import itertools
 from collections.abc import Iterable, Sequence
 
 from abele.errors import NetworkError
-from abele.graph import Block, Call, Copy, Function, Graph, Program, Tensor
-from abele.graph import Sequence as Steps
+from abele.graph import Block, Call, Copy, Function, Graph, Program, Steps, Tensor
 from abele.numerics import ElementType
 from abele.parallel.body import Body, StageSteps, around_traffic, beside_traffic, repeat
 from abele.parallel.fixed import fixed_values

@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from abele.graph import Copy, Graph, Program, Stream, Tensor, caller, concat
-from abele.graph import Sequence as Steps
+from abele.graph import Copy, Graph, Program, Steps, Stream, Tensor, caller, concat
 from abele.numerics import f16, f32
 from abele.parallel.anchors import AnchorCollector
 from abele.parallel.automatic_scale import AutomaticLossScale

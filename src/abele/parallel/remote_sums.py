@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from abele.graph import Copy, Graph, RemoteBuffer, Tensor, concat
-from abele.graph import Sequence as Steps
+from abele.graph import Copy, Graph, RemoteBuffer, Steps, Tensor, concat
 from abele.parallel.locations import TensorLocation, worthwhile_bytes
 from abele.parallel.network import NetworkOp, Value
 from abele.parallel.shards import Shards

@@ -14,8 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from abele.graph import Copy, Graph, RemoteBuffer, Tensor, Variable, concat
-from abele.graph import Sequence as Steps
+from abele.graph import Copy, Graph, RemoteBuffer, Steps, Tensor, Variable, concat
 from abele.parallel.locations import TensorLocation
 from abele.parallel.network import Network, NetworkOp, Stage, Value
 from abele.parallel.shards import FlatState, Shards

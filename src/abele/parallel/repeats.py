@@ -24,8 +24,7 @@ from typing import Any, TypeVar, cast
 import numpy.typing as npt
 
 from abele.errors import AbeleError
-from abele.graph import Graph, Program, Tensor
-from abele.graph import Sequence as Steps
+from abele.graph import Graph, Program, Steps, Tensor
 from abele.graph.compute_set import ComputeSet
 from abele.graph.debug import DebugRecord
 from abele.graph.likeness import Likeness

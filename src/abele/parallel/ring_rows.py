@@ -11,8 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from abele.graph import Copy, Graph, Tensor, concat
-from abele.graph import Sequence as Steps
+from abele.graph import Copy, Graph, Steps, Tensor, concat
 from abele.numerics import ElementType
 from abele.parallel.locations import TensorLocation
 from abele.parallel.network import Stage, Value

@@ -13,8 +13,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
-from abele.graph import Copy, Graph, RemoteBuffer, Tensor
-from abele.graph import Sequence as Steps
+from abele.graph import Copy, Graph, RemoteBuffer, Steps, Tensor
 from abele.numerics import u32
 from abele.parallel.network import Value
 from abele.parallel.ring_rows import RingRow

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from abele.graph import Call, Graph, Program
-from abele.graph import Sequence as Steps
+from abele.graph import Call, Graph, Program, Steps
 from abele.parallel.body import Body, StageSteps, around_traffic, beside_traffic, repeat
 from abele.parallel.gradient_sums import GradientSums
 from abele.parallel.lowering import Lowering

@@ -22,8 +22,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
-from abele.graph import Call, Copy, Tensor
-from abele.graph import Sequence as Steps
+from abele.graph import Call, Copy, Steps, Tensor
 from abele.graph.program import Function
 from abele.parallel.joined_copies import joined
 from abele.parallel.network import NetworkOp, OpBlock, Value

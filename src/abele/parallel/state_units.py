@@ -13,8 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from abele.graph import Copy, Graph, RemoteBuffer, Tensor, concat
-from abele.graph import Sequence as Steps
+from abele.graph import Copy, Graph, RemoteBuffer, Steps, Tensor, concat
 from abele.machine import System
 from abele.parallel.joined_copies import joined_copies
 from abele.parallel.locations import worthwhile_bytes

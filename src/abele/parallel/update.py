@@ -8,8 +8,7 @@ from dataclasses import replace
 from itertools import count
 from typing import ClassVar
 
-from abele.graph import Call, Copy, Function, Graph, Tensor, concat
-from abele.graph import Sequence as Steps
+from abele.graph import Call, Copy, Function, Graph, Steps, Tensor, concat
 from abele.numerics import ElementType, f32
 from abele.parallel.gradient_scale import GradientScale
 from abele.parallel.joined_copies import joined, joined_copies

@@ -15,8 +15,7 @@ import pytest
 
 from abele.codelet import InOut, MultiVertex, Vector, Vertex, codelet
 from abele.compiler import compile_program
-from abele.graph import Copy, Execute, Graph, Program, Repeat, Tensor
-from abele.graph import Sequence as InOrder
+from abele.graph import Copy, Execute, Graph, Program, Repeat, Steps, Tensor
 from abele.machine import System, hosts, systems
 from abele.numerics import ElementType, f16, f32, i32
 from abele.poplibs import poplin
@@ -132,7 +131,7 @@ def product(batch_parts: int | None, dtype: ElementType = f32) -> Planted:
     graph = Graph(machine())
     a = graph.variable(dtype, (512, 64), "a").map_linear()
     b = graph.variable(dtype, (64, 64), "b").map_linear()
-    program = InOrder()
+    program = Steps()
     one = '"outChanSplit": {"parallel": 1}, "inChanSplit": {"parallel": 1}'
     plan = f'{{"0": {{"partition": {{"batchSplit": {batch_parts}, {one}}}}}}}'
     options = {} if batch_parts is None else {"planConstraints": plan}
@@ -167,8 +166,8 @@ def streamed(*, io: bool = False, at_once: int = 1, trips: int = 100) -> Planted
         graph.sync_group(list(range(8)), "io")
     inbox = graph.variable(f32, (8 * at_once, 500), "inbox").map_rows(list(range(8)) * at_once)
     take = Copy(stream, inbox)
-    rounds = [InOrder(Copy(inbox[8 * n : 8 * n + 8], x), work) for n in range(at_once)]
-    program = Repeat(trips // at_once, InOrder(take, *rounds))
+    rounds = [Steps(Copy(inbox[8 * n : 8 * n + 8], x), work) for n in range(at_once)]
+    program = Repeat(trips // at_once, Steps(take, *rounds))
     return Planted(compile_program(graph, program).report)
 
 
@@ -183,7 +182,7 @@ def pipelined(work: Sequence[int]) -> Planted:
     programs = [scaled(graph, x, tiles, f"stage{n}") for n, (x, tiles) in enumerate(xs)]
     hand = [Copy(xs[n][0][:8], xs[n + 1][0][:8], name="hand over") for n in range(len(xs) - 1)]
     # As a pipeline runs in its middle: all stages at once, then all hand over.
-    return Planted(compile_program(graph, Repeat(50, InOrder(*programs, *hand))).report)
+    return Planted(compile_program(graph, Repeat(50, Steps(*programs, *hand))).report)
 
 
 def overfull(tiles: int) -> Planted:
@@ -201,7 +200,7 @@ def small_steps(supersteps: int) -> Planted:
     last = graph.compute_set("last")
     for x in xs[supersteps - 1 :]:
         last.vertices(Scale, tile=list(range(TILES)), x=x)
-    return Planted(compile_program(graph, Repeat(100, InOrder(*body, Execute(last)))).report)
+    return Planted(compile_program(graph, Repeat(100, Steps(*body, Execute(last)))).report)
 
 
 def workers(each: int) -> Planted:
@@ -214,7 +213,7 @@ def workers(each: int) -> Planted:
 def fully_connected(created: str) -> Planted:
     """A product of operands that are laid out in rows, but for those that the library creates."""
     graph = Graph(machine())
-    program = InOrder()
+    program = Steps()
     shapes = (512, 64), (64, 64)
     a = graph.variable(f32, shapes[0], "a").map_linear()
     if "b" in created:
@@ -347,7 +346,7 @@ def kept_outside(*, outside: bool) -> Planted:
     work = scaled(graph, x, range(TILES))
     buffer = graph.remote_buffer("stash", f32, TILES * 2000)
     fetch, keep = Copy(buffer, x.flatten()), Copy(x.flatten(), buffer)
-    return Planted(compile_program(graph, Repeat(10, InOrder(fetch, work, keep) if outside else work)).report)
+    return Planted(compile_program(graph, Repeat(10, Steps(fetch, work, keep) if outside else work)).report)
 
 
 def test_streaming_memory__in_a_loop__is_named_and_keeping_it_on_chip_saves_to_the_cycle_what_was_promised() -> None:

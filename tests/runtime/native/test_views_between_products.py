@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from abele.expr.derivative import arg
-from abele.graph import Graph, LibraryCall, Program, Variable
-from abele.graph import Sequence as Steps
+from abele.graph import Graph, LibraryCall, Program, Steps, Variable
 from abele.kernels.nest.binding import bound_calls
 from abele.kernels.plan.functions import TaskFunction
 from abele.kernels.plan.passes import run_passes

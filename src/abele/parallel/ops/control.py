@@ -12,8 +12,7 @@ from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from abele.expr import Const, derivative
-from abele.graph import Copy, If, Repeat, RepeatWhileTrue, Switch, Tensor
-from abele.graph import Sequence as Steps
+from abele.graph import Copy, If, Repeat, RepeatWhileTrue, Steps, Switch, Tensor
 from abele.graph.debug import DebugRecord
 from abele.numerics import bool_, i32, u32
 from abele.parallel.network import BlockBuilder, FrozenDict, NetworkFunction, NetworkOp, OpBlock, RegionBuilder, Value

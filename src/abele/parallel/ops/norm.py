@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from abele.graph import Graph, Tensor, concat
-from abele.graph import Sequence as Steps
+from abele.graph import Graph, Steps, Tensor, concat
 from abele.numerics import f32
 from abele.parallel.network import BlockBuilder, NetworkOp, Value
 from abele.parallel.network.part import ValuePart

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from abele.errors import NetworkError, UnsupportedOpError, nearest
-from abele.graph import Graph, Tensor
-from abele.graph import Sequence as Steps
+from abele.graph import Graph, Steps, Tensor
 from abele.numerics import ElementType
 from abele.parallel.network import BlockBuilder, NetworkOp, Value
 from abele.parallel.network.value import Shape

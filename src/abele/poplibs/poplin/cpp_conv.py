@@ -6,7 +6,7 @@ import math
 from typing import Any, TextIO
 
 from abele.graph import Graph, Tensor
-from abele.graph.program import Sequence as Program
+from abele.graph.program import Steps
 from abele.poplibs import popops
 from abele.poplibs.poplin.conv_params import flops
 from abele.poplibs.poplin.conv_params.cpp_params import CppConvParams, check_weights
@@ -37,7 +37,7 @@ def _convolution(
     weights: Tensor,
     params: ConvParams | TransformedConv | CppConvParams,
     transpose_and_flip: bool,
-    prog: Program,
+    prog: Steps,
     name: str = "convolution",
     *,
     options: Options = None,
@@ -88,7 +88,7 @@ def _weight_deltas(
     z_deltas: Tensor,
     activations: Tensor,
     params: CppConvParams,
-    prog: Program,
+    prog: Steps,
     name: str = "calculate_weight_deltas",
     *,
     options: Options = None,
@@ -106,7 +106,7 @@ def _weight_update(
     activations: Tensor,
     params: CppConvParams,
     scale: float | Tensor,
-    prog: Program,
+    prog: Steps,
     name: str = "convolution_weight_update",
     *,
     options: Options = None,

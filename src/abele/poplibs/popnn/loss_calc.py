@@ -9,7 +9,7 @@ import numpy as np
 
 from abele.errors import InvalidOptionError, TensorError, TypeMismatchError, nearest
 from abele.graph import Graph, Tensor
-from abele.graph.program import Sequence as Steps
+from abele.graph.program import Steps
 from abele.kernels.nest import ir
 from abele.numerics import ElementType, f16, f32, i32, u32
 from abele.poplibs.popnn.argmax import arg_max

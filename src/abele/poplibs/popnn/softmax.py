@@ -11,7 +11,7 @@ import numpy as np
 
 from abele.errors import TensorError, TypeMismatchError
 from abele.graph import Graph, Tensor
-from abele.graph.program import Sequence as Steps
+from abele.graph.program import Steps
 from abele.kernels.nest import ir
 from abele.numerics import ElementType, f16, f32
 from abele.poplibs.popops.elementwise.map import emit_map

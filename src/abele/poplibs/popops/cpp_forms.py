@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from abele.graph import ComputeSet, Copy, Graph, Program, Tensor, concat
-from abele.graph.program import Sequence as Steps
+from abele.graph.program import Steps
 from abele.numerics import ElementType
 from abele.poplibs.popops.elementwise.cast import cast, cast_with_output
 from abele.poplibs.popops.elementwise.map import map, map_in_place, map_many, map_with_output, map_with_outputs

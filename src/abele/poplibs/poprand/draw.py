@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from abele.errors import TensorError, TypeMismatchError
 from abele.graph import Graph, Tensor
-from abele.graph.program import Sequence as Steps
+from abele.graph.program import Steps
 from abele.machine import Ipu
 from abele.numerics import ElementType, f32, u32
 from abele.poplibs.popops.elementwise.map import apply_fused

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from abele.errors import TensorError, TypeMismatchError
-from abele.graph import Call, Copy, Graph, Program, Tensor
-from abele.graph import Sequence as Steps
+from abele.graph import Call, Copy, Graph, Program, Steps, Tensor
 from abele.poplibs.poputil.layout import clone
 from abele.words import counted
 

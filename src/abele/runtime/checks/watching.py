@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from abele.graph import Program, Tensor
-from abele.graph import Sequence as Steps
+from abele.graph import Program, Steps, Tensor
 from abele.graph.flow import While
 from abele.runtime.lowering.lower import LoweringContext, ProgramLowering
 

@@ -10,8 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from abele.compiler.text.program import step_text
-from abele.graph import Execute, Graph, LibraryCall, Program, Tensor, Variable
-from abele.graph import Sequence as Steps
+from abele.graph import Execute, Graph, LibraryCall, Program, Steps, Tensor, Variable
 from abele.runtime.debugger.walk import Stack
 from abele.runtime.supersteps.interpreted import vertex_fields
 from abele.runtime.supersteps.placed_groups import PlacedGroup

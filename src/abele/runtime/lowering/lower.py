@@ -26,12 +26,12 @@ from abele.graph import (
     HostOrder,
     LibraryCall,
     Program,
+    Steps,
     Sync,
     Variable,
     WriteUndef,
     walk,
 )
-from abele.graph import Sequence as Steps
 from abele.graph.interval_set import IntervalSet
 from abele.graph.meanings import Meanings
 from abele.runtime.control.bytecode import Opcode

@@ -27,13 +27,13 @@ from abele.graph import (
     HostOrder,
     LibraryCall,
     Program,
+    Steps,
     Stream,
     Tensor,
     Variable,
     WriteUndef,
     walk,
 )
-from abele.graph import Sequence as Steps
 from abele.runtime.memory.arena import Arena
 from abele.runtime.memory.effects import EffectsOf
 from abele.runtime.native.stored_order import Order, stored_orders

@@ -7,8 +7,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from abele.codelet.rounding import Rounding
-from abele.graph import Copy, Execute, LibraryCall, Program, SetFloatingPointBehaviour, walk
-from abele.graph import Sequence as Steps
+from abele.graph import Copy, Execute, LibraryCall, Program, SetFloatingPointBehaviour, Steps, walk
 from abele.runtime.control.emitter import Emitter
 from abele.runtime.memory.host_memory import address_of, aligned_block
 

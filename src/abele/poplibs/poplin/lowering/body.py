@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from abele.graph import Execute, Graph, Regions
-from abele.graph.program import Sequence as Program
+from abele.graph.program import Steps
 from abele.poplibs.poplin.contraction.operand import Operand
 from abele.poplibs.poplin.contraction.scaling import UNSCALED, Scaling
 from abele.poplibs.poplin.lowering.geometry import geometry
@@ -25,7 +25,7 @@ from abele.poplibs.poplin.vertices import partial_products
 
 def build(
     graph: Graph,
-    body: Program,
+    body: Steps,
     plan: ContractionPlan,
     x: Operand,
     w: Operand,
@@ -63,7 +63,7 @@ def build(
 
 def _partial_products(
     graph: Graph,
-    body: Program,
+    body: Steps,
     grid: VertexGrid,
     x: Operand,
     w: Operand,

@@ -11,7 +11,7 @@ import numpy as np
 
 from abele.errors import InvalidOptionError, OutOfMemoryError
 from abele.graph import ComputeSet, Copy, Execute, Graph, LibraryCall, Tensor
-from abele.graph.program import Sequence as Program
+from abele.graph.program import Steps
 from abele.numerics import ElementType
 from abele.poplibs.poplin.contraction.binding import Binding
 from abele.poplibs.poplin.contraction.host_kernel import contraction_kernel
@@ -103,7 +103,7 @@ class Spread(Protocol):
     def allocate(self, graph: Graph, dense: Tensor) -> Tensor:
         """The tensor that ``dense`` is spread out in."""
 
-    def emit(self, graph: Graph, body: Program, dense: Tensor, full: Tensor) -> None:
+    def emit(self, graph: Graph, body: Steps, dense: Tensor, full: Tensor) -> None:
         """Append the steps that spread ``dense`` out in ``full``."""
 
 
@@ -266,7 +266,7 @@ class ContractionCall:
         """A tensor of ``graph`` that is stored and lies as the output of this call would."""
         return replace(self, graph=graph)._outputs()[0]
 
-    def append(self, prog: Program) -> Tensor:
+    def append(self, prog: Steps) -> Tensor:
         """Append the library call to ``prog`` and return its output."""
         with self.graph.scope(self.name):
             made, homes, result = self._outputs()
@@ -294,7 +294,7 @@ class ContractionCall:
         call.attributes["plan"] = self.schedule
         return returned
 
-    def emit(self, body: Program) -> Tensor:
+    def emit(self, body: Steps) -> Tensor:
         """Append the steps of the contraction to the body of a larger library call and return its output."""
         assert self.meaning is None
         assert self.spread is None
@@ -303,7 +303,7 @@ class ContractionCall:
             self._build(body, made, homes, result)
         return result
 
-    def _build(self, body: Program, made: Tensor, homes: list[Home], result: Tensor) -> None:
+    def _build(self, body: Steps, made: Tensor, homes: list[Home], result: Tensor) -> None:
         """The steps of the call: arrange the operands, compute, and bring the output where it belongs."""
         operands = *self._operands(body), self._output(made)
         for (plan, begin, size), where in zip(self.schedule.parts(), homes, strict=True):
@@ -385,7 +385,7 @@ class ContractionCall:
         for plan, begin, size in self.schedule.parts():
             yield plan, out.slice(self.schedule.dim, begin, size)
 
-    def _operands(self, body: Program) -> tuple[Operand, Operand]:
+    def _operands(self, body: Steps) -> tuple[Operand, Operand]:
         """Input and weights as vertices read them; what must be written anew for that is, in as few steps as can be."""
         rewritten = self.expansion is not None, self.widening is not None
         # An operand that is both rewritten and arranged needs a second step, as the first must be over.

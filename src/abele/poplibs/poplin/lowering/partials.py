@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from abele.graph import Execute, Graph, Regions, Tensor
-from abele.graph.program import Sequence as Program
+from abele.graph.program import Steps
 from abele.numerics import ElementType
 from abele.poplibs.poplin.conv_params.axis import Int64
 from abele.poplibs.poplin.lowering.home import PIECE_BYTES, Home
@@ -74,7 +74,7 @@ class OutputPartials:
 
 
 def sum_stage(
-    graph: Graph, body: Program, partials: OutputPartials, step: int, tiles: npt.NDArray[np.int32]
+    graph: Graph, body: Steps, partials: OutputPartials, step: int, tiles: npt.NDArray[np.int32]
 ) -> OutputPartials:
     """Append a stage that sums every ``step`` partials of a block into one.
 
@@ -105,7 +105,7 @@ def sum_stage(
     return made
 
 
-def finish(graph: Graph, body: Program, partials: OutputPartials, output: ElementType, where: Home) -> None:
+def finish(graph: Graph, body: Steps, partials: OutputPartials, output: ElementType, where: Home) -> None:
     """Append the last stage: sum what partials are left of every share, or convert where there is one."""
     count = np.full(len(where.block), partials.depth, dtype=np.int64)
     rows = partials.rows(where.block, where.low, where.length, np.zeros_like(count), count)
@@ -132,7 +132,7 @@ class _Shares:
     out: Regions
 
 
-def _sum(graph: Graph, body: Program, stage: ContractionStage, shares: _Shares, output: ElementType) -> None:
+def _sum(graph: Graph, body: Steps, stage: ContractionStage, shares: _Shares, output: ElementType) -> None:
     """Sum a tile's own partial and the others side by side, or each where it is, whichever takes less."""
     rows, partials = shares.rows, shares.rows.tensor.dtype
     size, depth = shares.out.sizes, np.diff(rows.ptr)
@@ -165,7 +165,7 @@ def _own_rows(graph: Graph, shares: _Shares) -> tuple[Int64, Int64]:
     return np.where(place < len(holder), place, start), np.add.reduceat(is_own.astype(np.int64), start)
 
 
-def _reduce(graph: Graph, body: Program, stage: ContractionStage, shares: _Shares, codelet: type) -> None:
+def _reduce(graph: Graph, body: Steps, stage: ContractionStage, shares: _Shares, codelet: type) -> None:
     compute_set = stage.compute_set(graph)
     compute_set.vertices(codelet, tile=shares.tile, x=shares.rows, out=shares.out)
     body.add(Execute(compute_set))

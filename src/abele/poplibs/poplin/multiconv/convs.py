@@ -9,7 +9,7 @@ from typing import Any
 
 from abele.errors import TensorIndexError, TypeMismatchError
 from abele.graph import Graph, Tensor
-from abele.graph.program import Sequence as Program
+from abele.graph.program import Steps
 from abele.numerics import as_element_type
 from abele.poplibs import popops
 from abele.poplibs.poplin.conv_params.transforms import TransformedConv
@@ -37,7 +37,7 @@ from abele.poplibs.poputil.options import Options
 
 Given = CreateTensorArgs | ConvolutionArgs | CalculateWeightDeltasArgs
 """What convolutions are given."""
-Emit = Callable[[Share, Program], Tensor]
+Emit = Callable[[Share, Steps], Tensor]
 """Appends a convolution to a program, on a share of the tiles."""
 
 
@@ -70,7 +70,7 @@ def create_weights(graph: Graph, args: Sequence[CreateTensorArgs], index: int, *
 def convolution(
     graph: Graph,
     args: Sequence[ConvolutionArgs],
-    prog: Program,
+    prog: Steps,
     *,
     transpose_and_flip_weights: bool = False,
     options: Options = None,
@@ -110,7 +110,7 @@ def convolution(
 def calculate_weight_deltas(
     graph: Graph,
     args: Sequence[CalculateWeightDeltasArgs],
-    prog: Program,
+    prog: Steps,
     *,
     options: Options = None,
     name: str = "multi_weight_deltas",
@@ -125,7 +125,7 @@ def calculate_weight_deltas(
 def convolution_weight_update(
     graph: Graph,
     args: Sequence[ConvWeightUpdateArgs],
-    prog: Program,
+    prog: Steps,
     *,
     options: Options = None,
     name: str = "multi_weight_update",
@@ -141,7 +141,7 @@ def convolution_weight_update(
     deltas = _deltas(graph, gradients, [a.weights for a in args], prog, options, f"{name}_deltas")
     lanes = []
     for one, gradient in zip(args, deltas, strict=True):
-        lanes.append(Program())
+        lanes.append(Steps())
         popops.scaled_add_to(graph, one.weights, gradient, one.scale, lanes[-1], name=name)
     _append(graph, lanes, prog, name, is_parallel=read_multi_options(name, options).is_parallel)
 
@@ -150,7 +150,7 @@ def _deltas(
     graph: Graph,
     args: Sequence[CalculateWeightDeltasArgs],
     like: Sequence[Tensor | None],
-    prog: Program,
+    prog: Steps,
     options: Options,
     name: str,
 ) -> list[Tensor]:
@@ -167,13 +167,13 @@ def _together(
     graph: Graph,
     estimates: Sequence[Estimate],
     emits: Sequence[Emit],
-    prog: Program,
+    prog: Steps,
     options: Options,
     name: str,
 ) -> list[Tensor]:
     """Append convolutions, side by side or one after the other; their results."""
     planning = read_multi_options(name, options)
-    lanes = [Program() for _ in emits]
+    lanes = [Steps() for _ in emits]
     if planning.is_parallel and emits:
         shares = share_tiles(name, graph, estimates, planning)
     else:
@@ -184,14 +184,14 @@ def _together(
     return made
 
 
-def _emit_forward(one: ConvolutionArgs, share: Share, prog: Program) -> Tensor:
+def _emit_forward(one: ConvolutionArgs, share: Share, prog: Steps) -> Tensor:
     if _takes_several_calls(one.params):
         options = _limited(one, share.limits)
         return one_convolution(share.graph, one.inputs, one.weights, one.params, prog, options=options)
     return _forward_call(share.graph, one, share.limits).append(prog)
 
 
-def _emit_gradient(one: CalculateWeightDeltasArgs, like: Tensor | None, share: Share, prog: Program) -> Tensor:
+def _emit_gradient(one: CalculateWeightDeltasArgs, like: Tensor | None, share: Share, prog: Steps) -> Tensor:
     if _takes_several_calls(one.params):
         kind, options = None if like is None else like.dtype, _limited(one, share.limits)
         operands = one.z_deltas, one.activations, one.params
@@ -205,7 +205,7 @@ def _limited(one: Given, limits: Limits) -> dict[str, Any]:
     return given | {"tilesPerIPU": _settings(one, limits).planning.tiles}
 
 
-def _append(graph: Graph, lanes: Sequence[Program], prog: Program, name: str, *, is_parallel: bool) -> None:
+def _append(graph: Graph, lanes: Sequence[Steps], prog: Steps, name: str, *, is_parallel: bool) -> None:
     steps = zip_programs(graph, lanes, name) if is_parallel else [step for lane in lanes for step in lane]
     for step in steps:
         prog.add(step)

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from abele.errors import InvalidOptionError, TensorError, TypeMismatchError
 from abele.graph import ComputeSet, Execute, Graph, Tensor
-from abele.graph.program import Sequence as Steps
+from abele.graph.program import Steps
 from abele.kernels.nest import ir
 from abele.numerics import ElementType, f32
 from abele.poplibs.popops.elementwise.map import emit_map, map_with_outputs

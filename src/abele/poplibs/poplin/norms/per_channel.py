@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 from abele.errors import TensorError
 from abele.graph import Graph, Tensor
-from abele.graph.program import Sequence as Steps
+from abele.graph.program import Steps
 from abele.numerics import ElementType, f32
 from abele.poplibs.poplin.norms import parts
 from abele.poplibs.poplin.norms.parts import Moments

@@ -7,7 +7,7 @@ from typing import Any
 
 from abele.errors import TensorError
 from abele.graph import Copy, Graph, Tensor
-from abele.graph.program import Sequence as Program
+from abele.graph.program import Steps
 from abele.poplibs.poplin.operations.create import create_matmul_input_rhs
 from abele.poplibs.poplin.operations.matmul import matmul, matmul_grouped
 from abele.poplibs.poputil.options import Options
@@ -16,7 +16,7 @@ from abele.words import counted
 
 
 def matmul_with_output(
-    graph: Graph, a: Tensor, b: Tensor, out: Tensor, prog: Program, *, name: str = "matmul", **options: Any
+    graph: Graph, a: Tensor, b: Tensor, out: Tensor, prog: Steps, *, name: str = "matmul", **options: Any
 ) -> None:
     """Write the product ``a @ b`` to ``out``, [m, n]; see :func:`~abele.poplibs.poplin.operations.matmul.matmul`.
 
@@ -27,7 +27,7 @@ def matmul_with_output(
 
 
 def matmul_grouped_with_output(
-    graph: Graph, a: Tensor, b: Tensor, out: Tensor, prog: Program, *, name: str = "matmul_grouped", **options: Any
+    graph: Graph, a: Tensor, b: Tensor, out: Tensor, prog: Steps, *, name: str = "matmul_grouped", **options: Any
 ) -> None:
     """Write the products ``a[i] @ b[i]`` of [g, m, k] and [g, k, n] to ``out``, [g, m, n].
 
@@ -39,7 +39,7 @@ def matmul_grouped_with_output(
 
 
 def _product_into(
-    multiply: Any, graph: Graph, a: Tensor, b: Tensor, out: Tensor, prog: Program, name: str, options: dict[str, Any]
+    multiply: Any, graph: Graph, a: Tensor, b: Tensor, out: Tensor, prog: Steps, name: str, options: dict[str, Any]
 ) -> None:
     wanted = (*a.shape[:-1], *b.shape[-1:])
     if out.shape != wanted:
@@ -50,7 +50,7 @@ def _product_into(
 
 
 def pre_arrange_matmul_input_rhs(
-    graph: Graph, a_shape: Sequence[int], b: Tensor, prog: Program, *, name: str = "rhs", **options: Any
+    graph: Graph, a_shape: Sequence[int], b: Tensor, prog: Steps, *, name: str = "rhs", **options: Any
 ) -> Tensor:
     """The right operand ``b`` of a matmul, copied into the order and to the tiles that the matmul reads.
 
@@ -80,7 +80,7 @@ def fully_connected_weight_transpose(
     graph: Graph,
     weights: Tensor,
     z_shape: Sequence[int],
-    prog: Program,
+    prog: Steps,
     *,
     options: Options = None,
     name: str = "weights_transposed",
@@ -104,7 +104,7 @@ def fully_connected_weight_transpose(
 
 
 def weights_transpose_chans_flip_xy(
-    graph: Graph, weights_in: Tensor, weights_out: Tensor, prog: Program, *, groups: int = 1
+    graph: Graph, weights_in: Tensor, weights_out: Tensor, prog: Steps, *, groups: int = 1
 ) -> None:
     """Copy weights with the channels of every group exchanged and the kernel flipped in every dimension.
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from abele.errors import TensorError
 from abele.graph import Graph, Tensor
-from abele.graph.program import Sequence as Program
+from abele.graph.program import Steps
 from abele.numerics import ElementType, as_element_type, f32
 from abele.poplibs import popops
 from abele.poplibs.poplin.options import CONV_OPTIONS
@@ -17,7 +17,7 @@ BIAS_OPTIONS = {"partialsType": element_type(f32)}
 
 
 def add_bias(
-    graph: Graph, activations: Tensor, biases: Tensor, prog: Program, *, options: Options = None, name: str = "add_bias"
+    graph: Graph, activations: Tensor, biases: Tensor, prog: Steps, *, options: Options = None, name: str = "add_bias"
 ) -> None:
     """Add a bias to every channel, in place.
 
@@ -45,7 +45,7 @@ def add_bias(
 def bias_gradient(
     graph: Graph,
     z_deltas: Tensor,
-    prog: Program,
+    prog: Steps,
     *,
     output_type: ElementType | str | None = None,
     options: Options = None,
@@ -79,7 +79,7 @@ def convolution_bias_update(
     z_deltas: Tensor,
     biases: Tensor,
     scale: float | Tensor,
-    prog: Program,
+    prog: Steps,
     *,
     options: Options = None,
     name: str = "convolution_bias_update",

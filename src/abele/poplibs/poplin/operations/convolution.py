@@ -7,7 +7,7 @@ from typing import Any
 
 from abele.errors import TensorError
 from abele.graph import Graph, Tensor
-from abele.graph.program import Sequence as Program
+from abele.graph.program import Steps
 from abele.numerics import ElementType
 from abele.poplibs.poplin.contraction import problem as problems
 from abele.poplibs.poplin.contraction.binding import Binding, field_roles
@@ -35,7 +35,7 @@ def convolution(
     x: Tensor,
     weights: Tensor,
     params: ConvParams | TransformedConv,
-    prog: Program,
+    prog: Steps,
     *,
     output_type: ElementType | str | None = None,
     partials_type: ElementType | str | None = None,
@@ -158,7 +158,7 @@ def convolution_backward_data(
     z_deltas: Tensor,
     weights: Tensor,
     params: ConvParams | TransformedConv,
-    prog: Program,
+    prog: Steps,
     *,
     output_type: ElementType | str | None = None,
     partials_type: ElementType | str | None = None,
@@ -245,7 +245,7 @@ def calculate_weight_deltas(
     z_deltas: Tensor,
     activations: Tensor,
     params: ConvParams | TransformedConv,
-    prog: Program,
+    prog: Steps,
     *,
     output_type: ElementType | str | None = None,
     partials_type: ElementType | str | None = None,

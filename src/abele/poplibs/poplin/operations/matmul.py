@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abele.errors import TensorError
 from abele.graph import Graph, Tensor
-from abele.graph.program import Sequence as Program
+from abele.graph.program import Steps
 from abele.numerics import ElementType
 from abele.poplibs.poplin.contraction import problem as problems
 from abele.poplibs.poplin.lowering.call import ContractionCall
@@ -20,7 +20,7 @@ def matmul(
     graph: Graph,
     a: Tensor,
     b: Tensor,
-    prog: Program,
+    prog: Steps,
     *,
     output_type: ElementType | str | None = None,
     partials_type: ElementType | str | None = None,
@@ -75,7 +75,7 @@ def matmul_grouped(
     graph: Graph,
     a: Tensor,
     b: Tensor,
-    prog: Program,
+    prog: Steps,
     *,
     output_type: ElementType | str | None = None,
     partials_type: ElementType | str | None = None,

@@ -11,7 +11,7 @@ from typing import Any
 
 from abele.errors import TypeMismatchError
 from abele.graph import Graph, Tensor
-from abele.graph.program import Sequence as Program
+from abele.graph.program import Steps
 from abele.numerics import f16
 from abele.poplibs.poplin.conv_params.params import ConvParams
 from abele.poplibs.poplin.conv_params.transforms import TransformedConv
@@ -26,7 +26,7 @@ def matmul_pow2scaled(
     a: Tensor,
     b: Tensor,
     log2_scale: int | Tensor,
-    prog: Program,
+    prog: Steps,
     *,
     options: Options = None,
     like: Tensor | None = None,
@@ -61,7 +61,7 @@ def conv_pow2scaled(
     weights: Tensor,
     log2_scale: int | Tensor,
     params: ConvParams | TransformedConv,
-    prog: Program,
+    prog: Steps,
     *,
     options: Options = None,
     name: str = "conv_pow2scaled",

@@ -15,7 +15,7 @@ import numpy as np
 
 from abele.errors import InvalidOptionError, OutOfMemoryError, TypeMismatchError
 from abele.graph import Graph, Tensor
-from abele.graph.program import Sequence as Program
+from abele.graph.program import Steps
 from abele.machine import System
 from abele.numerics import f8_143, f16
 from abele.poplibs.poplin.contraction.scaling import Scaling
@@ -47,7 +47,7 @@ def scaled_call(
     make: Make,
     settings: ContractionOptions,
     scales: Scales,
-    prog: Program,
+    prog: Steps,
     *,
     throws: bool = True,
 ) -> ContractionCall:
@@ -161,9 +161,7 @@ def _halves(types: Types) -> Types:
     return Types(f16, types.partials, types.output)
 
 
-def _scaling(
-    graph: Graph, name: str, given: list[int | Tensor], number: int, prog: Program, *, throws: bool
-) -> Scaling:
+def _scaling(graph: Graph, name: str, given: list[int | Tensor], number: int, prog: Steps, *, throws: bool) -> Scaling:
     tensors = [s for s in given if isinstance(s, Tensor)]
     if not tensors:
         return Scaling(number)

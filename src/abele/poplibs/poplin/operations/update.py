@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abele.errors import TensorError
 from abele.graph import Graph, Tensor
-from abele.graph.program import Sequence as Program
+from abele.graph.program import Steps
 from abele.numerics import ElementType
 from abele.poplibs import popops
 from abele.poplibs.poplin.conv_params.params import ConvParams
@@ -19,7 +19,7 @@ def matmul_acc(
     scale: float | Tensor,
     a: Tensor,
     b: Tensor,
-    prog: Program,
+    prog: Steps,
     *,
     partials_type: ElementType | str | None = None,
     available_memory_proportion: float | None = None,
@@ -70,7 +70,7 @@ def convolution_weight_update(
     activations: Tensor,
     params: ConvParams,
     scale: float | Tensor,
-    prog: Program,
+    prog: Steps,
     *,
     partials_type: ElementType | str | None = None,
     available_memory_proportion: float | None = None,

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from abele.graph import ComputeSet, Copy, Graph, Tensor
-from abele.graph.program import Sequence as Program
+from abele.graph.program import Steps
 from abele.poplibs.poplin.contraction.binding import Binding
 from abele.poplibs.poplin.contraction.operand import Operand
 from abele.poplibs.poplin.contraction.problem import Contraction
@@ -133,6 +133,6 @@ class Handing:
         """The tensor that takes the result."""
         return clone(graph, self.like, "out", dense.dtype)
 
-    def emit(self, graph: Graph, body: Program, dense: Tensor, full: Tensor) -> None:
+    def emit(self, graph: Graph, body: Steps, dense: Tensor, full: Tensor) -> None:
         """Append the copy."""
         body.add(Copy(dense, full))

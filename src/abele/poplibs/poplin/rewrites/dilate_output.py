@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 
 from abele.graph import Copy, Graph, Tensor
-from abele.graph.program import Sequence as Program
+from abele.graph.program import Steps
 from abele.poplibs.poplin.conv_params.axis import Axis
 from abele.poplibs.poplin.lowering.call import ContractionCall, Meaning
 from abele.poplibs.popops.elementwise.map import emit_map
@@ -70,7 +70,7 @@ class DilatedSpread:
             graph.map(turned.apply(part), graph.mapping_of(turned.apply(near)))
         return full
 
-    def emit(self, graph: Graph, body: Program, dense: Tensor, full: Tensor) -> None:
+    def emit(self, graph: Graph, body: Steps, dense: Tensor, full: Tensor) -> None:
         """Append the steps that fill ``full`` with zeros and the elements of ``dense``."""
         emit_map(graph, body, [Const(0.0, full.dtype)], [], [full], "zero")
         part = self._part(full, (0,) * len(self.steps))

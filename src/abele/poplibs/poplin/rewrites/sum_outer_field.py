@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from abele.graph import Graph, Tensor, concat, stack
-from abele.graph.program import Sequence as Program
+from abele.graph.program import Steps
 from abele.poplibs import popops
 from abele.poplibs.poplin.conv_params.axis import Axis
 from abele.poplibs.poplin.conv_params.params import ConvParams
@@ -20,7 +20,7 @@ Convolve = Callable[[Tensor, Tensor, ConvParams], Tensor]
 
 
 def convolve_deep(
-    graph: Graph, x: Tensor, weights: Tensor, params: ConvParams, prog: Program, convolve: Convolve, name: str
+    graph: Graph, x: Tensor, weights: Tensor, params: ConvParams, prog: Steps, convolve: Convolve, name: str
 ) -> Tensor:
     """The convolution of ``x`` with ``weights``, by as many of one dimension less as the kernel has positions."""
     total: Tensor | None = None

@@ -7,7 +7,7 @@ from typing import Any
 
 from abele.errors import ConstantWriteError, TensorError, TypeMismatchError
 from abele.graph import Graph, Tensor
-from abele.graph.program import Sequence as Steps
+from abele.graph.program import Steps
 from abele.numerics import ElementType
 from abele.poplibs.popops.elementwise.placement import CycleFormula, execute_elementwise
 from abele.poplibs.popops.elementwise.unfused import add_one_by_one

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import abele.expr as ir
 from abele.graph import Copy, Graph, Tensor
-from abele.graph.program import Sequence as Steps
+from abele.graph.program import Steps
 from abele.poplibs.popops.elementwise.placement import execute_elementwise
 from abele.poplibs.popops.expr import Expr
 from abele.poplibs.popops.expressions.fused import Fused, fuse, is_typed_constant, with_leaves

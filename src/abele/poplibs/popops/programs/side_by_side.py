@@ -15,8 +15,7 @@ import numpy as np
 
 from abele.codelet.compiled import content_key
 from abele.errors import ControlProgramError
-from abele.graph import ComputeSet, Copy, Execute, Graph, LibraryCall, Program, Tensor, WriteUndef, concat, walk
-from abele.graph import Sequence as Steps
+from abele.graph import ComputeSet, Copy, Execute, Graph, LibraryCall, Program, Steps, Tensor, WriteUndef, concat, walk
 from abele.poplibs.popops.programs.touched import check_independent
 from abele.poplibs.popops.reductions.host_kernel import side_by_side
 

@@ -10,7 +10,7 @@ from abele.errors import InvalidOptionError, TensorError, UnsupportedOpError
 from abele.expr import check_computes
 from abele.graph import Graph, Tensor
 from abele.graph.compute_set import ComputeSet
-from abele.graph.program import Sequence as Steps
+from abele.graph.program import Steps
 from abele.kernels.nest.ir import HostKernel
 from abele.numerics import ElementType, as_element_type, f16, f32
 from abele.poplibs.popops.elementwise.map import emit_map

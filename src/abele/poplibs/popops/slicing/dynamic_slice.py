@@ -8,7 +8,7 @@ from typing import Any
 from abele.errors import TensorError, TypeMismatchError
 from abele.graph import Graph, Tensor
 from abele.graph.control import Abort
-from abele.graph.program import Sequence as Steps
+from abele.graph.program import Steps
 from abele.numerics import i32, u32
 from abele.poplibs.popops.elementwise.map import map as map_
 from abele.poplibs.popops.expr import Const, Expr, Op, PlaceHolder

@@ -8,7 +8,7 @@ from typing import Any, overload
 
 from abele.errors import TensorError
 from abele.graph import Graph, Tensor
-from abele.graph.program import Sequence as Steps
+from abele.graph.program import Steps
 from abele.numerics import ElementType
 from abele.poplibs.popops.slicing.multi_check import read_multi_options
 from abele.poplibs.popops.slicing.multi_layout import create_sliceable_tensor

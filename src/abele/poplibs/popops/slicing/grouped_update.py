@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from abele.graph import Graph, Tensor
-from abele.graph.program import Sequence as Steps
+from abele.graph.program import Steps
 from abele.poplibs.popops.slicing.multi_update import GroupsUpdate, Scale
 from abele.poplibs.popops.slicing.plan import SlicePlan
 from abele.poplibs.poputil.options import Options

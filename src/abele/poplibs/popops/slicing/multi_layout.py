@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from abele.errors import TensorError
 from abele.graph import Graph, LibraryCall, Regions, Tensor, TileMapping, boxes
-from abele.graph.program import Sequence as Steps
+from abele.graph.program import Steps
 from abele.numerics import ElementType, as_element_type, u32
 from abele.poplibs.popops.slicing.embedding import PLAN_OPTIONS
 from abele.poplibs.popops.slicing.plan import Parts, SlicePlan, part_range

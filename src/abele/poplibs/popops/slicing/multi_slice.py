@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from abele.errors import TensorError
 from abele.graph import Copy, Execute, Graph, Regions, Tensor, boxes, concat
-from abele.graph.program import Sequence as Steps
+from abele.graph.program import Steps
 from abele.poplibs.popops.slicing.host_kernel import slice_kernel
 from abele.poplibs.popops.slicing.multi_check import check_single, checked_offsets, prepared_offsets, read_multi_options
 from abele.poplibs.popops.slicing.multi_codelets import select_codelet, short, slice_codelet

@@ -10,7 +10,7 @@ import numpy as np
 
 from abele.errors import InvalidOptionError, TensorError, TypeMismatchError
 from abele.graph import Execute, Graph, Tensor, shared
-from abele.graph.program import Sequence as Steps
+from abele.graph.program import Steps
 from abele.numerics import ElementType, f32, u32
 from abele.poplibs.popops.elementwise.fill import FillCycles
 from abele.poplibs.popops.elementwise.placement import execute_elementwise

@@ -8,7 +8,7 @@ import numpy as np
 
 from abele.errors import InvalidOptionError, TensorError, TypeMismatchError
 from abele.graph import Graph, Tensor, concat
-from abele.graph.program import Sequence as Steps
+from abele.graph.program import Steps
 from abele.numerics import i32
 from abele.poplibs.popops.elementwise.map import map as map_
 from abele.poplibs.popops.expr import Const, PlaceHolder, select

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from abele.errors import TensorError, TypeMismatchError
 from abele.graph import Copy, Execute, Graph, Tensor, concat, shared
-from abele.graph.program import Sequence as Steps
+from abele.graph.program import Steps
 from abele.numerics import i32, u32
 from abele.poplibs.popops.elementwise.fill import FillCycles
 from abele.poplibs.popops.elementwise.placement import execute_elementwise

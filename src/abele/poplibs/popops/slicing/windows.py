@@ -15,7 +15,7 @@ import numpy as np
 
 from abele.errors import TensorError, TypeMismatchError
 from abele.graph import Graph, Tensor
-from abele.graph.program import Sequence as Steps
+from abele.graph.program import Steps
 from abele.layout import row_major
 from abele.numerics import ElementType, i32, u32
 from abele.poplibs.popops.elementwise.map import map as map_

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from abele.graph import Execute, Graph, Tensor
-from abele.graph.program import Sequence as Steps
+from abele.graph.program import Steps
 from abele.poplibs.popops.sorting.blocks import RecordBlocks, power_of_two
 from abele.poplibs.popops.sorting.codelets import Record, best_codelet, keep_codelet, local_codelet, swap_codelet
 from abele.poplibs.poputil.regions import flat_regions

@@ -9,7 +9,7 @@ import numpy as np
 from abele.errors import TensorError, TypeMismatchError
 from abele.expr import check_computes
 from abele.graph import Copy, Graph, Tensor
-from abele.graph.program import Sequence as Steps
+from abele.graph.program import Steps
 from abele.numerics import u32
 from abele.poplibs.popops.sorting.blocks import RecordBlocks
 from abele.poplibs.popops.sorting.codelets import Record

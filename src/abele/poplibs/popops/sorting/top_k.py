@@ -11,7 +11,7 @@ import numpy as np
 
 from abele.errors import InvalidOptionError
 from abele.graph import Copy, Graph, Tensor
-from abele.graph.program import Sequence as Steps
+from abele.graph.program import Steps
 from abele.numerics import u32
 from abele.poplibs.popops.sorting.blocks import MIN_BLOCK, RecordBlocks, power_of_two
 from abele.poplibs.popops.sorting.codelets import Record
