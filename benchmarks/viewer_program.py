@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from abele.arrays import Int64
 from abele.report import Table
 from abele.report.schema import (
     CODELETS,
@@ -22,8 +22,6 @@ from abele.report.schema import (
     VERTICES,
 )
 from abele.report.text_column import Text
-
-Int64 = npt.NDArray[np.int64]
 
 _NODE_KINDS = ("Program", "Sequence", "Repeat", "LibraryCall", "Execute", "Copy", "StreamCopy", "If")
 _SUPERSTEP_KINDS = ("execute", "copy", "copy", "stream_in", "decide")

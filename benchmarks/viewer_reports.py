@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 import viewer_program
 
+from abele.arrays import Int64
 from abele.machine import systems
 from abele.report import (
     BUFFER_TILES,
@@ -44,8 +45,6 @@ from abele.report import (
 )
 from abele.report.text_column import Text
 from abele.report.tile_runs import dense_runs
-
-Int64 = npt.NDArray[np.int64]
 
 LOADING = 55
 """Steps of the second program, which loads weights."""

@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
-import numpy.typing as npt
 
+from abele.arrays import Bool, Int64
 from abele.compiler.access import Access
 from abele.compiler.liveness import _covers
 from abele.compiler.lower import Step, StepBlock
-from abele.graph.intervals import Int64
-
-Bool = npt.NDArray[np.bool_]
 
 
 def dense_liveness(

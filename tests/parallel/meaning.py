@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from abele.arrays import Array
 from abele.graph import Copy, Graph, If, LibraryCall, Program, Repeat, Sequence, Stream, Tensor, Variable, WriteUndef
 from abele.kernels.nest.reference import evaluate
-
-Array = npt.NDArray[Any]
 
 
 class Meaning:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from abele.arrays import Array
 from abele.expr.derivative import arg
 from abele.numerics import f32
 from abele.parallel import Group, Network, NetworkBuilder, Optimiser, Value
@@ -16,7 +16,6 @@ from abele.parallel.ops import build
 from abele.session import Schedule, Session, SessionCache, Settings, SharedArrays, Signature
 from abele.session.batching import micro_batch_shape
 
-Array = npt.NDArray[Any]
 ONE = Schedule()
 
 

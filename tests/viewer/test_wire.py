@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from abele.viewer.wire import Answer, Array, pack, unpack
+from abele.arrays import Array
+from abele.viewer.wire import Answer, pack, unpack
 
 FLOATS = [0.0, -0.0, 1.5, np.inf, -np.inf, np.nan, 2.0**53, 1e300, -1.0]
 

@@ -8,14 +8,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from abele.arrays import Array
 from abele.codelet.fields import FieldDef
 from abele.codelet.vertex import CodeletDef
 from abele.errors import CodeletAccessError, CodeletError
 from abele.numerics import to_device
-
-Array = npt.NDArray[Any]
 
 
 class VectorView:

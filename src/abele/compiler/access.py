@@ -8,10 +8,11 @@ from types import MappingProxyType
 
 import numpy as np
 
+from abele.arrays import Int64
 from abele.compiler.layout import Layout
 from abele.compiler.race import Writes
 from abele.compiler.uses import FieldUse
-from abele.graph.intervals import Int64, distinct, order_of
+from abele.graph.intervals import distinct, order_of
 from abele.graph.program import Program
 from abele.graph.tensor import Tensor
 

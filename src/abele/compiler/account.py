@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from abele.arrays import Int64
 from abele.compiler.account_exchange import PhaseOf, exchange_blocks, ipu_tables, planned_blocks
 from abele.compiler.account_groups import compute_by_tile, group_tables, schedule_of
 from abele.compiler.account_ops import ops_of, ops_table
@@ -32,7 +33,6 @@ from abele.compiler.timeline import Part, parts_of
 from abele.compiler.unroll import unroll
 from abele.compiler.whole_run import whole_run
 from abele.graph.graph import Graph
-from abele.graph.intervals import Int64
 from abele.graph.program import Program
 from abele.machine import described
 from abele.report import (

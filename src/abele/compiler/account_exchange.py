@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from abele.arrays import Int64
 from abele.compiler.account_supersteps import EqualVertices
 from abele.compiler.exchange import plan_copy, plan_exchange
 from abele.compiler.exchange_blocks import BlockBytes, TileBlocks
@@ -16,7 +17,6 @@ from abele.compiler.timeline import Part
 from abele.compiler.traffic import ExchangePhase
 from abele.compiler.uses import field_uses
 from abele.graph.graph import Graph
-from abele.graph.intervals import Int64
 from abele.graph.program import Copy, Execute
 from abele.graph.tensor import Tensor
 from abele.machine import System

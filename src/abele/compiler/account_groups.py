@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from abele.arrays import Int64
 from abele.compiler.lower import Lowered, Step, StepBlock
 from abele.compiler.schedule import MAX_TRACED, ProgramSchedule, schedule
 from abele.compiler.superstep import Superstep
@@ -15,7 +16,6 @@ from abele.compiler.sync_groups import SyncGroups
 from abele.compiler.tile_vector import TileTotal, TileVector
 from abele.compiler.timeline import Part
 from abele.compiler.unroll import unroll
-from abele.graph.intervals import Int64
 from abele.report import GROUPS, SPANS, STEP_GROUPS, Table
 from abele.report.tile_runs import runs_of
 

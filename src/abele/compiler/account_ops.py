@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from abele.arrays import Int64
 from abele.compiler.footprint import code_bytes_of
 from abele.compiler.lower import Lowered
 from abele.compiler.superstep import Superstep
-from abele.graph.intervals import Int64
 from abele.graph.program import Copy, Execute, LibraryCall, Program
 from abele.graph.remote import RemoteBuffer
 from abele.graph.stream import Stream

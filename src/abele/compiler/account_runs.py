@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from abele.arrays import Int64
 from abele.compiler.timeline import Part
 from abele.compiler.whole_run import WholeRun
-from abele.graph.intervals import Int64
 from abele.report import RUN_LOOPS, RUN_SPANS, Table
 from abele.report.tile_runs import runs_of
 

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from abele.arrays import Int64
 from abele.compiler.account_groups import GroupTables
 from abele.compiler.lower import Step
 from abele.compiler.run_account import RunAccount
 from abele.compiler.step_kinds import partner_of
 from abele.compiler.superstep import Superstep
 from abele.compiler.timeline import Part
-from abele.graph.intervals import Int64
 from abele.report import STEPS, Table
 
 

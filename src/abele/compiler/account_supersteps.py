@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from abele.arrays import Int64
 from abele.compiler.access import Access, covered, united
 from abele.compiler.cost import vertex_costs
 from abele.compiler.footprint import code_bytes_of, stack_bytes_of, vertex_state_bytes
@@ -19,7 +20,7 @@ from abele.compiler.lower import Step
 from abele.compiler.superstep import Superstep
 from abele.compiler.tile_vector import TileSet
 from abele.compiler.uses import field_uses
-from abele.graph.intervals import Int64, order_of
+from abele.graph.intervals import order_of
 from abele.graph.program import Execute
 from abele.graph.variable import Variable
 from abele.graph.vertices import VertexGroup

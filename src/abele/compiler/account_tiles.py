@@ -12,11 +12,12 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from abele.arrays import Int64
 from abele.compiler.memory import MemoryPlan
 from abele.compiler.superstep import Superstep
 from abele.compiler.tile_vector import TileRows, TileSet, TileVector
 from abele.compiler.timeline import Part
-from abele.graph.intervals import Int64, distinct
+from abele.graph.intervals import distinct
 from abele.report import (
     BUFFER_TILES,
     CATEGORIES,

@@ -14,11 +14,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from abele.arrays import Int64
 from abele.compiler.lower import Lowered
 from abele.graph.control import Block, CycleCount
 from abele.graph.debug import DebugRecord
 from abele.graph.flow import InOrder, OneOf, Rounds, While
-from abele.graph.intervals import Int64
 from abele.graph.program import Call, Copy, Execute, Function, LibraryCall, Program, Repeat, Steps
 from abele.graph.remote import RemoteBuffer
 from abele.graph.stream import Stream

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from abele.arrays import Int64
 from abele.compiler.lower import Lowered
 from abele.compiler.memory import MemoryPlan
 from abele.compiler.superstep import Superstep
 from abele.graph.graph import Graph
-from abele.graph.intervals import Int64
 from abele.graph.variable import Variable
 from abele.report import VARIABLES, Table
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from abele.arrays import Int32
 from abele.compiler.access import Access, compute_set_access, node_access
 from abele.compiler.cycles import compute_cycles
 from abele.compiler.durations import host_cycles
@@ -36,7 +37,6 @@ from abele.compiler.validate import Validator, check_group, check_same_graph
 from abele.graph.compute_set import ComputeSet
 from abele.graph.graph import Graph
 from abele.graph.intervals import distinct
-from abele.graph.mapping import Int32
 from abele.graph.program import Copy, Program
 from abele.graph.tensor import Tensor
 from abele.graph.vertices import VertexGroup

@@ -23,9 +23,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from abele.arrays import Int32, Int64
 from abele.compiler.tile_vector import TileSet
-from abele.graph.intervals import Int64, distinct, order_of
-from abele.graph.mapping import Int32
+from abele.graph.intervals import distinct, order_of
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 """2**64 divided by the golden ratio, odd: multiplying by it spreads neighbouring numbers over all bits (Knuth 6.4)."""

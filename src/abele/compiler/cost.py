@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from abele.arrays import Int64
 from abele.errors import CodeletError, MissingPerfEstimateError
-from abele.graph.intervals import Int64
 from abele.graph.vertices import Edge, StateData, VertexGroup
 from abele.machine import Ipu
 from abele.words import counted

@@ -19,14 +19,12 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from abele.arrays import Float64, Int64
 from abele.compiler.schedule import NEVER, RowNeeds, row_needs
 from abele.compiler.timeline import Part
 from abele.compiler.unroll import Item, Rows
-from abele.graph.intervals import Int64
 
-Float64 = npt.NDArray[np.float64]
 _WALKED = 8
 """Trips of a loop that are walked one by one; more are a power of a matrix."""
 _WHOLE = 1e-9

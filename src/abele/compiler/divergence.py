@@ -10,9 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-import numpy as np
-import numpy.typing as npt
-
+from abele.arrays import Bool
 from abele.compiler.access import Access
 from abele.compiler.lower import Step
 from abele.compiler.nodes.lookup import meaning_of
@@ -22,8 +20,6 @@ from abele.graph.graph import Graph
 from abele.graph.program import Program
 from abele.graph.tensor import Tensor
 from abele.words import counted
-
-Bool = npt.NDArray[np.bool_]
 
 
 def check_divergence(graph: Graph, steps: Sequence[Step], accesses: Mapping[int, Access], always_live: Bool) -> None:

@@ -27,13 +27,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from abele.arrays import Int32
 from abele.compiler.access import Access
 from abele.compiler.layout import Layout
 from abele.compiler.superstep import Copied, Exchanged, Superstep
 from abele.compiler.tile_vector import TileVector
 from abele.graph.block import StridedBlock
 from abele.graph.intervals import distinct
-from abele.graph.mapping import Int32, TileMapping
+from abele.graph.mapping import TileMapping
 from abele.graph.program import Copy, Program
 from abele.graph.regions import Regions
 from abele.graph.tensor import Tensor

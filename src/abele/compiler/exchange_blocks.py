@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from abele.arrays import Int32, Int64
 from abele.compiler.audiences import Audiences
-from abele.graph.intervals import Int64, distinct
-from abele.graph.mapping import Int32
+from abele.graph.intervals import distinct
 
 
 class TileBlocks(NamedTuple):

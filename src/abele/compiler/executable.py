@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from abele.arrays import Int64
 from abele.compiler.account import HANDLE_ROLES, Reporter, ReportSource
 from abele.compiler.cost import VertexCosts, vertex_costs
 from abele.compiler.cycles import ComputeCycles, compute_cycles
@@ -28,7 +29,6 @@ from abele.compiler.text.memory import memory_text
 from abele.compiler.text.plan import plan_text
 from abele.errors import EngineError, InvalidOptionError
 from abele.graph.graph import Graph
-from abele.graph.intervals import Int64
 from abele.graph.program import Execute, Program
 from abele.machine import System
 from abele.report import Report, Table

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from abele.arrays import Int64
 from abele.compiler.lower import Step
 from abele.compiler.memory import MemoryPlan
 from abele.compiler.tile_vector import TileVector
 from abele.errors import OutOfMemoryError
 from abele.graph.graph import Graph
-from abele.graph.intervals import Int64
 from abele.machine import System
 from abele.words import counted
 

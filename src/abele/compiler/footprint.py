@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from abele.arrays import Int64
 from abele.codelet.layouts import COMPACT_PTR, DELTA_BYTES, FieldLayout
 from abele.compiler.cost import record_bytes
 from abele.compiler.exchange import ExchangePlan
 from abele.compiler.tile_vector import TileSet, TileVector, added
 from abele.compiler.traffic import ExchangePhase
-from abele.graph.intervals import Int64
 from abele.graph.vertices import Edge, VertexGroup
 from abele.machine import Exchange, Ipu
 

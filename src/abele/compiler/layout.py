@@ -17,10 +17,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from abele.arrays import Int32, Int64
 from abele.compiler.packing import Packing, pack
 from abele.graph.interval_map import IntervalMap
-from abele.graph.intervals import Int64
-from abele.graph.mapping import Int32
 from abele.graph.variable import Variable
 
 

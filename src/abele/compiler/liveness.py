@@ -22,13 +22,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 
+from abele.arrays import Bool, Int64
 from abele.compiler.access import Access
 from abele.compiler.lower import Step, StepBlock
-from abele.graph.intervals import Int64, distinct, order_of
-
-Bool = npt.NDArray[np.bool_]
+from abele.graph.intervals import distinct, order_of
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -16,12 +16,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from abele.arrays import Int32, Int64
 from abele.compiler.layout import Layout
 from abele.compiler.liveness import Liveness
 from abele.compiler.memory_elements import ElementDemands
 from abele.compiler.tile_vector import Positions, TileSet, TileVector, added
-from abele.graph.intervals import Int64, distinct, order_of
-from abele.graph.mapping import Int32
+from abele.graph.intervals import distinct, order_of
 from abele.machine import System
 from abele.report import CATEGORIES
 

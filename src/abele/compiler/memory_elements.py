@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from abele.arrays import Int32, Int64
 from abele.compiler.layout import Layout
 from abele.compiler.tile_vector import TileTotal, TileVector
 from abele.compiler.uses import FieldUse
 from abele.errors import MemoryElementError
 from abele.graph.graph import Graph
-from abele.graph.intervals import Int64, distinct, order_of
-from abele.graph.mapping import Int32
+from abele.graph.intervals import distinct, order_of
 
 if TYPE_CHECKING:
     from abele.codelet import Constraint, FieldDef

@@ -7,9 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from abele.arrays import Int32, Int64
 from abele.compiler.tile_vector import TileVector
-from abele.graph.intervals import Int64
-from abele.graph.mapping import Int32
 
 GRANULES = (1, 2, 4, 8)
 """Widths of pieces that copies are told apart by, in bytes. Source: §2.6, and 1 for bytes."""

@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from abele.graph.intervals import Int64, order_of
-from abele.graph.mapping import Int32
+from abele.arrays import Int32, Int64
+from abele.graph.intervals import order_of
 
 _LEAST_COMPARED = 256
 """Pieces of a mapping from which it is compared with others."""

@@ -18,8 +18,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from abele.arrays import Int64
 from abele.compiler.uses import FieldUse
-from abele.graph.intervals import Int64, order_of
+from abele.graph.intervals import order_of
 
 
 class VertexAccess(NamedTuple):

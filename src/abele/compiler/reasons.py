@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from abele.arrays import Int32
 from abele.compiler.layout import Layout
 from abele.compiler.residence import PairPieces, foreign_pairs, pair_pieces, residence_of
 from abele.compiler.uses import FieldUse
 from abele.graph.intervals import distinct
-from abele.graph.mapping import Int32
 
 
 @dataclass(frozen=True, eq=False, slots=True)

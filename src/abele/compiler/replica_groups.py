@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from abele.graph.intervals import Int64
+from abele.arrays import Int64
 
 
 def meeting_replicas(maps: Sequence[Sequence[int]]) -> Int64:

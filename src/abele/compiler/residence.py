@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from abele.arrays import Int32, Int64
 from abele.compiler.layout import Layout, TilePieces
-from abele.graph.intervals import Int64, distinct
-from abele.graph.mapping import Int32
+from abele.graph.intervals import distinct
 from abele.graph.regions import Regions
 
 SCATTERED = -1

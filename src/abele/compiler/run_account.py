@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from abele.arrays import Int64
 from abele.compiler.superstep import Superstep
 from abele.errors import EngineError
-from abele.graph.intervals import Int64
 from abele.words import counted
 
 if TYPE_CHECKING:

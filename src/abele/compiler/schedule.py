@@ -19,10 +19,10 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from abele.arrays import Int64
 from abele.compiler.sync_groups import Link
 from abele.compiler.timeline import Part
 from abele.compiler.unroll import Item, RepeatedItems, Rows
-from abele.graph.intervals import Int64
 
 State = npt.NDArray[np.float64]
 """When each resource is free, [resources, k], for k states of the machine at the start."""

@@ -17,17 +17,15 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 
+from abele.arrays import Bool, Int64
 from abele.compiler.lower import Step, StepBlock
 from abele.graph.control import Switch
-from abele.graph.intervals import Int64
 from abele.graph.program import If, Program, RepeatWhile
 
 TRIP, ENTRY = 0, 1
 """Words of a while loop: rounds of its body, and times that it was entered."""
 
-Bools = npt.NDArray[np.bool_]
 Rule = Literal["repeat", "looks", "trips", "way"]
 
 
@@ -107,7 +105,7 @@ class Scopes:
         self.scopes.append(scope)
         return len(self.scopes) - 1
 
-    def entries(self, words: Int64, places: Mapping[Program, slice]) -> tuple[Int64, Bools]:
+    def entries(self, words: Int64, places: Mapping[Program, slice]) -> tuple[Int64, Bool]:
         """How often each scope is entered in some runs, and whether that was counted.
 
         Args:

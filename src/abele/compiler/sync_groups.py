@@ -6,15 +6,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from abele.arrays import Bool, Int32, Int64
 from abele.compiler.tile_vector import TileVector
 from abele.graph.graph import Graph
-from abele.graph.intervals import Int64
-from abele.graph.mapping import Int32
 from abele.machine import System
 
-Bool = npt.NDArray[np.bool_]
 Meets = tuple[tuple[int, ...], ...]
 """Sets of groups that meet in one part of a step; groups of different sets pass it without one another."""
 Link = tuple[str, int]

@@ -21,8 +21,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from abele.graph.intervals import Int64, distinct
-from abele.graph.mapping import Int32
+from abele.arrays import Int32, Int64
+from abele.graph.intervals import distinct
 
 Positions = npt.NDArray[np.integer[Any]]
 

@@ -21,14 +21,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from abele.arrays import Bool, Int32, Int64
 from abele.compiler.audiences import Audiences, Neighbours
 from abele.compiler.exchange_blocks import BlockBytes, TileBlocks, block_bytes
 from abele.compiler.moves import GRANULES, Moves, granules
 from abele.compiler.tile_vector import TileSet, TileVector
-from abele.graph.intervals import Int64, distinct, order_of
-from abele.graph.mapping import Int32
+from abele.graph.intervals import distinct, order_of
 
-Bool = npt.NDArray[np.bool_]
 Column = npt.NDArray[Any]
 Int8 = npt.NDArray[np.int8]
 

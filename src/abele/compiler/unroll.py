@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from abele.arrays import Int64
 from abele.compiler.lower import Step, StepBlock
-from abele.graph.intervals import Int64
 
 
 @dataclass(frozen=True, slots=True)

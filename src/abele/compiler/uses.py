@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from abele.graph.intervals import Int64
-from abele.graph.mapping import Int32
+from abele.arrays import Int32, Int64
 from abele.graph.vertices import Edge, VertexGroup
 
 if TYPE_CHECKING:

@@ -14,12 +14,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from abele.arrays import Bool, Int32, Int64
 from abele.compiler.audiences import WantedRegions, is_shared
 from abele.compiler.layout import Layout
 from abele.compiler.residence import Residence
-from abele.compiler.traffic import Bool
-from abele.graph.intervals import Int64, distinct
-from abele.graph.mapping import Int32
+from abele.graph.intervals import distinct
 
 
 class FieldWish(NamedTuple):

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from abele.arrays import Int64
 from abele.compiler.tile_vector import Positions
-from abele.graph.intervals import Int64
 
 
 def worker_makespans(tile: Positions, slots: Int64, num_tiles: int, num_workers: int) -> Int64:

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from abele.arrays import Array
 from abele.expr.nodes import Apply, Cast, Const, Expr, Load
-from abele.expr.operation import TABLE, Array
+from abele.expr.operation import TABLE
 
 
 def evaluate(expression: Expr, arrays: Sequence[Array]) -> Any:

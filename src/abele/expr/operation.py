@@ -15,15 +15,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
+from abele.arrays import Array
 from abele.errors import InvalidOptionError, nearest
 from abele.numerics import ElementType
 
 if TYPE_CHECKING:
     from abele.expr.nodes import Expr
 
-Array = npt.NDArray[Any]
 T = TypeVar("T")
 Types = tuple[ElementType, ...]
 CostClass = Literal["f32", "f16", "int"]

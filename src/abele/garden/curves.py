@@ -6,17 +6,16 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
+from abele.arrays import Float64
 from abele.errors import MissingPackageError
 from abele.writing import writing
 
-F64 = npt.NDArray[np.float64]
 MARKS = "o+x*"
 """What stands for each curve in text; where curves meet, the last one is seen."""
 
 
-def text_plot(curves: Mapping[str, F64], steps: F64, *, width: int = 64, height: int = 14) -> str:
+def text_plot(curves: Mapping[str, Float64], steps: Float64, *, width: int = 64, height: int = 14) -> str:
     """Curves over the same steps, drawn with characters, and what each stands for.
 
     Args:
@@ -44,7 +43,7 @@ def text_plot(curves: Mapping[str, F64], steps: F64, *, width: int = 64, height:
     return "\n".join([*plot, axis, ends, key])
 
 
-def picture(panels: Mapping[str, tuple[F64, Mapping[str, F64]]], path: Path) -> None:
+def picture(panels: Mapping[str, tuple[Float64, Mapping[str, Float64]]], path: Path) -> None:
     """Write curves beside each other, one panel for each model.
 
     Args:

@@ -13,7 +13,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import torch
 import torch.nn.functional as F  # noqa: N812
 from rich.console import Console
@@ -21,13 +20,11 @@ from torch import Tensor, nn, optim
 from torch.utils.data import TensorDataset
 
 from abele import poptorch
+from abele.arrays import Float32, Int64
 from abele.garden.result import DemoResult, HeldOut, Stopwatch, weights_digest
 from abele.garden.settings import DemoSettings
 from abele.garden.sources import LibraryModule, standard_library
 from abele.garden.training import Predictor, Trained, Training, WithLoss, options
-
-F32 = npt.NDArray[np.float32]
-I64 = npt.NDArray[np.int64]
 
 LEAST_MODULES = 20
 """Packages with fewer modules are nodes without a class."""
@@ -57,10 +54,10 @@ class ImportGraph:
     """
 
     modules: list[str]
-    features: F32
-    edges: I64
+    features: Float32
+    edges: Int64
     packages: list[str]
-    labels: I64
+    labels: Int64
 
     @classmethod
     def of(cls, files: Sequence[LibraryModule]) -> ImportGraph:
@@ -79,7 +76,7 @@ class ImportGraph:
             np.array([index.get(package_of(file), -1) for file in files], np.int64),
         )
 
-    def split(self, seed: int) -> tuple[I64, I64]:
+    def split(self, seed: int) -> tuple[Int64, Int64]:
         """Modules whose label training knows, so many of each package, and those held out."""
         rng = np.random.default_rng(seed)
         orders = [rng.permutation(np.flatnonzero(self.labels == label)) for label in range(len(self.packages))]
@@ -117,14 +114,14 @@ def _absolute(node: ast.ImportFrom, file: LibraryModule) -> str:
     return ".".join([*start, *([node.module] if node.module else [])])
 
 
-def syntax_features(files: Sequence[LibraryModule]) -> F32:
+def syntax_features(files: Sequence[LibraryModule]) -> Float32:
     """How often each kind of syntax but imports occurs in each file: logarithms, mean 0 and variance 1 over files."""
     counts = [
         Counter(type(node).__name__ for node in ast.walk(file.tree) if not isinstance(node, IMPORTS)) for file in files
     ]
     kinds = sorted(set().union(*counts))
     features = np.log1p(np.array([[count[kind] for kind in kinds] for count in counts], np.float64))
-    scaled: F32 = ((features - features.mean(axis=0)) / np.maximum(features.std(axis=0), 1e-6)).astype(np.float32)
+    scaled: Float32 = ((features - features.mean(axis=0)) / np.maximum(features.std(axis=0), 1e-6)).astype(np.float32)
     return scaled
 
 
@@ -176,7 +173,7 @@ def run(settings: DemoSettings, console: Console) -> DemoResult:
     with watch.measure("data"):
         graph = ImportGraph.of(standard_library())
         known, held_out = graph.split(settings.seed)
-    figures: dict[bool, tuple[GraphNetwork, Trained, I64]] = {}
+    figures: dict[bool, tuple[GraphNetwork, Trained, Int64]] = {}
     for with_edges in (False, True):
         torch.manual_seed(settings.seed)
         model = GraphNetwork(graph, with_edges=with_edges)
@@ -218,7 +215,7 @@ def run(settings: DemoSettings, console: Console) -> DemoResult:
 
 def train(
     model: GraphNetwork,
-    known: tuple[I64, I64],
+    known: tuple[Int64, Int64],
     settings: DemoSettings,
     watch: Stopwatch,
     console: Console,
@@ -233,7 +230,7 @@ def train(
     return training.run(WithLoss(model, F.cross_entropy), optimizer, watch, console)
 
 
-def by_package(graph: ImportGraph, labels: I64, found: I64, without: I64) -> str:
+def by_package(graph: ImportGraph, labels: Int64, found: Int64, without: Int64) -> str:
     """Package by package, how many held-out modules are recognised with and without imports."""
     lines = ["package            held out   with imports   without"]
     for label, name in enumerate(graph.packages):

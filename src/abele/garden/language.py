@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 import torch
 import torch.nn.functional as F  # noqa: N812
 from rich.console import Console
@@ -18,13 +17,11 @@ from torch import Tensor, nn, optim
 from torch.utils.data import TensorDataset
 
 from abele import poptorch
+from abele.arrays import Float64, Int64
 from abele.garden.result import DemoResult, HeldOut, Stopwatch, weights_digest
 from abele.garden.settings import DemoSettings
 from abele.garden.sources import LibraryModule, held_out_split, standard_library, without_tables
 from abele.garden.training import Predictor, Training, WithLoss, options
-
-F64 = npt.NDArray[np.float64]
-I64 = npt.NDArray[np.int64]
 
 CHARACTERS = "\n" + "".join(chr(code) for code in range(32, 127)) + "\N{REPLACEMENT CHARACTER}"
 """What the model knows: the last stands for all others."""
@@ -47,17 +44,17 @@ SAMPLE = 320
 TEMPERATURE = 0.7
 
 
-def numbered(text: str) -> I64:
+def numbered(text: str) -> Int64:
     """The number of each character in ``CHARACTERS``."""
     table = np.full(128, len(CHARACTERS) - 1, np.int64)
     for number, character in enumerate(CHARACTERS[:-1]):
         table[ord(character)] = number
     codes = np.frombuffer(text.encode("utf-32-le"), np.uint32)
-    numbers: I64 = np.where(codes < 128, table[np.minimum(codes, 127)], len(CHARACTERS) - 1)
+    numbers: Int64 = np.where(codes < 128, table[np.minimum(codes, 127)], len(CHARACTERS) - 1)
     return numbers
 
 
-def windows(files: Sequence[LibraryModule], count: int, seed: int) -> I64:
+def windows(files: Sequence[LibraryModule], count: int, seed: int) -> Int64:
     """Stretches of text that do not overlap, [count, CONTEXT + 1], drawn from all of the files."""
     cut = []
     for file in files:
@@ -65,7 +62,7 @@ def windows(files: Sequence[LibraryModule], count: int, seed: int) -> I64:
         pieces = len(text) // (CONTEXT + 1)
         cut.append(text[: pieces * (CONTEXT + 1)].reshape(pieces, CONTEXT + 1))
     every = np.concatenate(cut)
-    chosen: I64 = every[np.random.default_rng(seed).permutation(len(every))[:count]]
+    chosen: Int64 = every[np.random.default_rng(seed).permutation(len(every))[:count]]
     return chosen
 
 
@@ -81,7 +78,7 @@ class FollowingTable:
     Source: Witten and Bell, The zero-frequency problem, IEEE Transactions on Information Theory 37 (1991), method C.
     """
 
-    def __init__(self, text: I64, order: int) -> None:
+    def __init__(self, text: Int64, order: int) -> None:
         self.order = order
         size = len(CHARACTERS)
         self.counts = [
@@ -90,17 +87,17 @@ class FollowingTable:
         ]
 
     @staticmethod
-    def _keys(text: I64, length: int) -> I64:
+    def _keys(text: Int64, length: int) -> Int64:
         windows = np.lib.stride_tricks.sliding_window_view(text, length, axis=1)
-        keys: I64 = windows @ (len(CHARACTERS) ** np.arange(length - 1, -1, -1))
+        keys: Int64 = windows @ (len(CHARACTERS) ** np.arange(length - 1, -1, -1))
         return keys.reshape(-1)
 
-    def bits(self, text: I64) -> float:
+    def bits(self, text: Int64) -> float:
         """Mean bits per character of all places of the windows but the first."""
         odds = [self._odds(text, place) for place in range(1, text.shape[1])]
         return float(-np.log2(np.concatenate(odds)).mean())
 
-    def _odds(self, text: I64, place: int) -> F64:
+    def _odds(self, text: Int64, place: int) -> Float64:
         """Probability of the characters at one place of each window."""
         odds = np.full(len(text), 1.0 / len(CHARACTERS))
         for length, counts in enumerate(self.counts[: place + 1]):
@@ -214,7 +211,7 @@ TABLES = ("single characters", "pairs", "triples")
 """What is counted of the training text, beside the model."""
 
 
-def bits_per_character(predict: Predictor, text: I64) -> float:
+def bits_per_character(predict: Predictor, text: Int64) -> float:
     """Mean bits that the model needs for each character but the first of each window."""
     following = torch.from_numpy(text[:, 1:])
     scores = predict(torch.from_numpy(text[:, :-1])).double()

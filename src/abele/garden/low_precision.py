@@ -15,6 +15,7 @@ import torch
 from rich.console import Console
 from torch import Tensor
 
+from abele.arrays import Int64
 from abele.errors import InvalidOptionError
 from abele.garden import curves
 from abele.garden.language import CHARACTERS, numbered
@@ -24,8 +25,6 @@ from abele.garden.progress import progress_bar
 from abele.garden.result import DemoResult, Stopwatch, weights_digest
 from abele.garden.settings import DemoSettings
 from abele.garden.sources import LibraryModule, held_out_split, standard_library, without_tables
-
-I64 = npt.NDArray[np.int64]
 
 NETWORKS = ("gpt", "bert")
 PER_CALL = 10
@@ -214,7 +213,7 @@ def _windows(files: list[LibraryModule], size: LowPrecisionSize, count: int, see
     """
     length = size.positions + 1
     text = np.concatenate([numbered(file.text) for file in files])
-    every: I64 = text[: len(text) // length * length].reshape(-1, length)
+    every: Int64 = text[: len(text) // length * length].reshape(-1, length)
     if len(every) < count:
         raise InvalidOptionError(
             f"{count:,} windows of {length} characters are wanted, the text has {len(every):,}",

@@ -15,19 +15,17 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
 from abele import poptorch
+from abele.arrays import Float64
 from abele.errors import InvalidOptionError
 from abele.garden.progress import Advance
 from abele.garden.settings import DemoSettings
 from abele.garden.training import options
 from abele.poptorch import fp8, unit_scaling
 from abele.report import Report
-
-F64 = npt.NDArray[np.float64]
 
 PRECISIONS = ("f32", "f16", "f8", "f8 unit")
 READOUT = "scores"
@@ -104,7 +102,7 @@ class TrainedCurve:
         model: The network.
     """
 
-    losses: F64
+    losses: Float64
     held_out: float
     report: Report
     model: nn.Module

@@ -10,10 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 from rich.console import Console
 
 from abele import poptorch
+from abele.arrays import Int64
 from abele.garden.packed_training import BertSizes, BertTraining, held_out_losses
 from abele.garden.pieces import Corpus
 from abele.garden.pretraining import drawn_packs, drawn_sequences, one_each
@@ -27,8 +27,6 @@ from abele.packing import PackingPlan, SizeHistogram, pack
 from abele.packing.data.packed_rows import PackedRows
 from abele.packing.data.ragged import Ragged
 from abele.packing.data.samples import Samples
-
-I64 = npt.NDArray[np.int64]
 
 SIZES = BertSizes(tokens=LONGEST)
 DEPTH = 3
@@ -58,7 +56,9 @@ class PretrainingData:
     corpus: Corpus
 
     @classmethod
-    def of(cls, lengths: tuple[I64, I64], vocabulary: int, seed: int, num_files: int | None = None) -> PretrainingData:
+    def of(
+        cls, lengths: tuple[Int64, Int64], vocabulary: int, seed: int, num_files: int | None = None
+    ) -> PretrainingData:
         """Sequences of these lengths, to train on and others.
 
         Args:

@@ -12,14 +12,13 @@ import torch
 from torch import Tensor, optim
 
 from abele import poptorch
+from abele.arrays import Float64
 from abele.garden.models.packed_bert import INPUTS, PackedBert
 from abele.packing.data.hyperparameters import PackedSettings, packed_settings
 from abele.packing.data.packed_rows import PackedRows
 from abele.packing.data.row_shape import RowShape
 from abele.packing.data.samples import Samples
 from abele.packing.packs import Packs
-
-F64 = npt.NDArray[np.float64]
 
 OPTIMIZERS: dict[str, Callable[..., optim.Optimizer]] = {"adamw": optim.AdamW, "lamb": poptorch.optim.LAMB}
 """Rules of training, by name; both have moments whose decays follow the packing factor."""
@@ -88,12 +87,12 @@ class LossCurve:
         seconds = self.cpu_seconds if cpu else self.seconds
         return sum(seconds[1:]) / sum(self.sequences[1:])
 
-    def means(self, parts: int) -> F64:
+    def means(self, parts: int) -> Float64:
         """Mean loss of masked tokens by sequence, over equal parts of all sequences, [parts]."""
         seen = np.concatenate([[0.0], np.cumsum(self.sequences)])
         summed = np.concatenate([[0.0], np.cumsum(self.words)])
         ends = np.linspace(0, seen[-1], parts + 1)
-        found: F64 = np.diff(np.interp(ends, seen, summed)) / np.diff(ends)
+        found: Float64 = np.diff(np.interp(ends, seen, summed)) / np.diff(ends)
         return found
 
 

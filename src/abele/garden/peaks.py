@@ -11,8 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-F32 = npt.NDArray[np.float32]
-F64 = npt.NDArray[np.float64]
+from abele.arrays import Float32, Float64
 
 PATCH_PIXELS = 11
 
@@ -42,7 +41,7 @@ class PeakModel:
     threshold_counts: float = 60.0
 
 
-def simulate(num_peaks: int, seed: int, model: PeakModel | None = None) -> tuple[F32, F32]:
+def simulate(num_peaks: int, seed: int, model: PeakModel | None = None) -> tuple[Float32, Float32]:
     """Patches with one peak each, and where the peaks are.
 
     Args:
@@ -61,7 +60,7 @@ def simulate(num_peaks: int, seed: int, model: PeakModel | None = None) -> tuple
     return _scaled(counts)[:, None], (centres / PATCH_PIXELS).astype(np.float32)
 
 
-def _intensity(centres: F64, rng: np.random.Generator, model: PeakModel) -> F64:
+def _intensity(centres: Float64, rng: np.random.Generator, model: PeakModel) -> Float64:
     num_peaks = len(centres)
     fwhm = rng.lognormal(np.log(model.fwhm_pixels), model.fwhm_spread, (2, num_peaks, 1, 1))
     mixing = rng.uniform(0.0, model.max_mixing, (num_peaks, 1, 1))
@@ -71,33 +70,33 @@ def _intensity(centres: F64, rng: np.random.Generator, model: PeakModel) -> F64:
     return amplitude * pseudo_voigt(distance, mixing)
 
 
-def _squared_distance(centres: F64, angle: F64, fwhm: F64) -> F64:
+def _squared_distance(centres: Float64, angle: Float64, fwhm: Float64) -> Float64:
     pixels = np.arange(PATCH_PIXELS, dtype=np.float64)
     rows = pixels[None, :, None] - centres[:, 0, None, None]
     columns = pixels[None, None, :] - centres[:, 1, None, None]
     along = np.cos(angle) * columns + np.sin(angle) * rows
     across = np.cos(angle) * rows - np.sin(angle) * columns
-    squared: F64 = (along / fwhm[0]) ** 2 + (across / fwhm[1]) ** 2
+    squared: Float64 = (along / fwhm[0]) ** 2 + (across / fwhm[1]) ** 2
     return squared
 
 
-def pseudo_voigt(squared_distance: F64, mixing: F64) -> F64:
+def pseudo_voigt(squared_distance: Float64, mixing: Float64) -> Float64:
     """Height of a peak of height 1 at a squared distance from its centre, in units of its width at half maximum."""
     gauss = np.exp(-4.0 * np.log(2.0) * squared_distance)
     lorentz = 1.0 / (1.0 + 4.0 * squared_distance)
-    height: F64 = mixing * lorentz + (1.0 - mixing) * gauss
+    height: Float64 = mixing * lorentz + (1.0 - mixing) * gauss
     return height
 
 
-def _scaled(counts: npt.NDArray[np.int64]) -> F32:
+def _scaled(counts: npt.NDArray[np.int64]) -> Float32:
     low = counts.min(axis=(1, 2), keepdims=True)
     spread = np.maximum(counts.max(axis=(1, 2), keepdims=True) - low, 1)
-    scaled: F32 = ((counts - low) / spread).astype(np.float32)
+    scaled: Float32 = ((counts - low) / spread).astype(np.float32)
     return scaled
 
 
-def position_errors(predicted: F32, actual: F32) -> F64:
+def position_errors(predicted: Float32, actual: Float32) -> Float64:
     """Distance between predicted and actual centres in pixels, float64[n]."""
     difference = (predicted.astype(np.float64) - actual.astype(np.float64)) * PATCH_PIXELS
-    distance: F64 = np.hypot(difference[:, 0], difference[:, 1])
+    distance: Float64 = np.hypot(difference[:, 0], difference[:, 1])
     return distance

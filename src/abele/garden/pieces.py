@@ -7,11 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from abele.arrays import Int64
 from abele.garden.sources import LibraryModule
-
-I64 = npt.NDArray[np.int64]
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 PAD, UNKNOWN, FIRST, SEPARATOR, MASK = range(len(SPECIAL))
@@ -29,8 +27,8 @@ class Corpus:
         words: The pieces by number, :data:`SPECIAL` ones first.
     """
 
-    pieces: I64
-    ends: I64
+    pieces: Int64
+    ends: Int64
     words: tuple[str, ...]
 
     @classmethod
@@ -55,7 +53,7 @@ class Corpus:
             words = (*SPECIAL, *found[kept].tolist())
         return cls(table[numbers], np.repeat(np.cumsum(sizes), sizes), tuple(words))
 
-    def spans(self, sizes: I64, rng: np.random.Generator) -> I64:
+    def spans(self, sizes: Int64, rng: np.random.Generator) -> Int64:
         """Where stretches of ``sizes`` pieces begin, drawn at random, each inside of one file; [num_stretches].
 
         Raises:

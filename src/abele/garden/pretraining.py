@@ -9,8 +9,8 @@ Source: Devlin et al., BERT (2019), section 3.1; order of segments: Lan et al., 
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
+from abele.arrays import Int64
 from abele.garden.pieces import FIRST, MASK, PAD, SEPARATOR, Corpus
 from abele.packing import PackingPlan
 from abele.packing.data.ragged import Ragged
@@ -18,13 +18,11 @@ from abele.packing.data.samples import Samples
 from abele.packing.packs import Packs
 from abele.packing.tasks.bert import Masking, bert_pretraining
 
-I64 = npt.NDArray[np.int64]
-
 SHORTEST = 5
 """Tokens of the shortest sequence: one of each stretch, and three that are special."""
 
 
-def drawn_packs(plan: PackingPlan, count: int, seed: int) -> tuple[I64, Packs]:
+def drawn_packs(plan: PackingPlan, count: int, seed: int) -> tuple[Int64, Packs]:
     """Packs drawn at random from those of a plan, and the lengths of their items: a sample of a large set.
 
     The items of the packs are numbered at random, so that rows of their own, in the order of numbers, mix all packs.
@@ -49,7 +47,7 @@ def one_each(count: int) -> Packs:
     return Packs(np.arange(count), np.arange(count + 1))
 
 
-def drawn_sequences(corpus: Corpus, lengths: I64, seed: int) -> Samples:
+def drawn_sequences(corpus: Corpus, lengths: Int64, seed: int) -> Samples:
     """Sequences of ``lengths`` tokens, of text drawn at random, with what BERT is to guess.
 
     Raises:
@@ -62,7 +60,7 @@ def drawn_sequences(corpus: Corpus, lengths: I64, seed: int) -> Samples:
     )
 
 
-def sequences(corpus: Corpus, lengths: I64, rng: np.random.Generator) -> tuple[Ragged, Ragged, I64]:
+def sequences(corpus: Corpus, lengths: Int64, rng: np.random.Generator) -> tuple[Ragged, Ragged, Int64]:
     """Pieces and segments of sequences, and 1 where their stretches stand as in the text."""
     if lengths.min(initial=SHORTEST) < SHORTEST:
         raise ValueError(f"sequences of {lengths.min()} tokens: {SHORTEST} are the fewest")

@@ -13,7 +13,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import torch
 import torch.nn.functional as F  # noqa: N812
 from rich.console import Console
@@ -21,13 +20,11 @@ from torch import Tensor, nn, optim
 from torch.utils.data import TensorDataset
 
 from abele import poptorch
+from abele.arrays import Float64, Int64
 from abele.garden.result import DemoResult, HeldOut, Stopwatch, weights_digest
 from abele.garden.settings import DemoSettings
 from abele.garden.sources import held_out_split, standard_library, without_tables
 from abele.garden.training import Predictor, Training, WithLoss, options
-
-F64 = npt.NDArray[np.float64]
-I64 = npt.NDArray[np.int64]
 
 LEAST_FILES, LEAST_NAMES = 8, 8
 """Names that fewer files call, and files that call fewer names, are left out."""
@@ -73,7 +70,7 @@ class Ratings:
 
         return cls(names, numbered(train), numbered(held_out))
 
-    def matrix(self) -> F64:
+    def matrix(self) -> Float64:
         """1 where a training file calls a name, [num_files, num_names]."""
         matrix = np.zeros((len(self.train), len(self.names)))
         for row, names in zip(matrix, self.train, strict=True):
@@ -81,7 +78,9 @@ class Ratings:
         return matrix
 
 
-def hidden_one_by_one(files: Sequence[Sequence[int]], padding: int, rng: np.random.Generator | None) -> tuple[I64, I64]:
+def hidden_one_by_one(
+    files: Sequence[Sequence[int]], padding: int, rng: np.random.Generator | None
+) -> tuple[Int64, Int64]:
     """Each name of each file, hidden in turn.
 
     Args:
@@ -131,7 +130,7 @@ class RecommenderNetwork(nn.Module):
         return torch.scatter(scores, 1, torch.cat([seen, padding], dim=1), MASKED)
 
 
-def hit_rate(scores: F64, seen: I64, hidden: I64) -> float:
+def hit_rate(scores: Float64, seen: Int64, hidden: Int64) -> float:
     """Share of cases whose hidden name is among the first ``SHOWN``; of equal scores the earlier name goes first."""
     masked = np.concatenate([scores, np.zeros((len(scores), 1))], axis=1)
     np.put_along_axis(masked, seen, -np.inf, axis=1)
@@ -140,12 +139,12 @@ def hit_rate(scores: F64, seen: I64, hidden: I64) -> float:
     return float((first == hidden[:, None]).any(axis=1).mean())
 
 
-def most_called(ratings: Ratings, seen: I64) -> F64:
+def most_called(ratings: Ratings, seen: Int64) -> Float64:
     """Scores that ignore the file: how many training files call a name."""
     return np.broadcast_to(ratings.matrix().sum(axis=0), (len(seen), len(ratings.names)))
 
 
-def neighbours(ratings: Ratings, seen: I64) -> F64:
+def neighbours(ratings: Ratings, seen: Int64) -> Float64:
     """Scores by nearest neighbours: cosines of names over the training files, summed over the names seen."""
     matrix = ratings.matrix()
     unit = matrix / np.linalg.norm(matrix, axis=0)
@@ -153,7 +152,7 @@ def neighbours(ratings: Ratings, seen: I64) -> F64:
     np.fill_diagonal(cosines, 0.0)
     has = np.zeros((len(seen), len(ratings.names) + 1))
     np.put_along_axis(has, seen, 1.0, axis=1)
-    scores: F64 = has[:, :-1] @ cosines
+    scores: Float64 = has[:, :-1] @ cosines
     return scores
 
 
@@ -207,7 +206,7 @@ def run(settings: DemoSettings, console: Console) -> DemoResult:
     )
 
 
-def recommendations(ratings: Ratings, scores: F64, seen: I64, hidden: I64, num_cases: int = 4) -> str:
+def recommendations(ratings: Ratings, scores: Float64, seen: Int64, hidden: Int64, num_cases: int = 4) -> str:
     """Some cases of held-out files: what was seen, what was hidden, and what the model would recommend."""
     lines = []
     for case in np.linspace(0, len(hidden) - 1, num_cases).astype(int):

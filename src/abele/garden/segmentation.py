@@ -19,13 +19,10 @@ from torch import Tensor, nn, optim
 from torch.utils.data import TensorDataset
 
 from abele import poptorch
+from abele.arrays import Float32, Float64, Int64
 from abele.garden.result import DemoResult, HeldOut, Stopwatch, weights_digest
 from abele.garden.settings import DemoSettings
 from abele.garden.training import Predictor, Training, WithLoss, options
-
-F32 = npt.NDArray[np.float32]
-F64 = npt.NDArray[np.float64]
-I64 = npt.NDArray[np.int64]
 
 SIDE, DIGIT_SIDE = 32, 8
 """Pixels of a scene's and of a digit's side."""
@@ -55,12 +52,12 @@ class Scenes:
         labels: Class of each pixel, [num_scenes, SIDE, SIDE]: 0 for the photograph, 1 + digit for ink.
     """
 
-    images: F32
-    labels: I64
+    images: Float32
+    labels: Int64
 
     @classmethod
     def drawn(
-        cls, digits: npt.NDArray[np.floating], classes: I64, pictures: list[F64], count: int, seed: int
+        cls, digits: npt.NDArray[np.floating], classes: Int64, pictures: list[Float64], count: int, seed: int
     ) -> Scenes:
         """Scenes drawn at random: a piece of a picture, and a digit at a random place in each of its quarters.
 
@@ -219,14 +216,14 @@ def run(settings: DemoSettings, console: Console) -> DemoResult:
     )
 
 
-def classes(scores: Tensor) -> I64:
+def classes(scores: Tensor) -> Int64:
     """Classes of pixels [num_scenes, SIDE, SIDE]: ink where ink is likelier than not, and then the likeliest digit."""
     is_ink = torch.logsumexp(scores[:, 1:], dim=1) > scores[:, 0]
-    found: I64 = torch.where(is_ink, 1 + scores[:, 1:].argmax(dim=1), 0).numpy()
+    found: Int64 = torch.where(is_ink, 1 + scores[:, 1:].argmax(dim=1), 0).numpy()
     return found
 
 
-def mean_over_digits(found: I64, actual: I64) -> float:
+def mean_over_digits(found: Int64, actual: Int64) -> float:
     """Mean intersection over union of the ten digits."""
     return float(np.mean([intersection_over_union(found == k, actual == k) for k in range(1, NUM_CLASSES)]))
 
@@ -236,7 +233,7 @@ def commonest(scenes: Scenes) -> int:
     return 1 + int(np.bincount(scenes.labels[scenes.labels > 0] - 1).argmax())
 
 
-def side_by_side(actual: I64, found: I64) -> str:
+def side_by_side(actual: Int64, found: Int64) -> str:
     """Labels of a scene beside what was found, as text: digits for ink, dots for the photograph."""
     panels = (("labels", actual), ("found", found))
     lines = ["   ".join(f"{title:<{SIDE}}" for title, _ in panels)]

@@ -17,13 +17,11 @@ from torch import Tensor, nn, optim
 from torch.utils.data import TensorDataset
 
 from abele import poptorch
+from abele.arrays import Float32, Float64
 from abele.errors import AbeleError
 from abele.garden.result import DemoResult, HeldOut, Stopwatch, weights_digest
 from abele.garden.settings import DemoSettings
 from abele.garden.training import Predictor, Training, WithLoss, options
-
-F32 = npt.NDArray[np.float32]
-F64 = npt.NDArray[np.float64]
 
 SEASON = 5
 """Trading days of a week: how far the forecast reaches, and what the seasonal-naive forecast repeats."""
@@ -37,7 +35,7 @@ LEARNING_RATE = 2e-3
 WEIGHT_DECAY = 1e-2
 
 
-def daily_trading() -> tuple[F64, F64, F64]:
+def daily_trading() -> tuple[Float64, Float64, Float64]:
     """Logarithms of volume and of the day's highest over its lowest price, and the day of the week, each [num_days].
 
     Raises:
@@ -66,12 +64,12 @@ class DayWindows:
         mean: That mean, [num_windows].
     """
 
-    history: F32
-    future: F32
-    mean: F64
+    history: Float32
+    future: Float32
+    mean: Float64
 
     @classmethod
-    def between(cls, first: int, last: int, volume: F64, spread: F64, weekday: F64) -> DayWindows:
+    def between(cls, first: int, last: int, volume: Float64, spread: Float64, weekday: Float64) -> DayWindows:
         """All windows whose forecast days lie in [first, last)."""
         starts = np.arange(max(first, HISTORY), last - SEASON + 1)
         days = starts[:, None] + np.arange(-HISTORY, SEASON)
@@ -105,15 +103,15 @@ class SeriesNetwork(nn.Module):
         return volume
 
 
-def autoregression(train: DayWindows, held_out: DayWindows) -> F64:
+def autoregression(train: DayWindows, held_out: DayWindows) -> Float64:
     """Forecast of a linear model of the same windows' volumes, by least squares."""
 
-    def rows(windows: DayWindows) -> F64:
+    def rows(windows: DayWindows) -> Float64:
         past = windows.history[:, :, 0].astype(np.float64)
         return np.concatenate([past, np.ones((len(past), 1))], axis=1)
 
     weights = np.linalg.lstsq(rows(train), train.future.astype(np.float64), rcond=None)[0]
-    forecast: F64 = rows(held_out) @ weights
+    forecast: Float64 = rows(held_out) @ weights
     return forecast
 
 
@@ -170,7 +168,7 @@ def error(forecast: npt.NDArray[np.floating], windows: DayWindows) -> float:
     return float(np.abs(forecast.astype(np.float64) - windows.future).mean())
 
 
-def last_weeks(forecast: F64, windows: DayWindows, num_weeks: int = 3) -> str:
+def last_weeks(forecast: Float64, windows: DayWindows, num_weeks: int = 3) -> str:
     """Millions of shares on each day of the last weeks: traded, forecast, and of the week before."""
     lines = []
     for window in range(len(forecast) - 1 - (num_weeks - 1) * SEASON, len(forecast), SEASON):

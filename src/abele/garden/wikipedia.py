@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
-F64 = npt.NDArray[np.float64]
-I64 = npt.NDArray[np.int64]
+from abele.arrays import Int64
 
 LONGEST = 512
 """Tokens of the longest sequence."""
@@ -36,10 +34,10 @@ Source: histogram of 16,279,552 sequences published with Krell et al. (2021), of
 """
 
 
-def histogram(count: int, shares: Sequence[tuple[int, float]] = SHARES) -> I64:
+def histogram(count: int, shares: Sequence[tuple[int, float]] = SHARES) -> Int64:
     """How many of ``count`` sequences have each length from 1 on, [longest]; they add up to ``count``."""
     lengths = np.arange(shares[-1][0] + 1)
     known, below = np.array(shares).T
     cumulative = np.interp(np.log(np.maximum(lengths, known[0])), np.log(known), below)
-    found: I64 = np.diff(np.rint(cumulative * count).astype(np.int64))
+    found: Int64 = np.diff(np.rint(cumulative * count).astype(np.int64))
     return found

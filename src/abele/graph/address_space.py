@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from abele.arrays import Int64
 from abele.errors import TensorCreationError, TensorError, TypeMismatchError
 from abele.graph.debug import DebugRecord
 from abele.graph.expect import dimensions
-from abele.graph.intervals import Int64, distinct
+from abele.graph.intervals import distinct
 from abele.graph.mapping import TileMapping
 from abele.graph.variable import Variable
 from abele.numerics import as_element_type, misfit, to_device

@@ -7,11 +7,12 @@ from itertools import pairwise
 
 import numpy as np
 
+from abele.arrays import Int64
 from abele.graph import block as algebra
 from abele.graph import refit
 from abele.graph.block import Factors, NotStridedError, StridedBlock
 from abele.graph.content import Content
-from abele.graph.intervals import Int64, order_of
+from abele.graph.intervals import order_of
 from abele.graph.variable import Variable
 from abele.layout import are_apart, coalesce, offsets
 

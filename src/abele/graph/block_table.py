@@ -6,11 +6,12 @@ from collections.abc import Callable, Hashable, Sequence
 
 import numpy as np
 
+from abele.arrays import Int64
 from abele.graph import block as algebra
 from abele.graph.block import Factor, NotStridedError, StridedBlock
 from abele.graph.block_list import BlockList, in_order
 from abele.graph.content import Content
-from abele.graph.intervals import Int64, expand
+from abele.graph.intervals import expand
 from abele.graph.variable import Variable
 from abele.layout import matching_groups, row_major
 

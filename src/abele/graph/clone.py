@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from abele.arrays import Int32, Int64
 from abele.graph.block import StridedBlock
 from abele.graph.block_list import BlockList
 from abele.graph.content import AddressList, Content
 from abele.graph.gather import content_of_runs
 from abele.graph.interval_map import IntervalMap
-from abele.graph.intervals import Int64, merge_adjacent, order_of
-from abele.graph.mapping import Int32
+from abele.graph.intervals import merge_adjacent, order_of
 from abele.graph.place import Placement
 from abele.graph.variable import Variable
 from abele.layout import coalesce

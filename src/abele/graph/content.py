@@ -7,8 +7,8 @@ from collections.abc import Callable, Hashable, Sequence
 
 import numpy as np
 
+from abele.arrays import Int64
 from abele.graph.block import StridedBlock
-from abele.graph.intervals import Int64
 from abele.graph.variable import Variable
 
 

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from abele.arrays import Int64
 from abele.graph.content import Content
-from abele.graph.intervals import Int64, Interval, cut_at, order_of
+from abele.graph.intervals import Interval, cut_at, order_of
 from abele.graph.variable import Variable
 
 if TYPE_CHECKING:

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from abele.arrays import Int64
 from abele.errors import TensorError, TensorIndexError
 from abele.graph.block_list import BlockList
 from abele.graph.block_table import BlockTable, compact
 from abele.graph.content import Content
-from abele.graph.intervals import Int64, Interval, cut_at, merge_adjacent, order_of
+from abele.graph.intervals import Interval, cut_at, merge_adjacent, order_of
 from abele.graph.regions import cut_runs
 from abele.graph.tensor import Tensor
 from abele.words import counted

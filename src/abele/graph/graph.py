@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, get_args
 import numpy as np
 import numpy.typing as npt
 
+from abele.arrays import Int32, Int64
 from abele.codelet.names import normalised
 from abele.errors import (
     GraphReplicationError,
@@ -31,10 +32,9 @@ from abele.graph.debug import DebugRecord
 from abele.graph.expect import expect, whole_number
 from abele.graph.host import HostFunction, HostHandle
 from abele.graph.interval_map import IntervalMap
-from abele.graph.intervals import Int64
 from abele.graph.introspect import VertexIntrospector
 from abele.graph.kinds import Kinds
-from abele.graph.mapping import Int32, TileMapping
+from abele.graph.mapping import TileMapping
 from abele.graph.origins import Origins
 from abele.graph.perf_estimators import PerfEstimator, PerfEstimators
 from abele.graph.place import (

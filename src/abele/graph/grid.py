@@ -13,11 +13,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from abele.arrays import Int64
 from abele.graph import block as algebra
 from abele.graph.block import Factors, NotStridedError, StridedBlock
 from abele.graph.block_list import BlockList
 from abele.graph.content import Content
-from abele.graph.intervals import Int64
 from abele.graph.variable import Variable
 from abele.layout import matching_groups
 

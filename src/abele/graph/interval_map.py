@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from abele.graph.intervals import Int64
-from abele.graph.mapping import Int32
+from abele.arrays import Int32, Int64
 from abele.graph.variable import Variable
 
 

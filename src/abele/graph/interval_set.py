@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from abele.graph.intervals import Int64, distinct, order_of
+from abele.arrays import Int64
+from abele.graph.intervals import distinct, order_of
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from abele.arrays import Int64
 from abele.graph import block as algebra
 from abele.graph.block import StridedBlock
 from abele.graph.block_list import BlockList, merged
 from abele.graph.block_table import FEW, BlockTable, compact, packed
 from abele.graph.content import AddressList, Content
 from abele.graph.grid import MOST_BLOCKS, PieceGrid, joined_grids, simplest
-from abele.graph.intervals import Int64
 
 Part = tuple[Content, tuple[int, ...]]
 

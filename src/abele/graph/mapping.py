@@ -5,11 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from abele.graph.intervals import Int64, distinct, order_of
-
-Int32 = npt.NDArray[np.int32]
+from abele.arrays import Int32, Int64
+from abele.graph.intervals import distinct, order_of
 
 UNMAPPED = -1
 

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from abele.arrays import Int64
 from abele.graph.block import Factor, StridedBlock
-from abele.graph.intervals import Int64, cut_alike
+from abele.graph.intervals import cut_alike
 from abele.layout import RefinementError, coalesce, offsets, refine, split
 
 if TYPE_CHECKING:

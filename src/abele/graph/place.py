@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from abele.arrays import Int32, Int64
 from abele.errors import TileMappingError
 from abele.graph.address_space import AddressSpace
 from abele.graph.debug import DebugRecord
 from abele.graph.expect import expect
-from abele.graph.intervals import Int64, cut_at, distinct, order_of
-from abele.graph.mapping import Int32, TileMapping
+from abele.graph.intervals import cut_at, distinct, order_of
+from abele.graph.mapping import TileMapping
 from abele.words import counted
 
 if TYPE_CHECKING:

@@ -16,8 +16,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from abele.arrays import Int64
 from abele.errors import TensorError
-from abele.graph.intervals import Int64, merge_adjacent, order_of
+from abele.graph.intervals import merge_adjacent, order_of
 from abele.graph.tensor import Tensor
 from abele.layout import Modes, offsets, row_major
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 
+from abele.arrays import Int64
 from abele.graph.block import NotStridedError, StridedBlock
 from abele.graph.content import AddressList, Content
-from abele.graph.intervals import Int64
 from abele.graph.variable import Variable
 
 

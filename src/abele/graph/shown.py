@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from abele import card
-from abele.graph.mapping import Int32
+from abele.arrays import Int32
 from abele.graph.text import placing
 from abele.graph.variable import Variable
 from abele.words import counted, shortened, tiles_text

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from abele.arrays import Int64
 from abele.graph.debug import DebugRecord
-from abele.graph.intervals import Int64
 from abele.graph.meanings import Meanings
 from abele.graph.program import Copy, Execute, HostLoop, HostOrder, LibraryCall, Program, Repeat, Sequence, WriteUndef
 from abele.graph.regions import Regions

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from abele.arrays import Int32
 from abele.errors import TileMappingError
 from abele.graph.debug import DebugRecord
-from abele.graph.mapping import Int32
 from abele.words import counted
 
 

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
+from abele.arrays import Int64
 from abele.errors import TensorError, TensorIndexError, TypeMismatchError
 from abele.graph import elements, views
 from abele.graph.block import NotStridedError, StridedBlock, strides_of
 from abele.graph.concatenation import Concatenation, concat, stack
 from abele.graph.content import AddressList, Content
 from abele.graph.indexing import indexed, picked
-from abele.graph.intervals import Int64, Interval, merge_adjacent
+from abele.graph.intervals import Interval, merge_adjacent
 from abele.graph.mapping import TileMapping
 from abele.graph.strided import Strided
 from abele.graph.variable import Variable

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from abele.arrays import Int32, Int64
 from abele.graph.debug import DebugRecord
-from abele.graph.intervals import Int64
-from abele.graph.mapping import Int32
 from abele.graph.regions import Regions
 
 if TYPE_CHECKING:

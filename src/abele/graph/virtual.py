@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from abele.arrays import Int32, Int64
 from abele.errors import TileMappingError
 from abele.graph.compute_set import ComputeSet, VertexRef
 from abele.graph.debug import DebugRecord
 from abele.graph.graph import Graph
 from abele.graph.interval_map import IntervalMap
-from abele.graph.intervals import Int64
-from abele.graph.mapping import Int32, TileMapping
+from abele.graph.mapping import TileMapping
 from abele.graph.place import Placement
 from abele.graph.sync_group import SyncGroup
 from abele.graph.tensor import Tensor

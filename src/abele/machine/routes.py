@@ -18,11 +18,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from abele.arrays import Int64
 from abele.errors import MachineError
 from abele.machine.system import System
 from abele.words import counted
-
-Int64 = npt.NDArray[np.int64]
 
 
 def link_seconds(source: Int64, target: Int64, amount: Int64, system: System) -> float:

@@ -14,6 +14,7 @@ from functools import cache, cached_property
 import numpy as np
 import numpy.typing as npt
 
+from abele.arrays import Int64
 from abele.errors import TypeMismatchError
 from abele.numerics.types import ElementType, quarter, to_device, to_host
 
@@ -22,8 +23,6 @@ LOWEST_OCTAVE, HIGHEST_OCTAVE = -127, 127
 NUM_OCTAVES = HIGHEST_OCTAVE - LOWEST_OCTAVE + 1
 LEAST_NORMAL_F16, LARGEST_F16 = -14, 65504.0
 """The octave of the least normal f16, and the largest f16."""
-
-Int64 = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)

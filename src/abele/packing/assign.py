@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from abele.arrays import Int64
 from abele.errors import PackingError
 from abele.packing.histogram import SizeHistogram, checked_sizes, size_text
-from abele.packing.packs import Int64s, Packs
+from abele.packing.packs import Packs
 from abele.packing.split import SplitPacks, split_items
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def assigned(plan: PackingPlan, sizes: npt.ArrayLike, seed: Seed | None) -> Pack
     return packs if pieces is None else SplitPacks.of(packs, pieces)
 
 
-def _in_order(plan: PackingPlan, order: Int64s, taken: Int64s) -> Packs:
+def _in_order(plan: PackingPlan, order: Int64, taken: Int64) -> Packs:
     """Packs strategy by strategy, each a table of its copies by its members."""
     items = np.empty_like(order)
     begin = 0
@@ -51,7 +52,7 @@ def _in_order(plan: PackingPlan, order: Int64s, taken: Int64s) -> Packs:
     return Packs(items, _begins(np.repeat(plan.strategies.depths, plan.counts)))
 
 
-def _shuffled(plan: PackingPlan, order: Int64s, taken: Int64s, seed: Seed) -> Packs:
+def _shuffled(plan: PackingPlan, order: Int64, taken: Int64, seed: Seed) -> Packs:
     """Packs of all strategies in random order, with the items of each size in random order."""
     generator = np.random.default_rng(seed)
     for begin, end in zip(taken[:-1].tolist(), taken[1:].tolist(), strict=True):
@@ -71,7 +72,7 @@ def _shuffled(plan: PackingPlan, order: Int64s, taken: Int64s, seed: Seed) -> Pa
     return Packs(items, begins)
 
 
-def kinds_of(rows: Int64s, histogram: SizeHistogram) -> npt.NDArray[np.integer[Any]]:
+def kinds_of(rows: Int64, histogram: SizeHistogram) -> npt.NDArray[np.integer[Any]]:
     """The row of ``histogram.sizes`` that each item is of, integers of shape [num_items].
 
     Raises:
@@ -99,7 +100,7 @@ def kinds_of(rows: Int64s, histogram: SizeHistogram) -> npt.NDArray[np.integer[A
     return kinds
 
 
-def _kinds_of_lengths(rows: Int64s, histogram: SizeHistogram) -> npt.NDArray[np.integer[Any]] | None:
+def _kinds_of_lengths(rows: Int64, histogram: SizeHistogram) -> npt.NDArray[np.integer[Any]] | None:
     """The same for lengths that are short and as counted; None where they are not."""
     if rows.shape[1] != 1 or len(rows) != histogram.num_items:
         return None
@@ -116,7 +117,7 @@ def _kinds_of_lengths(rows: Int64s, histogram: SizeHistogram) -> npt.NDArray[np.
     return kinds
 
 
-def reordered(packs: Packs, order: Int64s) -> Packs:
+def reordered(packs: Packs, order: Int64) -> Packs:
     """Some packs in another order: first ``order[0]``, then ``order[1]`` and so on."""
     depths = packs.depths[order]
     begins = _begins(depths)
@@ -124,7 +125,7 @@ def reordered(packs: Packs, order: Int64s) -> Packs:
     return Packs(packs.items[slots], begins)
 
 
-def _begins(depths: Int64s) -> Int64s:
+def _begins(depths: Int64) -> Int64:
     """Where each pack begins, and where the last one ends."""
     begins = np.zeros(len(depths) + 1, np.int64)
     np.cumsum(depths, out=begins[1:])
@@ -135,7 +136,7 @@ _LARGEST_TABLE = 1 << 24
 """Lengths below this are looked up in a table, others searched for."""
 
 
-def looked_up(rows: Int64s, kinds: Int64s) -> tuple[npt.NDArray[np.integer[Any]], npt.NDArray[np.bool_]]:
+def looked_up(rows: Int64, kinds: Int64) -> tuple[npt.NDArray[np.integer[Any]], npt.NDArray[np.bool_]]:
     """Where each row is among ``kinds``, and whether it is there at all."""
     if rows.shape[1] == 1:
         return _looked_up_lengths(rows[:, 0], kinds[:, 0])
@@ -155,7 +156,7 @@ def looked_up(rows: Int64s, kinds: Int64s) -> tuple[npt.NDArray[np.integer[Any]]
     return row_key, known
 
 
-def _looked_up_lengths(lengths: Int64s, known: Int64s) -> tuple[npt.NDArray[np.integer[Any]], npt.NDArray[np.bool_]]:
+def _looked_up_lengths(lengths: Int64, known: Int64) -> tuple[npt.NDArray[np.integer[Any]], npt.NDArray[np.bool_]]:
     """Where each length is among the ascending ``known``, and whether it is there."""
     most = int(max(lengths.max(), known[-1]))
     if most < min(_LARGEST_TABLE, 64 * len(lengths) + 1024):
@@ -167,7 +168,7 @@ def _looked_up_lengths(lengths: Int64s, known: Int64s) -> tuple[npt.NDArray[np.i
     return places, known[places] == lengths
 
 
-def _by_kind(kinds: npt.NDArray[np.integer[Any]], num_kinds: int) -> Int64s:
+def _by_kind(kinds: npt.NDArray[np.integer[Any]], num_kinds: int) -> Int64:
     """Numbers of the items, those of the first kind first, in ascending order within a kind."""
     # NumPy sorts by radix where elements have 16 bits or fewer.
     narrow = kinds.astype(np.min_scalar_type(max(num_kinds - 1, 0)), copy=False)

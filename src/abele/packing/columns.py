@@ -24,9 +24,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from abele.arrays import Float64, Int64
 from abele.errors import MissingPackageError
-from abele.packing.knapsack import Floats, Knapsack
-from abele.packing.packs import Int64s
+from abele.packing.knapsack import Knapsack
 from abele.packing.vector_knapsack import VectorKnapsack
 
 MOST_ROUNDS = 300
@@ -60,11 +60,11 @@ class FractionalPacking:
     """
 
     patterns: npt.NDArray[np.int32]
-    uses: Floats
+    uses: Float64
     num_packs: float
     bound: int
     rounds: int
-    values: Floats
+    values: Float64
 
 
 class PatternPool:
@@ -91,7 +91,7 @@ class PatternPool:
         self.rows = np.concatenate([self.rows, ordered[fresh]])
         return len(fresh)
 
-    def solve(self, counts: Floats) -> tuple[Floats, Floats]:
+    def solve(self, counts: Float64) -> tuple[Float64, Float64]:
         """Uses of each pattern and the value of each kind, for the fewest packs that have ``counts`` slots or more."""
         optimize, sparse = _scipy()
         pattern, slot = np.nonzero(self.rows >= 0)
@@ -107,8 +107,8 @@ class PatternPool:
 
 def generate(
     knapsack: Knapsack | VectorKnapsack,
-    counts: Int64s,
-    first: Iterable[Int64s],
+    counts: Int64,
+    first: Iterable[Int64],
     *,
     at_least: int = 1,
     tolerance: float = 0.0,
@@ -157,7 +157,7 @@ def generate(
     return FractionalPacking(used, uses * unscaled, float(uses.sum()) * unscaled, exact, rounds, best)
 
 
-def exact_bound(knapsack: Knapsack | VectorKnapsack, counts: Int64s, values: Floats) -> int:
+def exact_bound(knapsack: Knapsack | VectorKnapsack, counts: Int64, values: Float64) -> int:
     """Packs that any packing has at least, by values of the kinds, in whole numbers throughout.
 
     Values are rounded down to a fixed point; whatever they are, the quotient of what all items are worth by what a pack

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from abele.packing.packs import Int64s, Packs
+from abele.arrays import Int64
+from abele.packing.packs import Packs
 
 Runs = tuple[tuple[int, int], ...]
 """Members of a pack: a kind and how often it occurs, kind by kind."""
@@ -29,7 +30,7 @@ class GroupOfPacks:
     count: int
 
 
-def strategies_of(groups: Iterable[GroupOfPacks]) -> tuple[Packs, Int64s]:
+def strategies_of(groups: Iterable[GroupOfPacks]) -> tuple[Packs, Int64]:
     """Strategies and how often each is used: groups with the same members joined, the most used first."""
     counts: Counter[Runs] = Counter()
     for group in groups:

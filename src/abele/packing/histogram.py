@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from abele.arrays import Int64
 from abele.errors import ItemSizeError, PackingError
-from abele.packing.packs import Int64s
 
 LARGEST = 2**40
 """Sizes and capacities are below this, so that products with a fixed-point scale stay in int64."""
@@ -29,8 +29,8 @@ class SizeHistogram:
         counts: Items of each size, int64[num_kinds], all at least 1.
     """
 
-    sizes: Int64s
-    counts: Int64s
+    sizes: Int64
+    counts: Int64
 
     @staticmethod
     def of(sizes: npt.ArrayLike) -> SizeHistogram:
@@ -100,7 +100,7 @@ class SizeHistogram:
         return SizeHistogram(kinds, summed)
 
     @property
-    def lengths(self) -> Int64s:
+    def lengths(self) -> Int64:
         """The sizes of items of one size each, int64[num_kinds]."""
         if self.num_capacities != 1:
             raise PackingError(f"items have {self.num_capacities} sizes each, not one length")
@@ -117,12 +117,12 @@ class SizeHistogram:
         return int(self.counts.sum())
 
     @property
-    def totals(self) -> Int64s:
+    def totals(self) -> Int64:
         """The sum of all items' sizes, int64[num_capacities]."""
         return self.counts @ self.sizes
 
 
-def checked_sizes(sizes: npt.ArrayLike) -> Int64s:
+def checked_sizes(sizes: npt.ArrayLike) -> Int64:
     """Sizes as int64[num_items, num_capacities], all of them whole, positive and below 2**40."""
     rows = whole(sizes, "sizes", ItemSizeError)
     if rows.ndim == 1:
@@ -147,7 +147,7 @@ def checked_sizes(sizes: npt.ArrayLike) -> Int64s:
     return rows
 
 
-def whole(values: npt.ArrayLike, name: str, error: type[PackingError]) -> Int64s:
+def whole(values: npt.ArrayLike, name: str, error: type[PackingError]) -> Int64:
     """Integers as int64; floating point and objects are taken where they are whole numbers that int64 holds."""
     given = np.asarray(values)
     if given.dtype.kind in "iu" and given.dtype != np.uint64:

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from abele.arrays import Float64, Int64
 from abele.packing.histogram import SizeHistogram
-from abele.packing.packs import Int64s
 
 MOST_CELLS = 5 * 10**6
 """Lengths times capacity of what counts as small: 2,000 lengths of 2,500 tokens take column generation ten seconds."""
@@ -24,7 +24,6 @@ MOST_WORK = 12 * 10**6
 """The same times the depth, where that limits."""
 
 Values = npt.NDArray[Any]
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -37,7 +36,7 @@ class Knapsack:
         depth: The most items of a pack.
     """
 
-    lengths: Int64s
+    lengths: Int64
     capacity: int
     depth: int
 
@@ -58,7 +57,7 @@ class Knapsack:
         cells = len(self.lengths) * (self.capacity + 1)
         return cells <= MOST_CELLS and cells * (1 if self.unlimited else self.depth) <= MOST_WORK
 
-    def flat_values(self) -> list[Floats]:
+    def flat_values(self) -> list[Float64]:
         """Values of which no pack is worth more than 1: the share of the capacity that an item takes, and of items."""
         return [self.lengths / self.capacity, np.full(len(self.lengths), 1 / self.depth)]
 
@@ -84,7 +83,7 @@ class KnapsackTable:
             as much; int32, shape as ``best``.
     """
 
-    steps: Int64s
+    steps: Int64
     depth: int
     best: Values
     last: npt.NDArray[np.int32]

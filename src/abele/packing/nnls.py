@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 
+from abele.arrays import Int64
 from abele.errors import MissingPackageError, PackingError
 from abele.packing.groups import GroupOfPacks
-from abele.packing.packs import Int64s
 
 MOST_LENGTH = 1024
 """The largest capacity: the matrix has about capacity³ / 12 elements of 8 bytes."""
@@ -30,7 +30,7 @@ _SHORT_WEIGHT = 0.09
 """The weight of lengths up to 8, as published."""
 
 
-def nnls_packs(histogram: Int64s, capacity: int, depth: int) -> list[GroupOfPacks]:
+def nnls_packs(histogram: Int64, capacity: int, depth: int) -> list[GroupOfPacks]:
     """NNLSHP's packs.
 
     Args:
@@ -75,7 +75,7 @@ def nnls_packs(histogram: Int64s, capacity: int, depth: int) -> list[GroupOfPack
     return groups
 
 
-def exact_fillings(capacity: int, depth: int) -> Int64s:
+def exact_fillings(capacity: int, depth: int) -> Int64:
     """All multisets of at most ``depth`` lengths, which is at most 3, with the sum ``capacity``.
 
     Rows of 3 ascending lengths, zeros behind those of fewer, in lexical order. Solutions are not unique, and which one
@@ -86,7 +86,7 @@ def exact_fillings(capacity: int, depth: int) -> Int64s:
     fills = (third == 0) & ((second >= first) | (second == 0))
     kept = fills | ((second >= first) & (third >= second))
     rows = np.stack([first[kept], second[kept], third[kept]], axis=1)
-    kept_rows: Int64s = rows[(rows > 0).sum(axis=1) <= depth]
+    kept_rows: Int64 = rows[(rows > 0).sum(axis=1) <= depth]
     return kept_rows
 
 

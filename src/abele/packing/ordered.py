@@ -7,8 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from abele.arrays import Int64
 from abele.packing.histogram import checked_sizes
-from abele.packing.packs import Int64s, Packs
+from abele.packing.packs import Packs
 from abele.packing.solve import checked_items, checked_limits, pack_items
 
 
@@ -57,7 +58,7 @@ def in_order(packs: Packs) -> Packs:
     return Packs(packs.items[order], np.concatenate(([0], np.cumsum(depths))))
 
 
-def _next_fit(rows: Int64s, limits: tuple[int, ...], depth: int | None) -> Int64s:
+def _next_fit(rows: Int64, limits: tuple[int, ...], depth: int | None) -> Int64:
     """Where packs begin when each takes as many of the next items as it holds, and where the last one ends.
 
     Sums from the beginning say for every item where a pack would end that began there. Packs begin at what is reached

@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-Int64s = npt.NDArray[np.int64]
+from abele.arrays import Int64
 
 
 @dataclass(frozen=True, eq=False)
@@ -20,30 +19,30 @@ class Packs:
         begins: Where each pack begins in ``items``, and where the last one ends; int64[num_packs + 1].
     """
 
-    items: Int64s
-    begins: Int64s
+    items: Int64
+    begins: Int64
 
     def __len__(self) -> int:
         """Number of packs."""
         return len(self.begins) - 1
 
-    def __getitem__(self, pack: int) -> Int64s:
+    def __getitem__(self, pack: int) -> Int64:
         """Numbers of the items of one pack."""
         if not -len(self) <= pack < len(self):
             raise IndexError(f"pack {pack} of {len(self)}")
         pack %= len(self)
         return self.items[self.begins[pack] : self.begins[pack + 1]]
 
-    def __iter__(self) -> Iterator[Int64s]:
+    def __iter__(self) -> Iterator[Int64]:
         """The items of each pack."""
         return (self.items[begin:end] for begin, end in zip(self.begins[:-1], self.begins[1:], strict=True))
 
     @property
-    def depths(self) -> Int64s:
+    def depths(self) -> Int64:
         """Items of each pack, int64[num_packs]."""
         return np.diff(self.begins)
 
     @property
-    def pack_of_slot(self) -> Int64s:
+    def pack_of_slot(self) -> Int64:
         """The pack that each entry of ``items`` lies in, int64[num_items]."""
         return np.repeat(np.arange(len(self)), self.depths)

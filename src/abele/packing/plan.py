@@ -8,9 +8,10 @@ from fractions import Fraction
 import numpy as np
 import numpy.typing as npt
 
+from abele.arrays import Int64
 from abele.packing.assign import Seed, assigned
 from abele.packing.histogram import SizeHistogram
-from abele.packing.packs import Int64s, Packs
+from abele.packing.packs import Packs
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,7 +34,7 @@ class PackingPlan:
     depth: int | None
     method: str
     strategies: Packs
-    counts: Int64s
+    counts: Int64
     bound: int
     splits: bool = False
 
@@ -53,7 +54,7 @@ class PackingPlan:
         return self.num_packs - self.bound
 
     @property
-    def patterns(self) -> Int64s:
+    def patterns(self) -> Int64:
         """Lengths in the packs of each strategy, longest first, then zeros; int64[num_strategies, most items]."""
         depths = self.strategies.depths
         table = np.zeros((len(depths), int(depths.max())), np.int64)
@@ -62,7 +63,7 @@ class PackingPlan:
         return table
 
     @property
-    def loads(self) -> Int64s:
+    def loads(self) -> Int64:
         """What a pack of each strategy holds, int64[num_strategies, num_capacities]."""
         return np.add.reduceat(self.histogram.sizes[self.strategies.items], self.strategies.begins[:-1], axis=0)
 

@@ -21,12 +21,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from abele.arrays import Float64, Int64
 from abele.packing.columns import FractionalPacking, exact_bound, generate
 from abele.packing.groups import GroupOfPacks, num_packs, runs_of, strategies_of
 from abele.packing.histogram import SizeHistogram
 from abele.packing.histogram_fit import longest_pack_first
-from abele.packing.knapsack import Floats, Knapsack, Values
-from abele.packing.packs import Int64s
+from abele.packing.knapsack import Knapsack, Values
 from abele.packing.rounding import rounded
 
 CHANGED = 0.04
@@ -57,9 +57,9 @@ class PriceBook:
 
     capacity: int
     depth: int | None
-    _prices: Floats | None = None
+    _prices: Float64 | None = None
     _over: float = 1.0
-    _seen: Int64s = field(init=False)
+    _seen: Int64 = field(init=False)
     _num_seen: int = 0
     _priced_at: int = 0
 
@@ -125,7 +125,7 @@ def _fractional(knapsack: Knapsack, histogram: SizeHistogram) -> FractionalPacki
     return generate(knapsack, histogram.counts, strategies_of(fit)[0])
 
 
-def priced_fit(knapsack: Knapsack, counts: Int64s, prices: Floats) -> list[GroupOfPacks]:
+def priced_fit(knapsack: Knapsack, counts: Int64, prices: Float64) -> list[GroupOfPacks]:
     """Packs of all items, filled by price.
 
     Args:
@@ -157,7 +157,7 @@ def priced_fit(knapsack: Knapsack, counts: Int64s, prices: Floats) -> list[Group
 class _Filler:
     """Fills packs from the items that are left, of which ``left`` counts what is there by kind."""
 
-    def __init__(self, knapsack: Knapsack, worth: Floats, left: Int64s) -> None:
+    def __init__(self, knapsack: Knapsack, worth: Float64, left: Int64) -> None:
         self._lengths, self._capacity = knapsack.lengths, knapsack.capacity
         self._worth, self._left = worth, left
         self._depth = min(knapsack.depth, knapsack.capacity // int(knapsack.lengths[0]))
@@ -188,10 +188,10 @@ class _Filler:
             room -= int(self._lengths[chosen])
         return members
 
-    def _worth_of_one(self, room: int) -> Floats:
+    def _worth_of_one(self, room: int) -> Float64:
         """What one of the items that are left is worth at most in each room up to ``room``."""
         found = np.zeros(room + 1)
         fits = int(np.searchsorted(self._lengths, room, side="right"))
         found[self._lengths[:fits]] = np.where(self._left[:fits] > 0, self._worth[:fits], 0.0)
-        most: Floats = np.maximum.accumulate(found)
+        most: Float64 = np.maximum.accumulate(found)
         return most

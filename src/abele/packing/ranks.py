@@ -8,9 +8,10 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from abele.arrays import Int64
 from abele.errors import InvalidOptionError, PackingError
 from abele.packing.histogram import checked_sizes
-from abele.packing.packs import Int64s, Packs
+from abele.packing.packs import Packs
 from abele.packing.solve import at_least_one
 from abele.words import counted
 
@@ -31,11 +32,11 @@ class RankPacks:
         left_out: Packs that no rank has, int64[num_left_out].
     """
 
-    packs: Int64s
+    packs: Int64
     work: npt.NDArray[np.float64]
-    left_out: Int64s
+    left_out: Int64
 
-    def of_rank(self, rank: int) -> Int64s:
+    def of_rank(self, rank: int) -> Int64:
         """Packs of one rank, step by step, int64[num_steps * batch]."""
         if not 0 <= rank < self.packs.shape[1]:
             raise PackingError(f"rank {rank} of {self.packs.shape[1]}")
@@ -97,7 +98,7 @@ def share_packs(
     return RankPacks(table, cost[table].sum(axis=2), left_out)
 
 
-def _dealt(mixes: Int64s, num_ranks: int, batch: int) -> Int64s:
+def _dealt(mixes: Int64, num_ranks: int, batch: int) -> Int64:
     """Sorted packs of some mixes [num_mixes, packs] as steps [num_steps, num_ranks, batch].
 
     Neighbours in a mix go to the ranks of one step; every other time from the last rank to the first, so that no rank
@@ -129,7 +130,7 @@ def _work_of(packs: Packs, sizes: npt.ArrayLike, work: Work | npt.ArrayLike) -> 
     return np.add.reduceat((lengths if work == "tokens" else lengths**2)[packs.items], packs.begins[:-1])
 
 
-def _whole_steps(cost: npt.NDArray[np.float64], per_step: int, leftover: Leftover) -> tuple[Int64s, Int64s]:
+def _whole_steps(cost: npt.NDArray[np.float64], per_step: int, leftover: Leftover) -> tuple[Int64, Int64]:
     """Numbers of the packs that are shared out, a multiple of ``per_step``, and of those that are left out."""
     if leftover not in ("refuse", "drop", "repeat"):
         raise InvalidOptionError(f"leftover is 'refuse', 'drop' or 'repeat', got {leftover!r}")

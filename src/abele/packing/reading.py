@@ -13,9 +13,9 @@ from typing import BinaryIO, TextIO
 
 import numpy as np
 
+from abele.arrays import Int64
 from abele.errors import FileFormatError, PackingError, nearest
 from abele.packing.histogram import SizeHistogram
-from abele.packing.packs import Int64s
 from abele.words import counted, shortened, visible
 
 MOST_BYTES = 2**31
@@ -118,13 +118,13 @@ class _Table:
             else "one of " + (", ".join(self.names[:20]) or "none: no names"),
         )
 
-    def numbers(self, lengths: int, counts: int | None = None) -> Int64s:
+    def numbers(self, lengths: int, counts: int | None = None) -> Int64:
         """A column of lengths and perhaps one of counts, int64[num_rows, 1 or 2]."""
         columns = [lengths] if counts is None else [lengths, counts]
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # A table without rows is told of where it is counted.
-                numbers: Int64s = np.loadtxt(
+                numbers: Int64 = np.loadtxt(
                     io.StringIO(self.text),
                     np.int64,
                     delimiter=self.delimiter,
@@ -199,7 +199,7 @@ def _read(source: str | os.PathLike[str] | BinaryIO | TextIO, title: str) -> byt
     return data
 
 
-def _array(data: bytes, title: str) -> Int64s:
+def _array(data: bytes, title: str) -> Int64:
     try:
         found = np.lib.format.read_array(io.BytesIO(data), allow_pickle=False)
     except (ValueError, OSError, EOFError, MemoryError, SyntaxError, TypeError) as error:

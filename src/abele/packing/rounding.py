@@ -7,21 +7,21 @@ from functools import partial
 
 import numpy as np
 
+from abele.arrays import Float64, Int64
 from abele.packing.columns import FractionalPacking
 from abele.packing.groups import GroupOfPacks, runs_of
 from abele.packing.histogram_fit import longest_pack_first
-from abele.packing.knapsack import Floats, Knapsack
-from abele.packing.packs import Int64s
+from abele.packing.knapsack import Knapsack
 
 _SHIFTS = (1e-6, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 """What is added before rounding down: from rounding down itself to rounding up nearly all."""
 
 
-Completion = Callable[[Int64s, Sequence[GroupOfPacks]], list[GroupOfPacks]]
+Completion = Callable[[Int64, Sequence[GroupOfPacks]], list[GroupOfPacks]]
 """Packs that hold every item once, from numbers of items by kind and packs that may have too many or too few."""
 
 
-def rounded(knapsack: Knapsack, counts: Int64s, fractional: FractionalPacking) -> list[GroupOfPacks]:
+def rounded(knapsack: Knapsack, counts: Int64, fractional: FractionalPacking) -> list[GroupOfPacks]:
     """Whole packs from the fractions, the fewest of several ways of rounding.
 
     Patterns are used a whole number of times. Where that makes more slots than there are items, slots are emptied;
@@ -30,7 +30,7 @@ def rounded(knapsack: Knapsack, counts: Int64s, fractional: FractionalPacking) -
     return rounded_with(partial(completed, knapsack), counts, fractional)
 
 
-def rounded_with(complete: Completion, counts: Int64s, fractional: FractionalPacking) -> list[GroupOfPacks]:
+def rounded_with(complete: Completion, counts: Int64, fractional: FractionalPacking) -> list[GroupOfPacks]:
     """The same for any completion of packs."""
     used = fractional.uses > 1e-9
     patterns, uses = fractional.patterns[used], fractional.uses[used]
@@ -40,7 +40,7 @@ def rounded_with(complete: Completion, counts: Int64s, fractional: FractionalPac
 
 
 def _rounded_by(
-    complete: Completion, counts: Int64s, runs: Sequence[tuple[tuple[int, int], ...]], uses: Floats, shift: float
+    complete: Completion, counts: Int64, runs: Sequence[tuple[tuple[int, int], ...]], uses: Float64, shift: float
 ) -> list[GroupOfPacks]:
     whole = np.floor(uses + shift).astype(np.int64).tolist()
     groups = [
@@ -51,7 +51,7 @@ def _rounded_by(
     return complete(counts, groups)
 
 
-def completed(knapsack: Knapsack, counts: Int64s, groups: Sequence[GroupOfPacks]) -> list[GroupOfPacks]:
+def completed(knapsack: Knapsack, counts: Int64, groups: Sequence[GroupOfPacks]) -> list[GroupOfPacks]:
     """Packs that hold every item once: slots too many are emptied, items without a slot placed by best fit."""
     lengths = knapsack.lengths.tolist()
     kept, missing = without_surplus(counts, groups)
@@ -59,7 +59,7 @@ def completed(knapsack: Knapsack, counts: Int64s, groups: Sequence[GroupOfPacks]
     return longest_pack_first(lengths, missing, knapsack.capacity, knapsack.depth, opened)
 
 
-def without_surplus(counts: Int64s, groups: Sequence[GroupOfPacks]) -> tuple[list[GroupOfPacks], list[int]]:
+def without_surplus(counts: Int64, groups: Sequence[GroupOfPacks]) -> tuple[list[GroupOfPacks], list[int]]:
     """The packs without slots that no item is left for, and the items by kind that have no slot."""
     missing = counts.tolist()
     kept: list[GroupOfPacks] = []

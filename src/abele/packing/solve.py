@@ -8,6 +8,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from abele.arrays import Int64
 from abele.errors import InvalidOptionError, ItemSizeError, PackingError, nearest
 from abele.packing.assign import Seed, looked_up
 from abele.packing.bounds import simple_bound
@@ -17,7 +18,7 @@ from abele.packing.histogram import LARGEST, SizeHistogram, size_text
 from abele.packing.histogram_fit import longest_pack_first, shortest_pack_first
 from abele.packing.knapsack import Knapsack
 from abele.packing.nnls import nnls_packs
-from abele.packing.packs import Int64s, Packs
+from abele.packing.packs import Packs
 from abele.packing.plan import PackingPlan
 from abele.packing.rounding import completed, rounded
 from abele.packing.split import split_histogram
@@ -127,7 +128,7 @@ def at_least_one(value: object, name: str) -> int:
     return number
 
 
-def checked_items(rows: Int64s, limits: tuple[int, ...], counts: Int64s | None = None) -> Int64s:
+def checked_items(rows: Int64, limits: tuple[int, ...], counts: Int64 | None = None) -> Int64:
     """Rows of sizes, each within the capacities.
 
     Args:
@@ -189,7 +190,7 @@ def _solve(
     )
 
 
-def _patterns_like(like: PackingPlan | None, histogram: SizeHistogram, knapsack: Knapsack) -> list[Int64s]:
+def _patterns_like(like: PackingPlan | None, histogram: SizeHistogram, knapsack: Knapsack) -> list[Int64]:
     """Patterns of another plan, in kinds of this histogram: without lengths that it lacks, and only those that fit."""
     if like is None or len(like.capacity) != 1 or like.capacity[0] > knapsack.capacity:
         return []

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from abele.arrays import Int64
 from abele.errors import PackingError
 from abele.packing.histogram import SizeHistogram
-from abele.packing.packs import Int64s, Packs
+from abele.packing.packs import Packs
 
 MOST_PIECES = 2**30
 """More pieces than this are refused: the numbers of so many would take 8 GiB."""
@@ -24,9 +25,9 @@ class ItemPieces:
         lengths: Length of each piece, int64[num_pieces].
     """
 
-    items: Int64s
-    offsets: Int64s
-    lengths: Int64s
+    items: Int64
+    offsets: Int64
+    lengths: Int64
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,8 +39,8 @@ class SplitPacks(Packs):
         lengths: Length of the piece, int64[num_pieces], along ``items``.
     """
 
-    offsets: Int64s
-    lengths: Int64s
+    offsets: Int64
+    lengths: Int64
 
     @staticmethod
     def of(packs: Packs, pieces: ItemPieces) -> SplitPacks:
@@ -48,7 +49,7 @@ class SplitPacks(Packs):
         return SplitPacks(pieces.items[chosen], packs.begins, pieces.offsets[chosen], pieces.lengths[chosen])
 
 
-def split_items(rows: Int64s, capacity: int) -> ItemPieces:
+def split_items(rows: Int64, capacity: int) -> ItemPieces:
     """Cut items at multiples of the capacity.
 
     Args:

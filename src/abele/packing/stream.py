@@ -10,11 +10,12 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from abele.arrays import Int64
 from abele.packing.assign import reordered
 from abele.packing.groups import strategies_of
 from abele.packing.histogram import SizeHistogram, checked_sizes
 from abele.packing.knapsack import Knapsack
-from abele.packing.packs import Int64s, Packs
+from abele.packing.packs import Packs
 from abele.packing.plan import PackingPlan
 from abele.packing.priced_fit import PriceBook
 from abele.packing.solve import Method, checked_items, checked_limits, pack
@@ -120,7 +121,7 @@ class PackStream:
         self._windows += 1
         return Packs(numbers[packs.items], packs.begins)
 
-    def _planned(self, rows: Int64s) -> PackingPlan:
+    def _planned(self, rows: Int64) -> PackingPlan:
         """The plan of a window. Column generation takes as long for few items as for many: few go by prices."""
         histogram = SizeHistogram.of(rows)
         if self._book is not None and Knapsack.of(histogram, self.capacity[0], self.depth).is_small:
@@ -184,7 +185,7 @@ def pack_stream(
         yield [waiting.pop(number) for number in pack.tolist()]
 
 
-def _worst(packs: Packs, rows: Int64s, capacity: Sequence[int], hold: int, held: int) -> npt.NDArray[np.bool_]:
+def _worst(packs: Packs, rows: Int64, capacity: Sequence[int], hold: int, held: int) -> npt.NDArray[np.bool_]:
     """The least filled packs, of at most ``hold`` items in all, but for those with one of the first ``held`` items."""
     filled = np.add.reduceat(rows[packs.items], packs.begins[:-1], axis=0)
     room = (1 - filled / np.array(capacity)).min(axis=1)

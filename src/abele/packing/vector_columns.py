@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from abele.arrays import Int64
 from abele.packing.columns import generate
 from abele.packing.groups import GroupOfPacks, num_packs, runs_of, strategies_of
 from abele.packing.histogram import SizeHistogram
-from abele.packing.packs import Int64s
 from abele.packing.rounding import rounded_with, without_surplus
 from abele.packing.vector_fit import vector_fit
 from abele.packing.vector_knapsack import VectorKnapsack
@@ -52,7 +52,7 @@ class _Completion:
     knapsack: VectorKnapsack
     histogram: SizeHistogram
 
-    def __call__(self, counts: Int64s, groups: Sequence[GroupOfPacks]) -> list[GroupOfPacks]:
+    def __call__(self, counts: Int64, groups: Sequence[GroupOfPacks]) -> list[GroupOfPacks]:
         kept, missing = without_surplus(counts, groups)
         left = np.array(missing, np.int64)
         filled = self._into_room(kept, left)
@@ -66,7 +66,7 @@ class _Completion:
             for group in more
         ]
 
-    def _into_room(self, groups: list[GroupOfPacks], left: Int64s) -> list[GroupOfPacks]:
+    def _into_room(self, groups: list[GroupOfPacks], left: Int64) -> list[GroupOfPacks]:
         """Items that are ``left``, largest first, into packs that have room; they are taken off."""
         sizes, capacity = self.histogram.sizes, self.knapsack.capacity
         found = list(groups)

@@ -17,13 +17,10 @@ from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
+from abele.arrays import Float64, Int64
 from abele.packing.groups import GroupOfPacks, num_packs
 from abele.packing.histogram import SizeHistogram
-from abele.packing.packs import Int64s
-
-Floats = npt.NDArray[np.float64]
 
 
 def vector_fit(histogram: SizeHistogram, capacity: Sequence[int], depth: int) -> list[GroupOfPacks]:
@@ -38,7 +35,7 @@ def vector_fit(histogram: SizeHistogram, capacity: Sequence[int], depth: int) ->
     return min((_greedy(histogram, limits, depth, scarce) for scarce in (True, False)), key=num_packs)
 
 
-def _greedy(histogram: SizeHistogram, capacity: Int64s, depth: int, scarce: bool) -> list[GroupOfPacks]:
+def _greedy(histogram: SizeHistogram, capacity: Int64, depth: int, scarce: bool) -> list[GroupOfPacks]:
     shares = histogram.sizes / capacity
     # Kinds that are used up leave the arrays, the largest lead.
     order = np.argsort(-shares.max(axis=1), kind="stable")
@@ -58,7 +55,7 @@ def _greedy(histogram: SizeHistogram, capacity: Int64s, depth: int, scarce: bool
     return groups
 
 
-def _filled(sizes: Int64s, shares: Floats, left: Int64s, capacity: Int64s, *, depth: int, weights: Floats) -> list[int]:
+def _filled(sizes: Int64, shares: Float64, left: Int64, capacity: Int64, *, depth: int, weights: Float64) -> list[int]:
     """The members of one pack: the first kind, then the kinds that leave the least room."""
     members = [0]
     room = capacity - sizes[0]

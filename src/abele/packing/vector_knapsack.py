@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from abele.arrays import Float64, Int64
 from abele.packing.histogram import SizeHistogram
-from abele.packing.knapsack import Floats, KnapsackTable, Values
-from abele.packing.packs import Int64s
+from abele.packing.knapsack import KnapsackTable, Values
 
 MOST_WORK = 10**8
 """Kinds times rooms times levels of what counts as small: some twenty rounds of half a second."""
@@ -34,8 +34,8 @@ class VectorKnapsack:
         depth: The most items of a pack.
     """
 
-    sizes: Int64s
-    capacity: Int64s
+    sizes: Int64
+    capacity: Int64
     depth: int
 
     @staticmethod
@@ -53,7 +53,7 @@ class VectorKnapsack:
             rooms *= limit + 1
         return rooms <= MOST_ROOMS and rooms * len(self.sizes) * self.depth <= MOST_WORK
 
-    def flat_values(self) -> list[Floats]:
+    def flat_values(self) -> list[Float64]:
         """Values of which no pack is worth more than 1: the share of each capacity that an item takes, and of items."""
         shares = self.sizes / self.capacity
         return [*shares.T, np.full(len(self.sizes), 1 / self.depth)]

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from abele.arrays import Array
 from abele.parallel.network import BlockBuilder, NetworkOp, Value
 from abele.parallel.network.part import Digit, ValuePart, some_digits, take
 from abele.parallel.ops import build
-from abele.parallel.registry import Array, rule_of
+from abele.parallel.registry import rule_of
 from abele.parallel.score_blocks import RowBlock, RowBlocks
 
 STACKED = frozenset({"map", "cast", "reshape", "matmul"})

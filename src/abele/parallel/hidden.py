@@ -12,17 +12,17 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import numpy.typing as npt
 
+from abele.arrays import Bool
 from abele.expr import evaluate
 from abele.expr.derivative import operands
 from abele.expr.nodes import Apply, Cast, Const, Expr, Load
 from abele.parallel.network import NetworkOp, Value
 
-Bools = npt.NDArray[np.bool_]
 Contents = Callable[[Value], npt.NDArray[np.generic] | None]
-NOWHERE: Bools = np.zeros((), np.bool_)
+NOWHERE: Bool = np.zeros((), np.bool_)
 
 
-def hidden(value: Value, makers: Mapping[Value, NetworkOp], contents: Contents) -> Bools:
+def hidden(value: Value, makers: Mapping[Value, NetworkOp], contents: Contents) -> Bool:
     """Where ``value`` is minus infinity for certain: an array that broadcasts to its shape.
 
     Args:
@@ -49,7 +49,7 @@ class _Hidden:
     def __init__(self, op: NetworkOp, makers: Mapping[Value, NetworkOp], contents: Contents) -> None:
         self._op, self._makers, self._contents = op, makers, contents
 
-    def of(self, expression: Expr) -> Bools:
+    def of(self, expression: Expr) -> Bool:
         known = self._known(expression)
         if known is not None:
             return np.asarray(known == -np.inf)

@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from abele.arrays import Array
 from abele.numerics import to_device, to_host
 from abele.parallel.network import Network, NetworkOp, OpBlock, Value
-from abele.parallel.registry import Array, rule_of
+from abele.parallel.registry import rule_of
 
 
 class Peers:

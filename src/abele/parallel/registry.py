@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
+from abele.arrays import Array
 from abele.errors import NetworkError, UnsupportedOpError, nearest
 from abele.parallel.network.part import ValuePart, whole_digits
 
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from abele.parallel.network.op import NetworkOp
     from abele.parallel.network.value import Shape, Value
 
-Array = npt.NDArray[Any]
 Gradients = Sequence["Value | None"]
 Types = Iterable[tuple["Shape", "ElementType"]]
 

@@ -14,12 +14,13 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from abele.arrays import Bool
+
 GRAIN = 16
 """Rows and keys of a block are a multiple of this: the width of the widest products of a tile."""
 MOST_BLOCKS = 32
 MOST_SIZES = 8
 """Blocks and sizes of them beyond which cutting finer only adds steps."""
-Bools = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, order=True)
@@ -68,7 +69,7 @@ class RowBlocks:
         return sum(rows * keys for rows, keys in (b.size for b in self.blocks))
 
 
-def blockings(visible: Bools) -> list[RowBlocks]:
+def blockings(visible: Bool) -> list[RowBlocks]:
     """Ways to leave out keys, those with the fewest scores first; none where nothing can be left out.
 
     Args:
@@ -88,7 +89,7 @@ def blockings(visible: Bools) -> list[RowBlocks]:
     return sorted(worth, key=lambda b: (b.scores, len(b.by_size), len(b.blocks)))
 
 
-def _seen(visible: Bools) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+def _seen(visible: Bool) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """The first key that each row sees, and one past the last; all keys and none of a row that sees nothing."""
     keys = visible.shape[1]
     some = visible.any(1)

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from abele.arrays import Array
 from abele.errors import InvalidOptionError
 
-Array = npt.NDArray[Any]
 Shape = tuple[int, ...]
 
 

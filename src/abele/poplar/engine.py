@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from abele import graph as g
 from abele import runtime
+from abele.arrays import Array
 from abele.compiler import Executable, compile_program
 from abele.errors import EngineError, StreamConnectionError, TensorAccessError
 from abele.machine import System, Target
@@ -24,7 +25,6 @@ from abele.runtime.host.access import find_stream, find_tensor
 from abele.words import counted
 
 Progress = Callable[[int, int], None]
-Array = npt.NDArray[Any]
 _STAGES = 100
 
 

@@ -14,11 +14,11 @@ import numpy.typing as npt
 
 from abele import graph as g
 from abele import machine
+from abele.arrays import Int64
 from abele.errors import EngineError, GraphReplicationError, MachineError, TypeMismatchError
 from abele.graph import dot
 from abele.graph.debug_context import name_of
 from abele.graph.expect import dimensions, expect, whole_number
-from abele.graph.intervals import Int64
 from abele.graph.kinds import Kinds
 from abele.machine import System
 from abele.numerics import as_element_type, f16

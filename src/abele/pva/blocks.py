@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from abele.arrays import Int64
 from abele.pva.program_nodes import ProgramNodes
 from abele.pva.programs import Program
-from abele.pva.sequences import Int64, LazySequence
+from abele.pva.sequences import LazySequence
 from abele.pva.steps import RunContext
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from abele.arrays import Int64
 from abele.pva.missing import missing
 from abele.pva.names import text_at
-from abele.pva.sequences import Int64, LazySequence
+from abele.pva.sequences import LazySequence
 from abele.pva.variables import Variable, Variables
 from abele.report import Report, Table
 from abele.report.tiles import rows_of

@@ -6,9 +6,9 @@ import re
 
 import numpy as np
 
+from abele.arrays import Int64
 from abele.pva.missing import missing
 from abele.pva.program_nodes import ProgramNodes
-from abele.pva.sequences import Int64
 
 _OF_IPU = re.compile(r"IPU (\d{1,9})")
 UNKNOWN_IPU = -1

@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from abele.arrays import Int64
 from abele.pva.program_nodes import NodeColumns, NodeType, step_types
-from abele.pva.sequences import Int64
 from abele.report import Report, Text
 
 MOST_DEEP = 16

@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from abele.arrays import Int64
 from abele.pva.program_nodes import NodeColumns, NodeType, step_types
-from abele.pva.sequences import Int64
 from abele.report import Report, Text
 
 _OF_KIND = {
@@ -27,8 +27,6 @@ _ALWAYS_TOLD = {"Program", "Function", "Sequence", "WriteUndef", *_OF_KIND}
 """Kinds of nodes that stand in the tree also where nothing is inside; others stand there as the steps they became."""
 _MOST_DEEP = 256
 _MOST_BLOCKS_DEEP = 16
-
-Bool = npt.NDArray[np.bool_]
 
 
 def nodes_of_tree(report: Report) -> NodeColumns | None:

@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from abele.pva.sequences import Int64
+from abele.arrays import Int64
 from abele.report import Report, Text
 
 

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
+from abele.arrays import Int64
 from abele.errors import InvalidOptionError, nearest
 from abele.pva.compute_sets import ComputeSet, UsedVariables, used_variables
 from abele.pva.locations import Location
 from abele.pva.missing import missing
 from abele.pva.names import text_at
 from abele.pva.program_nodes import NodeType, ProgramNodes
-from abele.pva.sequences import Int64, LazySequence
+from abele.pva.sequences import LazySequence
 
 if TYPE_CHECKING:
     from abele.pva.operations import Operation

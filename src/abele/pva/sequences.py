@@ -6,13 +6,12 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Generic, Self, TypeVar, overload
 
 import numpy as np
-import numpy.typing as npt
 
+from abele.arrays import Int64
 from abele.errors import ReportIndexError
 from abele.words import counted
 
 T = TypeVar("T", covariant=True)
-Int64 = npt.NDArray[np.int64]
 
 
 class LazySequence(Sequence[T], Generic[T]):

@@ -8,11 +8,12 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from abele.arrays import Int64
 from abele.pva.executions import UNKNOWN_IPU, Executions, ipu_of_groups
 from abele.pva.missing import missing
 from abele.pva.program_nodes import ProgramNodes
 from abele.pva.programs import Program
-from abele.pva.sequences import Int64, LazySequence
+from abele.pva.sequences import LazySequence
 from abele.report import Text
 from abele.report.block_runs import meets_host
 

@@ -6,9 +6,10 @@ from typing import NoReturn
 
 import numpy as np
 
+from abele.arrays import Int64
 from abele.errors import nearest
 from abele.pva.missing import missing
-from abele.pva.sequences import Int64, LazySequence
+from abele.pva.sequences import LazySequence
 from abele.report import Memory, Report
 
 CATEGORIES = {

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from abele import trace
-from abele.pva.sequences import Int64, LazySequence
+from abele.arrays import Int64
+from abele.pva.sequences import LazySequence
 
 
 class Event:

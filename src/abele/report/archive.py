@@ -29,11 +29,11 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from abele.arrays import Array
 from abele.errors import FileFormatError
 from abele.words import counted
 from abele.writing import writing
 
-Array = npt.NDArray[Any]
 T = TypeVar("T")
 D = TypeVar("D")
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from abele.arrays import Int64
 from abele.errors import FileFormatError, InvalidOptionError, nearest
 from abele.numerics.exponents import (
     HIGHEST_OCTAVE,
@@ -24,8 +25,6 @@ from abele.report.table import Table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-
-Int64 = npt.NDArray[np.int64]
 
 
 class ExponentRecord(NamedTuple):

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from abele.arrays import Float64, Int64
 from abele.report.table import Table
 from abele.report.text import percent_text, seconds_text, source_text
 from abele.terminal import shown_text
@@ -26,9 +27,6 @@ NUM_WORDS = 3
 _SHOWN_SHARE = 0.005
 """Of all time: what a function takes that the text shows."""
 _NAME_LETTERS = 70
-
-Float64 = npt.NDArray[np.float64]
-Int64 = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)

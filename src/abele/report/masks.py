@@ -13,16 +13,14 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
+from abele.arrays import Bool, Int64
 from abele.report.text import aligned_lines, count_text, percent_text, source_text
 from abele.report.uses import op_edges
 
 if TYPE_CHECKING:
     from abele.report.report import Report
 
-Bools = npt.NDArray[np.bool_]
-Int64 = npt.NDArray[np.int64]
 
 PRODUCTS = ("poplin.matmul", "poplin.matmul_grouped", "poplin.convolution")
 """Library calls that make scores."""
@@ -116,7 +114,7 @@ def masks(report: Report, program: int = 0) -> Masks:
     op = np.asarray(steps["op"])
     known = op >= 0
 
-    def by_op(chosen: Bools) -> Int64:
+    def by_op(chosen: Bool) -> Int64:
         sums = np.bincount(op[known & chosen], weights=cycles[known & chosen], minlength=len(ops))
         return sums.astype(np.int64)
 
@@ -142,7 +140,7 @@ def masks(report: Report, program: int = 0) -> Masks:
     return Masks(tuple(rows), int(cycles[~streams].sum()))
 
 
-def _roles(report: Report, program: int) -> tuple[Bools, Bools]:
+def _roles(report: Report, program: int) -> tuple[Bool, Bool]:
     """Operations that make masks, and those that apply them, by row of the ops table."""
     kinds = np.asarray(report.ops["kind"].tolist())
     edges = op_edges(report, program)
@@ -166,7 +164,7 @@ def _roles(report: Report, program: int) -> tuple[Bools, Bools]:
     return made, applied
 
 
-def _reached(start: Bools, through: Bools, source: Int64, target: Int64) -> Bools:
+def _reached(start: Bool, through: Bool, source: Int64, target: Int64) -> Bool:
     """What ``start`` leads to along edges, over operations in ``through`` alone."""
     found = np.zeros_like(start)
     front = start

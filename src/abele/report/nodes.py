@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from abele.arrays import Int64
 from abele.errors import InvalidOptionError
 from abele.report.tiles import rows_of
 
 if TYPE_CHECKING:
     from abele.report.report import Report
 
-Int64 = npt.NDArray[np.int64]
 
 _MOST_NESTED = 256
 """How deep nodes of our programs are at most, functions included; what a file says beyond is left out."""

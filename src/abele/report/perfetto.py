@@ -6,15 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from abele.arrays import Int64
 from abele.errors import InvalidOptionError
 from abele.report.report import Report
 from abele.report.schema import STEP_KINDS
 from abele.report.text_column import Text
 from abele.trace.perfetto import PerfettoWriter, perfetto_file
 
-Integers = npt.NDArray[np.int64]
 UNITS = ("seconds", "cycles")
 _MEMORY = {
     "live_bytes": "not always-live bytes of all tiles",
@@ -57,7 +56,7 @@ def _programs(writer: PerfettoWriter, report: Report) -> dict[int, int]:
     return tracks
 
 
-def _nanoseconds(cycles: Integers, scale: float | None) -> Integers:
+def _nanoseconds(cycles: Int64, scale: float | None) -> Int64:
     return cycles if scale is None else np.rint(cycles * scale).astype(np.int64)
 
 
@@ -90,11 +89,11 @@ def _spans(writer: PerfettoWriter, report: Report, programs: dict[int, int], sca
     )
 
 
-def _codes(column: Any, numbers: Any) -> Integers:
+def _codes(column: Any, numbers: Any) -> Int64:
     """Numbers of the texts of a column, int64[n]."""
     assert isinstance(column, Text)
     known = numbers(column.words or STEP_KINDS[:1])
-    found: Integers = known[column.codes] if len(column.codes) else np.zeros(0, np.int64)
+    found: Int64 = known[column.codes] if len(column.codes) else np.zeros(0, np.int64)
     return found
 
 

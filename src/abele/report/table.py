@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from abele.arrays import Array
 from abele.errors import InvalidOptionError, nearest
 from abele.report.columns import DeferredColumns, picked
-from abele.report.text_column import Array, Column, Text, unchanging
+from abele.report.text_column import Column, Text, unchanging
 from abele.words import counted
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-Array = npt.NDArray[Any]
+from abele.arrays import Array
 
 
 def read_only(values: Array) -> Array:

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-Int64 = npt.NDArray[np.int64]
+from abele.arrays import Int64
+
 Runs = tuple[Int64, Int64, dict[str, Int64]]
 """First tile and number of tiles of each run, and the values of its tiles by name, int64[runs] each."""
 

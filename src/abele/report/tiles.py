@@ -5,16 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
+from abele.arrays import Int64
 from abele.errors import InvalidOptionError
 from abele.report.table import Table
 from abele.report.tile_runs import spread
 
 if TYPE_CHECKING:
     from abele.report.report import Report
-
-Int64 = npt.NDArray[np.int64]
 
 
 def rows_of(table: Table, owner: str, number: int) -> slice:

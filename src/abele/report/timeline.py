@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from abele.arrays import Float64
 from abele.errors import InvalidOptionError
 from abele.report.block_runs import block_runs, run_labels, run_line
 from abele.report.table import Table
@@ -33,9 +34,6 @@ _LEAST = 10
 """Fewest characters of a lane."""
 _SPAN_CHARACTERS = 5
 """Characters that a span has on average in a picture that cannot show all."""
-
-Int64 = npt.NDArray[np.int64]
-Float64 = npt.NDArray[np.float64]
 
 
 def timeline_text(report: Report, width: int, *, program: int = 0, first: int = 0, cycles: int | None = None) -> str:

@@ -7,8 +7,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
+from abele.arrays import Float64, Int64
 from abele.errors import InvalidOptionError
 from abele.report.block_runs import BlockRun, block_runs, meets_host
 from abele.report.text import count_text, percent_text, seconds_text
@@ -28,9 +28,6 @@ _MOST_LINKS = 12
 _MOST_NAMES = 3
 _LEAST_PART = 200
 """Parts of a link that take less than 1 / 200 of the run are not named."""
-
-Float64 = npt.NDArray[np.float64]
-Int64 = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from abele.arrays import Int64
 from abele.errors import InvalidOptionError
 from abele.report.table import Table
 from abele.report.tiles import checked_step, live_variables, rows_of, variable_row
@@ -14,7 +15,6 @@ from abele.report.tiles import checked_step, live_variables, rows_of, variable_r
 if TYPE_CHECKING:
     from abele.report.report import Report
 
-Int64 = npt.NDArray[np.int64]
 
 _MOST_USES = 1 << 26
 """Variables that all steps of a program touch, which are put side by side: 2 GB."""

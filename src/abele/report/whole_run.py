@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from abele.arrays import Int64
 from abele.errors import InvalidOptionError
 from abele.report.table import Table
 from abele.report.tiles import rows_of
@@ -14,7 +15,6 @@ from abele.report.tiles import rows_of
 if TYPE_CHECKING:
     from abele.report.report import Report
 
-Int64 = npt.NDArray[np.int64]
 
 _MOST_NESTED = 128
 """Loops inside each other; programs of ours have fewer."""

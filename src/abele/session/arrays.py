@@ -15,9 +15,8 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from abele.arrays import Array
 from abele.errors import SignatureError, UnknownArrayError, nearest
-
-Array = npt.NDArray[Any]
 
 
 class Changes:

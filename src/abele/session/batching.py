@@ -7,14 +7,10 @@ one.
 
 from __future__ import annotations
 
-from typing import Any
-
-import numpy.typing as npt
-
+from abele.arrays import Array
 from abele.errors import BatchSizeError
 from abele.parallel import OutputMode, Schedule
 
-Array = npt.NDArray[Any]
 Shape = tuple[int, ...]
 
 

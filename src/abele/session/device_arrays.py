@@ -9,16 +9,14 @@ statistics, is that of the first replica of a group.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from abele.arrays import Array
 from abele.parallel import Schedule
 from abele.runtime import Engine
 from abele.session.ends import End, Flat
-
-Array = npt.NDArray[Any]
 
 
 class DeviceArrays:

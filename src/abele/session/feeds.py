@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from abele.arrays import Array
 from abele.errors import ElementRangeError, SignatureError, nearest
 from abele.numerics import ElementType
 from abele.parallel import Schedule
@@ -20,7 +20,6 @@ from abele.session.batching import combine, dealt, gathered, host_shape, spoken
 from abele.session.compiled import Compiled
 from abele.session.ends import End
 
-Array = npt.NDArray[Any]
 Outfeed = Callable[[int, tuple[Array, ...]], None]
 """Takes the number of a micro-batch and its outputs."""
 

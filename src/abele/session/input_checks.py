@@ -12,11 +12,12 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
+from abele.arrays import Array
 from abele.errors import ElementRangeError, TensorIndexError
 from abele.numerics import bool_
 from abele.parallel.network import AllowedRange, Network, NetworkBuilder, NetworkOp, Value
 from abele.parallel.ops.replicas import ReplicaRule
-from abele.parallel.registry import Array, rule_of
+from abele.parallel.registry import rule_of
 from abele.words import plural
 
 INT32 = range(-(2**31), 2**31)

@@ -13,6 +13,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
+from abele.arrays import Array
 from abele.compiler import Executable
 from abele.errors import SessionError
 from abele.parallel import Group, Network, Optimiser, Schedule
@@ -33,7 +34,6 @@ from abele.session.ranks import check_alike, joined_ranks
 from abele.session.settings import Settings
 from abele.words import counted
 
-Array = npt.NDArray[Any]
 Inputs = Sequence[Any] | Mapping[str, Any]
 
 

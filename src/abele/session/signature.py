@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-
-Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True, slots=True)

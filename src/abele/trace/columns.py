@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from abele.arrays import Int64
+
 Codes = npt.NDArray[np.int32]
-Integers = npt.NDArray[np.int64]
 Numbers = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
 
@@ -34,10 +35,10 @@ class Events:
     thread: Codes
     channel: Codes
     label: Codes
-    begin_ns: Integers
-    duration_ns: Integers
+    begin_ns: Int64
+    duration_ns: Int64
     depth: Codes
-    parent: Integers
+    parent: Int64
     detail: Codes
     is_open: Flags
 
@@ -45,7 +46,7 @@ class Events:
         return len(self.begin_ns)
 
     @property
-    def end_ns(self) -> Integers:
+    def end_ns(self) -> Int64:
         """int64[n], when each ended, from the trace's origin on."""
         return self.begin_ns + self.duration_ns
 
@@ -67,7 +68,7 @@ class Instants:
     thread: Codes
     channel: Codes
     label: Codes
-    time_ns: Integers
+    time_ns: Int64
     detail: Codes
 
     def __len__(self) -> int:
@@ -93,7 +94,7 @@ class SeriesData:
     unit: str
     channel: int
     process: int
-    time_ns: Integers
+    time_ns: Int64
     values: Numbers
 
     def __len__(self) -> int:
@@ -119,8 +120,8 @@ class HeatmapData:
     channel: int
     process: int
     edges: Numbers
-    time_ns: Integers
-    counts: Integers
+    time_ns: Int64
+    counts: Int64
 
     def __len__(self) -> int:
         return len(self.time_ns)
@@ -139,10 +140,10 @@ class Threads:
     """
 
     process: Codes
-    id: Integers
+    id: Int64
     name: tuple[str, ...]
-    first_event: Integers
-    num_events: Integers
+    first_event: Int64
+    num_events: Int64
 
     def __len__(self) -> int:
         return len(self.id)
@@ -160,8 +161,8 @@ class Processes:
         file: Names of the files that they are read from.
     """
 
-    id: Integers
-    parent: Integers
+    id: Int64
+    parent: Int64
     name: tuple[str, ...]
     host: tuple[str, ...]
     file: tuple[str, ...]

@@ -11,14 +11,12 @@ import struct
 import zlib
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
-Array = npt.NDArray[Any]
-Integers = npt.NDArray[np.int64]
+from abele.arrays import Array, Int64
 
 MAGIC = b"abele-trace\x00"
 VERSION = 1
@@ -190,7 +188,7 @@ def packed(values: Array) -> bytes:
     return _COLUMN_HEAD.pack(0, 8) + values.astype("<i8").tobytes()
 
 
-def unpacked(payload: memoryview, start: int, count: int) -> tuple[Integers, int]:
+def unpacked(payload: memoryview, start: int, count: int) -> tuple[Int64, int]:
     """The integers that :func:`packed` packed, and where what follows them begins.
 
     Raises:

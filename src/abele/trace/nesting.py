@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-Integers = npt.NDArray[np.int64]
+from abele.arrays import Int64
 
 
 @dataclass(frozen=True)
@@ -24,14 +24,14 @@ class Nesting:
             have lanes in place of depths: no two events of one thread and depth overlap.
     """
 
-    order: Integers
+    order: Int64
     depth: npt.NDArray[np.int32]
-    parent: Integers
-    first: Integers
+    parent: Int64
+    first: Int64
     num_crossing: int
 
 
-def nested(thread: npt.NDArray[np.int32], begin: Integers, duration: Integers, num_threads: int) -> Nesting:
+def nested(thread: npt.NDArray[np.int32], begin: Int64, duration: Int64, num_threads: int) -> Nesting:
     """How events lie in each other.
 
     The depth of an event is the number of those that began before it and have not ended, so it takes two sorts and no
@@ -62,7 +62,7 @@ def nested(thread: npt.NDArray[np.int32], begin: Integers, duration: Integers, n
     return Nesting(order, depth, parent, first, num_crossing)
 
 
-def _of_thread(begin: Integers, end: Integers) -> tuple[Integers, Integers, int]:
+def _of_thread(begin: Int64, end: Int64) -> tuple[Int64, Int64, int]:
     """Depth and parent of events of one thread in order, and how many had to be dealt out to lanes."""
     places = np.arange(len(begin))
     depth = places - np.searchsorted(np.sort(end), begin, side="right")
@@ -82,7 +82,7 @@ def _of_thread(begin: Integers, end: Integers) -> tuple[Integers, Integers, int]
     return depth, parent, dealt
 
 
-def _parents(depth: Integers) -> Integers:
+def _parents(depth: Int64) -> Int64:
     """The last event before each that is one less deep, -1 for events of depth 0."""
     size = len(depth)
     by_depth = np.argsort(depth, kind="stable")

@@ -18,6 +18,7 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from abele.arrays import Int64
 from abele.trace import wire
 from abele.writing import writing_whole
 
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 
     from abele.trace.trace import Trace
 
-Integers = npt.NDArray[np.int64]
 
 _PACKET = 1
 _CLOCK_SNAPSHOT, _TIMESTAMP, _SEQUENCE, _EVENT, _INTERNED, _FLAGS, _TRACK = 6, 8, 10, 11, 12, 13, 60
@@ -104,19 +104,19 @@ class PerfettoWriter:
 
     # --- texts --------------------------------------------------------------------------------------------------------
 
-    def names(self, words: Iterable[str]) -> Integers:
+    def names(self, words: Iterable[str]) -> Int64:
         """Numbers of names of slices and instants, int64[n]."""
         return self._numbers(_NAMES, words)
 
-    def categories(self, words: Iterable[str]) -> Integers:
+    def categories(self, words: Iterable[str]) -> Int64:
         """Numbers of categories, int64[n]."""
         return self._numbers(_CATEGORIES, words)
 
-    def texts(self, words: Iterable[str]) -> Integers:
+    def texts(self, words: Iterable[str]) -> Int64:
         """Numbers of texts that annotations may have, int64[n]."""
         return self._numbers(_ANNOTATION_TEXTS, words)
 
-    def _numbers(self, field: int, words: Iterable[str]) -> Integers:
+    def _numbers(self, field: int, words: Iterable[str]) -> Int64:
         known = self._words[field].numbers
         found = np.array([known.setdefault(word, len(known) + 1) for word in words], np.int64)
         fresh = list(known.items())[self._words[field].written :]
@@ -131,14 +131,14 @@ class PerfettoWriter:
 
     def slices(
         self,
-        track: Integers,
-        name: Integers,
-        category: Integers,
-        begin_ns: Integers,
-        duration_ns: Integers,
+        track: Int64,
+        name: Int64,
+        category: Int64,
+        begin_ns: Int64,
+        duration_ns: Int64,
         *,
-        numbers: Mapping[str, Integers] | None = None,
-        texts: Mapping[str, Integers] | None = None,
+        numbers: Mapping[str, Int64] | None = None,
+        texts: Mapping[str, Int64] | None = None,
     ) -> None:
         """Add slices; one without length becomes an instant. On a track each lies in the one before it, or follows it.
 
@@ -182,13 +182,13 @@ class PerfettoWriter:
 
     def instants(
         self,
-        track: Integers,
-        name: Integers,
-        category: Integers,
-        time_ns: Integers,
+        track: Int64,
+        name: Int64,
+        category: Int64,
+        time_ns: Int64,
         *,
-        numbers: Mapping[str, Integers] | None = None,
-        texts: Mapping[str, Integers] | None = None,
+        numbers: Mapping[str, Int64] | None = None,
+        texts: Mapping[str, Int64] | None = None,
     ) -> None:
         """Add instants; columns as of :meth:`slices`."""
         order = np.argsort(time_ns, kind="stable")
@@ -200,13 +200,13 @@ class PerfettoWriter:
 
     def _named(
         self,
-        place: Integers,
-        order: Integers,
+        place: Int64,
+        order: Int64,
         kind: int,
-        columns: tuple[Integers, Integers, Integers, Integers],
-        numbers: Mapping[str, Integers],
-        texts: Mapping[str, Integers],
-    ) -> list[tuple[Integers, wire.Bytes]]:
+        columns: tuple[Int64, Int64, Int64, Int64],
+        numbers: Mapping[str, Int64],
+        texts: Mapping[str, Int64],
+    ) -> list[tuple[Int64, wire.Bytes]]:
         """Blocks of events with names: those with texts, and those without."""
         told = np.zeros(len(order), np.bool_)
         for column in texts.values():
@@ -228,7 +228,7 @@ class PerfettoWriter:
     def _annotation(self, word: str) -> int:
         return int(self._numbers(_ANNOTATION_NAMES, [word])[0])
 
-    def _rows(self, time: Integers, kind: int, track: Integers, fields: Sequence[wire.Bytes] = ()) -> wire.Bytes:
+    def _rows(self, time: Int64, kind: int, track: Int64, fields: Sequence[wire.Bytes] = ()) -> wire.Bytes:
         head = wire.number(_SEQUENCE, 1) + wire.number(_FLAGS, _NEEDED)
         event = [
             wire.constant_column(wire.number(_TYPE, kind), len(time)),
@@ -239,7 +239,7 @@ class PerfettoWriter:
         packet = [wire.constant_column(head, len(time)), stamp, wire.message_column(_EVENT, event)]
         return wire.message_column(_PACKET, packet)
 
-    def counters(self, track: Integers, time_ns: Integers, values: npt.NDArray[Any]) -> None:
+    def counters(self, track: Int64, time_ns: Int64, values: npt.NDArray[Any]) -> None:
         """Add values of counters; NaN and infinities, which a line cannot show, are left out.
 
         Args:
@@ -254,7 +254,7 @@ class PerfettoWriter:
             self._stream.write(np.ascontiguousarray(self._rows(time_ns[kept], _COUNT, track[kept], [value])).data)
 
 
-def _picked(columns: Mapping[str, Integers] | None, rows: npt.NDArray[np.bool_]) -> dict[str, Integers]:
+def _picked(columns: Mapping[str, Int64] | None, rows: npt.NDArray[np.bool_]) -> dict[str, Int64]:
     return {name: column[rows] for name, column in (columns or {}).items()}
 
 
@@ -329,14 +329,14 @@ def write_perfetto(trace: Trace, path: str | Path) -> None:
 
 
 def _counter(
-    writer: PerfettoWriter, name: str, unit: str, parent: int, time_ns: Integers, values: npt.NDArray[Any]
+    writer: PerfettoWriter, name: str, unit: str, parent: int, time_ns: Int64, values: npt.NDArray[Any]
 ) -> None:
     track = writer.counter(name, unit, parent)
     kept = time_ns >= 0
     writer.counters(np.full(int(kept.sum()), track, np.int64), time_ns[kept], values[kept])
 
 
-def _tracks(writer: PerfettoWriter, trace: Trace, threads: Integers) -> Integers:
+def _tracks(writer: PerfettoWriter, trace: Trace, threads: Int64) -> Int64:
     """The track of each event: its thread's, or one for each lane where events of a thread cross."""
     events = trace.events
     tracks = threads[events.thread]
@@ -354,7 +354,7 @@ def _tracks(writer: PerfettoWriter, trace: Trace, threads: Integers) -> Integers
     return tracks
 
 
-def _own_ids(ids: Integers) -> list[int]:
+def _own_ids(ids: Int64) -> list[int]:
     """Numbers that Perfetto takes, each once: the given ones where they can be."""
     found: list[int] = []
     used = set(ids.tolist())

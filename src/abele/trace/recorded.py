@@ -12,9 +12,10 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
+from abele.arrays import Int64
 from abele.errors import FileFormatError
 from abele.trace import format as layout
-from abele.trace.columns import Codes, HeatmapData, Integers, Numbers, SeriesData
+from abele.trace.columns import Codes, HeatmapData, Numbers, SeriesData
 from abele.trace.source import MOST_EVENTS, MOST_THREADS, Marks, SourceProcess, SourceThread, Spans, TraceSource, joined
 from abele.words import counted
 
@@ -31,14 +32,14 @@ class _ChunkColumns:
     """Columns of one kind of records, chunk by chunk."""
 
     names: tuple[str, ...]
-    parts: list[tuple[Integers, ...]]
+    parts: list[tuple[Int64, ...]]
     size: int = 0
 
-    def add(self, *columns: Integers) -> None:
+    def add(self, *columns: Int64) -> None:
         self.parts.append(columns)
         self.size += len(columns[0])
 
-    def joined(self) -> dict[str, Integers]:
+    def joined(self) -> dict[str, Int64]:
         """Each column, int64[n]; what was joined stays so."""
         whole = tuple(joined([part[k] for part in self.parts]) for k in range(len(self.names)))
         self.parts = [whole]
@@ -70,10 +71,10 @@ class RecordedFile:
         self._details: dict[int, str] = {}
         self._threads: dict[int, layout.ThreadHead] = {}
         self._series: dict[int, tuple[layout.SeriesHead, _ChunkColumns, list[Numbers]]] = {}
-        self._heatmaps: dict[int, tuple[layout.HeatmapHead, _ChunkColumns, list[Integers]]] = {}
+        self._heatmaps: dict[int, tuple[layout.HeatmapHead, _ChunkColumns, list[Int64]]] = {}
         self._spans = _ChunkColumns(("thread", "label", "begin", "duration", "detail"), [])
         self._marks = _ChunkColumns(("thread", "label", "time", "detail"), [])
-        self._open: dict[str, Integers] = {}
+        self._open: dict[str, Int64] = {}
         self._size_when_open = 0
         self._has_ended = False
         self._is_damaged = False
@@ -193,7 +194,7 @@ class RecordedFile:
                 raise ValueError(f"a heat map has {len(edges):,} edges, or edges that do not ascend")
             self._heatmaps.setdefault(heatmap.number, (heatmap, _ChunkColumns(("time",), []), []))
 
-    def _columns(self, chunk: layout.Chunk, count: int, start: int = 0) -> tuple[list[Integers], int]:
+    def _columns(self, chunk: layout.Chunk, count: int, start: int = 0) -> tuple[list[Int64], int]:
         found = []
         for _ in range(count):
             column, start = layout.unpacked(chunk.payload, start, chunk.num_records)
@@ -271,10 +272,10 @@ class RecordedFile:
         details = list(self._details.values())
         detail_rows = np.array(sorted(self._details), np.int64)
 
-        def label_codes(numbers: Integers) -> Codes:
+        def label_codes(numbers: Int64) -> Codes:
             return np.where((numbers < 0) | (numbers >= len(labels)), len(labels) - 1, numbers).astype(np.int32)
 
-        def details_of(numbers: Integers) -> Codes:
+        def details_of(numbers: Int64) -> Codes:
             if not len(detail_rows):
                 return np.full(len(numbers), -1, np.int32)
             at = np.minimum(np.searchsorted(detail_rows, numbers), len(detail_rows) - 1)
@@ -325,7 +326,7 @@ class RecordedFile:
             notes=self._all_notes(),
         )
 
-    def _thread_rows(self) -> tuple[list[SourceThread], Callable[[Integers], Codes]]:
+    def _thread_rows(self) -> tuple[list[SourceThread], Callable[[Int64], Codes]]:
         """The threads in order, and what gives their rows by their numbers; those not declared share one."""
         numbers = np.array(sorted(self._threads), np.int64)
         threads = [SourceThread(0, t.id, t.name) for t in (self._threads[k] for k in numbers.tolist())]
@@ -334,14 +335,14 @@ class RecordedFile:
         if not np.isin(np.unique(np.concatenate(used)), numbers).all():
             threads.append(SourceThread(0, -1, LOST))
 
-        def rows(wanted: Integers) -> Codes:
+        def rows(wanted: Int64) -> Codes:
             at = np.searchsorted(numbers, wanted)
             known = np.isin(wanted, numbers)
             return np.where(known, at, spare).astype(np.int32)
 
         return threads, rows
 
-    def _still_open(self) -> dict[str, Integers]:
+    def _still_open(self) -> dict[str, Int64]:
         """Events that were open when the file was last written, less those that ended since."""
         if not self._open:
             return dict.fromkeys(("thread", "label", "begin", "until"), np.zeros(0, np.int64))

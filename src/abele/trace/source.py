@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from abele.trace.columns import Codes, Flags, HeatmapData, Integers, SeriesData
+from abele.arrays import Int64
+from abele.trace.columns import Codes, Flags, HeatmapData, SeriesData
 
 MOST_EVENTS = 1 << 26
 """Events that are taken of a file; what comes after them is left out, and said."""
@@ -51,8 +52,8 @@ class Spans:
     thread: Codes
     channel: Codes
     label: Codes
-    begin_ns: Integers
-    duration_ns: Integers
+    begin_ns: Int64
+    duration_ns: Int64
     detail: Codes
     is_open: Flags
 
@@ -64,7 +65,7 @@ class Marks:
     thread: Codes
     channel: Codes
     label: Codes
-    time_ns: Integers
+    time_ns: Int64
     detail: Codes
 
 
@@ -101,6 +102,6 @@ class TraceSource:
     notes: Sequence[str] = field(default=())
 
 
-def joined(parts: Sequence[Integers]) -> Integers:
+def joined(parts: Sequence[Int64]) -> Int64:
     """Arrays one after the other, int64[n]."""
     return np.concatenate(parts) if parts else np.zeros(0, np.int64)

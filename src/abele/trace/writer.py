@@ -8,12 +8,12 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
+from abele.arrays import Array
 from abele.trace.format import (
     FILE_HEAD,
     MAGIC,
     MOST_PAYLOAD_BYTES,
     VERSION,
-    Array,
     ChunkKind,
     Declarations,
     chunk_bytes,

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
+from abele.arrays import Int64
 from abele.compiler import compile_program
 from abele.graph import ComputeSet, Execute, Graph, Regions, Tensor, boxes
 from abele.machine import System, systems
@@ -19,7 +19,6 @@ from abele.numerics import ElementType, f16, f32
 from abele.validation.blur_vertex import WEIGHTS, blur_vertex
 from abele.validation.figures import Comparison, Figure
 
-Int64 = npt.NDArray[np.int64]
 Weights: TypeAlias = "tuple[float, float, float]"
 
 IMAGE = (1122, 2200)

@@ -8,12 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from abele.arrays import Float64, Int64
 from abele.errors import InvalidOptionError
 from abele.report import Report
 from abele.report.tiles import rows_of
-
-Int64 = npt.NDArray[np.int64]
-Float64 = npt.NDArray[np.float64]
 
 MOST_WHOLE = 1 << 22
 """Executions that are unfolded for a whole run."""

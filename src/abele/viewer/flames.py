@@ -11,15 +11,13 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from abele.arrays import Int32, Int64
 from abele.report import Report
 from abele.report.block_runs import meets_host
 from abele.report.text_column import Text
 from abele.viewer.bars import LaneBars
 from abele.viewer.lanes import GroupLanes, lanes_of
 from abele.viewer.opened import Opened
-
-Int64 = npt.NDArray[np.int64]
-Int32 = npt.NDArray[np.int32]
 
 MOST_DEPTH = 10
 """Rows of a flame; what is deeper stands in the last one."""

@@ -12,18 +12,14 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from abele.arrays import Float64, Int32, Int64
 from abele.report import Report
 from abele.trace.columns import Events, HeatmapData, Instants, Processes, SeriesData, Threads
 from abele.trace.nesting import nested
 from abele.trace.trace import Trace
 from abele.viewer.bars import LaneBars
 from abele.viewer.opened import Opened
-
-Int64 = npt.NDArray[np.int64]
-Int32 = npt.NDArray[np.int32]
-Float64 = npt.NDArray[np.float64]
 
 MOST_DEPTH = 24
 """Rows of a thread; what is deeper is not drawn."""

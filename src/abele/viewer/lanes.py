@@ -15,15 +15,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from abele.arrays import Float64, Int32, Int64
 from abele.errors import InvalidOptionError
 from abele.report import Report
 from abele.report.text_column import Text
 from abele.viewer.executions import Looped, TooManySpansError, executions_of, looped, no_executions
 from abele.viewer.opened import Opened
-
-Int64 = npt.NDArray[np.int64]
-Int32 = npt.NDArray[np.int32]
-Float64 = npt.NDArray[np.float64]
 
 PARTS = ("compute", "arrange", "exchange", "replicas", "sync", "host", "memory")
 """What cycles go to: vertices, copies on tiles, exchanges between tiles and between replicas, barriers, streams of the

@@ -14,14 +14,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from abele.arrays import Float64, Int64
 from abele.report import Report
 from abele.report.tile_runs import spread
 from abele.viewer.executions import Looped
 from abele.viewer.lanes import PARTS, SLOTS, GroupLanes, lanes_of
 from abele.viewer.opened import Opened
-
-Int64 = npt.NDArray[np.int64]
-Float64 = npt.NDArray[np.float64]
 
 ROWS = 128
 """Rows of a map tile."""

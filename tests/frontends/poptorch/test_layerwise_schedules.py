@@ -11,15 +11,14 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 import torch
 from torch.optim.lr_scheduler import LambdaLR, LinearLR, PolynomialLR, SequentialLR
 
 from abele import poptorch
+from abele.arrays import Float64
 
-F64 = npt.NDArray[np.float64]
-Arrays = dict[str, F64]
+Arrays = dict[str, Float64]
 STEPS, WARM = 12, 4
 LARS, LAMB = poptorch.optim.LARS, poptorch.optim.LAMB
 
@@ -41,7 +40,7 @@ def batches(count: int = STEPS) -> list[tuple[torch.Tensor, torch.Tensor]]:
     return [(torch.randn(4, 5, generator=made), torch.randn(4, 3, generator=made)) for _ in range(count)]
 
 
-def gradients(p: Arrays, x: F64, y: F64) -> Arrays:
+def gradients(p: Arrays, x: Float64, y: Float64) -> Arrays:
     """Of the mean over all elements of (x Wᵀ + b − y)²."""
     off = 2 * (x @ p["weight"].T + p["bias"] - y) / y.size
     return {"weight": off.T @ x, "bias": off.sum(axis=0)}
@@ -103,7 +102,7 @@ def parameters(model: Line) -> Arrays:
     return {name: p.detach().double().numpy().copy() for name, p in model.line.named_parameters()}
 
 
-def doubles() -> Iterator[tuple[F64, F64]]:
+def doubles() -> Iterator[tuple[Float64, Float64]]:
     return ((x.double().numpy(), y.double().numpy()) for x, y in batches())
 
 

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from abele.arrays import Int64
 from abele.compiler.store import format as stored
 from abele.compiler.store.archive import Writer
 from abele.graph import Graph, Regions, Tensor
 from abele.graph.block import StridedBlock, flat_factors, runs
 from abele.graph.block_list import BlockList
 from abele.graph.gather import content_of_runs
-from abele.graph.intervals import Int64
 from abele.numerics import as_element_type
 from abele.report.archive import Archive, part
 from abele.words import counted

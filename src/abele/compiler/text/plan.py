@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from abele.arrays import Int64
 from abele.compiler.lower import Step
 from abele.compiler.nodes.lookup import meaning_of
 from abele.compiler.reasons import Reason, reasons_of
@@ -14,7 +15,6 @@ from abele.compiler.superstep import Exchanged, Superstep
 from abele.compiler.text.program import step_text
 from abele.compiler.text.words import bounded
 from abele.compiler.uses import field_uses
-from abele.graph.intervals import Int64
 from abele.graph.program import Execute
 from abele.words import counted, tiles_text
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from abele.arrays import Array
 from abele.expr import numpy_meaning as meaning
 from abele.expr.nodes import Apply, Expr, apply, as_expr, select
 from abele.expr.operation import (
@@ -112,12 +113,12 @@ def _costed(name: str, op: str, cost: LibraryCost) -> Operation:
     return _named(name, 1, find_operation(op).meaning, expansion, cost)
 
 
-def _swish_slope(x: meaning.Array) -> meaning.Array:
+def _swish_slope(x: Array) -> Array:
     s = meaning.sigmoid(x)
     return s + x * s * (1.0 - s)
 
 
-def _hard_sigmoid_meaning(x: meaning.Array) -> meaning.Array:
+def _hard_sigmoid_meaning(x: Array) -> Array:
     return np.asarray(np.clip(0.2 * x + 0.5, 0.0, 1.0), x.dtype)
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from abele.arrays import Array
 from abele.errors import TensorError, TypeMismatchError
-from abele.expr.operation import Array
 from abele.kernels.nest.ir import HostKernel
 from abele.kernels.target import HostTarget, host_target
 from abele.layout import Modes, row_major

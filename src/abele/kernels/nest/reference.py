@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from abele.arrays import Array
 from abele.errors import TensorError
-from abele.expr.operation import COMBINES, TABLE, Array, identity
+from abele.expr.operation import COMBINES, TABLE, identity
 from abele.kernels.nest.ir import (
     Affine,
     Apply,

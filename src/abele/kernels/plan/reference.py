@@ -15,8 +15,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from abele.arrays import Array
 from abele.errors import InvalidOptionError
-from abele.expr.operation import COMBINES, Array, identity
+from abele.expr.operation import COMBINES, identity
 from abele.kernels.nest.binding import BoundCalls, OperandBinding
 from abele.kernels.nest.ir import (
     Affine,

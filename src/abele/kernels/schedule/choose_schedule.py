@@ -24,8 +24,8 @@ from itertools import combinations, takewhile
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from abele.arrays import Float64, Int64
 from abele.kernels.nest.ir import Apply, Cast, Expr, Rounded
 from abele.kernels.nest.loop_nest import ElementAccess, Fetch, LoopNest, Out, RowFetch, free_dims
 from abele.kernels.schedule.pack_panels import FAR_BYTES, Panel, can_be_packed, find_panel
@@ -76,8 +76,6 @@ MIN_LEADING = 8
 MAX_ROW_UNITS = 64
 """Runs of rows that such stores are cut into where nothing else can be shared."""
 
-Int64 = npt.NDArray[np.int64]
-Float64 = npt.NDArray[np.float64]
 Tile = tuple[tuple[str, int], ...]
 
 

@@ -24,7 +24,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from abele.expr.operation import Array
+from abele.arrays import Array
 from abele.kernels.nest.ir import Index
 from abele.kernels.tasks.fuse_outer_loops import operand_dims
 from abele.kernels.tasks.known_values import DimCells

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from abele.expr.operation import Array, identity
+from abele.arrays import Array
+from abele.expr.operation import identity
 from abele.kernels.nest.ir import Affine, Apply, Cast, Const, Expr, Index, Rounded
 from abele.kernels.nest.loop_nest import Acc, NestLocal
 from abele.kernels.tasks.program import Ref, Task, TaskReduction, plain

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from abele.expr.operation import Array
+from abele.arrays import Array
 from abele.kernels.target import HostTarget
 from abele.kernels.tasks.layout import SpaceLayout
 from abele.kernels.tasks.program import SampleDim, Space, Task

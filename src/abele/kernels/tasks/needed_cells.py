@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from abele.expr.operation import Array
+from abele.arrays import Array
 from abele.kernels.tasks.known_values import ANY, Evaluation, Known, adds_nothing
 from abele.kernels.tasks.leaves import BlockLoop, LeafProgram, LeafTasks, OuterLoop
 from abele.kernels.tasks.program import Ref, Task, plain

@@ -9,11 +9,11 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from abele.arrays import Array
 from abele.errors import PackedDataError, nearest
 from abele.packing.data.fields import TOKENS
 from abele.packing.data.layout import SequenceLayout
 from abele.packing.data.masks import block_mask
-from abele.packing.data.ragged import Array
 
 Batch = dict[str, Array]
 

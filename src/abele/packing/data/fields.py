@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from abele.arrays import Array, Int64
 from abele.errors import PackedDataError, PaddingError, PlaceError, TypeMismatchError
-from abele.packing.data.ragged import Array, Ragged
-from abele.packing.packs import Int64s
+from abele.packing.data.ragged import Ragged
 
 TOKENS = "tokens"
 """The axis that fields have unless they name another."""
@@ -119,7 +119,7 @@ def _converted(name: str, values: Array, target: np.dtype[Any]) -> Array:
     return converted
 
 
-def check_places(name: str, column: Ragged | Array, field: Field, lengths: Int64s) -> None:
+def check_places(name: str, column: Ragged | Array, field: Field, lengths: Int64) -> None:
     """See that places lie in their own sample.
 
     Args:

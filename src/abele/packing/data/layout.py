@@ -9,11 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from abele.packing.data.ragged import Array, Ragged, expanded
+from abele.arrays import Array, Int64
+from abele.packing.data.ragged import Ragged, expanded
 from abele.packing.data.row_shape import RowShape
-from abele.packing.packs import Int64s
-
-Int32s = npt.NDArray[np.int32]
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,16 +31,16 @@ class SequenceLayout:
 
     shape: RowShape
     num_rows: int
-    samples: Int64s
-    rows: Int64s
-    slots: Int64s
-    lengths: Mapping[str, Int64s]
-    begins: Mapping[str, Int64s]
-    _targets: dict[str, Int64s] = field(default_factory=dict, repr=False)
-    _sources: dict[int, tuple[Int64s, Int64s]] = field(default_factory=dict, repr=False)
+    samples: Int64
+    rows: Int64
+    slots: Int64
+    lengths: Mapping[str, Int64]
+    begins: Mapping[str, Int64]
+    _targets: dict[str, Int64] = field(default_factory=dict, repr=False)
+    _sources: dict[int, tuple[Int64, Int64]] = field(default_factory=dict, repr=False)
 
     @classmethod
-    def of(cls, packs: Ragged, lengths: Mapping[str, Int64s], shape: RowShape) -> SequenceLayout:
+    def of(cls, packs: Ragged, lengths: Mapping[str, Int64], shape: RowShape) -> SequenceLayout:
         """The layout of packs whose members fit.
 
         Args:
@@ -58,7 +56,7 @@ class SequenceLayout:
         slots = np.arange(len(samples)) - first
         return cls(shape, len(packs), samples, rows, slots, lengths=own, begins=begins)
 
-    def targets(self, axis: str) -> Int64s:
+    def targets(self, axis: str) -> Int64:
         """Where the elements of all sequences go in an array [num_rows · capacity], int64[num_elements]."""
         if axis not in self._targets:
             capacity, lengths = self.shape.capacity_of(axis), self.lengths[axis]
@@ -70,7 +68,7 @@ class SequenceLayout:
             self._targets[axis] = targets
         return self._targets[axis]
 
-    def places(self, axis: str, within: npt.ArrayLike, sequences: Int64s | slice = slice(None)) -> Int64s:
+    def places(self, axis: str, within: npt.ArrayLike, sequences: Int64 | slice = slice(None)) -> Int64:
         """Places in rows of elements that are counted from the start of their sequence.
 
         Args:
@@ -90,7 +88,7 @@ class SequenceLayout:
         """A field of an axis in rows, array[num_rows, capacity, …]."""
         return self.filled(column.values[self._source(column.offsets)], axis, padding)
 
-    def _source(self, offsets: Int64s) -> Int64s:
+    def _source(self, offsets: Int64) -> Int64:
         """Where the elements of all sequences lie in values with these offsets, which fields of an axis often share."""
         known = self._sources.get(id(offsets))
         if known is None or known[0] is not offsets:
@@ -115,12 +113,12 @@ class SequenceLayout:
         """A value of each sequence for each of its elements, array[num_elements, …]."""
         return np.repeat(of_sequence, self.lengths[axis], axis=0)
 
-    def positions(self, axis: str) -> Int64s:
+    def positions(self, axis: str) -> Int64:
         """Place of every element in its own sequence, int64[num_elements]."""
         return expanded(np.zeros(len(self.samples), np.int64), self.lengths[axis])
 
 
-def _begins(needs: Int64s, first: Int64s) -> Int64s:
+def _begins(needs: Int64, first: Int64) -> Int64:
     """Where each sequence begins in its row, of what it takes and the number of its row's first sequence."""
     before = np.cumsum(needs) - needs
     return before - before[first]

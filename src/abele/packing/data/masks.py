@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from abele.arrays import Array
 from abele.errors import PackedDataError, PaddingError
-from abele.packing.data.ragged import Array
 
 DECK_MASK_VALUE = -1000.0
 """What is added to masked scores in float16. Source: deck 004, "Adjusting the model"."""

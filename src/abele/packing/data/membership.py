@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from abele.arrays import Int64
 from abele.errors import PackedDataError, PackMembersError
 from abele.packing.data.ragged import Ragged, whole_numbers
 from abele.packing.data.row_shape import RowShape
 from abele.packing.data.samples import Samples
-from abele.packing.packs import Int64s, Packs
+from abele.packing.packs import Packs
 from abele.words import counted
 
 
@@ -57,7 +58,7 @@ def _check_spare(samples: Samples, shape: RowShape) -> None:
             )
 
 
-def _check_items(items: Int64s, num_samples: int, partial: bool) -> None:
+def _check_items(items: Int64, num_samples: int, partial: bool) -> None:
     unknown = np.flatnonzero((items < 0) | (items >= num_samples))
     if len(unknown):
         raise PackMembersError(
@@ -79,7 +80,7 @@ def _check_items(items: Int64s, num_samples: int, partial: bool) -> None:
         )
 
 
-def _check_depth(depths: Int64s, shape: RowShape) -> None:
+def _check_depth(depths: Int64, shape: RowShape) -> None:
     if depths.max(initial=0) > shape.depth:
         pack = int(depths.argmax())
         raise PackMembersError(
@@ -88,7 +89,7 @@ def _check_depth(depths: Int64s, shape: RowShape) -> None:
         )
 
 
-def _check_room(members: Ragged, needs: Int64s, shape: RowShape, axis: str) -> None:
+def _check_room(members: Ragged, needs: Int64, shape: RowShape, axis: str) -> None:
     ends = np.append(0, np.cumsum(needs[members.own_values]))
     begins = members.offsets - members.offsets[0]
     taken = ends[begins[1:]] - ends[begins[:-1]]

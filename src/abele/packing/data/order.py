@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from abele.arrays import Int64
 from abele.errors import PackedDataError
-from abele.packing.packs import Int64s
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +59,7 @@ class PackOrder:
         step = self.batch_size * self.num_ranks
         return self.num_packs // step if self.drop_last else -(-self.num_packs // step)
 
-    def batches(self, epoch: int) -> Int64s:
+    def batches(self, epoch: int) -> Int64:
         """Packs of each batch of this rank, int64[num_batches, batch_size]."""
         if epoch < 0:
             raise PackedDataError(f"epochs count from 0, not {epoch}")

@@ -5,12 +5,13 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from abele.arrays import Array
 from abele.errors import PackMembersError
 from abele.packing.data.derived import Batch
 from abele.packing.data.fields import Field
 from abele.packing.data.layout import SequenceLayout
 from abele.packing.data.membership import checked_packs
-from abele.packing.data.ragged import Array, Ragged, whole_numbers
+from abele.packing.data.ragged import Ragged, whole_numbers
 from abele.packing.data.row_shape import RowShape
 from abele.packing.data.samples import Samples
 from abele.packing.packs import Packs

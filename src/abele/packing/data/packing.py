@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
+from abele.arrays import Int64
 from abele.packing.data.packed_rows import PackedRows
 from abele.packing.data.row_shape import RowShape
 from abele.packing.data.samples import Samples
-from abele.packing.packs import Int64s
 from abele.packing.solve import Method, pack_items
 
 
-def sizes_of(samples: Samples, shape: RowShape) -> Int64s:
+def sizes_of(samples: Samples, shape: RowShape) -> Int64:
     """What a packer has to count for each sample.
 
     Args:

@@ -9,10 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from abele.arrays import Array, Int64
 from abele.errors import SampleLengthError, TypeMismatchError
-from abele.packing.packs import Int64s
-
-Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,7 +27,7 @@ class Ragged:
     """
 
     values: Array
-    offsets: Int64s
+    offsets: Int64
 
     def __post_init__(self) -> None:
         values, offsets = as_numbers(self.values, "the values of a Ragged"), np.asarray(self.offsets)
@@ -108,7 +106,7 @@ class Ragged:
         return (self.values[a:b] for a, b in zip(self.offsets[:-1], self.offsets[1:], strict=True))
 
     @property
-    def lengths(self) -> Int64s:
+    def lengths(self) -> Int64:
         """Length of each sequence, int64[num_sequences]."""
         return np.diff(self.offsets)
 
@@ -118,7 +116,7 @@ class Ragged:
         return self.values[self.offsets[0] : self.offsets[-1]]
 
     @property
-    def sequence_of_value(self) -> Int64s:
+    def sequence_of_value(self) -> Int64:
         """The sequence of each of ``own_values``, int64."""
         return np.repeat(np.arange(len(self)), self.lengths)
 
@@ -132,7 +130,7 @@ class Ragged:
         lengths = self.lengths[chosen]
         return Ragged(self.values[expanded(self.offsets[:-1][chosen], lengths)], offsets_of(lengths))
 
-    def split(self, longest: int) -> tuple[Ragged, Int64s]:
+    def split(self, longest: int) -> tuple[Ragged, Int64]:
         """Sequences cut into pieces of at most ``longest``: the pieces, without a copy, and the number of each one's
         origin.
 
@@ -146,7 +144,7 @@ class Ragged:
         return Ragged(self.values, np.append(self.offsets[origin] + nth * longest, self.offsets[-1])), origin
 
 
-def offsets_of(lengths: Array) -> Int64s:
+def offsets_of(lengths: Array) -> Int64:
     """Where sequences of these lengths begin, and where the last ends; int64[num_sequences + 1]."""
     if lengths.ndim != 1 or lengths.dtype.kind not in "iu":
         raise TypeMismatchError(
@@ -160,7 +158,7 @@ def offsets_of(lengths: Array) -> Int64s:
     return offsets
 
 
-def expanded(begins: Int64s, lengths: Int64s) -> Int64s:
+def expanded(begins: Int64, lengths: Int64) -> Int64:
     """The numbers ``begins[i], begins[i] + 1, …`` of all runs, ``lengths[i]`` of each, one run after the other."""
     ends = np.cumsum(lengths)
     total = int(ends[-1]) if len(ends) else 0
@@ -169,7 +167,7 @@ def expanded(begins: Int64s, lengths: Int64s) -> Int64s:
     return numbers
 
 
-def whole_numbers(values: Any, what: str) -> Int64s:
+def whole_numbers(values: Any, what: str) -> Int64:
     """An array of whole numbers; an empty one of any type.
 
     Raises:
@@ -199,5 +197,5 @@ def as_numbers(values: Any, what: str) -> Array:
     return array
 
 
-def _pair(offsets: Int64s, number: int) -> str:
+def _pair(offsets: Int64, number: int) -> str:
     return f"from {offsets[number]:,} to {offsets[number + 1]:,}"

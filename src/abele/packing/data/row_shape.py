@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from abele.arrays import Int64
 from abele.errors import PackedDataError, SampleLengthError
 from abele.packing.data.fields import TOKENS
-from abele.packing.packs import Int64s
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class RowShape:
         step = self.alignment.get(axis, 1)
         return int((self.capacity_of(axis) - held_back) // step * step)
 
-    def needs(self, lengths: npt.ArrayLike, axis: str | None = None) -> Int64s:
+    def needs(self, lengths: npt.ArrayLike, axis: str | None = None) -> Int64:
         """What a packer has to count for sequences of these lengths, int64[num_sequences].
 
         That is the lengths themselves, rounded up to the alignment, less the first token where it lies elsewhere.

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from abele.arrays import Array, Int64
 from abele.errors import PackedDataError, SampleLengthError, nearest
 from abele.packing.data.derived import BASIC, Derived, derived_by_name
 from abele.packing.data.fields import Field, check_places, checked_column, default_field
-from abele.packing.data.ragged import Array, Ragged, as_numbers
-from abele.packing.packs import Int64s
+from abele.packing.data.ragged import Ragged, as_numbers
 from abele.words import counted
 
 
@@ -101,11 +101,11 @@ class Samples:
         return tuple(self.lengths_by_axis)
 
     @property
-    def lengths(self) -> Int64s:
+    def lengths(self) -> Int64:
         """Length of each sample on the first axis, int64[num_samples]."""
         return self.lengths_by_axis[self.axes[0]]
 
-    def axis_lengths(self, axis: str) -> Int64s:
+    def axis_lengths(self, axis: str) -> Int64:
         """Length of each sample on an axis, int64[num_samples].
 
         Raises:
@@ -132,7 +132,7 @@ class Samples:
         }
         return Samples(taken, self.recipe)
 
-    def split(self, longest: int) -> tuple[Samples, Int64s]:
+    def split(self, longest: int) -> tuple[Samples, Int64]:
         """Over-long samples cut into pieces: samples of at most ``longest`` elements, and the origin of each.
 
         What a sequence has one of goes to each of its pieces. Nothing is copied.
@@ -218,8 +218,8 @@ def _sharing_offsets(columns: Mapping[str, Ragged | Array]) -> dict[str, Ragged 
     return shared
 
 
-def _lengths_by_axis(columns: Mapping[str, Ragged | Array], fields: Mapping[str, Field]) -> dict[str, Int64s]:
-    found: dict[str, tuple[str, Int64s]] = {}
+def _lengths_by_axis(columns: Mapping[str, Ragged | Array], fields: Mapping[str, Field]) -> dict[str, Int64]:
+    found: dict[str, tuple[str, Int64]] = {}
     for name, column in columns.items():
         axis = fields[name].axis
         if isinstance(column, Ragged) != (axis is not None):

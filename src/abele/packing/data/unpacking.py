@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 
+from abele.arrays import Array, Int64
 from abele.errors import PackedDataError, PackMembersError
-from abele.packing.data.ragged import Array, Ragged, as_numbers, expanded, offsets_of
-from abele.packing.packs import Int64s
+from abele.packing.data.ragged import Ragged, as_numbers, expanded, offsets_of
 from abele.words import counted
 
 
 def unpack_elements(
     values: Any, batch: Mapping[str, Any], *, ids: str = "sequence_ids", positions: str = "position_ids"
-) -> tuple[Int64s, Ragged]:
+) -> tuple[Int64, Ragged]:
     """Values of elements (tokens, frames) by sample.
 
     Args:
@@ -61,7 +61,7 @@ def unpack_elements(
     return numbers.reshape(-1)[cells].astype(np.int64), Ragged(flat[source], offsets)
 
 
-def unpack_sequences(values: Any, batch: Mapping[str, Any]) -> tuple[Int64s, Array]:
+def unpack_sequences(values: Any, batch: Mapping[str, Any]) -> tuple[Int64, Array]:
     """Values of sequences (classes, scores) by sample.
 
     Args:
@@ -95,7 +95,7 @@ class Collected:
 
     def __init__(self, num_samples: int) -> None:
         self.num_samples = num_samples
-        self._numbers: list[Int64s] = []
+        self._numbers: list[Int64] = []
         self._values: list[Ragged | Array] = []
 
     def add_elements(self, values: Any, batch: Mapping[str, Any], **names: str) -> None:
@@ -107,7 +107,7 @@ class Collected:
         """Take what a model gave for each sequence of a batch; as :func:`unpack_sequences`."""
         self._add(*unpack_sequences(values, batch))
 
-    def _add(self, numbers: Int64s, values: Ragged | Array) -> None:
+    def _add(self, numbers: Int64, values: Ragged | Array) -> None:
         if self._values and isinstance(values, Ragged) != isinstance(self._values[0], Ragged):
             raise PackedDataError(
                 "values of elements and of sequences do not go together", remedy="a Collected for each"
@@ -155,7 +155,7 @@ def _array(batch: Mapping[str, Any], name: str) -> Array:
     return array
 
 
-def _is_permutation(target: Int64s) -> bool:
+def _is_permutation(target: Int64) -> bool:
     seen = np.zeros(len(target), bool)
     seen[target] = True
     return bool(seen.all())

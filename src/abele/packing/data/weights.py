@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from abele.arrays import Array
 from abele.errors import PackedDataError
-from abele.packing.data.ragged import Array
 
 
 def _cells(sequence_ids: Array, depth: int) -> npt.NDArray[np.int64]:

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from abele.arrays import Array, Int64
 from abele.errors import PackedDataError, TypeMismatchError
 from abele.packing.data.derived import FirstPlaces, LossWeights, SequenceIds
 from abele.packing.data.fields import Field, per_sequence
-from abele.packing.data.ragged import Array, Ragged, offsets_of
+from abele.packing.data.ragged import Ragged, offsets_of
 from abele.packing.data.samples import Recipe, Samples
-from abele.packing.packs import Int64s
 from abele.packing.tasks.language import IGNORE, basic_derived
 
 PREDICTIONS = "predictions"
@@ -161,7 +161,7 @@ def bert_pretraining(
     )
 
 
-def token_labels(positions: Int64s, labels: Array, *, capacity: int, ignore: int = IGNORE) -> Array:
+def token_labels(positions: Int64, labels: Array, *, capacity: int, ignore: int = IGNORE) -> Array:
     """Masked words as a label for each token, as models without positions of predictions take them.
 
     Args:

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from abele.arrays import Array, Int64
 from abele.errors import PackedDataError
 from abele.packing.data.derived import FirstPlaces
 from abele.packing.data.fields import Field, per_sequence
-from abele.packing.data.ragged import Array, Ragged
+from abele.packing.data.ragged import Ragged
 from abele.packing.data.samples import Recipe, Samples
-from abele.packing.packs import Int64s
 from abele.packing.tasks.language import IGNORE, basic_derived
 
 
@@ -115,9 +115,9 @@ class AnswerSpans:
         scores: Sum of both logits, float64[num_sequences].
     """
 
-    samples: Int64s
-    starts: Int64s
-    ends: Int64s
+    samples: Int64
+    starts: Int64
+    ends: Int64
     scores: npt.NDArray[np.float64]
 
 

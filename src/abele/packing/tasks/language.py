@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from abele.arrays import Array
 from abele.errors import PackedDataError
 from abele.packing.data.derived import (
     Derived,
@@ -19,7 +20,7 @@ from abele.packing.data.derived import (
     SequenceLengths,
 )
 from abele.packing.data.fields import Field
-from abele.packing.data.ragged import Array, Ragged
+from abele.packing.data.ragged import Ragged
 from abele.packing.data.samples import Recipe, Samples
 
 IGNORE = -100

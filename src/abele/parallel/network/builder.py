@@ -14,10 +14,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from abele.arrays import Array
 from abele.errors import ElementRangeError
 from abele.graph.debug import DebugRecord
 from abele.numerics import as_element_type, i32, u32
-from abele.parallel.network.frozen import Array, Dense, FrozenDict
+from abele.parallel.network.frozen import Dense, FrozenDict
 from abele.parallel.network.hints import PlanHint
 from abele.parallel.network.network import AllowedRange, Network, contents_of
 from abele.parallel.network.op import NetworkOp, OpBlock

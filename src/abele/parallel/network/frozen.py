@@ -7,11 +7,10 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
+from abele.arrays import Array
 from abele.numerics import ElementType
 
-Array = npt.NDArray[Any]
 K = TypeVar("K")
 V = TypeVar("V")
 

@@ -6,9 +6,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from abele.arrays import Array
 from abele.errors import NetworkError
 from abele.graph.debug import DebugRecord
-from abele.parallel.network.frozen import Array, Dense, FrozenDict
+from abele.parallel.network.frozen import Dense, FrozenDict
 from abele.parallel.network.op import NetworkFunction, NetworkOp
 from abele.parallel.network.value import Value
 

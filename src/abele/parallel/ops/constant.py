@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
+from abele.arrays import Array
 from abele.graph import Tensor
 from abele.parallel.network import BlockBuilder, Dense, NetworkOp, Shape, Value
 from abele.parallel.network.network import contents_of
-from abele.parallel.registry import Array, OpRule, Types, require, rule
+from abele.parallel.registry import OpRule, Types, require, rule
 
 if TYPE_CHECKING:
     from abele.parallel.lowering import Lowering

@@ -11,6 +11,7 @@ from dataclasses import replace
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from abele.arrays import Array
 from abele.expr import Const, derivative
 from abele.graph import Copy, If, Repeat, RepeatWhileTrue, Steps, Switch, Tensor
 from abele.graph.debug import DebugRecord
@@ -18,7 +19,7 @@ from abele.numerics import bool_, i32, u32
 from abele.parallel.network import BlockBuilder, FrozenDict, NetworkFunction, NetworkOp, OpBlock, RegionBuilder, Value
 from abele.parallel.ops.elementwise import cast, map_
 from abele.parallel.ops.views import concat, reshape, slice_
-from abele.parallel.registry import Array, Gradients, OpRule, Types, no_derivative, require, rule
+from abele.parallel.registry import Gradients, OpRule, Types, no_derivative, require, rule
 from abele.poplibs import popops
 from abele.poplibs.popops.expr import _1
 

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from abele.arrays import Array
 from abele.graph import Tensor
 from abele.parallel.network import BlockBuilder, NetworkOp, Shape, Value
 from abele.parallel.network.part import ValuePart, whole_digits
 from abele.parallel.ops.reduction import reduce
 from abele.parallel.ops.windows import SlidingWindows
-from abele.parallel.registry import Array, Gradients, OpRule, Types, only, require, rule
+from abele.parallel.registry import Gradients, OpRule, Types, only, require, rule
 from abele.poplibs import poplin
 from abele.poplibs.poplin.conv_params.params import ConvParams
 

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from abele.arrays import Array
 from abele.graph import Tensor
 from abele.parallel.network import BlockBuilder, FrozenDict, NetworkOp, Value
 from abele.parallel.network.hints import ConvGroup, PlanHint
 from abele.parallel.ops.convolution import Convolving, bias_gradient, turned_weights
-from abele.parallel.registry import RULES, Array, Gradients, OpRule, Types, require, rule
+from abele.parallel.registry import RULES, Gradients, OpRule, Types, require, rule
 from abele.poplibs import poplin
 from abele.poplibs.poplin import multiconv
 from abele.poplibs.poplin.conv_params.params import ConvParams

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from abele.arrays import Array
 from abele.expr.derivative import arg
 from abele.graph import Tensor
 from abele.numerics import i32, u32
 from abele.parallel.network import BlockBuilder, NetworkOp, Value
 from abele.parallel.ops.elementwise import map_
 from abele.parallel.ops.views import reshape
-from abele.parallel.registry import Array, Gradients, OpRule, Types, require, rule
+from abele.parallel.registry import Gradients, OpRule, Types, require, rule
 from abele.poplibs import popops
 from abele.poplibs.popnn import ctc
 

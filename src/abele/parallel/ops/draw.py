@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
+from abele.arrays import Array
 from abele.expr import Cast, Const, Expr, apply, derivative, evaluate
 from abele.expr.derivative import arg
 from abele.graph import Tensor
 from abele.llvm.random import hash_u32
 from abele.numerics import ElementType, f32, i32, u32
 from abele.parallel.network import BlockBuilder, NetworkOp, Value
-from abele.parallel.registry import Array, Gradients, OpRule, Types, require, rule
+from abele.parallel.registry import Gradients, OpRule, Types, require, rule
 from abele.poplibs import poprand
 
 if TYPE_CHECKING:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
+from abele.arrays import Array
 from abele.expr import derivative
 from abele.graph import Tensor
 from abele.llvm.random import hash_u32
@@ -14,7 +15,7 @@ from abele.numerics import u32
 from abele.parallel.network import BlockBuilder, NetworkOp, Value
 from abele.parallel.network.part import ValuePart, take
 from abele.parallel.ops.elementwise import map_
-from abele.parallel.registry import Array, Gradients, OpRule, Types, only, require, rule
+from abele.parallel.registry import Gradients, OpRule, Types, only, require, rule
 from abele.poplibs import poprand
 
 if TYPE_CHECKING:

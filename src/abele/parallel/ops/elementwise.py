@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
+from abele.arrays import Array
 from abele.expr import derivative, evaluate
 from abele.expr.simplify import product
 from abele.expr.types import element_type
@@ -17,18 +18,7 @@ from abele.parallel.network import BlockBuilder, NetworkOp, Stage, Value
 from abele.parallel.network.part import ValuePart
 from abele.parallel.ops.padded import laid_together
 from abele.parallel.ops.views import expand
-from abele.parallel.registry import (
-    Array,
-    Gradients,
-    OpRule,
-    RowWise,
-    Types,
-    broadcast,
-    broadcast_needs,
-    only,
-    require,
-    rule,
-)
+from abele.parallel.registry import Gradients, OpRule, RowWise, Types, broadcast, broadcast_needs, only, require, rule
 from abele.poplibs import popops
 from abele.poplibs.popops.expressions.fused import fuse
 from abele.poplibs.poputil.layout import create_narrowed

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from abele.arrays import Array
 from abele.expr import apply, select
 from abele.expr.derivative import arg
 from abele.graph import Copy, Tensor
@@ -19,7 +20,7 @@ from abele.parallel.ops.constant import full
 from abele.parallel.ops.elementwise import cast, map_
 from abele.parallel.ops.known_indices import even_runs, taken_runs
 from abele.parallel.ops.views import reshape
-from abele.parallel.registry import Array, Gradients, OpRule, Types, only, require, rule
+from abele.parallel.registry import Gradients, OpRule, Types, only, require, rule
 from abele.poplibs import popops
 from abele.poplibs.popops.slicing import SlicePlan, embedding, is_stored_for, stored_parts
 

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
+from abele.arrays import Array
 from abele.expr import NONLINEARITIES, TABLE, apply, derivative
 from abele.graph import Tensor
 from abele.parallel.network import BlockBuilder, NetworkOp, Value
 from abele.parallel.ops.elementwise import map_
-from abele.parallel.registry import Array, Gradients, RowWise, Types, only, require, rule
+from abele.parallel.registry import Gradients, RowWise, Types, only, require, rule
 from abele.poplibs import popnn
 
 if TYPE_CHECKING:

@@ -18,12 +18,13 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
+from abele.arrays import Array
 from abele.graph import Graph, Steps, Tensor, concat
 from abele.numerics import f32
 from abele.parallel.network import BlockBuilder, NetworkOp, Value
 from abele.parallel.network.part import ValuePart
 from abele.parallel.ops.replicas import ReplicaRule
-from abele.parallel.registry import Array, Gradients, OpRule, Types, no_derivative, require, rule
+from abele.parallel.registry import Gradients, OpRule, Types, no_derivative, require, rule
 from abele.poplibs import gcl
 from abele.poplibs.gcl import CommGroup
 from abele.poplibs.poplin import norms as poplin_norms

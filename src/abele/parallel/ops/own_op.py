@@ -7,12 +7,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from abele.arrays import Array
 from abele.errors import NetworkError, UnsupportedOpError, nearest
 from abele.graph import Graph, Steps, Tensor
 from abele.numerics import ElementType
 from abele.parallel.network import BlockBuilder, NetworkOp, Value
 from abele.parallel.network.value import Shape
-from abele.parallel.registry import Array, Gradients, OpRule, Types, no_derivative, rule
+from abele.parallel.registry import Gradients, OpRule, Types, no_derivative, rule
 
 if TYPE_CHECKING:
     from abele.parallel.lowering import Lowering

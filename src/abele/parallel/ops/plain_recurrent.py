@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from abele.arrays import Array
 from abele.graph import Tensor, concat
 from abele.numerics import ElementType
 from abele.parallel.network import BlockBuilder, NetworkOp, Shape, Value
 from abele.parallel.ops.constant import full
 from abele.parallel.ops.recurrent import as_matrix, laid_out, sigmoid
-from abele.parallel.registry import Array, Gradients, OpRule, Types, only, require, rule
+from abele.parallel.registry import Gradients, OpRule, Types, only, require, rule
 from abele.poplibs.popnn import gru as gru_layers
 from abele.poplibs.popnn import rnn as rnn_layers
 from abele.poplibs.popnn.recurrent.calls import new_input, units_of

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
+from abele.arrays import Array
 from abele.graph import Tensor
 from abele.parallel.network import BlockBuilder, NetworkOp, Shape, Value
 from abele.parallel.network.part import ValuePart
 from abele.parallel.ops.windows import SlidingWindows
-from abele.parallel.registry import Array, Gradients, OpRule, Types, only, require, rule
+from abele.parallel.registry import Gradients, OpRule, Types, only, require, rule
 from abele.poplibs import popnn
 from abele.poplibs.popnn.pool_params import PoolParams
 

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, ClassVar
 
+from abele.arrays import Array
 from abele.graph import PrintTensor, PrintTensorFmt, Tensor
 from abele.parallel.network import BlockBuilder, NetworkOp, Value
-from abele.parallel.registry import Array, Gradients, OpRule, Types, only, rule
+from abele.parallel.registry import Gradients, OpRule, Types, only, rule
 
 if TYPE_CHECKING:
     from abele.parallel.lowering import Lowering

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from abele.arrays import Array
 from abele.graph import Tensor
 from abele.numerics import ElementType, as_element_type, f16, i32, to_host
 from abele.numerics.narrow import round_to_nearest
@@ -21,7 +22,7 @@ from abele.parallel.network import BlockBuilder, NetworkOp, Shape, Value
 from abele.parallel.network.part import ValuePart, whole_digits
 from abele.parallel.ops.convolution import Convolution, ConvolutionGradData, ConvolutionGradWeight
 from abele.parallel.ops.views import expand, reshape
-from abele.parallel.registry import Array, OpRule, Types, require, rule
+from abele.parallel.registry import OpRule, Types, require, rule
 from abele.poplibs import poplin, popops
 from abele.poplibs.poplin.conv_params.params import ConvParams
 

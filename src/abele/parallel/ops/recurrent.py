@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
+from abele.arrays import Array
 from abele.graph import Copy, Tensor
 from abele.numerics import ElementType
 from abele.parallel.network import BlockBuilder, NetworkOp, Shape, Value
 from abele.parallel.ops.constant import full
-from abele.parallel.registry import Array, Gradients, OpRule, Types, require, rule
+from abele.parallel.registry import Gradients, OpRule, Types, require, rule
 from abele.poplibs.popnn import lstm as layers
 from abele.poplibs.popnn.recurrent.calls import units_of
 from abele.poplibs.popnn.recurrent.cell import Weights

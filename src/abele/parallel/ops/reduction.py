@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from abele.arrays import Array
 from abele.expr import Const, derivative, select
 from abele.expr.simplify import product
 from abele.graph import Tensor
@@ -16,7 +17,7 @@ from abele.parallel.network import BlockBuilder, NetworkOp, Shape, Value
 from abele.parallel.network.part import ValuePart, whole_digits
 from abele.parallel.ops.elementwise import cast, map_
 from abele.parallel.ops.views import expand, reshape
-from abele.parallel.registry import Array, Gradients, OpRule, Types, only, require, rule
+from abele.parallel.registry import Gradients, OpRule, Types, only, require, rule
 from abele.poplibs import popops
 
 if TYPE_CHECKING:

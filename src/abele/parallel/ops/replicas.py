@@ -25,10 +25,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from abele.arrays import Array
 from abele.graph import Tensor
 from abele.numerics import i32
 from abele.parallel.network import BlockBuilder, NetworkOp, Value
-from abele.parallel.registry import Array, Gradients, OpRule, RowWise, Types, no_derivative, only, require, rule
+from abele.parallel.registry import Gradients, OpRule, RowWise, Types, no_derivative, only, require, rule
 from abele.poplibs import gcl, popops
 from abele.poplibs.gcl import CommGroup
 from abele.poplibs.popops.expr import Cast, Const, Expr, Op, _1

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
+from abele.arrays import Array
 from abele.expr import derivative
 from abele.graph import Tensor, concat
 from abele.kernels.nest.ir import Expr
@@ -24,7 +25,7 @@ from abele.parallel.network import BlockBuilder, Dense, NetworkOp, Value
 from abele.parallel.network.part import ValuePart, whole_digits
 from abele.parallel.ops.linear import matmul
 from abele.parallel.ops.views import expand, reshape, transpose
-from abele.parallel.registry import Array, Gradients, OpRule, Types, only, require, rule
+from abele.parallel.registry import Gradients, OpRule, Types, only, require, rule
 from abele.poplibs import popops
 
 if TYPE_CHECKING:

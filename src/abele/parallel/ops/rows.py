@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from abele.arrays import Array
 from abele.graph import Tensor
 from abele.numerics import i32
 from abele.parallel.network import BlockBuilder, NetworkOp, Value
 from abele.parallel.ops.constant import full
-from abele.parallel.registry import Array, Gradients, OpRule, Types, only, require, rule
+from abele.parallel.registry import Gradients, OpRule, Types, only, require, rule
 from abele.poplibs import popops
 
 if TYPE_CHECKING:

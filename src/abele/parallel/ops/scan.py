@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from abele.arrays import Array
 from abele.expr import apply, select
 from abele.expr.derivative import arg
 from abele.graph import Tensor
@@ -17,7 +18,7 @@ from abele.parallel.ops.constant import full
 from abele.parallel.ops.elementwise import cast, map_
 from abele.parallel.ops.lookup import sum_rows
 from abele.parallel.ops.views import concat, reshape, slice_, transpose
-from abele.parallel.registry import Array, Gradients, OpRule, Types, only, require, rule
+from abele.parallel.registry import Gradients, OpRule, Types, only, require, rule
 from abele.poplibs import popops
 
 if TYPE_CHECKING:

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from abele.arrays import Array
 from abele.graph import Tensor
 from abele.numerics import bool_, i32
 from abele.parallel.network import BlockBuilder, NetworkOp, Value
-from abele.parallel.registry import Array, Gradients, OpRule, Types, require, rule
+from abele.parallel.registry import Gradients, OpRule, Types, require, rule
 from abele.poplibs import popops
 
 if TYPE_CHECKING:

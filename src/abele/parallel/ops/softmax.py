@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from abele.arrays import Array
 from abele.graph import Tensor
 from abele.parallel.network import BlockBuilder, NetworkOp, Value
 from abele.parallel.ops.views import transpose
-from abele.parallel.registry import Array, Gradients, RowWise, Types, only, require, rule
+from abele.parallel.registry import Gradients, RowWise, Types, only, require, rule
 from abele.poplibs import popnn
 
 if TYPE_CHECKING:

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
+from abele.arrays import Array
 from abele.graph import Tensor
 from abele.numerics import bool_, i32
 from abele.parallel.network import BlockBuilder, NetworkOp, Value
 from abele.parallel.network.part import ValuePart
 from abele.parallel.ops.elementwise import cast
 from abele.parallel.ops.scan import add_along
-from abele.parallel.registry import Array, Gradients, OpRule, Types, require, rule
+from abele.parallel.registry import Gradients, OpRule, Types, require, rule
 from abele.poplibs import popops
 from abele.poplibs.popops.sorting import SortOrder, TopKParams
 

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
+from abele.arrays import Array
 from abele.graph import Tensor, concat
 from abele.numerics import ElementType, f32
 from abele.parallel.joined_copies import joined_copies
 from abele.parallel.network import BlockBuilder, NetworkOp, Value
 from abele.parallel.ops.replicas import GROUP_ATTRIBUTES, ReplicaRule, group_attributes, group_of
 from abele.parallel.optimisers import Optimiser
-from abele.parallel.registry import Array, OpRule, Types, require, rule
+from abele.parallel.registry import OpRule, Types, require, rule
 from abele.parallel.shards import ShardedGradient, Shards, buckets
 from abele.poplibs import gcl, popops
 from abele.poplibs.gcl import CommGroup

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from abele.arrays import Array
 from abele.graph import Copy, Tensor
 from abele.parallel.network import BlockBuilder, NetworkOp, Value
-from abele.parallel.registry import Array, OpRule, Types, rule
+from abele.parallel.registry import OpRule, Types, rule
 from abele.poplibs.poputil.layout import clone_between
 
 if TYPE_CHECKING:

@@ -8,21 +8,12 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from abele import graph as tile_graph
+from abele.arrays import Array
 from abele.graph import Tensor
 from abele.parallel.network import BlockBuilder, NetworkOp, Value
 from abele.parallel.network.part import Digit, ValuePart, some_digits, whole_digits
 from abele.parallel.ops.constant import full
-from abele.parallel.registry import (
-    Array,
-    Gradients,
-    OpRule,
-    Types,
-    broadcast,
-    broadcast_needs,
-    only,
-    require,
-    rule,
-)
+from abele.parallel.registry import Gradients, OpRule, Types, broadcast, broadcast_needs, only, require, rule
 
 if TYPE_CHECKING:
     from abele.parallel.lowering import Lowering

@@ -14,10 +14,10 @@ from dataclasses import dataclass, field, fields
 
 import numpy as np
 
+from abele.arrays import Array
 from abele.errors import InvalidOptionError
 from abele.expr import evaluate
 from abele.numerics import ElementType, f16, f32
-from abele.parallel.network.frozen import Array
 from abele.parallel.network.value import Value
 from abele.parallel.optimisers.terms import GRADIENT, PARAMETER, Terms
 from abele.poplibs.popops.expr import Expr

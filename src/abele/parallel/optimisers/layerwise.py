@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from abele.arrays import Array
 from abele.errors import InvalidOptionError
 from abele.numerics import ElementType, f32
-from abele.parallel.network.frozen import Array
 from abele.parallel.optimisers.base import Optimiser, StateSlot
 from abele.parallel.optimisers.descent import decayed
 from abele.parallel.optimisers.terms import GRADIENT, PARAMETER, Terms

@@ -14,9 +14,9 @@ from typing import ClassVar
 
 import numpy as np
 
+from abele.arrays import Array
 from abele.errors import InvalidOptionError
 from abele.numerics import ElementType, f16, f32
-from abele.parallel.network.frozen import Array
 from abele.parallel.optimisers.base import Optimiser, StateSlot
 from abele.parallel.optimisers.descent import decayed
 from abele.parallel.optimisers.terms import PARAMETER, Terms

@@ -10,20 +10,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from abele.arrays import Array, Int64
 from abele.errors import TensorError
 from abele.graph import Graph, Tensor, concat
 from abele.graph.mapping import TileMapping
 from abele.numerics import ElementType
 from abele.poplibs.poputil.mapping import map_tensor_linearly
 from abele.words import counted
-
-Int64 = npt.NDArray[np.int64]
-Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,14 +11,13 @@ from collections import Counter
 from functools import lru_cache
 
 import numpy as np
-import numpy.typing as npt
 
+from abele.arrays import Int64
 from abele.machine import System
 from abele.machine.routes import link_seconds
 from abele.poplibs.gcl.methods import METHODS, Lane, Method, Move, gather_steps, lanes_of, num_parts, scatter_steps
 from abele.poplibs.gcl.order import hops
 
-Int64 = npt.NDArray[np.int64]
 _AS_LONG = 1e-6
 """Methods that differ by no more than this part take as long: what is left is rounding. Chosen."""
 Groups = tuple[tuple[int, ...], ...]

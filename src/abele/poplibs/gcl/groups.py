@@ -7,11 +7,10 @@ from enum import StrEnum
 from typing import Literal, get_args
 
 import numpy as np
-import numpy.typing as npt
 
+from abele.arrays import Int64
 from abele.errors import GraphReplicationError, InvalidOptionError
 
-Int64 = npt.NDArray[np.int64]
 Kind = Literal["ALL", "CONSECUTIVE", "ORTHOGONAL", "NONE", "STRIDED"]
 KINDS = get_args(Kind)
 

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from abele.arrays import Int64
 from abele.errors import TypeMismatchError
 from abele.graph import Graph, Tensor
 from abele.graph.program import Sequence
@@ -25,8 +25,6 @@ from abele.poplibs.gcl.operators import CollectiveOperator
 from abele.poplibs.gcl.options import Wanted
 from abele.poplibs.gcl.ring import Ring
 from abele.words import counted
-
-Int64 = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)

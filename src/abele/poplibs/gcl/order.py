@@ -6,12 +6,11 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
 import numpy as np
-import numpy.typing as npt
 
+from abele.arrays import Int64
 from abele.machine import System
 from abele.machine.routes import link_seconds
 
-Int64 = npt.NDArray[np.int64]
 _PROBE_BYTES = 1 << 20
 """What orders are compared by; enough that links and not the latency of hops decide."""
 

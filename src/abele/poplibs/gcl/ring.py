@@ -16,6 +16,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from abele.arrays import Int64
 from abele.graph import Graph, Tensor, concat
 from abele.graph.program import Copy, Sequence, WriteUndef
 from abele.graph.replica_copies import CrossReplicaCopy, CrossReplicaExchange
@@ -23,8 +24,6 @@ from abele.poplibs.gcl.methods import Method, Move, gather_steps, lanes_of, num_
 from abele.poplibs.gcl.operators import CollectiveOperator, combine
 from abele.poplibs.gcl.order import ring_order
 from abele.poplibs.gcl.rows import column_parts, columns, look_up, look_up_distances, pick_rows
-
-Int64 = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)

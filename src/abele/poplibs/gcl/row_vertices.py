@@ -9,13 +9,12 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from abele.arrays import Int64
 from abele.codelet import Input, Output, Vector, Vertex, codelet
 from abele.machine import Ipu
 from abele.numerics import ElementType, u32
 
-Int64 = npt.NDArray[np.int64]
 REGION_SLOTS = (27, 13)
 ROW_SLOTS = {True: (29, 1), False: (31, 2)}
 """Slots of a worker that slices one region: at its start and end; and of a row, and of each vector of it, by whether

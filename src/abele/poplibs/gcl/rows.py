@@ -10,16 +10,14 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from abele.arrays import Int64
 from abele.graph import Graph, Tensor, boxes
 from abele.graph.mapping import TileMapping
 from abele.graph.program import Execute, Sequence
 from abele.numerics import ElementType
 from abele.poplibs.gcl.row_vertices import distances_codelet, look_up_codelet, pick_rows_codelet
 from abele.poplibs.poputil.mapping import linear_mapping, vector_grain
-
-Int64 = npt.NDArray[np.int64]
 
 
 def columns(graph: Graph, dtype: ElementType, rows: int, width: int, name: str) -> Tensor:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from abele.arrays import Int64
 from abele.errors import TensorError
 from abele.graph import Graph, Tensor, concat
 from abele.graph.mapping import TileMapping
@@ -24,8 +24,6 @@ from abele.poplibs.poputil.mapping import linear_mapping, map_tensor_linearly
 from abele.poplibs.poputil.options import Options
 from abele.poplibs.poputil.record_calls import takes_fields_of
 from abele.words import counted
-
-Int64 = npt.NDArray[np.int64]
 
 
 @takes_fields_of(ReduceCall, name="reduce_scatter_within")

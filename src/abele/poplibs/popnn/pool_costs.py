@@ -7,15 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from abele.arrays import Bool, Int64
 from abele.machine import Ipu
 from abele.machine.source import Cited, calibrated
 from abele.numerics import ElementType
 from abele.poplibs.poputil.regions import count_up
-
-Int64 = npt.NDArray[np.int64]
-Bool = npt.NDArray[np.bool_]
 
 LAUNCH_CYCLES = 11
 """Starting all workers. Source: machine reference §1.5 (basicOpSupervisorOverhead)."""

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-import numpy.typing as npt
 
+from abele.arrays import Float64, Int32, Int64
 from abele.graph import Graph, Tensor, TileMapping
 from abele.machine import Ipu
 from abele.numerics import ElementType, as_element_type
@@ -26,10 +26,6 @@ from abele.poplibs.popnn.pool_params import PoolParams
 from abele.poplibs.poputil.layout import channels_per_group, unmapped_activations
 from abele.poplibs.poputil.mapping import set_mapping
 from abele.poplibs.poputil.order import storage_order
-
-Int32 = npt.NDArray[np.int32]
-Int64 = npt.NDArray[np.int64]
-Float64 = npt.NDArray[np.float64]
 
 GRAIN_BYTES = 8
 MAX_GRAINS = 8

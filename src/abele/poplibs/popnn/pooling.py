@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from abele.arrays import Int64
 from abele.errors import InvalidOptionError, TensorError, TypeMismatchError
 from abele.expr import check_computes
 from abele.graph import Execute, Graph, Regions, Tensor, boxes
@@ -35,8 +35,6 @@ from abele.poplibs.poputil.guard import guarded_functions
 from abele.poplibs.poputil.layout import channels_per_group, create_output_like
 from abele.poplibs.poputil.mapping import map_tensor_linearly
 from abele.poplibs.poputil.order import storage_order
-
-Int64 = npt.NDArray[np.int64]
 
 
 def pool(graph: Graph, tensor: Tensor, params: PoolParams, prog: Sequence, name: str = "pool") -> Tensor:

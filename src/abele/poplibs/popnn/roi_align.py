@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from abele.arrays import Int64
 from abele.errors import InvalidOptionError, TensorError, TypeMismatchError
 from abele.graph import Execute, Graph, Regions, Tensor, TileMapping, boxes
 from abele.graph.program import Sequence
@@ -20,8 +20,6 @@ from abele.poplibs.popops.reductions.ops import find_reduce_op
 from abele.poplibs.popops.reductions.reduction import Reduction
 from abele.poplibs.poputil.layout import create_output_like
 from abele.poplibs.poputil.mapping import set_mapping
-
-Int64 = npt.NDArray[np.int64]
 
 IMAGE_PROPORTION = 0.25
 """Share of a tile's memory that its channels of the images may take, where it could have fewer channels. Half the

@@ -9,8 +9,8 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from abele.arrays import Int64
 from abele.codelet import Input, MultiVertex, Output, Vector, ceil, codelet, macro
 from abele.machine import Ipu
 from abele.numerics import ElementType, f32, i32
@@ -25,8 +25,6 @@ from abele.poplibs.poplin.linalg.costs import (
     SUPERVISOR_CYCLES,
     LoopCosts,
 )
-
-Int64 = npt.NDArray[np.int64]
 
 COMPARE = 2
 """A comparison and its branch. Source: machine reference §1.2, one instruction each."""

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from abele.arrays import Int64
 from abele.errors import TensorError, TypeMismatchError
 from abele.graph import Graph, Tensor
 from abele.graph.program import Steps
@@ -22,8 +22,6 @@ from abele.poplibs.popops.elementwise.map import apply_fused
 from abele.poplibs.popops.elementwise.placement import CycleFormula
 from abele.poplibs.popops.expr import Cast, Expr, Op
 from abele.poplibs.popops.expressions.fused import fuse
-
-Int64 = npt.NDArray[np.int64]
 
 UNIT = 2.0**-24
 """Distance of the values that 24 random bits make in [0, 1): each is an f32 without rounding."""

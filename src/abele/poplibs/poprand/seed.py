@@ -5,8 +5,8 @@ from __future__ import annotations
 from weakref import WeakKeyDictionary
 
 import numpy as np
-import numpy.typing as npt
 
+from abele.arrays import Int64
 from abele.graph import Copy, Graph, SetHwSeeds, Tensor
 from abele.graph.program import Sequence
 from abele.machine import Ipu
@@ -14,8 +14,6 @@ from abele.numerics import u32
 from abele.poplibs.popops.elementwise.map import map_with_outputs
 from abele.poplibs.popops.expr import Const, _1, _2, random_bits, select
 from abele.poplibs.poprand.draw import check_seed, generate
-
-Int64 = npt.NDArray[np.int64]
 
 WORDS = 4
 """32-bit words of a worker's generator. Source: machine reference §1.4 (xoroshiro128)."""

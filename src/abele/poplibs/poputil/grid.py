@@ -16,14 +16,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
+from abele.arrays import Int32, Int64
 from abele.graph.intervals import order_of
 from abele.graph.mapping import TileMapping
 from abele.poplibs.poputil.regions import count_up
-
-Int32 = npt.NDArray[np.int32]
-Int64 = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
+from abele.arrays import Int32
 from abele.errors import TensorError
 from abele.graph import Copy, Graph, Tensor, TileMapping
 from abele.graph.program import Sequence
 from abele.poplibs.poputil.layout import clone, clone_between
 from abele.poplibs.poputil.mapping import set_mapping
 from abele.poplibs.poputil.order import storage_order
-
-Int32 = npt.NDArray[np.int32]
 
 
 def clone_to_ipu(graph: Graph, tensor: Tensor, ipu: int, name: str = "clone_to_ipu") -> Tensor:

@@ -6,15 +6,13 @@ import hashlib
 from collections.abc import Iterable
 
 import numpy as np
-import numpy.typing as npt
 
+from abele.arrays import Int64
 from abele.errors import TileMappingError
 from abele.graph import Graph, Tensor
 from abele.graph.mapping import TileMapping
 from abele.numerics import ElementType
 from abele.words import counted
-
-Int64 = npt.NDArray[np.int64]
 
 DEFAULT_MIN_BYTES_PER_TILE = 128
 """Bytes below which a linear mapping uses fewer tiles. Source: PopLibs ``mapTensorLinearly`` default."""

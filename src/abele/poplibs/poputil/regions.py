@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
+from abele.arrays import Int64
 from abele.graph import Regions, Tensor
-
-Int64 = npt.NDArray[np.int64]
 
 
 def count_up(counts: Int64) -> tuple[Int64, Int64]:

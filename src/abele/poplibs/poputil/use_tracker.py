@@ -5,15 +5,13 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import numpy.typing as npt
 
+from abele.arrays import Int64
 from abele.errors import TileMappingError
 from abele.graph import Graph, Tensor, TileMapping
 from abele.graph.intervals import order_of
 from abele.poplibs.poputil.mapping import vector_grain
 from abele.words import counted
-
-Int64 = npt.NDArray[np.int64]
 
 
 class TensorUseTracker:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from abele.arrays import Int64
 from abele.machine import Ipu
 from abele.numerics import ElementType, bool_, f16, f32, u32
 from abele.poplibs.popops.elementwise.cast import PROLOGUE, CastCycles, cast_loop, conversion
@@ -17,8 +17,6 @@ from abele.poplibs.public_vertices.elementwise import sum_rows
 from abele.poplibs.public_vertices.family import Family, Instance
 from abele.poplibs.public_vertices.parameters import COPIED, type_of
 from abele.poplibs.public_vertices.text import loop, one, place, row_loop, rows, shared_loop, state, vector
-
-Int64 = npt.NDArray[np.int64]
 
 ENTRY_2D = 18
 """Worker slots of Cast2D before its first row; a row starts with the other 19 of the 37 of Cast1D, whose two terms are

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from abele.arrays import Int64
 from abele.machine import Ipu
 from abele.numerics import ElementType, bool_, f16, f32, i32
 from abele.poplibs.public_vertices.elementwise import sum_rows
@@ -15,7 +15,6 @@ from abele.poplibs.public_vertices.family import Family, Instance
 from abele.poplibs.public_vertices.parameters import SIMPLE, type_of
 from abele.poplibs.public_vertices.text import one, row_loop, rows
 
-Int64 = npt.NDArray[np.int64]
 ENTRY, ROW = 5, 6
 SELECT_ELEMENT, CLAMP_VECTOR = 5, 2
 """Worker slots of Select and Clamp: entering, a row, and each element or each vector of it.

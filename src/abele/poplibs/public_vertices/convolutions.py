@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from abele.arrays import Int64
 from abele.machine import Ipu
 from abele.numerics import ElementType, f16, f32, u16, u32
 from abele.poplibs.poplin.vertices import cost
@@ -16,8 +16,6 @@ from abele.poplibs.public_vertices.elementwise import sum_rows
 from abele.poplibs.public_vertices.family import Family, Instance, refuse
 from abele.poplibs.public_vertices.parameters import TemplateParameter, flag, number, type_of
 from abele.poplibs.public_vertices.text import loop, row_loop, rows, state, vector, wide
-
-Int64 = npt.NDArray[np.int64]
 
 DEVIATION_ENTRY, DEVIATION_ROW, DEVIATION_PAIR = 6, 4, 5
 """Worker slots of InverseStdDeviation: 6 + Σ(4 + 5·⌈n/2⌉). Source: machine reference §4.10."""

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-import numpy.typing as npt
 
+from abele.arrays import Int64
 from abele.numerics import ElementType, i32, u32
 from abele.poplibs.popops.programs.loops import COUNTER_CYCLES
 from abele.poplibs.public_vertices.family import Family, Instance
 from abele.poplibs.public_vertices.parameters import type_of
 from abele.poplibs.public_vertices.text import one, state
-
-Int64 = npt.NDArray[np.int64]
 
 
 def families() -> list[Family]:

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 
+from abele.arrays import Int64
 from abele.errors import TypeMismatchError
 from abele.machine import Ipu
 from abele.numerics import ElementType, bool_, f16, f32, i8, i16, i32, i64, u8, u16, u32, u64
@@ -36,7 +36,6 @@ from abele.poplibs.public_vertices.text import (
     vector,
 )
 
-Int64 = npt.NDArray[np.int64]
 Formula = Callable[[Any, Ipu], Int64]
 
 UNARY = {member.name: member.value for member in UnaryOpType}

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from abele.arrays import Int64
 from abele.machine import Ipu
 from abele.numerics import ElementType, f16, f32, i32, i64, u32, u64
 from abele.poplibs.popops.elementwise.fill import FILL_ELEMENTS, FILL_START, IOTA_SLOTS
@@ -16,7 +16,6 @@ from abele.poplibs.public_vertices.family import Family, Instance
 from abele.poplibs.public_vertices.parameters import COPIED, type_of
 from abele.poplibs.public_vertices.text import indented, loop, one, row_loop, rows, state, vector
 
-Int64 = npt.NDArray[np.int64]
 INDEX_SLOTS_OTHER = 100
 """Tile cycles of an index of EncodeOneHot where elements have no 4 bytes. Source: machine reference §4.8."""
 IOTA_ENTRY, IOTA_ROW = 10, 4

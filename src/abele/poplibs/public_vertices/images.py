@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import numpy as np
-import numpy.typing as npt
-
 from abele.numerics import ElementType, f16, f32, u8
 from abele.poplibs.public_vertices.family import Family, Instance
 from abele.poplibs.public_vertices.parameters import type_of
 from abele.poplibs.public_vertices.text import loop, one, vector, wide
-
-Int64 = npt.NDArray[np.int64]
 
 
 def families() -> list[Family]:

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from abele.arrays import Int64
 from abele.machine import Ipu
 from abele.numerics import ElementType, f16, f32, u16, u32
 from abele.poplibs.poplin.vertices import cost
@@ -21,7 +21,6 @@ from abele.poplibs.public_vertices.family import Family, Instance, refuse
 from abele.poplibs.public_vertices.parameters import TemplateParameter, flag, number, type_of
 from abele.poplibs.public_vertices.text import loop, rows, state, wide
 
-Int64 = npt.NDArray[np.int64]
 WORKERS = 6
 
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 
+from abele.arrays import Int64
 from abele.machine import Ipu
 from abele.numerics import ElementType, f16, f32, i32, u16, u32
 from abele.poplibs.popnn.loss_calc import EPS_LOG
@@ -15,7 +15,6 @@ from abele.poplibs.public_vertices.family import Family, Instance
 from abele.poplibs.public_vertices.parameters import type_of
 from abele.poplibs.public_vertices.text import loop, one, state, vector, wide
 
-Int64 = npt.NDArray[np.int64]
 Extreme = Literal["Max", "Min"]
 
 TRANSFORM_START = 20

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from abele.arrays import Int64
 from abele.expr import NONLINEARITIES
 from abele.machine import Ipu
 from abele.numerics import ElementType, f16, f32, u16, u32
@@ -20,7 +20,6 @@ from abele.poplibs.public_vertices.family import Family, Instance
 from abele.poplibs.public_vertices.parameters import choice, type_of
 from abele.poplibs.public_vertices.text import place, row_loop, rows, shared_loop, state, vector
 
-Int64 = npt.NDArray[np.int64]
 ROWS_START = 20
 """Worker slots before the first row, as those of the vertex on one vector. Source: machine reference §4.10."""
 FORWARD = {n.enumerator: n.op for n in NONLINEARITIES.values()}

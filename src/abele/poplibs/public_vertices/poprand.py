@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from abele.arrays import Int64
 from abele.machine import Ipu
 from abele.numerics import ElementType, f16, f32, i32, u32
 from abele.poplibs.poprand.distributions import INTEGER_CYCLES, VECTOR_CYCLES
@@ -20,7 +20,6 @@ from abele.poplibs.public_vertices.family import DRAWS, STREAM, Family, Instance
 from abele.poplibs.public_vertices.parameters import type_of
 from abele.poplibs.public_vertices.text import indented, loop, state, vector, wide
 
-Int64 = npt.NDArray[np.int64]
 Formula = Callable[[Int64, Ipu], Int64]
 
 WITHHELD = dict.fromkeys(

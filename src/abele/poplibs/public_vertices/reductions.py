@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
+from abele.arrays import Int64
 from abele.codelet import ONE_PTR, SPAN, InOut, Input, Output, Vector, Vertex, codelet, macro
 from abele.machine import Ipu
 from abele.numerics import ElementType, bool_, f16, f32, i32, i64, u16, u32, u64
@@ -20,8 +20,6 @@ from abele.poplibs.popops.reductions.codelets import accumulated, combined
 from abele.poplibs.popops.reductions.ops import ReduceOp, accumulator, find_reduce_op, start_of
 from abele.poplibs.public_vertices.family import Family, refuse
 from abele.poplibs.public_vertices.parameters import TemplateParameter, choice, flag, struct, type_of
-
-Int64 = npt.NDArray[np.int64]
 
 OPERATIONS = {
     "ReduceAdd": "ADD",

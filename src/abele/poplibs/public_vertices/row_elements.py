@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import numpy as np
-import numpy.typing as npt
-
 from abele.numerics import ElementType, f16, f32, u32
 from abele.poplibs.public_vertices.family import Family, Instance
 from abele.poplibs.public_vertices.parameters import type_of
 from abele.poplibs.public_vertices.text import loop, state, vector, wide
 
-Int64 = npt.NDArray[np.int64]
 _INTERVAL = "of rows of paramsWidth elements, the one whose column is that of indices"
 
 

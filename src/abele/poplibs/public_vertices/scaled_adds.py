@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from abele.arrays import Int64
 from abele.machine import Ipu
 from abele.numerics import ElementType, f16, f32, i32, u16, u32
 from abele.poplibs.popops.elementwise.scaled_add import CHECK_CYCLES, LOOP_SLOTS, scaled_add_cycles
@@ -17,7 +17,6 @@ from abele.poplibs.public_vertices.family import Family, Instance, refuse
 from abele.poplibs.public_vertices.parameters import TemplateParameter, flag, type_of
 from abele.poplibs.public_vertices.text import loop, one, row_loop, rows, state, vector, wide
 
-Int64 = npt.NDArray[np.int64]
 ROWS_ENTRY, ROW_SLOTS = 15, 6
 """Worker slots of the vertices on rows before the first row, and before the loop of each: the terms of the vertices on
 one vector (machine reference §4.8, ScaledAdd), whose worker walks one row."""

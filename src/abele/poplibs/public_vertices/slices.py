@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 
+from abele.arrays import Int64
 from abele.machine import Ipu
 from abele.numerics import ElementType, f16, f32, i32, u16, u32
 from abele.poplibs.popops.slicing.multi_cost import add_cycles, slice_cycles
@@ -16,7 +16,6 @@ from abele.poplibs.public_vertices.family import Family, Instance
 from abele.poplibs.public_vertices.parameters import COPIED, choice, flag, type_of
 from abele.poplibs.public_vertices.text import indented, loop, one, rows, state, vector, wide
 
-Int64 = npt.NDArray[np.int64]
 Join = Literal["none", "add", "max", "mul"]
 
 

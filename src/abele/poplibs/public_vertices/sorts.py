@@ -6,15 +6,14 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from abele.arrays import Int64
 from abele.machine import Ipu
 from abele.numerics import ElementType, f16, f32, i32, u32
 from abele.poplibs.public_vertices.family import Family, Instance
 from abele.poplibs.public_vertices.parameters import type_of
 from abele.poplibs.public_vertices.text import indented, vector
 
-Int64 = npt.NDArray[np.int64]
 SORT_SLOTS, SORT_LEVEL, SORT_ELEMENT, SORT_ENTRY = 8, 19, 6, 2
 """Worker slots of HeapSort: 8·(19·n·⌊log2 n⌋ + 6·n + 2), twice that with values. Source: machine reference §4.12."""
 

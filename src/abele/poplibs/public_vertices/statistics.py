@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from abele.arrays import Int64
 from abele.codelet.write import type_name
 from abele.machine import Ipu
 from abele.numerics import ElementType, f16, f32, u16, u32
@@ -17,7 +17,6 @@ from abele.poplibs.public_vertices.family import Family, Instance
 from abele.poplibs.public_vertices.parameters import flag, type_of
 from abele.poplibs.public_vertices.text import loop, one, row_loop, rows, state, vector, wide
 
-Int64 = npt.NDArray[np.int64]
 _BAD = "outSetIfFound = 1 if an element is NaN, or infinite where hasNaNOrInf; left alone otherwise"
 
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from abele.arrays import Int64
 from abele.machine import Ipu
 from abele.numerics import ElementType, f16, f32, i8, i16, i32, u8, u16, u32
 from abele.poplibs.poplin.vertices.cost import permute, turned_side
@@ -15,7 +15,6 @@ from abele.poplibs.public_vertices.family import Family, Instance
 from abele.poplibs.public_vertices.parameters import type_of
 from abele.poplibs.public_vertices.text import loop, rows, state, vector
 
-Int64 = npt.NDArray[np.int64]
 _TURNED = "matrices of dst from those of src, turned around; rows and columns in quarters"
 _ENTRY, _MATRIX = 24, 10
 """Worker slots before the first matrix and of each, as :func:`~abele.poplibs.poplin.vertices.cost.permute` has them."""

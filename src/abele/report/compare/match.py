@@ -14,7 +14,8 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-Int64 = npt.NDArray[np.int64]
+from abele.arrays import Int64
+
 Words = Sequence[str] | npt.NDArray[np.object_]
 """One string for each row."""
 

@@ -10,14 +10,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from abele.report.compare.match import Int64, match
+from abele.arrays import Float64, Int64
+from abele.report.compare.match import match
 from abele.report.compare.model import ComparedColumn, ComparedRow, ComparedTable
 from abele.report.cycles import PARTS
 from abele.report.insights.program_steps import ProgramSteps
 from abele.report.report import Report
 from abele.words import visible
-
-Float64 = npt.NDArray[np.float64]
 
 OP_COLUMNS = (
     ComparedColumn("cycles", "cycles"),

@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from abele.arrays import Float64, Int64
 from abele.report.insights.element_types import ElementTypes, is_product
 from abele.report.insights.model import Cost, Lever
 from abele.report.insights.op_groups import OpGroup
-from abele.report.insights.program_steps import Float64, Int64
 from abele.report.text import count_text, percent_text
 from abele.words import counted, visible
 

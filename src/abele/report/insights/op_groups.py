@@ -7,8 +7,9 @@ from functools import cached_property
 
 import numpy as np
 
+from abele.arrays import Bool, Float64, Int64
 from abele.report.insights.model import SourceLine
-from abele.report.insights.program_steps import Bool, Float64, Int64, ProgramSteps, text_at
+from abele.report.insights.program_steps import ProgramSteps, text_at
 from abele.report.text_column import Text
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from abele.arrays import Bool, Float64, Int64
 from abele.report.insights.model import SourceLine
 from abele.report.rearrangements import WRITTEN_ANEW
 from abele.report.schema import PHASE_TILES
@@ -25,9 +26,6 @@ from abele.words import visible
 if TYPE_CHECKING:
     from abele.report.report import Report
 
-Int64 = npt.NDArray[np.int64]
-Float64 = npt.NDArray[np.float64]
-Bool = npt.NDArray[np.bool_]
 
 SIDES = ("compute", "arrange", "exchange", "replicas", "sync", "host", "streaming memory")
 """What cycles of a step go to."""

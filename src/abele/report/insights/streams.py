@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from abele.arrays import Float64
 from abele.report.insights.model import Cost, Lever
-from abele.report.insights.program_steps import Float64, ProgramSteps
+from abele.report.insights.program_steps import ProgramSteps
 from abele.report.text import bytes_text, percent_text
 from abele.words import counted
 

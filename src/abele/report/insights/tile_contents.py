@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from abele.arrays import Int64
 from abele.report.insights.model import FullestTile
-from abele.report.insights.program_steps import Int64, text_at
+from abele.report.insights.program_steps import text_at
 from abele.words import visible
 
 if TYPE_CHECKING:

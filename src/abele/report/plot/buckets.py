@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-Int64 = npt.NDArray[np.int64]
+from abele.arrays import Int64
 
 
 def edges_of(count: int, most: int) -> Int64:

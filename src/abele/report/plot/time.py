@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
+from abele.arrays import Float64
 from abele.report.block_runs import block_runs, run_labels
 from abele.report.plot.figure import FAINT, LANE_COLOURS, label, thousands, titled, without
 from abele.report.plot.options import PlotOptions
@@ -32,8 +32,6 @@ _LANE_ROWS, _FILLED_ROWS = 50, 42
 _ROW = np.arange(_FILLED_ROWS)[:, None]
 _STRIPES = (_ROW + np.arange(_COLUMNS)) % 8 < 2
 """Where the stripes run that stand for what the report does not hold."""
-
-Float64 = npt.NDArray[np.float64]
 
 
 def _window(report: Report, options: PlotOptions) -> Float64 | None:

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from abele.arrays import Int64
 from abele.codelet import CodeletDef, CompiledCodelet
 from abele.codelet.checked import WORDS, Violation
 from abele.errors import AbeleError, CodeletError
-from abele.graph.intervals import Int64
 from abele.llvm.flush import denormals_flushed
 from abele.runtime.control.faults import GuardedCalls
 from abele.runtime.memory.host_memory import address_of, aligned_block

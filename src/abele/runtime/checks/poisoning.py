@@ -8,10 +8,11 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 import numpy.typing as npt
 
+from abele.arrays import Int64
 from abele.codelet import FieldDef
 from abele.graph import Edge
 from abele.graph.interval_set import IntervalSet
-from abele.graph.intervals import Int64, distinct
+from abele.graph.intervals import distinct
 from abele.runtime.checks.shadow import poison_bits
 from abele.runtime.control.leaf import Leaf
 from abele.runtime.memory.arena import Arena

@@ -9,7 +9,7 @@ import ctypes
 
 import numpy as np
 
-from abele.graph.intervals import Int64
+from abele.arrays import Int64
 from abele.runtime.control.primitives import primitives
 from abele.runtime.memory.host_memory import address_of
 

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from abele.arrays import Int64
 from abele.graph import Tensor, Variable
-from abele.graph.intervals import Int64, expand
+from abele.graph.intervals import expand
 from abele.numerics import ElementType
 from abele.runtime.memory.arena import Arena
 from abele.runtime.memory.elements import Elements, VariablePart

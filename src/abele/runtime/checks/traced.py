@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from abele.arrays import Int64
 from abele.codelet import FieldDef, interpret
 from abele.errors import CodeletError
 from abele.graph import Edge, VertexGroup
-from abele.graph.intervals import Int64
 from abele.runtime.checks.shadow import Shadow
 from abele.runtime.memory.arena import Arena
 from abele.runtime.memory.elements import row_elements

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 
+from abele.arrays import Int64
 from abele.errors import UninitialisedReadError
 from abele.graph import ComputeSet, Execute, Graph, Program, RepeatWhile, Tensor, WriteUndef
-from abele.graph.intervals import Int64
 from abele.runtime.checks.poisoning import OutputPoison
 from abele.runtime.checks.shadow import Shadow, addresses_of
 from abele.runtime.checks.traced import run_traced, suspects

@@ -18,7 +18,7 @@ from enum import IntEnum
 
 import numpy as np
 
-from abele.graph.intervals import Int64
+from abele.arrays import Int64
 
 WORDS = 8
 

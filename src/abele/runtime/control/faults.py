@@ -24,7 +24,7 @@ from functools import cache
 
 import numpy as np
 
-from abele.graph.intervals import Int64
+from abele.arrays import Int64
 from abele.runtime.control.bytecode import ACTION_BYTES, GuardWord
 from abele.runtime.control.primitives import can_recover, primitives
 from abele.runtime.memory.host_memory import address_of, aligned_block, forbid_page, guarded_or_none

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from abele.arrays import Int64
 from abele.graph import Program, Stream
 from abele.graph.interval_set import EMPTY, IntervalSet
-from abele.graph.intervals import Int64
 from abele.kernels import NativePlan
 
 

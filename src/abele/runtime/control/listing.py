@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from abele.graph.intervals import Int64
+from abele.arrays import Int64
 from abele.runtime.control.bytecode import Opcode
 
 _OPERANDS: dict[Opcode, str] = {

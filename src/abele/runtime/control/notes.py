@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from abele.arrays import Int64
 from abele.errors import InvalidOptionError, nearest
 from abele.graph import LibraryCall, Program, Stream
-from abele.graph.intervals import Int64
 from abele.kernels.code.drivers import STEP_WORDS
 from abele.runtime.control.bytecode import NotesHead, NoteWord
 from abele.runtime.control.leaf import Leaf

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from abele.arrays import Int64
 from abele.graph import Stream
-from abele.graph.intervals import Int64
 from abele.runtime.control.bytecode import SharedWord, StreamWord, Verdict
 from abele.runtime.control.callbacks import Callbacks
 from abele.runtime.control.emitter import Emitter

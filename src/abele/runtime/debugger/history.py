@@ -5,19 +5,16 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from abele.arrays import Array
 from abele.graph import Copy, Execute, Program
 from abele.runtime.debugger.walk import Stack
 from abele.runtime.host.remote_memory import RemoteMemory
 from abele.runtime.image import Image
 from abele.runtime.memory.effects import EffectsOf
 from abele.runtime.memory.elements import Elements
-
-Array = npt.NDArray[Any]
 
 
 @dataclass(eq=False)

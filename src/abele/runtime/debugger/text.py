@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from abele.arrays import Array
 from abele.compiler.text.program import step_text
 from abele.graph import Execute, Graph, LibraryCall, Program, Steps, Tensor, Variable
 from abele.runtime.debugger.walk import Stack
@@ -16,7 +16,6 @@ from abele.runtime.supersteps.interpreted import vertex_fields
 from abele.runtime.supersteps.placed_groups import PlacedGroup
 from abele.words import counted
 
-Array = npt.NDArray[Any]
 _MOST_ROWS = 24
 
 

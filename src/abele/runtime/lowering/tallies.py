@@ -6,9 +6,9 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from abele.arrays import Int64
 from abele.compiler.scopes import num_ways
 from abele.graph import Program
-from abele.graph.intervals import Int64
 from abele.runtime.control.emitter import Emitter
 from abele.runtime.memory.host_memory import address_of, aligned_block
 

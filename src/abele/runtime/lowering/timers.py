@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from abele.arrays import Int64
 from abele.compiler import Executable
 from abele.compiler.timeline import parts_of
 from abele.graph import CycleCount, CycleStamp, If, Program, Repeat, Switch, Tensor, walk
-from abele.graph.intervals import Int64
 from abele.runtime.control.bytecode import Opcode
 from abele.runtime.control.emitter import Emitter
 from abele.runtime.memory.effects import elements_of

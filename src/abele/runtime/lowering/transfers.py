@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from abele.arrays import Int64
 from abele.errors import RemoteBufferError
 from abele.graph import Copy, CrossReplicaCopy, CrossReplicaExchange, Program, RemoteBuffer, Stream, Tensor
 from abele.graph.interval_set import IntervalSet
-from abele.graph.intervals import Int64
 from abele.runtime.control.bytecode import Opcode
 from abele.runtime.control.leaf import Leaf, Phase, StreamUse
 from abele.runtime.control.primitives import primitives

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from abele.arrays import Int64
 from abele.graph import Tensor, Variable
 from abele.graph.interval_set import IntervalSet
-from abele.graph.intervals import Int64, expand
+from abele.graph.intervals import expand
 from abele.numerics import to_device
 from abele.runtime.memory.check_tables import check_intervals, check_numbers
 from abele.runtime.memory.host_memory import ALIGNMENT, address_of, guarded_block

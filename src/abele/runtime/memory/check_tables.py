@@ -7,8 +7,8 @@ All comparisons are without sums that could wrap. Costs a few passes over arrays
 
 from __future__ import annotations
 
+from abele.arrays import Int64
 from abele.errors import EngineError
-from abele.graph.intervals import Int64
 
 
 def check_intervals(begin: Int64, length: Int64, size: int) -> None:

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from abele.arrays import Int64
 from abele.graph import Edge, Variable
 from abele.graph.interval_set import IntervalSet
-from abele.graph.intervals import Int64, expand
+from abele.graph.intervals import expand
 from abele.runtime.memory.arena import Arena
 
 

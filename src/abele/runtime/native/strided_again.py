@@ -16,8 +16,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from abele.arrays import Int64
 from abele.graph import Tensor, Variable
-from abele.graph.intervals import Int64
 
 Factors = tuple[tuple[int, int], ...]
 

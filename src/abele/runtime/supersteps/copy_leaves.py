@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from abele.arrays import Int64
 from abele.graph.interval_set import EMPTY, IntervalSet
-from abele.graph.intervals import Int64, cut_alike
+from abele.graph.intervals import cut_alike
 from abele.runtime.control.leaf import Argument, Leaf, Phase
 from abele.runtime.control.primitives import primitives
 from abele.runtime.memory.arena import MemoryPieces

@@ -18,6 +18,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from abele.arrays import Int64
 from abele.codelet.tree import (
     Assign,
     CastExpr,
@@ -34,7 +35,6 @@ from abele.codelet.vertex import CodeletDef
 from abele.codelet.written import WrittenCode
 from abele.errors import ApplicationRuntimeError
 from abele.graph import Execute
-from abele.graph.intervals import Int64
 from abele.runtime.control.callbacks import Callbacks
 from abele.runtime.control.emitter import Emitter
 from abele.runtime.control.leaf import Leaf, Phase

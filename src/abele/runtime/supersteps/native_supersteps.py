@@ -14,12 +14,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from abele.arrays import Int64
 from abele.codelet import CodeletDef, CompiledCodelet
 from abele.codelet.rounding import NEAREST, Rounding
 from abele.compiler.cost import needs_counting, vertex_costs
 from abele.graph import ComputeSet, VertexGroup
 from abele.graph.interval_set import EMPTY, IntervalSet
-from abele.graph.intervals import Int64
 from abele.machine import Ipu
 from abele.runtime.control.emitter import Emitter
 from abele.runtime.control.leaf import Leaf, Phase

@@ -8,8 +8,8 @@ from typing import Protocol
 
 import numpy as np
 
+from abele.arrays import Int64
 from abele.graph import ComputeSet, VertexGroup
-from abele.graph.intervals import Int64
 from abele.runtime.control.emitter import Emitter
 from abele.runtime.supersteps.vertex_tables import VertexTables
 

@@ -7,7 +7,7 @@ import hashlib
 import numpy as np
 import numpy.typing as npt
 
-from abele.graph.intervals import Int64
+from abele.arrays import Int64
 from abele.runtime.memory.host_memory import address_of, aligned_block
 
 _STEP = 0x9E3779B97F4A7C15

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from abele.arrays import Int64
 from abele.codelet import Size, Sizes
 from abele.graph import Edge, VertexGroup
-from abele.graph.intervals import Int64
 
 _MOST_ELEMENTS = 1024
 """Longer vectors gain nothing: what is saved is the set-up of a loop."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from abele.graph.intervals import Int64
+from abele.arrays import Int64
 
 _WORTHWHILE = 1.05
 """Work of the busiest thread over the mean from which on shares are cut by cost."""

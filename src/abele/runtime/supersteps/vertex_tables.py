@@ -14,11 +14,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from abele.arrays import Int64
 from abele.codelet import FieldDef
 from abele.codelet.printing import PrintSink
 from abele.codelet.tree import Print
 from abele.graph import Edge, StateData, VertexGroup
-from abele.graph.intervals import Int64, distinct
+from abele.graph.intervals import distinct
 from abele.runtime.memory.arena import Arena
 from abele.runtime.memory.check_tables import check_numbers, check_stretches
 from abele.runtime.memory.host_memory import ALIGNMENT, address_of

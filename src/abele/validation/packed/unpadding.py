@@ -9,12 +9,10 @@ distribution. Both are computed, nothing is drawn.
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
+from abele.arrays import Float64
 from abele.errors import InvalidOptionError
 from abele.packing import SizeHistogram
-
-F64 = npt.NDArray[np.float64]
 
 
 def unpadded_speed_up(histogram: SizeHistogram, capacity: int, accelerators: int, batch: int) -> float:
@@ -42,10 +40,10 @@ def unpadded_speed_up(histogram: SizeHistogram, capacity: int, accelerators: int
     return batch * capacity / greatest
 
 
-def _summed(one: F64, count: int) -> F64:
+def _summed(one: Float64, count: int) -> Float64:
     """The distribution of a sum of ``count`` numbers that have the distribution ``one``: a power of its transform."""
     length = count * (len(one) - 1) + 1
     # The transform leaves noise of either sign where there is nothing.
-    found: F64 = np.maximum(np.fft.irfft(np.fft.rfft(one, 2 * length) ** count)[:length], 0.0)
-    whole: F64 = found / found.sum()
+    found: Float64 = np.maximum(np.fft.irfft(np.fft.rfft(one, 2 * length) ** count)[:length], 0.0)
+    whole: Float64 = found / found.sum()
     return whole

@@ -10,18 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-import numpy.typing as npt
 
+from abele.arrays import Array, Int64
 from abele.viewer.params import Params
-from abele.viewer.wire import Array
 
 COLUMNS = 1_024
 """Buckets of a chunk."""
 _DEEPEST = 40
 FROZEN_CHUNKS = 4
 """Chunks of the finest level that a static page takes along: 4,096 buckets."""
-
-Int64 = npt.NDArray[np.int64]
 
 
 def top_level(length: int) -> int:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from abele.arrays import Float64, Int64
 from abele.report import Report
 from abele.report.text_column import Column, Text
 from abele.viewer.opened import Opened
@@ -15,9 +16,6 @@ PARTS = ("compute", "arrange", "exchange", "replicas", "sync", "host", "memory")
 """What cycles go to, in the order in which the page stacks them; its colours are known by these names."""
 
 _KIND_PARTS = {"compute": 0, "exchange": 2, "copy": 1, "stream": 5, "control": 4}
-
-Int64 = npt.NDArray[np.int64]
-Float64 = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)

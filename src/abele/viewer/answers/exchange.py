@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from abele.arrays import Array, Int64
 from abele.report import Report
 from abele.report.table import Table
 from abele.report.text_column import Text
 from abele.report.tile_runs import spread
 from abele.report.tiles import rows_of
-from abele.viewer.answers.costs import Int64
 from abele.viewer.answers.floor import ipu_tiles
 from abele.viewer.answers.pages import page_of
 from abele.viewer.answers.program import checked_row, record, variables_of
@@ -17,7 +17,7 @@ from abele.viewer.answers.registry import Frozen, question
 from abele.viewer.answers.table import MOST_ROWS, ordered
 from abele.viewer.opened import Opened
 from abele.viewer.params import Params
-from abele.viewer.wire import Answer, Array
+from abele.viewer.wire import Answer
 
 _DOCS = {
     "name": "name with scopes",

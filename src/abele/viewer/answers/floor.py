@@ -12,8 +12,8 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
-import numpy.typing as npt
 
+from abele.arrays import Int64
 from abele.errors import InvalidOptionError
 from abele.report import Report
 from abele.viewer.answers.buckets import small
@@ -27,8 +27,6 @@ COLUMNS = 16
 
 _MOST_IPUS = 1_024
 """IPUs that are told apart: a file may say that each has one tile."""
-
-Int64 = npt.NDArray[np.int64]
 
 
 def ipu_tiles(report: Report) -> int:

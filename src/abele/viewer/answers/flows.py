@@ -13,8 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from abele.arrays import Int64
 from abele.report import Report
-from abele.viewer.answers.costs import Int64, flat, occurrences
+from abele.viewer.answers.costs import flat, occurrences
 
 _MOST_WRITERS = 32
 _MOST_ACCESSES = 20_000_000

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from abele.arrays import Array, Int64
 from abele.report import Report
 from abele.report.table import Table
-from abele.viewer.answers.costs import Int64, flat
+from abele.viewer.answers.costs import flat
 from abele.viewer.answers.flows import Flows, flows_of
 from abele.viewer.answers.layered import layered
 from abele.viewer.answers.nested import Nested, nested
@@ -17,7 +18,7 @@ from abele.viewer.answers.registry import Frozen, question
 from abele.viewer.answers.tree import parents
 from abele.viewer.opened import Opened
 from abele.viewer.params import Params
-from abele.viewer.wire import Answer, Array
+from abele.viewer.wire import Answer
 
 METRICS = ("cycles", "flops", "moved_bytes", "read_bytes", "written_bytes", "code_bytes", "balance")
 """What nodes may be coloured by."""

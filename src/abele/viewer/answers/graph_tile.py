@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
+from abele.arrays import Array, Int64
 from abele.errors import InvalidOptionError
 from abele.report import Report
-from abele.viewer.answers.costs import Int64, flat, occurrences, step_costs
+from abele.viewer.answers.costs import flat, occurrences, step_costs
 from abele.viewer.answers.registry import question
 from abele.viewer.opened import Opened
 from abele.viewer.params import Params
-from abele.viewer.wire import Answer, Array
+from abele.viewer.wire import Answer
 
 MOST_ROWS = 5_000
 """Steps, and variables, that are told of a tile."""

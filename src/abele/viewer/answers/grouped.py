@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from abele.arrays import Int64
 from abele.report import Report
 from abele.report.table import Table
 from abele.report.text_column import Text
 
-Int64 = npt.NDArray[np.int64]
 Groups = tuple[list[str], Int64]
 """Names of groups, and the group of each row."""
 

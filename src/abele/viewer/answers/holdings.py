@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from abele.arrays import Array, Int64
 from abele.report import Report
 from abele.report.table import Table
 from abele.report.text_column import Text
@@ -18,10 +19,7 @@ from abele.viewer.answers.selection import tiles_of
 from abele.viewer.answers.table import matching
 from abele.viewer.opened import Opened
 from abele.viewer.params import Params
-from abele.viewer.wire import Answer, Array
-
-Int64 = npt.NDArray[np.int64]
-Float64 = npt.NDArray[np.float64]
+from abele.viewer.wire import Answer
 
 MOST_SIDE_BY_SIDE = 8
 """Tiles that have a column of their own."""

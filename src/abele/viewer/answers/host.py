@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from abele.arrays import Array
 from abele.report.programs import program_name
 from abele.viewer.answers.host_asked import (
     FROZEN_LEVELS,
@@ -21,7 +22,7 @@ from abele.viewer.bars import seen
 from abele.viewer.host_data import HostSource, host_data
 from abele.viewer.opened import Opened
 from abele.viewer.params import Params
-from abele.viewer.wire import Answer, Array
+from abele.viewer.wire import Answer
 from abele.words import shortened
 
 _MOST_BARS = 1_000

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
+from abele.arrays import Array, Int64
 from abele.viewer.answers.host_asked import MOST_BINS, edges_asked, row_asked, source_asked
 from abele.viewer.answers.registry import Frozen, question
 from abele.viewer.bars import COLUMNS
 from abele.viewer.host_data import host_data
 from abele.viewer.opened import Opened
 from abele.viewer.params import Params
-from abele.viewer.wire import Answer, Array
+from abele.viewer.wire import Answer
 
 _MOST_POINTS = 1_024
-
-Int64 = npt.NDArray[np.int64]
 
 
 def _frozen_series(opened: Opened) -> Frozen:

@@ -5,16 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from abele.arrays import Array, Int64
 from abele.viewer.answers.host_asked import MOST_LABELS, short_name
 from abele.viewer.answers.registry import once, question
 from abele.viewer.host_data import HostSource, host_data
 from abele.viewer.opened import Opened
 from abele.viewer.params import Params
-from abele.viewer.wire import Answer, Array
-
-Int64 = npt.NDArray[np.int64]
+from abele.viewer.wire import Answer
 
 
 @question("host.window", frozen=once, rank=4)

@@ -17,8 +17,7 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-Float64 = npt.NDArray[np.float64]
-Int64 = npt.NDArray[np.int64]
+from abele.arrays import Float64, Int64
 
 GAP_ACROSS = 18.0
 GAP_DOWN = 34.0

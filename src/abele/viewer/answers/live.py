@@ -5,10 +5,9 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from abele.arrays import Int64
 from abele.report import Report
 from abele.viewer.answers.holdings import Overlap, summed_by
-
-Int64 = npt.NDArray[np.int64]
 
 
 def weights(report: Report, tiles: Int64 | None) -> Int64:

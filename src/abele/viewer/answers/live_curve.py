@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from abele.arrays import Int64
 from abele.errors import InvalidOptionError
 from abele.viewer.answers.floor import ipu_tiles
 from abele.viewer.answers.grouped import variable_groups
@@ -14,8 +14,6 @@ from abele.viewer.answers.holdings import chosen
 from abele.viewer.answers.live import moving_bytes, variable_bytes, weights
 from abele.viewer.answers.recent import recent
 from abele.viewer.opened import Opened
-
-Int64 = npt.NDArray[np.int64]
 
 _MOST_GROUPS = 7
 _MOST_PEAKS = 8

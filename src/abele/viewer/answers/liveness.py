@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 import numpy.typing as npt
 
+from abele.arrays import Array, Int64
 from abele.errors import InvalidOptionError
 from abele.report import Report
 from abele.report.table import Table
@@ -19,9 +20,7 @@ from abele.viewer.answers.live_curve import curve_of, held_on, kept_groups, peak
 from abele.viewer.answers.registry import once, question
 from abele.viewer.opened import Opened
 from abele.viewer.params import Params
-from abele.viewer.wire import Answer, Array
-
-Int64 = npt.NDArray[np.int64]
+from abele.viewer.wire import Answer
 
 MOST_STEPS = 4
 """Steps that are told beside each other."""

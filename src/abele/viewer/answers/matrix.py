@@ -13,17 +13,18 @@ import threading
 import numpy as np
 import numpy.typing as npt
 
+from abele.arrays import Array, Float32, Int64
 from abele.errors import InvalidOptionError
 from abele.report import Report
-from abele.viewer.answers.costs import Int64, flat, step_costs
+from abele.viewer.answers.costs import flat, step_costs
 from abele.viewer.answers.floor import ipu_tiles, physical_order
-from abele.viewer.answers.matrix_cells import Float32, Grid, cells, grid_of, grouped_maxima
+from abele.viewer.answers.matrix_cells import Grid, cells, grid_of, grouped_maxima
 from abele.viewer.answers.matrix_memory import memory_cells, representatives
 from abele.viewer.answers.recent import recent
 from abele.viewer.answers.registry import Frozen, question
 from abele.viewer.opened import Opened
 from abele.viewer.params import Params
-from abele.viewer.wire import Answer, Array
+from abele.viewer.wire import Answer
 
 METRICS = ("compute_cycles", "sent_bytes", "received_bytes", "idle_cycles", "memory_bytes")
 ORDERS = ("number", "size", "physical")

@@ -12,8 +12,9 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
+from abele.arrays import Float32, Int64
 from abele.report import Report
-from abele.viewer.answers.costs import Int64, flat
+from abele.viewer.answers.costs import flat
 from abele.viewer.answers.floor import ipu_tiles
 
 MOST_UNITS = 4_096
@@ -21,8 +22,6 @@ MOST_UNITS = 4_096
 MOST_CELLS = 8_000_000
 """Cells of its finest level."""
 _CHUNK_PAIRS = 4_000_000
-
-Float32 = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from abele.arrays import Float32, Int64
 from abele.report import Report
-from abele.viewer.answers.costs import Int64, flat
-from abele.viewer.answers.matrix_cells import Float32, Grid
+from abele.viewer.answers.costs import flat
+from abele.viewer.answers.matrix_cells import Grid
 
 
 def memory_cells(report: Report, picks: Int64, tiles: slice) -> Float32:

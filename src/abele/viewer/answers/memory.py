@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from abele.arrays import Int64
 from abele.report import Report
 from abele.report.text_column import Text
 from abele.report.tile_runs import spread
@@ -19,8 +19,6 @@ from abele.viewer.answers.registry import question
 from abele.viewer.opened import Opened
 from abele.viewer.params import Params
 from abele.viewer.wire import Answer
-
-Int64 = npt.NDArray[np.int64]
 
 ORDERS = ("number", "size", "physical")
 """Of tiles: by number; fullest first; row by row as they lie on the chip."""

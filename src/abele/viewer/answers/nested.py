@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from abele.viewer.answers.costs import Int64
+from abele.arrays import Int64
 
 _CLASS = re.compile(r"^(?P<path>.*?)\s*\((?P<type>[^()]*)\)$")
 DEEPEST = 24

@@ -6,11 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from abele.arrays import Array, Float64, Int64
 from abele.report import Report
 from abele.report.schema import OPS
 from abele.report.table import Table
 from abele.report.text_column import Text
-from abele.viewer.answers.costs import PARTS, Float64, Int64, flat, occurrences, step_costs
+from abele.viewer.answers.costs import PARTS, flat, occurrences, step_costs
 from abele.viewer.answers.nested import nested, split_path
 from abele.viewer.answers.pages import page_of
 from abele.viewer.answers.program import MOST_LISTED, checked, record, variables_of, vertices_of
@@ -18,7 +19,7 @@ from abele.viewer.answers.registry import Frozen, question
 from abele.viewer.answers.table import MOST_ROWS
 from abele.viewer.opened import Opened
 from abele.viewer.params import Params
-from abele.viewer.wire import Answer, Array
+from abele.viewer.wire import Answer
 
 GROUPINGS = ("path", "kind", "source", "block")
 """What operations may be grouped by."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from abele.arrays import Int64
 from abele.report import Report
 from abele.report.text_column import Text
 from abele.report.tile_runs import spread
@@ -19,8 +19,6 @@ from abele.viewer.opened import Opened
 from abele.viewer.params import Params
 from abele.viewer.wire import Answer
 from abele.words import counted, shortened, tiles_text, visible
-
-Int64 = npt.NDArray[np.int64]
 
 _MOST = 12
 """Contributors that are told."""

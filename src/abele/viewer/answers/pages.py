@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from abele.arrays import Array
 from abele.report.table import Table
 from abele.report.text_column import Text
 from abele.viewer.answers.table import LONGEST_TEXT, MOST_ROWS, mask, ordered
 from abele.viewer.params import Params
-from abele.viewer.wire import Array
 from abele.words import shortened
 
 

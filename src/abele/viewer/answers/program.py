@@ -6,16 +6,17 @@ from typing import Any
 
 import numpy as np
 
+from abele.arrays import Array, Int64
 from abele.errors import InvalidOptionError
 from abele.report import Report, Table
 from abele.report.text_column import Text
 from abele.report.tiles import groups_of, rows_of
-from abele.viewer.answers.costs import PARTS, Int64, step_costs
+from abele.viewer.answers.costs import PARTS, step_costs
 from abele.viewer.answers.registry import Frozen, once, question
 from abele.viewer.answers.tree import Tree, tree_of
 from abele.viewer.opened import Opened
 from abele.viewer.params import Params
-from abele.viewer.wire import Answer, Array
+from abele.viewer.wire import Answer
 
 MOST_LISTED = 200
 """Rows of a list of details."""

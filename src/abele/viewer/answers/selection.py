@@ -8,6 +8,7 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
+from abele.arrays import Int64
 from abele.errors import InvalidOptionError, nearest
 from abele.report import Report
 from abele.report.tiles import variable_by_tile
@@ -18,7 +19,6 @@ from abele.viewer.opened import Opened
 from abele.viewer.params import Params
 from abele.viewer.wire import Answer
 
-Int64 = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
 LONGEST = 1_900

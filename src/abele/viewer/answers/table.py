@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from abele.arrays import Array
 from abele.errors import InvalidOptionError
 from abele.report.schema import TABLES
 from abele.report.table import Table
@@ -15,7 +16,7 @@ from abele.report.text_column import Text
 from abele.viewer.answers.registry import Frozen, question
 from abele.viewer.opened import Opened
 from abele.viewer.params import Params
-from abele.viewer.wire import Answer, Array
+from abele.viewer.wire import Answer
 from abele.words import shortened
 
 MOST_ROWS = 2_000

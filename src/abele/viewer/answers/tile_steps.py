@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 import numpy as np
-import numpy.typing as npt
 
+from abele.arrays import Array, Int64
 from abele.report import Report
 from abele.viewer.answers.holdings import MOST_ROWS, Overlap, chosen, rows_page, summed_by
 from abele.viewer.answers.live_curve import peak_steps
@@ -14,9 +14,7 @@ from abele.viewer.answers.recent import recent
 from abele.viewer.answers.registry import question
 from abele.viewer.opened import Opened
 from abele.viewer.params import Params
-from abele.viewer.wire import Answer, Array
-
-Int64 = npt.NDArray[np.int64]
+from abele.viewer.wire import Answer
 
 
 def _frozen_steps(opened: Opened) -> Iterator[Mapping[str, str]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from abele.arrays import Array
 from abele.report import Report
 from abele.report.programs import check_program, num_programs
 from abele.report.text_column import Text
@@ -13,7 +14,6 @@ from abele.viewer.bars import window
 from abele.viewer.lanes import FIRST, GroupLanes, lanes_in, lanes_of, looped_covered
 from abele.viewer.opened import Opened
 from abele.viewer.params import Params
-from abele.viewer.wire import Array
 from abele.words import shortened
 
 MOST_LEVEL = 40

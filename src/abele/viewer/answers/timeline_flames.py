@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from abele.arrays import Array
 from abele.viewer.answers.registry import Frozen, once, question
 from abele.viewer.answers.timeline_asked import frozen_tiles, is_beyond_held, short_name, window_asked, words_of
 from abele.viewer.bars import edges_of, seen
@@ -12,7 +13,7 @@ from abele.viewer.flames import blocks_of, flame_of, paths_of
 from abele.viewer.lanes import GroupLanes, lanes_of
 from abele.viewer.opened import Opened
 from abele.viewer.params import Params
-from abele.viewer.wire import Answer, Array
+from abele.viewer.wire import Answer
 
 _MOST_BARS = 1_200
 _FROZEN_FLAMES = 16

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from abele.arrays import Array, Int64
 from abele.errors import InvalidOptionError
 from abele.report import Report
 from abele.report.text_column import Text
@@ -15,15 +16,13 @@ from abele.viewer.answers.timeline_asked import lanes_asked
 from abele.viewer.lanes import lanes_in, lanes_of
 from abele.viewer.opened import Opened
 from abele.viewer.params import Params
-from abele.viewer.wire import Answer, Array
+from abele.viewer.wire import Answer
 from abele.words import counted, shortened
 
 _MOST_FOUND = 20_000
 _FROZEN_STEPS = 400
 _BUCKETS = 256
 """Buckets of tiles of which the most that one does is told."""
-
-Int64 = npt.NDArray[np.int64]
 
 
 @question("timeline.at")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from abele.arrays import Int64
 from abele.report import Report
 from abele.report.block_runs import meets_host
 from abele.report.text_column import Text
@@ -18,8 +18,6 @@ _MOST_STAGES = 12
 _NAME_LETTERS = 200
 _BYTES = {"exchange": "", "host": "host", "memory": "streaming memory", "replicas": "replicas"}
 """Bytes are told by what tiles exchange them with."""
-
-Int64 = npt.NDArray[np.int64]
 
 
 def summary_of(report: Report, lanes: GroupLanes, program: int) -> dict[str, Any]:

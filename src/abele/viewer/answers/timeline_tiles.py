@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from abele.arrays import Array, Int64
 from abele.viewer.answers.registry import Frozen, question
 from abele.viewer.answers.timeline_asked import is_beyond_held, step_names, window_asked
 from abele.viewer.bars import COLUMNS, edges_of, window
@@ -25,12 +25,10 @@ from abele.viewer.tile_lanes import (
     stretches,
     vertices_for_workers,
 )
-from abele.viewer.wire import Answer, Array
+from abele.viewer.wire import Answer
 
 _MOST_FINE = 320
 """Spans of which each tile's own part is told."""
-
-Int64 = npt.NDArray[np.int64]
 
 
 def _frozen_rows(opened: Opened) -> Frozen:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from abele.arrays import Array, Int64
 from abele.report import Report
 from abele.viewer.answers.registry import question
 from abele.viewer.answers.timeline_asked import covered_in, frozen_programs, lanes_asked, short_name
@@ -14,11 +14,9 @@ from abele.viewer.answers.timeline_summary import summary_of
 from abele.viewer.lanes import COMPLETE, FIRST, PARTS, GroupLanes, first_of_each, lanes_in
 from abele.viewer.opened import Opened
 from abele.viewer.params import Params
-from abele.viewer.wire import Answer, Array
+from abele.viewer.wire import Answer
 
 _MOST_OPS = 500
-
-Int64 = npt.NDArray[np.int64]
 
 
 @question("timeline.summary", frozen=frozen_programs, rank=2)

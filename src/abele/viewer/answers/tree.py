@@ -13,10 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from abele.arrays import Float64, Int64
 from abele.report import Report
 from abele.report.programs import program_name
 from abele.report.text_column import Text
-from abele.viewer.answers.costs import Float64, Int64, StepCosts, flat
+from abele.viewer.answers.costs import StepCosts, flat
 
 DEEPEST = 200
 """Levels of a tree that is shown; what lies deeper is no program that somebody wrote."""

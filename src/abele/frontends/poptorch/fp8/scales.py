@@ -16,12 +16,11 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from abele.arrays import Float64
 from abele.frontends.poptorch.errors import ArgumentError
 from abele.frontends.poptorch.fp8.formats import FORMATS, LOG2_SCALES, QuarterFormat, quarter_format
 from abele.numerics.narrow import round_to_nearest
 from abele.numerics.types import to_host
-
-F64 = npt.NDArray[np.float64]
 
 GRADIENT_MARGIN = 3
 """Powers of two that gradients are kept below the largest number by."""
@@ -67,7 +66,7 @@ OCTAVES = range(-127, 128)
 _POINTS_PER_OCTAVE = 64
 
 
-def exponent_histogram(value: torch.Tensor) -> F64:
+def exponent_histogram(value: torch.Tensor) -> Float64:
     """Shares of the elements that are not zero by the exponent of their magnitude, [255]; see :data:`OCTAVES`.
 
     Raises:
@@ -80,7 +79,7 @@ def exponent_histogram(value: torch.Tensor) -> F64:
     if not exponents.size:
         raise ArgumentError("all elements are zero: they say nothing of a scale")
     counts = np.bincount(np.clip(exponents, OCTAVES.start, OCTAVES.stop - 1) - OCTAVES.start, minlength=len(OCTAVES))
-    shares: F64 = counts / counts.sum()
+    shares: Float64 = counts / counts.sum()
     return shares
 
 
@@ -115,9 +114,10 @@ def mse_choice(histogram: npt.ArrayLike, format: str | QuarterFormat | None = No
     return min(found, key=lambda choice: choice.error)
 
 
-def _squared_errors(values: F64, log2_scale: int, format: QuarterFormat) -> F64:
+def _squared_errors(values: Float64, log2_scale: int, format: QuarterFormat) -> Float64:
     """Mean squared error of rows of values, multiplied by a scale, rounded and divided again."""
     scaled = np.ldexp(values, np.clip(log2_scale, -300, 300))
     rounded = round_to_nearest(np.clip(scaled, 0, format.largest), format.element_type)
-    errors: F64 = (np.ldexp(to_host(rounded).astype(np.float64), -int(np.clip(log2_scale, -300, 300))) - values) ** 2
+    shown = np.ldexp(to_host(rounded).astype(np.float64), -int(np.clip(log2_scale, -300, 300)))
+    errors: Float64 = (shown - values) ** 2
     return np.asarray(errors.mean(1), np.float64)

@@ -12,7 +12,8 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from abele.frontends.poptorch.values.tensors import Array, from_array, to_array
+from abele.arrays import Array
+from abele.frontends.poptorch.values.tensors import from_array, to_array
 from abele.session.arrays import Holder, SharedArray
 
 _OF_NO_VALUES = frozenset(

@@ -15,12 +15,10 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from abele.arrays import Float64
 from abele.frontends.poptorch.errors import OptionValueError
 from abele.frontends.poptorch.unit_scaling.rules import Rules
-
-F64 = npt.NDArray[np.float64]
 
 _STEP_OUTPUT = math.sqrt(2 / (1 - 1 / math.pi))
 """One over the standard deviation of max(0, x)."""
@@ -112,17 +110,17 @@ def attention_factor(
 # --- standard deviations by integration -------------------------------------------------------------------------------
 
 
-def _erf(x: F64) -> F64:
-    made: F64 = np.vectorize(math.erf, otypes=[np.float64])(x)
+def _erf(x: Float64) -> Float64:
+    made: Float64 = np.vectorize(math.erf, otypes=[np.float64])(x)
     return made
 
 
-def _sigmoid(x: F64) -> F64:
-    made: F64 = 0.5 * (1 + np.tanh(x / 2))
+def _sigmoid(x: Float64) -> Float64:
+    made: Float64 = 0.5 * (1 + np.tanh(x / 2))
     return made
 
 
-_FUNCTIONS: dict[str, Callable[[F64], Any]] = {
+_FUNCTIONS: dict[str, Callable[[Float64], Any]] = {
     "gelu": lambda x: x * 0.5 * (1 + _erf(x / math.sqrt(2))),
     "silu": lambda x: x * _sigmoid(x),
     "tanh": np.tanh,

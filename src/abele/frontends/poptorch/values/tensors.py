@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 import torch
 
+from abele.arrays import Array
 from abele.numerics import f8_143, f8_152
-
-Array = npt.NDArray[Any]
 
 QUARTERS = {torch.float8_e4m3fnuz: f8_143, torch.float8_e5m2fnuz: f8_152}
 """PyTorch's 8-bit floats of the same bits as the machine's, with no scale."""

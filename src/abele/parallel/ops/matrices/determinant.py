@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from abele.arrays import Array
 from abele.expr import apply, select
 from abele.expr.derivative import arg
 from abele.numerics import f32, i32
@@ -15,7 +16,7 @@ from abele.parallel.ops.matrices.lu import lu
 from abele.parallel.ops.matrices.solve import inverse
 from abele.parallel.ops.reduction import reduce
 from abele.parallel.ops.views import reshape, transpose
-from abele.parallel.registry import Array, Gradients, Types, only, require, rule
+from abele.parallel.registry import Gradients, Types, only, require, rule
 
 
 def determinant(net: BlockBuilder, a: Value, factors: tuple[Value, Value, Value] | None = None) -> Value:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from abele.arrays import Array
 from abele.expr import apply, select
 from abele.expr.derivative import arg
 from abele.numerics import bool_, f32
@@ -23,7 +24,7 @@ from abele.parallel.ops.matrices.composed import (
 from abele.parallel.ops.matrices.jacobi import orthogonal_columns
 from abele.parallel.ops.reduction import reduce
 from abele.parallel.ops.views import reshape, transpose
-from abele.parallel.registry import Array, Gradients, Types, rule
+from abele.parallel.registry import Gradients, Types, rule
 
 
 def eigh(net: BlockBuilder, a: Value) -> tuple[Value, Value]:

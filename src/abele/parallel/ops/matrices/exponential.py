@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from abele.arrays import Array
 from abele.expr import apply, select
 from abele.expr.derivative import arg
 from abele.numerics import f32
@@ -16,7 +17,7 @@ from abele.parallel.ops.linear import matmul
 from abele.parallel.ops.matrices.composed import Composed, check_matrices, holds, identity, mapped
 from abele.parallel.ops.reduction import reduce
 from abele.parallel.ops.views import concat, reshape, slice_, transpose
-from abele.parallel.registry import Array, Gradients, Types, only, rule
+from abele.parallel.registry import Gradients, Types, only, rule
 
 _SMALL = 0.5
 """Norm up to which eight terms of the series leave out less than an f32 keeps: 0.5⁹ / 9! is 5e-9."""

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from abele.arrays import Array
 from abele.expr import apply, select
 from abele.expr.derivative import arg
 from abele.numerics import f32, i32
@@ -24,7 +25,7 @@ from abele.parallel.ops.matrices.triangular import triangle, triangular_solve
 from abele.parallel.ops.reduction import reduce
 from abele.parallel.ops.rows import read_row, write_row
 from abele.parallel.ops.views import concat, permute, reshape, slice_, transpose
-from abele.parallel.registry import Array, Gradients, Types, rule
+from abele.parallel.registry import Gradients, Types, rule
 
 
 def lu(net: BlockBuilder, a: Value) -> tuple[Value, Value, Value]:

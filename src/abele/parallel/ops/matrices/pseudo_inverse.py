@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from abele.arrays import Array
 from abele.expr import apply, select
 from abele.expr.derivative import arg
 from abele.numerics import f32
@@ -14,7 +15,7 @@ from abele.parallel.ops.matrices.composed import Composed, check_matrices, mappe
 from abele.parallel.ops.matrices.jacobi import orthogonal_columns
 from abele.parallel.ops.reduction import reduce
 from abele.parallel.ops.views import reshape, transpose
-from abele.parallel.registry import Array, Gradients, Types, only, require, rule
+from abele.parallel.registry import Gradients, Types, only, require, rule
 
 
 def pseudo_inverse(net: BlockBuilder, a: Value, absolute: Value, relative: Value) -> Value:

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from abele.arrays import Array
 from abele.expr.derivative import arg
 from abele.numerics import i32
 from abele.parallel.network import BlockBuilder, NetworkOp, Value
@@ -16,7 +17,7 @@ from abele.parallel.ops.matrices.composed import Composed, check_matrices, ident
 from abele.parallel.ops.matrices.lu import lu
 from abele.parallel.ops.matrices.triangular import triangular_solve
 from abele.parallel.ops.views import transpose
-from abele.parallel.registry import Array, Gradients, Types, only, require, rule
+from abele.parallel.registry import Gradients, Types, only, require, rule
 
 
 def solve(net: BlockBuilder, a: Value, b: Value, factors: tuple[Value, Value] | None = None) -> Value:

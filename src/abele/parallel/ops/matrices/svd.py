@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from abele.arrays import Array
 from abele.expr import apply, select
 from abele.expr.derivative import arg
 from abele.numerics import bool_, f32
@@ -25,7 +26,7 @@ from abele.parallel.ops.matrices.jacobi import orthogonal_columns
 from abele.parallel.ops.matrices.qr import householder_columns, householder_product
 from abele.parallel.ops.reduction import reduce
 from abele.parallel.ops.views import concat, reshape, slice_, transpose
-from abele.parallel.registry import Array, Gradients, Types, no_derivative, require, rule
+from abele.parallel.registry import Gradients, Types, no_derivative, require, rule
 
 
 def svd(net: BlockBuilder, a: Value, *, full: bool = False, vectors: bool = True) -> tuple[Value, Value, Value]:

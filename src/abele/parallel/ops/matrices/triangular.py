@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
+from abele.arrays import Array
 from abele.expr import select
 from abele.expr.derivative import arg
 from abele.graph import Tensor
@@ -16,7 +17,7 @@ from abele.parallel.ops.elementwise import map_
 from abele.parallel.ops.linear import matmul
 from abele.parallel.ops.matrices.composed import IN_BLOCKS, check_matrices
 from abele.parallel.ops.views import transpose
-from abele.parallel.registry import Array, Gradients, OpRule, Types, only, require, rule
+from abele.parallel.registry import Gradients, OpRule, Types, only, require, rule
 from abele.poplibs import poplin
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from math import prod
 
 import numpy as np
 
+from abele.arrays import Int64
 from abele.graph import Graph, Regions, Tensor, boxes
 from abele.numerics import ElementType
-from abele.poplibs.poplin.conv_params.axis import Int64
 from abele.poplibs.poputil.order import storage_order
 
 Box = Mapping[str, Int64]

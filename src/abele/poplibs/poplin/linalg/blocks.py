@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from abele.arrays import Int64
 from abele.errors import TensorError, TypeMismatchError
 from abele.graph import Graph, Sequence, Tensor, concat
 from abele.numerics import ElementType, as_element_type, f32
@@ -16,8 +16,6 @@ from abele.poplibs.poplin.contraction import problem as problems
 from abele.poplibs.poplin.operations.product import product_call
 from abele.poplibs.poplin.options import Planning
 from abele.poplibs.poputil.options import PROPORTION, Option, Options, choice, integer, read_options
-
-Int64 = npt.NDArray[np.int64]
 
 _PRODUCTS: Mapping[str, Option] = {
     "availableMemoryProportion": PROPORTION,

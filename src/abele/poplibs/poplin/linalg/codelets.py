@@ -15,15 +15,14 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from abele.arrays import Int64
 from abele.codelet import InOut, Input, MultiVertex, Output, Vector, Vertex, codelet, sqrt
 from abele.machine import Ipu
 from abele.numerics import ElementType, f32, i32
 from abele.poplibs.poplin.linalg import estimates
 from abele.poplibs.poplin.linalg.costs import ADD, DIVIDE, ENTRY, INDEX, LOOP, SQRT, SUPERVISOR_CYCLES, LoopCosts
 
-Int64 = npt.NDArray[np.int64]
 Formula = Callable[[Any, Ipu], Int64]
 
 

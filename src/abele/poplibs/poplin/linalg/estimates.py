@@ -10,13 +10,12 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from abele.arrays import Int64
 from abele.machine import Ipu
 from abele.machine.source import Cited, calibrated
 from abele.numerics import ElementType, f16, f32
 
-Int64 = npt.NDArray[np.int64]
 Slots = Callable[[Int64], Int64]
 
 CHOLESKY: dict[ElementType, Slots] = {

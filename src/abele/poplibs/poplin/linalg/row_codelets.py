@@ -13,8 +13,8 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from abele.arrays import Int64
 from abele.codelet import InOut, Input, MultiVertex, Output, Vector, codelet, macro, sqrt
 from abele.machine import Ipu
 from abele.numerics import ElementType, f32, i32, u32
@@ -29,8 +29,6 @@ from abele.poplibs.poplin.linalg.costs import (
     SUPERVISOR_CYCLES,
     LoopCosts,
 )
-
-Int64 = npt.NDArray[np.int64]
 
 
 @macro

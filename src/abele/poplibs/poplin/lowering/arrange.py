@@ -20,11 +20,11 @@ from types import MappingProxyType
 import numpy as np
 import numpy.typing as npt
 
+from abele.arrays import Int64
 from abele.graph import ComputeSet, Graph, Regions
 from abele.graph.intervals import distinct
 from abele.numerics import ElementType
 from abele.poplibs.poplin.contraction.operand import Operand
-from abele.poplibs.poplin.conv_params.axis import Int64
 from abele.poplibs.poplin.planner.target import PlanningTarget
 from abele.poplibs.poplin.vertices import cost
 from abele.poplibs.poplin.vertices.permute import permute

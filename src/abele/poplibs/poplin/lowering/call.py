@@ -9,6 +9,7 @@ from typing import Protocol
 
 import numpy as np
 
+from abele.arrays import Int64
 from abele.errors import InvalidOptionError, OutOfMemoryError
 from abele.graph import ComputeSet, Copy, Execute, Graph, LibraryCall, Tensor
 from abele.graph.program import Steps
@@ -18,7 +19,6 @@ from abele.poplibs.poplin.contraction.host_kernel import contraction_kernel
 from abele.poplibs.poplin.contraction.operand import Operand, allocate, seen_in_order
 from abele.poplibs.poplin.contraction.problem import Contraction
 from abele.poplibs.poplin.contraction.scaling import UNSCALED, Scaling
-from abele.poplibs.poplin.conv_params.axis import Int64
 from abele.poplibs.poplin.lowering.arrange import arrange, arrange_estimate
 from abele.poplibs.poplin.lowering.body import build
 from abele.poplibs.poplin.lowering.home import Home, home, home_on

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from abele.arrays import Int64
 from abele.poplibs.poplin.contraction.operand import Box, Operand
-from abele.poplibs.poplin.conv_params.axis import Axis, Int64
+from abele.poplibs.poplin.conv_params.axis import Axis
 from abele.poplibs.poplin.vertices import geometry_fields as at
 from abele.poplibs.poplin.vertices.field_table import field_table
 

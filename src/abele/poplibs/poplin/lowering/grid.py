@@ -16,9 +16,9 @@ from math import prod
 import numpy as np
 import numpy.typing as npt
 
+from abele.arrays import Int64
 from abele.graph import Regions
 from abele.poplibs.poplin.contraction.operand import Operand
-from abele.poplibs.poplin.conv_params.axis import Int64
 from abele.poplibs.poplin.lowering.geometry import Slices
 from abele.poplibs.poplin.planner.plan import ContractionPlan
 from abele.poplibs.poplin.vertices.work import Work

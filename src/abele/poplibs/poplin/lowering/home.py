@@ -14,9 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from abele.arrays import Int64
 from abele.graph import IntervalMap, Regions
 from abele.poplibs.poplin.contraction.operand import Operand
-from abele.poplibs.poplin.conv_params.axis import Int64
 from abele.poplibs.poplin.lowering.grid import VertexGrid
 from abele.poplibs.poplin.planner.plan import ContractionPlan
 from abele.poplibs.poputil.regions import split_evenly

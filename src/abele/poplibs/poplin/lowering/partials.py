@@ -19,10 +19,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from abele.arrays import Int64
 from abele.graph import Execute, Graph, Regions, Tensor
 from abele.graph.program import Steps
 from abele.numerics import ElementType
-from abele.poplibs.poplin.conv_params.axis import Int64
 from abele.poplibs.poplin.lowering.home import PIECE_BYTES, Home
 from abele.poplibs.poplin.lowering.stages import ContractionStage
 from abele.poplibs.poplin.vertices import cost, sums

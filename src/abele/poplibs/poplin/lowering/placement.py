@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from abele.arrays import Int64
 from abele.graph import Graph
 from abele.poplibs.poplin.contraction.operand import Operand
-from abele.poplibs.poplin.conv_params.axis import Axis, Int64
+from abele.poplibs.poplin.conv_params.axis import Axis
 from abele.poplibs.poplin.lowering.grid import VertexGrid
 from abele.poplibs.poplin.lowering.home import cut_regions
 from abele.poplibs.poplin.planner.plan import ContractionPlan

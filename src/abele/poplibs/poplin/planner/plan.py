@@ -7,8 +7,8 @@ from math import prod
 
 import numpy as np
 
+from abele.arrays import Int64
 from abele.poplibs.poplin.contraction.problem import Contraction
-from abele.poplibs.poplin.conv_params.axis import Int64
 from abele.poplibs.poplin.vertices.method import Method
 
 

@@ -12,9 +12,9 @@ from math import prod
 
 import numpy as np
 
+from abele.arrays import Int64
 from abele.numerics import f32
 from abele.poplibs.poplin.contraction.problem import Contraction
-from abele.poplibs.poplin.conv_params.axis import Int64
 from abele.poplibs.poplin.planner.target import PlanningTarget
 from abele.poplibs.poplin.vertices.cost import weights_per_unit
 from abele.poplibs.poplin.vertices.method import Method

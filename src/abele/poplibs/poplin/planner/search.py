@@ -35,11 +35,12 @@ from math import prod
 
 import numpy as np
 
+from abele.arrays import Int64
 from abele.errors import InvalidOptionError, OutOfMemoryError
 from abele.graph.intervals import distinct
 from abele.numerics import f16, f32
 from abele.poplibs.poplin.contraction.problem import Contraction
-from abele.poplibs.poplin.conv_params.axis import Axis, Int64
+from abele.poplibs.poplin.conv_params.axis import Axis
 from abele.poplibs.poplin.options import DEFAULT, Planning
 from abele.poplibs.poplin.planner.plan import ContractionPlan, cuts_of
 from abele.poplibs.poplin.planner.rearranging import padded_sides, rearranging_by_tiles

@@ -15,11 +15,12 @@ from math import prod
 import numpy as np
 import numpy.typing as npt
 
+from abele.arrays import Int64
 from abele.graph import ComputeSet, Graph, Tensor
 from abele.poplibs.poplin.contraction.binding import Binding
 from abele.poplibs.poplin.contraction.operand import Operand, operand
 from abele.poplibs.poplin.contraction.problem import Contraction
-from abele.poplibs.poplin.conv_params.axis import Axis, Int64
+from abele.poplibs.poplin.conv_params.axis import Axis
 from abele.poplibs.poplin.lowering.call import ContractionCall, Meaning
 from abele.poplibs.poplin.lowering.geometry import Slices
 from abele.poplibs.poplin.planner.plan import cuts_of

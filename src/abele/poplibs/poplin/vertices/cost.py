@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from abele.arrays import Int64
 from abele.numerics import ElementType, f16, f32
-from abele.poplibs.poplin.conv_params.axis import Int64
 from abele.poplibs.poplin.vertices.work import Work
 
 WORKERS = 6

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 import numpy.typing as npt
 
-Int64 = npt.NDArray[np.int64]
+from abele.arrays import Int64
 
 
 def field_table(fields: Mapping[int, Int64 | int], num_fields: int, num_vertices: int) -> npt.NDArray[np.int32]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from abele.poplibs.poplin.conv_params.axis import Int64
+from abele.arrays import Int64
 from abele.poplibs.poplin.vertices import cost, records
 from abele.poplibs.poplin.vertices.slic_cost import slic
 from abele.poplibs.poplin.vertices.vmac_cost import vmac

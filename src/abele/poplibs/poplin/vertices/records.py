@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from abele.poplibs.poplin.conv_params.axis import Int64
+from abele.arrays import Int64
 from abele.poplibs.poplin.vertices import cost
 from abele.poplibs.poplin.vertices.work import Work
 

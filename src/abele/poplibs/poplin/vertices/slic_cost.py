@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from abele.arrays import Int64
 from abele.numerics import ElementType, f16
-from abele.poplibs.poplin.conv_params.axis import Axis, Int64
+from abele.poplibs.poplin.conv_params.axis import Axis
 from abele.poplibs.poplin.vertices.cost import WORKERS, ceil_div
 from abele.poplibs.poplin.vertices.work import Work
 

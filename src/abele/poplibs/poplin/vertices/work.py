@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
 
+from abele.arrays import Int64
 from abele.numerics import ElementType
-from abele.poplibs.poplin.conv_params.axis import Int64
 
 
 @dataclass(frozen=True)

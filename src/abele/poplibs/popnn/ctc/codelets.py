@@ -14,15 +14,13 @@ from math import inf
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from abele.arrays import Int64
 from abele.codelet import InOut, Input, MultiVertex, Output, Vector, Vertex, codelet, exp, log, macro
 from abele.machine import Ipu
 from abele.numerics import f32, i32, u32
 from abele.poplibs.poplin.linalg.costs import ADD, ENTRY, LOAD, STORE
 from abele.poplibs.popnn.ctc.costs import BRANCH, EXP, LOG, gather_slots, gradient_cycles, sweep_slots
-
-Int64 = npt.NDArray[np.int64]
 
 LOW = -1e30
 """The logarithm of 0: small enough to add nothing, large enough not to overflow when steps are added up."""

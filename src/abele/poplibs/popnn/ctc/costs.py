@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
+from abele.arrays import Int64
 from abele.machine import Ipu
 from abele.poplibs.poplin.linalg.costs import ADD, ENTRY, INDEX, LOAD, LOOP, MULTIPLY, STORE, SUPERVISOR_CYCLES
-
-Int64 = npt.NDArray[np.int64]
 
 EXP, LOG = 3, 6
 """Issue slots of an exponential and a logarithm of one f32. Source: machine reference §1.3."""

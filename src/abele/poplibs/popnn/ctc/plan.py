@@ -6,15 +6,13 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 
+from abele.arrays import Int64
 from abele.errors import TensorError, TypeMismatchError
 from abele.graph import Graph, Tensor
 from abele.numerics import ElementType, as_element_type, u32
 from abele.poplibs.poputil.options import PROPORTION, Option, Options, choice, flag, read_options
 from abele.words import counted
-
-Int64 = npt.NDArray[np.int64]
 
 OPTIONS: dict[str, Option] = {
     "partialsType": choice("float"),

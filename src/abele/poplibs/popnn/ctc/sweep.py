@@ -26,6 +26,7 @@ from typing import Any
 
 import numpy as np
 
+from abele.arrays import Int64
 from abele.graph import ComputeSet, Copy, Execute, Graph, Regions, Repeat, Sequence, Tensor, boxes
 from abele.numerics import ElementType, f32, i32, u32
 from abele.poplibs.popnn.ctc.codelets import (
@@ -36,7 +37,7 @@ from abele.poplibs.popnn.ctc.codelets import (
     gradient_codelet,
     loss_codelet,
 )
-from abele.poplibs.popnn.ctc.plan import Int64, Plan, over_time
+from abele.poplibs.popnn.ctc.plan import Plan, over_time
 from abele.poplibs.popops.elementwise.fill import fill, zero
 
 

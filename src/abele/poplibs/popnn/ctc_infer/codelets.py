@@ -15,14 +15,12 @@ from math import inf
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from abele.arrays import Int64
 from abele.codelet import InOut, Input, Output, Vector, Vertex, codelet, exp, log, macro
 from abele.machine import Ipu
 from abele.numerics import ElementType, f32, i32, u32
 from abele.poplibs.popnn.ctc_infer.costs import extend_slots, read_slots, select_slots
-
-Int64 = npt.NDArray[np.int64]
 
 LOW = -1e30
 """The logarithm of 0: small enough to add nothing, large enough not to overflow when steps are added up."""

@@ -7,11 +7,9 @@ that depend on the data are taken at their mean for numbers in random order.
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
+from abele.arrays import Int64
 from abele.poplibs.poplin.linalg.costs import ADD, ENTRY, INDEX, LOAD, LOOP
-
-Int64 = npt.NDArray[np.int64]
 
 MEMORY = LOAD
 """A load or a store: all that is stored is 32 bits wide."""

@@ -6,9 +6,9 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 import abele.expr as ir
+from abele.arrays import Int64
 from abele.errors import TensorError, TypeMismatchError
 from abele.graph import Copy, Graph, Tensor
 from abele.graph.program import Sequence
@@ -20,8 +20,6 @@ from abele.poplibs.popops.elementwise.scale_factor import check_scale, power_of_
 from abele.poplibs.popops.expr import Cast, Const, Expr, Op, PlaceHolder, select
 from abele.poplibs.popops.expressions.fused import Fused, fuse
 from abele.poplibs.poputil.layout import clone
-
-Int64 = npt.NDArray[np.int64]
 
 SUPERVISOR_CYCLES = 12
 PROLOGUE = 18 + 19

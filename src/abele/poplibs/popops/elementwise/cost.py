@@ -12,14 +12,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from abele.arrays import Int64
 from abele.expr.operation import UNARY_START
 from abele.machine import Ipu
 from abele.numerics import ElementType, f16, f32
 from abele.poplibs.popops.expressions.fused import Fused, cost_class, library_cost, operation_slots
-
-Int64 = npt.NDArray[np.int64]
 
 SUPERVISOR_CYCLES = 11
 """Starting the workers. Source: basicOpSupervisorOverhead, machine reference §1.5."""

@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from abele.arrays import Int64
 from abele.errors import InvalidOptionError
 from abele.graph import Graph, Tensor
 from abele.graph.program import Sequence
@@ -18,8 +18,6 @@ from abele.poplibs.popops.elementwise.placement import CycleFormula
 from abele.poplibs.popops.expr import Cast, Const, Expr, converted, element_index
 from abele.poplibs.popops.expressions.fused import fuse
 from abele.poplibs.poputil.checks import is_number
-
-Int64 = npt.NDArray[np.int64]
 
 FILL_START = {1: 28, 2: 26, 4: 23, 8: 5}
 FILL_ELEMENTS = {1: 4, 2: 4, 4: 2, 8: 1}

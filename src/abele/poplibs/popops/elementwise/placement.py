@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from abele.arrays import Int64
 from abele.errors import TileMappingError
 from abele.graph import ComputeSet, Execute, Graph, Program, Regions, Tensor
 from abele.machine import Ipu
@@ -20,8 +21,6 @@ from abele.poplibs.poputil.broadcast import broadcast_dims
 from abele.poplibs.poputil.grid import BlockGrid, Cells, cells_of, collapse, rectangles_of
 from abele.poplibs.poputil.order import StorageOrder, is_same_view, storage_order
 from abele.poplibs.poputil.regions import flat_regions
-
-Int64 = npt.NDArray[np.int64]
 
 
 class CycleFormula(Protocol):

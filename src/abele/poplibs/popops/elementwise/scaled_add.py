@@ -8,8 +8,8 @@ from enum import StrEnum
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 
+from abele.arrays import Int64
 from abele.errors import InvalidOptionError, TensorError, TypeMismatchError
 from abele.graph import Graph, Tensor
 from abele.graph.program import Sequence
@@ -21,7 +21,6 @@ from abele.poplibs.popops.expressions.fused import fuse
 from abele.poplibs.poputil.options import Options, flag, number, read_options
 from abele.words import counted
 
-Int64 = npt.NDArray[np.int64]
 Scale = float | Tensor
 Specialisation = Literal["DEFAULT", "X_MINUS_AX_PLUS_BY"]
 

@@ -5,14 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from abele.arrays import Int32, Int64
 from abele.errors import TileMappingError
 from abele.graph import Graph, Tensor
 from abele.poplibs.poputil.order import storage_order
-
-Int32 = npt.NDArray[np.int32]
-Int64 = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)

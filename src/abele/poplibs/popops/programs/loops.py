@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from abele.arrays import Int64
 from abele.errors import InvalidOptionError, TensorError, TypeMismatchError
 from abele.graph import Copy, Graph, Program, Repeat, RepeatWhileTrue, Tensor
 from abele.graph.program import Sequence
@@ -18,7 +18,6 @@ from abele.poplibs.popops.expr import Const, _1, _2
 from abele.poplibs.popops.expressions.fused import fuse
 from abele.words import counted
 
-Int64 = npt.NDArray[np.int64]
 Body = Callable[[Tensor], Program]
 
 COUNTER_CYCLES = 43

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import permutations
 
+from abele.arrays import Int64
 from abele.errors import ControlProgramError
 from abele.graph import Copy, Execute, LibraryCall, Program
 from abele.graph.interval_set import IntervalSet
-from abele.graph.intervals import Int64, distinct
+from abele.graph.intervals import distinct
 
 
 def check_independent(programs: Sequence[Sequence[Program]]) -> None:

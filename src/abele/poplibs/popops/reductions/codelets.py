@@ -10,15 +10,14 @@ from functools import lru_cache
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 
+from abele.arrays import Int64
 from abele.codelet import ONE_PTR, SPAN, InOut, Input, Output, Vector, VectorList, Vertex, codelet, exp, log, macro
 from abele.machine import Ipu
 from abele.numerics import ElementType, f32, i32, u16
 from abele.poplibs.popops.reductions import cost as reduce_cost
 from abele.poplibs.popops.reductions.ops import ReduceOp, accumulator, start_of
 
-Int64 = npt.NDArray[np.int64]
 Direction = Literal["rows", "columns"]
 """What a vertex reduces: the rows of its rectangle, leaving one result per column, or the columns."""
 

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
+from abele.arrays import Int64
 from abele.machine import Ipu
 from abele.numerics import ElementType
 from abele.poplibs.popops.reductions.ops import ReduceOp
-
-Int64 = npt.NDArray[np.int64]
 
 PROLOGUE = 7
 """Entering a vertex."""

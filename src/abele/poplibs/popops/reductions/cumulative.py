@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from abele.arrays import Int64
 from abele.errors import InvalidOptionError, TensorError, TypeMismatchError
 from abele.graph import Execute, Graph, Regions, Tensor, boxes
 from abele.graph.mapping import TileMapping
@@ -28,7 +29,6 @@ from abele.poplibs.popops.reductions.vertices import (
 )
 from abele.poplibs.poputil.host_body import host_rows, note_host
 
-Int64 = npt.NDArray[np.int64]
 MIN_BLOCK = 32
 """Elements of a block at least, where a row has as many: shorter ones cost more to exchange than to sum."""
 

@@ -12,16 +12,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
+from abele.arrays import Int64
 from abele.graph.intervals import distinct
 from abele.layout import offset_at, row_major
 from abele.poplibs.popops.reductions.codelets import Direction
 from abele.poplibs.popops.reductions.partials import Partials
 from abele.poplibs.poputil.grid import BlockGrid, Cells
 from abele.poplibs.poputil.regions import count_up
-
-Int64 = npt.NDArray[np.int64]
 
 MIN_ELEMENTS_PER_WORKER = 32
 """Elements below which a share of the reduced elements is not worth another worker and a step to combine what they

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from abele.errors import TypeMismatchError
 from abele.graph import Execute, Graph, Tensor
@@ -17,8 +16,6 @@ from abele.poplibs.popops.reductions.ops import find_reduce_op
 from abele.poplibs.popops.reductions.reduction import Reduction
 from abele.poplibs.popops.reductions.vertices import WORKER_SLOTS, has_nan_codelet
 from abele.poplibs.poputil.regions import flat_regions
-
-Int64 = npt.NDArray[np.int64]
 
 
 def has_nan(graph: Graph, tensor: Tensor, prog: Sequence, name: str = "has_nan") -> Tensor:

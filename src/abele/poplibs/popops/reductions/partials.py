@@ -5,14 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from abele.arrays import Int32, Int64
 from abele.graph.intervals import distinct
 from abele.graph.mapping import TileMapping
 from abele.poplibs.poputil.regions import count_up
-
-Int32 = npt.NDArray[np.int32]
-Int64 = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)

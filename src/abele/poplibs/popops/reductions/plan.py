@@ -22,6 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from abele.arrays import Int64
 from abele.graph.mapping import TileMapping
 from abele.machine import System
 from abele.numerics import ElementType
@@ -30,7 +31,6 @@ from abele.poplibs.popops.reductions.first_step import MIN_ELEMENTS_PER_WORKER, 
 from abele.poplibs.popops.reductions.ops import ReduceOp
 from abele.poplibs.popops.reductions.partials import Combination, Partials, combine_on_tiles, cut, depth
 
-Int64 = npt.NDArray[np.int64]
 MAX_STEPS = 4
 """Steps of a tree of partial results that are costed. Chosen."""
 EXCHANGE_DISTANCES = (0.5, 0.25, 0.375, 0.125)

@@ -15,8 +15,8 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from abele.arrays import Int64
 from abele.errors import TileMappingError
 from abele.graph import Execute, Graph, Regions, Tensor, boxes, whole
 from abele.graph.compute_set import ComputeSet
@@ -41,7 +41,6 @@ from abele.poplibs.poputil.mapping import linear_mapping, set_mapping, vector_gr
 from abele.poplibs.poputil.order import StorageOrder, storage_order
 from abele.poplibs.poputil.regions import flat_regions
 
-Int64 = npt.NDArray[np.int64]
 Adding = Callable[[ComputeSet], None]
 """Adds the vertices of one step to a compute set."""
 Scale = float | Tensor | None

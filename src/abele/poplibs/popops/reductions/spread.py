@@ -11,13 +11,12 @@ What a tile really holds stays where it is.
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
+from abele.arrays import Int64
 from abele.graph import Tensor
 from abele.graph.mapping import TileMapping
 from abele.poplibs.poputil.grid import BlockGrid
 
-Int64 = npt.NDArray[np.int64]
 MOST_OF_MEAN = 2
 """How many times the mean of all tiles one tile may have before repeated elements are dealt out."""
 WORTH_SPREADING = 1024

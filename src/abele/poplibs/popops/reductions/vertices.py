@@ -9,13 +9,12 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from abele.arrays import Int64
 from abele.codelet import InOut, Input, Output, SupervisorVertex, Vector, Vertex, codelet, exp, log, macro
 from abele.machine import Ipu
 from abele.numerics import ElementType, bool_, f32
 
-Int64 = npt.NDArray[np.int64]
 SUPERVISOR_CYCLES = 24
 WORKER_SLOTS = {16: 17 + 12 + 11, 32: 17 + 10 + 7}
 """Entering and leaving the vertex, by bits of an element."""

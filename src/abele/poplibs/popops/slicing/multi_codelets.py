@@ -9,8 +9,8 @@ from functools import cache
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 
+from abele.arrays import Int64
 from abele.codelet import (
     InOut,
     Input,
@@ -27,7 +27,6 @@ from abele.machine import Ipu
 from abele.numerics import ElementType, bool_, f32, i64, u32
 from abele.poplibs.popops.slicing.multi_cost import add_cycles, slice_cycles
 
-Int64 = npt.NDArray[np.int64]
 Operation = Literal["none", "add", "max", "mul"]
 """How an update joins a row with what the table holds; ``none`` puts it in its place."""
 Scaled = Literal["", "number", "tensor"]

@@ -12,11 +12,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from abele.arrays import Array
 from abele.numerics import ElementType
 
-Array = npt.NDArray[Any]
 WORKERS = 6
 """Worker contexts of a tile. Source: §1.2."""
 

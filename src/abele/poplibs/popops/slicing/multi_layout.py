@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 
+from abele.arrays import Int64
 from abele.errors import TensorError
 from abele.graph import Graph, LibraryCall, Regions, Tensor, TileMapping, boxes
 from abele.graph.program import Steps
@@ -25,7 +25,6 @@ from abele.poplibs.poputil.options import Options, read_options
 from abele.poplibs.poputil.regions import flat_regions
 from abele.words import counted
 
-Int64 = npt.NDArray[np.int64]
 ON_TILE_PROPORTION = 0.5
 """Share of a tile's memory up to which a table without a plan has all its entries of a column on one tile. Guessed: the
 rest is for what else a program holds."""

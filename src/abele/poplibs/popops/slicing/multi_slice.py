@@ -6,8 +6,8 @@ import operator
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
+from abele.arrays import Int64
 from abele.errors import TensorError
 from abele.graph import Copy, Execute, Graph, Regions, Tensor, boxes, concat
 from abele.graph.program import Steps
@@ -31,7 +31,6 @@ from abele.poplibs.popops.slicing.plan import Parts, SlicePlan
 from abele.poplibs.poputil.options import Options
 from abele.words import counted
 
-Int64 = npt.NDArray[np.int64]
 Offsets = Tensor | Sequence[int]
 """Indices as data, or numbers that are known when the program is built."""
 

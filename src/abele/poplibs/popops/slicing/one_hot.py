@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from abele.arrays import Int64
 from abele.errors import TensorError, TypeMismatchError
 from abele.graph import Graph, Tensor
 from abele.graph.program import Sequence
@@ -18,7 +18,6 @@ from abele.poplibs.popops.expr import Cast, Const, Expr, PlaceHolder, _1, _2, co
 from abele.poplibs.popops.expressions.fused import fuse
 from abele.words import counted
 
-Int64 = npt.NDArray[np.int64]
 Value = float | Tensor
 
 MASKED_LABEL_CODE = 0xFFFFFFFF

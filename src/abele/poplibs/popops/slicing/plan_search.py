@@ -16,8 +16,8 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 
+from abele.arrays import Array
 from abele.errors import InvalidOptionError
 from abele.machine import System
 from abele.numerics import ElementType
@@ -25,7 +25,6 @@ from abele.poplibs.popops.slicing.multi_cost import add_cycles, slice_cycles
 from abele.poplibs.popops.slicing.plan import SlicePlan
 from abele.words import counted
 
-Array = npt.NDArray[Any]
 Aim = Literal["memory", "cycles"]
 INDEX_BYTES = 4
 REDUCE_START_SLOTS, REDUCE_OUTPUT_SLOTS = 16, 3 + 5

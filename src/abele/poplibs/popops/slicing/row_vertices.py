@@ -10,14 +10,13 @@ from math import inf
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from abele.arrays import Int64
 from abele.codelet import InOut, Input, Output, Vector, Vertex, codelet, macro
 from abele.machine import Ipu
 from abele.numerics import ElementType, f32, i64, u32
 from abele.poplibs.popops.slicing.one_hot import MASKED_LABEL_CODE
 
-Int64 = npt.NDArray[np.int64]
 START_SLOTS = 11
 """Slots of a worker before its first row: as EncodeOneHot. Source: machine reference §4.8."""
 ROW_SLOTS = 12

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from abele.arrays import Int64
 from abele.errors import TensorError, TypeMismatchError
 from abele.graph import Execute, Graph, Tensor, TileMapping
 from abele.graph.program import Sequence
@@ -18,7 +19,6 @@ from abele.poplibs.popops.slicing.row_vertices import join_codelet, select_codel
 from abele.poplibs.poputil.mapping import set_mapping
 from abele.poplibs.poputil.regions import count_up, flat_regions
 
-Int64 = npt.NDArray[np.int64]
 WORKERS = 6
 
 

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from abele.errors import TensorError, TypeMismatchError
 from abele.graph import Copy, Execute, Graph, Tensor, concat, shared
@@ -20,7 +19,6 @@ from abele.poplibs.popops.slicing.sequence_vertices import sequence_codelet
 from abele.poplibs.popops.slicing.step_slice import tile_rows
 from abele.words import counted
 
-Int64 = npt.NDArray[np.int64]
 Numbers = Tensor | Sequence[int]
 """A number for each sequence: u32 or i32 of shape [sequences], or known when the program is built."""
 

@@ -9,13 +9,12 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from abele.arrays import Int64
 from abele.codelet import InOut, Input, MultiVertex, Vector, VectorList, codelet
 from abele.machine import Ipu
 from abele.numerics import ElementType, i64, u32
 
-Int64 = npt.NDArray[np.int64]
 START_SLOTS, SEQUENCE_SLOTS, WORD_SLOTS = 60, 60, 2
 """Slots of a worker before the first sequence, of each sequence, and of each 32 bits that are copied.
 Source: machine reference §4.9 (SequenceSlice)."""

@@ -13,14 +13,13 @@ from functools import cache
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 
+from abele.arrays import Int64
 from abele.codelet import InOut, Input, MultiVertex, Output, Vector, VectorList, Vertex, codelet, macro
 from abele.machine import Ipu
 from abele.numerics import ElementType, i64, u32
 from abele.poplibs.popops.slicing.step_cost import stretch_cycles
 
-Int64 = npt.NDArray[np.int64]
 Remap = Literal["", "first", "padding"]
 """Which offsets are taken for 0: none, all whose window leaves the tensor, or all of these but the extent itself."""
 

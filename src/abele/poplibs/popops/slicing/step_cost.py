@@ -5,16 +5,11 @@ Source: machine reference §4.9 (DynamicSlice1D and 2D).
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
+from abele.arrays import Array, Int64
 from abele.machine import Ipu
 from abele.numerics import ElementType
-
-Array = npt.NDArray[Any]
-Int64 = npt.NDArray[np.int64]
 
 SUPERVISOR_CYCLES = 11 + 14
 """Starting the workers of a 1D vertex."""

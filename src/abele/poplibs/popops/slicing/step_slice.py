@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from abele.arrays import Int64
 from abele.graph import Execute, Graph, Regions, Tensor, TileMapping
 from abele.graph.program import Sequence
 from abele.machine import Ipu
@@ -24,7 +25,6 @@ from abele.poplibs.poputil.mapping import linear_mapping, set_mapping, vector_gr
 from abele.poplibs.poputil.order import StorageOrder, row_major_order, storage_order
 from abele.poplibs.poputil.regions import count_up, flat_regions
 
-Int64 = npt.NDArray[np.int64]
 WORKERS = 6
 
 

@@ -5,16 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from abele.arrays import Int32, Int64
 from abele.graph import Graph, Tensor
 from abele.graph.mapping import TileMapping
 from abele.numerics import ElementType
 from abele.poplibs.poputil.mapping import set_mapping
 from abele.poplibs.poputil.regions import count_up
-
-Int32 = npt.NDArray[np.int32]
-Int64 = npt.NDArray[np.int64]
 
 MIN_BLOCK = 32
 """Records below which a row is not shared between tiles: 128 bytes of 32-bit keys, as linear mappings have it."""

@@ -12,8 +12,8 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from abele.arrays import Int64
 from abele.codelet import InOut, Input, Vector
 from abele.codelet.write import CodeWriter, WrittenValue
 from abele.codelet.written import written_codelet
@@ -21,7 +21,6 @@ from abele.machine import Ipu
 from abele.numerics import ElementType, i32
 from abele.poplibs.popops.sorting.cost import PairCost, pair_cost
 
-Int64 = npt.NDArray[np.int64]
 _VECTOR: Any = Vector
 
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from abele.arrays import Int64
 from abele.numerics import ElementType
 
-Int64 = npt.NDArray[np.int64]
 SUPERVISOR_CYCLES = 19
 """Starting the workers on one round of a network."""
 

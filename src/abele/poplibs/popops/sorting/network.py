@@ -18,15 +18,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from abele.arrays import Int64
 from abele.graph import Execute, Graph, Tensor
 from abele.graph.program import Steps
 from abele.poplibs.popops.sorting.blocks import RecordBlocks, power_of_two
 from abele.poplibs.popops.sorting.codelets import Record, best_codelet, keep_codelet, local_codelet, swap_codelet
 from abele.poplibs.poputil.regions import flat_regions
-
-Int64 = npt.NDArray[np.int64]
 
 
 class SortingNetwork:

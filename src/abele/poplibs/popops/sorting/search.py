@@ -13,8 +13,8 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from abele.arrays import Int64
 from abele.codelet import Input, MultiVertex, Output, Vector, codelet
 from abele.errors import TensorError, TypeMismatchError
 from abele.graph import Execute, Graph, Tensor, boxes
@@ -27,8 +27,6 @@ from abele.poplibs.popops.reductions.reduction import Reduction
 from abele.poplibs.poputil.host_body import host_rows, note_host
 from abele.poplibs.poputil.mapping import map_tensor_linearly
 from abele.poplibs.poputil.regions import split_evenly
-
-Int64 = npt.NDArray[np.int64]
 
 LARGEST_PART = 2**15
 """Bytes of a row that one tile receives. Guessed: a twentieth of a tile's memory."""
