@@ -1,4 +1,4 @@
-"""Lists of modes: one index, and an offset for it in one space or in several at once.
+"""Lists of modes: one index, and an offset for it in one space or in two at once.
 
 A mode is a tuple of an extent and a stride per space. Views count through positions and storage together, so theirs
 have two strides: ((4, 6, 1), (6, 1, 4)) are positions 0 to 23 in order, and the elements of a matrix stored by columns.
@@ -46,9 +46,9 @@ def coalesce(modes: Sequence[M]) -> tuple[M, ...]:
         n = mode[0]
         if n == 1:
             continue
-        # One step of the outer mode is a whole round of this one, in every space.
-        if found and found[-1][1] == n * mode[1] and found[-1][2:] == tuple([n * s for s in mode[2:]]):
-            found[-1] = (found[-1][0] * n, *mode[1:])  # type: ignore[assignment]
+        # One step of the outer mode is a whole round of this one, in the first space and in the last.
+        if found and (outer := found[-1])[1] == n * mode[1] and outer[-1] == n * mode[-1]:
+            found[-1] = (outer[0] * n, *mode[1:])  # type: ignore[assignment]
         else:
             found.append(mode)
     return tuple(found)

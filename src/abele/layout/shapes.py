@@ -60,17 +60,24 @@ def refine(one: Shape, other: Shape) -> tuple[Pieces, Pieces]:
     Raises:
         RefinementError: There is none: sizes differ or are 0, or extents such as 6 beside 4 overlap.
     """
-    starts, others = row_major(one), row_major(other)
-    sizes = [strides[0] * shape[0] if shape else 1 for strides, shape in ((starts, one), (others, other))]
-    marks = sorted({*starts, *others, *sizes})
-    if sizes[0] != sizes[1] or not sizes[0] or any(high % low for low, high in pairwise(marks)):
-        raise RefinementError(f"no shape refines {tuple(one)} and {tuple(other)}")
-
-    def pieces(low: int, extent: int) -> tuple[int, ...]:
-        inside = marks[bisect_left(marks, low) : bisect_right(marks, low * extent)]
-        return tuple([b // a for a, b in pairwise(inside)][::-1])
-
-    return [*map(pieces, starts, one)], [*map(pieces, others, other)]
+    mine: Pieces = [()] * len(one)
+    others: Pieces = [()] * len(other)
+    i, j, left, right = len(one), len(other), 1, 1
+    while True:
+        # What is left of the dimension at hand in either shape, from the innermost outwards.
+        while left == 1 and i:
+            i -= 1
+            left = one[i]
+        while right == 1 and j:
+            j -= 1
+            right = other[j]
+        if left == right == 1:
+            return mine, others
+        extent = min(left, right)
+        if extent < 2 or max(left, right) % extent:
+            raise RefinementError(f"no shape refines {tuple(one)} and {tuple(other)}")
+        mine[i], others[j] = (extent, *mine[i]), (extent, *others[j])
+        left, right = left // extent, right // extent
 
 
 def matching_groups(old: Shape, new: Shape) -> Iterator[tuple[range, range]]:
