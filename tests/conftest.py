@@ -9,12 +9,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, settings
 
-settings.register_profile(
-    "abele", deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
-)
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "abele"))
+from support.examples import load_profile
+
+load_profile()
 
 os.environ.setdefault("ABELE_CHECK_PASSES", "1")  # every form between two passes is checked, in child processes too
 

@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from abele.codelet import InOut, Input, Output, Vector, Vertex, codelet, compile_codelet
 from abele.codelet.checked import WORDS, Violation
 from abele.numerics import f32, i32
+from support.examples import examples
 
 GUARD = -7.0
 
@@ -56,7 +57,7 @@ def size(*numbers: int) -> np.ndarray:
     return np.array(numbers, np.int64)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(12)
 @given(st.integers(-(2**31), 2**31 - 1) | st.integers(-3, 8), st.integers(-3, 8))
 def test_vector__any_index__is_inside_or_reported_and_leaves_the_rest_alone(source: int, target: int) -> None:
     x, y = np.arange(5, dtype=np.float32), np.full(12, GUARD, np.float32)

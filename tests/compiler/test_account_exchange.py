@@ -17,6 +17,7 @@ from abele.errors import EngineError, InvalidOptionError
 from abele.machine import systems
 from abele.report import Report
 from compiler.support import Reader, Writer, small_system
+from support.examples import examples
 
 
 def exchanged(executable: Executable, *, num_ipus: int) -> None:
@@ -51,6 +52,7 @@ def exchanged(executable: Executable, *, num_ipus: int) -> None:
             assert links["bytes"].sum() == crossing["bytes"].sum()
 
 
+@examples(12)
 @given(data=st.data())
 def test_exchange_pairs__random_wiring__add_up_to_what_tiles_receive(data: st.DataObject) -> None:
     num_ipus = data.draw(st.sampled_from([1, 2]))

@@ -16,6 +16,7 @@ from abele.graph.control import Block, CycleCount, Switch
 from abele.graph.debug import here
 from abele.report import Report, Table
 from compiler.support import small_system
+from support.examples import examples
 
 
 class Parts:
@@ -134,6 +135,7 @@ def programs(parts: Parts, functions: list[Function]) -> Any:
     )
 
 
+@examples(10)
 @given(data=st.data())
 def test_nodes_by_step__any_program__names_the_node_of_each_step(data: st.DataObject) -> None:
     parts = Parts()
@@ -174,13 +176,13 @@ def test_program_tables__program_grown_since__are_empty_and_the_report_can_still
     assert not len(loaded.op_edges())
 
 
-def test_program_tree__function_called_ten_thousand_times__holds_its_nodes_once() -> None:
+def test_program_tree__function_called_two_thousand_times__holds_its_nodes_once() -> None:
     parts = Parts()
     body = ab.Sequence(*(parts.copy() for _ in range(5)))
     function = parts.function(body, "f")
-    report = ab.compile_program(parts.graph, ab.Sequence(*(ab.Call(function) for _ in range(10_000)))).report
-    assert len(report.program_tree) == 2 + 10_000 + 2 + 5
-    assert len(report.function_calls) == 10_000
+    report = ab.compile_program(parts.graph, ab.Sequence(*(ab.Call(function) for _ in range(2_000)))).report
+    assert len(report.program_tree) == 2 + 2_000 + 2 + 5
+    assert len(report.function_calls) == 2_000
     last = len(report.program_tree) - 1
     assert len(report.steps_of_node(last)) * 5 == len(report.steps)
 

@@ -6,13 +6,14 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from abele.compiler.critical import critical_cycles
 from abele.compiler.schedule import schedule
 from abele.compiler.timeline import Part
 from abele.compiler.unroll import Item, RepeatedItems, Rows
+from support.examples import examples
 
 parts = st.lists(
     st.builds(
@@ -77,7 +78,7 @@ def chain(rows: list[int], made: Sequence[Part]) -> np.ndarray:
     return total
 
 
-@settings(max_examples=150, deadline=None)
+@examples(30)
 @given(parts, loops)
 def test_critical_cycles__any_program__add_up_to_the_run(made: list[Part], shape: tuple[int, int, int]) -> None:
     items = program(shape)

@@ -14,6 +14,7 @@ from abele.errors import ConstantWriteError, DataRaceError, TileMappingError
 from abele.graph import ComputeSet, Execute, Graph, Sequence, Tensor, VertexGroup, concat
 from abele.numerics import f32, i32
 from compiler.support import Move, Reader, Search, Update, small_system
+from support.examples import examples
 
 TILES = 4
 
@@ -55,6 +56,7 @@ def view(x: Tensor, other: Tensor, kind: str) -> Tensor:
     return x
 
 
+@examples(12)
 @given(st.lists(st.tuples(Rows, Rows, View, View, st.booleans()), min_size=2, max_size=5))
 def test_equal_steps__random_compute_sets__are_analysed_as_if_alone(sets: list) -> None:
     graph = Graph(small_system(TILES))

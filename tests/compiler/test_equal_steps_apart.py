@@ -14,6 +14,7 @@ from abele.graph import Copy, Execute, Graph, Program, Sequence, Tensor, concat
 from abele.numerics import f32
 from compiler.support import Move, small_system
 from compiler.test_equal_steps import found
+from support.examples import examples
 
 TILES, IPUS = 4, 3
 Rows = st.lists(st.integers(0, TILES - 1), min_size=4, max_size=4)
@@ -38,6 +39,7 @@ def view(x: Tensor, kind: str) -> Tensor:
     return x
 
 
+@examples(8)
 @given(st.lists(st.tuples(Rows, Rows, View, st.sampled_from(["plain", "flipped", "cut"])), min_size=1, max_size=4))
 def test_equal_steps__copies_and_vertices_on_several_ipus__are_analysed_as_if_alone(steps: list) -> None:
     graph = Graph(small_system(TILES, IPUS))

@@ -3,7 +3,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from abele.compiler.access import Access
@@ -11,6 +11,7 @@ from abele.compiler.liveness import Liveness, liveness
 from abele.compiler.lower import Step, StepBlock
 from abele.graph import Sequence
 from compiler.dense_liveness import dense_liveness
+from support.examples import examples
 
 SIZE = 4
 
@@ -176,7 +177,7 @@ def traces(item: Step | StepBlock, draw: st.DataObject) -> Iterator[int]:
             yield from traces(part, draw)
 
 
-@settings(max_examples=80)
+@examples(16)
 @given(st.lists(trees(2), min_size=1, max_size=4), st.data())
 def test_liveness__any_run__never_loses_a_value_before_its_read(program: list, draw: st.DataObject) -> None:
     b = Build(4)
@@ -222,7 +223,7 @@ def build_wild(b: Build, tree: tuple) -> Step | StepBlock:
     return StepBlock("while", [condition, decision, StepBlock("sequence", [build_wild(b, t) for t in parts[2]])])
 
 
-@settings(max_examples=100)
+@examples(8)
 @given(st.lists(st.lists(wild_trees(3), min_size=1, max_size=5), min_size=1, max_size=3), st.sets(st.integers(0, 3)))
 def test_liveness__any_programs__has_the_lifetimes_of_the_step_by_step_definition(programs: list, pinned: set) -> None:
     b = Build(4)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from abele.compiler import field_uses, find_race
@@ -11,6 +11,7 @@ from abele.errors import DataRaceError
 from abele.graph import ComputeSet, Graph, Regions, shared
 from abele.numerics import f32
 from compiler.support import Reader, Update, Writer, small_system
+from support.examples import examples
 
 
 def races(cs: ComputeSet) -> bool:
@@ -116,7 +117,7 @@ def regions(tensor: object, rows: list[list[tuple[int, int]]]) -> Regions:
     return Regions(ptr.astype(np.int64), flat[:, 0], flat[:, 1], tensor)  # type: ignore[arg-type]
 
 
-@settings(max_examples=80)
+@examples(16)
 @given(Vertices, st.randoms(use_true_random=False))
 def test_race__random_intervals__agrees_with_brute_force(vertices: list, random: object) -> None:
     graph = Graph(small_system())
@@ -132,7 +133,7 @@ def test_race__random_intervals__agrees_with_brute_force(vertices: list, random:
 
 
 @pytest.mark.parametrize("share", [1, 2])
-@settings(max_examples=40)
+@examples(8)
 @given(st.lists(st.lists(Piece, max_size=3), min_size=1, max_size=3), st.lists(Piece, min_size=4, max_size=4))
 def test_race__shared_regions__agrees_with_brute_force(share: int, rows: list, writes: list) -> None:
     graph = Graph(small_system())

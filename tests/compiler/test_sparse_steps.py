@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from abele.compiler import Executable, compile_program, tile_vector
@@ -18,6 +18,7 @@ from abele.machine import systems
 from abele.numerics import bool_, f16, f32, i64
 from compiler.support import Move, Multi, Reader, ReadHalf, Update, small_system
 from compiler.test_equal_steps import found
+from support.examples import examples
 
 TILES = 24
 
@@ -76,7 +77,7 @@ def everything(executable: Executable) -> dict[str, Any]:
     }
 
 
-@settings(max_examples=40)
+@examples(8)
 @given(programs())
 def test_steps__listed_tiles_or_all_of_them__give_the_same_executable(made: tuple[Graph, Program]) -> None:
     graph, program = made

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from abele.compiler import Executable, compile_program
@@ -14,6 +14,7 @@ from abele.compiler.durations import host_cycles
 from abele.graph import Copy, Execute, Graph, If, Program, Repeat, RepeatWhileTrue, Steps
 from abele.numerics import f32, i32
 from compiler.support import Multi, small_system
+from support.examples import examples
 
 TILES, IPUS = 4, 2
 ALL = TILES * IPUS
@@ -128,7 +129,7 @@ def label(partition: Sequence[int]) -> list[object]:
     return [p or ("IPU", t // TILES) for t, p in enumerate(partition)]
 
 
-@settings(max_examples=60)
+@examples(12)
 @given(programs, partitions)
 def test_makespan__any_program_and_groups__is_that_of_every_trip_by_itself(
     items: tuple[Item, ...], partition: list[int]
@@ -139,7 +140,7 @@ def test_makespan__any_program_and_groups__is_that_of_every_trip_by_itself(
     assert by_name(found, "start_cycle") == starts
 
 
-@settings(max_examples=15)
+@examples(4)
 @given(bodies(leaves), bodies(leaves), partitions, st.integers(500, 3000))
 def test_makespan__many_trips__is_that_of_every_trip_by_itself(
     body: tuple[Item, ...], after: tuple[Item, ...], partition: list[int], count: int
@@ -149,7 +150,7 @@ def test_makespan__many_trips__is_that_of_every_trip_by_itself(
     assert found.report.cycles().total == simulated(items, found, built, label(partition))[0]
 
 
-@settings(max_examples=30)
+@examples(6)
 @given(programs)
 def test_makespan__one_group__is_the_sum_of_all_steps(items: tuple[Item, ...]) -> None:
     report = compiled(items, ipus=1)[0].report
@@ -157,7 +158,7 @@ def test_makespan__one_group__is_the_sum_of_all_steps(items: tuple[Item, ...]) -
     assert report.cycles().hidden == 0
 
 
-@settings(max_examples=30)
+@examples(6)
 @given(programs, partitions, st.lists(st.booleans(), min_size=ALL, max_size=ALL))
 def test_makespan__groups_split_further__is_never_longer(
     items: tuple[Item, ...], partition: list[int], apart: list[bool]
@@ -169,7 +170,7 @@ def test_makespan__groups_split_further__is_never_longer(
     assert finest <= min(none, fine)
 
 
-@settings(max_examples=30)
+@examples(6)
 @given(programs, partitions, st.integers(1, 3000))
 def test_makespan__more_work_in_every_step__is_longer(items: tuple[Item, ...], partition: list[int], more: int) -> None:
     def heavier(item: Item) -> Item:
@@ -195,7 +196,7 @@ def replayed(found: Executable, order: Sequence[int]) -> int:
     return max(free.values())
 
 
-@settings(max_examples=20)
+@examples(4)
 @given(st.integers(0, 300), st.booleans(), partitions, st.lists(st.integers(1, 5000), min_size=6, max_size=6))
 def test_makespan__while_loop_and_branch_that_a_run_counted__is_that_of_every_trip_by_itself(
     trips: int, taken: bool, partition: list[int], cycles: list[int]
@@ -215,7 +216,7 @@ def test_makespan__while_loop_and_branch_that_a_run_counted__is_that_of_every_tr
     assert found.report_of(account).cycles().total == replayed(found, order) == found.cycles_of(0, account)
 
 
-@settings(max_examples=20)
+@examples(4)
 @given(st.lists(st.tuples(st.integers(0, 9), st.booleans()), min_size=1, max_size=5))
 def test_makespan__uneven_loops_and_branches__is_exact_with_one_group_and_bounded_with_several(
     entries: list[tuple[int, bool]],

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from abele.compiler import compile_program
@@ -20,6 +20,7 @@ from abele.numerics import bool_, f16, f32, i32, u32
 from abele.poplibs import popops
 from abele.poplibs.popops.expressions.op_types import BinaryOpType, TernaryOpType, UnaryOpType
 from abele.runtime import Engine
+from support.examples import examples
 
 SMOOTH = ("tanh", "sigmoid", "erf", "sin", "cos", "neg", "square", "gelu_erf", "swish", "asin", "cbrt", "expm1")
 INTEGER = ("add", "sub", "mul", "and", "or", "xor", "max", "min", "div", "floordiv", "rem", "bitwise_xnor")
@@ -71,7 +72,7 @@ def _results(exprs: list[Expr], inputs: list[Any], dtype: Any) -> dict[str, list
     return found
 
 
-@settings(max_examples=3, deadline=None, derandomize=True)
+@examples(3)
 @given(st.lists(_floats(3), min_size=5, max_size=5), st.sampled_from([f32, f16]), st.integers(0, 2**20))
 def test_float_expressions__every_way_of_running_them__agrees_with_numpy(exprs, dtype, seed) -> None:
     rng = np.random.default_rng(seed)
@@ -85,7 +86,7 @@ def test_float_expressions__every_way_of_running_them__agrees_with_numpy(exprs, 
         np.testing.assert_array_equal(results["vertex"][number], results["python"][number])
 
 
-@settings(max_examples=3, deadline=None, derandomize=True)
+@examples(3)
 @given(st.lists(_integers(2), min_size=5, max_size=5), st.sampled_from([i32, u32]), st.integers(0, 2**20))
 def test_integer_expressions__every_way_of_running_them__is_numpy_to_the_bit(exprs, dtype, seed) -> None:
     rng = np.random.default_rng(seed)
@@ -108,7 +109,7 @@ def _typed(expression: Expr, inputs: list[Any], dtype: Any) -> Any:
     return evaluate(expression, inputs)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(12)
 @given(_floats(3), st.integers(0, 2**20))
 def test_derivative__random_expression__is_the_slope_of_finite_differences(expression: Expr, seed: int) -> None:
     rng = np.random.default_rng(seed)

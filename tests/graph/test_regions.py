@@ -6,7 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from abele.errors import TensorError
@@ -15,6 +15,7 @@ from abele.graph.interval_set import IntervalSet
 from abele.graph.regions import wholes
 from abele.numerics import f32
 from graph.support_views import chains
+from support.examples import examples
 
 
 def elements(regions: Regions, number: int) -> list[int]:
@@ -30,7 +31,7 @@ def tiles_of(tensor: Tensor) -> list[int]:
     return np.repeat(mapping.tile, mapping.length).tolist()
 
 
-@settings(max_examples=60, deadline=None)
+@examples(12)
 @given(chains(5), st.data())
 def test_boxes__of_any_view__show_what_numpy_cuts_out(pair, data):
     tensor, array = pair
@@ -43,7 +44,7 @@ def test_boxes__of_any_view__show_what_numpy_cuts_out(pair, data):
     assert found.sizes.tolist() == [cut.size, array.size]
 
 
-@settings(max_examples=40, deadline=None)
+@examples(8)
 @given(chains(5))
 def test_regions__of_rows_taken_and_joined__are_those_of_the_rows(pair):
     tensor, array = pair
@@ -57,7 +58,7 @@ def test_regions__of_rows_taken_and_joined__are_those_of_the_rows(pair):
     assert both.row.tolist() == np.repeat(np.arange(both.num), both.counts).tolist()
 
 
-@settings(max_examples=40, deadline=None)
+@examples(8)
 @given(chains(5), st.data())
 def test_gathered__ranges_of_any_view__are_those_of_the_flat_array(pair, data):
     tensor, array = pair
@@ -70,7 +71,7 @@ def test_gathered__ranges_of_any_view__are_those_of_the_flat_array(pair, data):
     np.testing.assert_array_equal(found.addresses(), [e for a, b in order for e in flat[a:b]])
 
 
-@settings(max_examples=40, deadline=None)
+@examples(8)
 @given(chains(5), st.data())
 def test_map__intervals_of_any_view_without_repeats__paint_the_elements(pair, data):
     tensor, array = pair
@@ -86,7 +87,7 @@ def test_map__intervals_of_any_view_without_repeats__paint_the_elements(pair, da
     assert tiles_of(tensor.flatten()[::-1]) == tiles_of(tensor)[::-1]
 
 
-@settings(max_examples=40, deadline=None)
+@examples(8)
 @given(chains(5))
 def test_reorder_to_simplify__any_view__keeps_pairs_and_never_adds_regions(pair):
     tensor, array = pair
@@ -98,7 +99,7 @@ def test_reorder_to_simplify__any_view__keeps_pairs_and_never_adds_regions(pair)
     assert len(simple.intervals()[0]) <= max(1, len(tensor.intervals()[0]))
 
 
-@settings(max_examples=40, deadline=None)
+@examples(8)
 @given(st.lists(st.tuples(st.integers(0, 60), st.integers(0, 9)), max_size=8), st.integers(0, 60), st.integers(1, 9))
 def test_interval_set__any_intervals__meets_what_a_set_of_numbers_meets(given_intervals, low, length):
     begin, size = (

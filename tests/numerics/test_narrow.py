@@ -6,7 +6,7 @@ import gfloat
 import numpy as np
 import pytest
 from gfloat.formats import format_info_binary16
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from abele.errors import TypeMismatchError
@@ -23,6 +23,7 @@ from abele.numerics import (
     to_host,
 )
 from abele.numerics.narrow import format_of, round_at_random, round_to_nearest
+from support.examples import examples
 from support.quarters import fnuz
 
 NARROW = [f16, bf16, f8_143, f8_152]
@@ -61,7 +62,7 @@ def test_quarter__every_code__is_gfloats(type_: ElementType) -> None:
 
 
 @pytest.mark.parametrize("type_", [f8_143, f8_152], ids=str)
-@settings(max_examples=150, deadline=None)
+@examples(30)
 @given(value=st.floats(width=32, allow_nan=False, allow_infinity=False, min_value=-1e5, max_value=1e5))
 def test_round_to_nearest__any_value_in_range__is_gfloats(type_: ElementType, value: float) -> None:
     largest = format_of(type_).largest
@@ -79,7 +80,7 @@ def test_round_to_nearest__f16__is_gfloats() -> None:
 
 
 @pytest.mark.parametrize("type_", NARROW, ids=str)
-@settings(max_examples=60, deadline=None)
+@examples(12)
 @given(value=st.floats(width=32, allow_nan=False, allow_infinity=False, allow_subnormal=False))
 def test_round_at_random__any_value__is_one_of_its_two_neighbours(type_: ElementType, value: float) -> None:
     x = np.full(64, np.clip(value, -200, 200), np.float32)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import llvmlite.binding as binding
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from abele.codelet.cpp.metadata import Metadata, TypedConstant, global_name, items, string_value, symbol_of
+from support.examples import examples
 
 TEXT = """
 define void @f() {
@@ -100,7 +101,7 @@ def test_text__without_nodes_or_cut_off__has_none(text: str) -> None:
     assert metadata.node("!1") is metadata.node("null") is metadata.node("") is None
 
 
-@settings(deadline=None, max_examples=60)
+@examples(12)
 @given(st.text(CHARACTERS))
 def test_string__written_by_llvm__is_read_back(content: str) -> None:
     coded = "".join(f"\\{byte:02X}" for byte in content.encode())
@@ -113,7 +114,7 @@ def test_string__written_by_llvm__is_read_back(content: str) -> None:
     assert listed.listed == [written.node("!1")]
 
 
-@settings(deadline=None, max_examples=60)
+@examples(12)
 @given(
     st.text(st.sampled_from("aZ_.-$09") | st.characters(exclude_characters="\0", exclude_categories=["Cs"]), min_size=1)
 )

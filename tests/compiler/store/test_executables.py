@@ -21,6 +21,7 @@ from abele import Input, Output, Vector, f16, f32, i32, popops
 from abele.errors import ApplicationRuntimeError, ControlProgramError, FileFormatError
 from abele.graph import HostLoop, HostOrder
 from abele.kernels.nest import ir
+from support.examples import examples
 
 SOURCE = """
 import numpy as np
@@ -333,13 +334,13 @@ def is_refused(content: bytes, folder: Path) -> bool:
     return False
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(examples(12), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_load__cut_short__is_refused(tmp_path: Path, whole: bytes, data: st.DataObject) -> None:
     assert is_refused(whole[: data.draw(st.integers(0, len(whole) - 1))], tmp_path)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(examples(12), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_load__flipped_byte__is_refused_or_does_not_matter(tmp_path: Path, whole: bytes, data: st.DataObject) -> None:
     at = data.draw(st.integers(0, len(whole) - 1))

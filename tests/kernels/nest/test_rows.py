@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from kernels_kit import run_kernel, run_plan
 
@@ -16,6 +16,7 @@ from abele.kernels.plan.passes import run_passes
 from abele.kernels.plan.reference import evaluate_form
 from abele.kernels.target import HostTarget
 from abele.numerics import ElementType, f16, f32, i32, u32
+from support.examples import examples
 
 COMBINES = {"add": np.add, "max": np.maximum, "min": np.minimum, "mul": np.multiply}
 
@@ -49,7 +50,7 @@ def combined(table: np.ndarray, index: np.ndarray, part: np.ndarray, combine: st
 SIZES = st.integers(1, 40)
 
 
-@settings(max_examples=15, deadline=None)
+@examples(4)
 @given(rows=SIZES, count=SIZES, width=st.sampled_from([1, 3, 16, 21, 64]), seed=st.integers(0, 9), data=st.data())
 def test_gather__of_rows__is_numpys_with_zeros_outside(rows, count, width, seed, data) -> None:
     type_, index_type = data.draw(st.sampled_from([(f32, i32), (f16, u32), (i32, i32)]))
@@ -63,7 +64,7 @@ def test_gather__of_rows__is_numpys_with_zeros_outside(rows, count, width, seed,
         np.testing.assert_array_equal(run_kernel(kernel, [table, index], threads)[0], wanted)
 
 
-@settings(max_examples=25, deadline=None)
+@examples(5)
 @given(
     rows=st.integers(1, 9),
     count=SIZES,

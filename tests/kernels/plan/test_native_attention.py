@@ -17,6 +17,7 @@ from abele.kernels.plan.passes import run_passes
 from abele.kernels.target import HostTarget, host_target
 from abele.kernels.tasks.leaves import LeafProgram, OuterLoop
 from abele.kernels.tasks.program import TaskProgram
+from support.examples import examples
 
 MASKS = ["none", "added", "causal", "far", "window"]
 
@@ -43,7 +44,7 @@ def run_natively(maker: AttentionMaker, threads: int, **target: int) -> dict[int
     return storage
 
 
-@settings(max_examples=4, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(examples(4), suppress_health_check=list(HealthCheck))
 @given(seed=st.integers(0, 10**6), sizes=sizes(), mask=st.sampled_from(MASKS))
 def test_plan__attention_with_gradients__gives_what_numpy_gives_and_the_same_bits_for_any_threads(seed, sizes, mask):
     maker = training(seed, sizes, mask)

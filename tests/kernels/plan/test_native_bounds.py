@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 from guarded_memory import check, values
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from abele.kernels import HostKernel
 from abele.kernels.nest.ir import Affine, affine, load, nest, store
 from abele.numerics import f16, f32, i8, i32
+from support.examples import examples
 
 FLOATS = {"f32": f32, "f16": f16}
 
@@ -35,7 +36,7 @@ def convolutions(draw):
     return batch, channels, outs, field, kernel, out, place, draw(st.booleans()), draw(st.booleans())
 
 
-@settings(max_examples=40, deadline=None)
+@examples(8)
 @given(convolutions(), st.sampled_from(sorted(FLOATS)), st.booleans())
 def test_convolution__window_over_the_edge__reads_nothing_outside(case, kind, at_end):
     batch, channels, outs, field, kernel, out, place, channels_last, depthwise = case
@@ -53,7 +54,7 @@ def test_convolution__window_over_the_edge__reads_nothing_outside(case, kind, at
     check(host, [values(x_shape, type_, 1), values(w_shape, type_, 2)], at_end=at_end)
 
 
-@settings(max_examples=40, deadline=None)
+@examples(8)
 @given(
     st.sampled_from(["f32", "f16", "i8"]),
     st.integers(1, 40),
@@ -79,7 +80,7 @@ def test_shifted_rows__any_direction_and_combine__reads_nothing_outside(
     check(host, [values((rows, width), type_, 3)], at_end=at_end, before=before)
 
 
-@settings(max_examples=30, deadline=None)
+@examples(6)
 @given(
     st.sampled_from(["f32", "f16"]),
     st.integers(1, 30),

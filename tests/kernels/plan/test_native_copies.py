@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from guarded_memory import check, values
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from kernels_kit import form_after, run_kernel, run_plan
 from small_programs import Calls
@@ -17,6 +17,7 @@ from abele.kernels.plan.passes import form_text
 from abele.kernels.routines.costs import VARIABLE
 from abele.kernels.target import HostTarget
 from abele.numerics import ElementType, f16, f32
+from support.examples import examples
 
 RNG = np.random.default_rng(0)
 
@@ -136,7 +137,7 @@ def test_guards__that_shorten_loops__stay_where_tiles_need_no_zeros(batch: int, 
         np.testing.assert_allclose(run_kernel(kernel, [x, w], threads)[0], wanted, rtol=1e-4, atol=1e-4)
 
 
-@settings(max_examples=12, deadline=None)
+@examples(4)
 @given(
     step=st.integers(-3, 3).filter(bool),
     shift=st.integers(-4, 9),

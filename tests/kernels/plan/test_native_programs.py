@@ -11,9 +11,10 @@ from random_programs import Maker
 from abele.kernels import BoundKernel, Buffer, HostKernel, bind, plan_native
 from abele.kernels.nest.ir import affine, apply, load, nest, store
 from abele.numerics import f32
+from support.examples import examples
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(examples(8), suppress_health_check=list(HealthCheck))
 @given(seed=st.integers(0, 10**6), batch=st.sampled_from([1, 3, 8, 20, 32]), layers=st.integers(1, 6))
 def test_program__random_layers_and_layouts__matches_one_kernel_at_a_time(seed, batch, layers):
     maker = Maker(seed, batch)

@@ -10,6 +10,7 @@ from random_programs import IntegerMaker, Maker
 
 from abele.errors import InvalidOptionError
 from abele.kernels.plan.reference import evaluate_form
+from support.examples import examples
 
 
 def program(kind: type[Maker], seed: int, batch: int, layers: int) -> Maker:
@@ -21,7 +22,7 @@ def program(kind: type[Maker], seed: int, batch: int, layers: int) -> Maker:
     return maker
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(examples(4), suppress_health_check=list(HealthCheck))
 @given(
     seed=st.integers(0, 10**6),
     batch=st.sampled_from([1, 3, 8, 12]),
@@ -32,7 +33,7 @@ def test_forms__of_random_integer_programs__mean_exactly_what_their_kernels_mean
     check_every_form(program(IntegerMaker, seed, batch, layers), lanes, 0)
 
 
-@settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(examples(4), suppress_health_check=list(HealthCheck))
 @given(seed=st.integers(0, 10**6), batch=st.sampled_from([1, 3, 8, 12]), layers=st.integers(1, 3))
 def test_forms__of_random_programs__mean_what_their_kernels_mean_within_rounding(seed, batch, layers):
     check_every_form(program(Maker, seed, batch, layers), 4, 2e-4)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from kernels_kit import run_kernel, run_plan
 from products_kit import expected, linear, listing, values
@@ -13,6 +13,7 @@ from abele.kernels.nest.ir import affine, load, nest, select, store
 from abele.kernels.routines.costs import VARIABLE
 from abele.kernels.target import host_target
 from abele.numerics import bf16, f16, f32
+from support.examples import examples
 
 RNG = np.random.default_rng(20)
 
@@ -22,7 +23,7 @@ def packed(monkeypatch):
     monkeypatch.setenv(VARIABLE, "packed")
 
 
-@settings(max_examples=40, deadline=None)
+@examples(8)
 @given(
     shape=st.tuples(st.integers(1, 70), st.integers(1, 90), st.integers(1, 80)),
     orders=st.tuples(st.sampled_from(["ik", "ki"]), st.sampled_from(["kj", "jk"]), st.sampled_from(["ij", "ji"])),

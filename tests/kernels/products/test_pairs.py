@@ -4,7 +4,7 @@ import kernels_kit
 import llvmlite.binding as binding
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from kernels_kit import run_kernel
 from products_kit import expected, linear, listing, values
@@ -18,6 +18,7 @@ from abele.kernels.routines.packed import PAIRS, product_module
 from abele.kernels.target import host_target
 from abele.llvm.host import HostCpu, host_cpu
 from abele.numerics import bf16, f16, f32
+from support.examples import examples
 
 SIZES = {word: blocking(16, 32, 1 << 15, 1 << 20, word=word) for word in (1, 2)}
 ORDERS = st.tuples(st.sampled_from(["ik", "ki"]), st.sampled_from(["kj", "jk"]), st.sampled_from(["ij", "ji"]))
@@ -36,7 +37,7 @@ def without_pairs(kernel, arrays):
         return run_kernel(kernel, arrays)[0]
 
 
-@settings(max_examples=40, deadline=None)
+@examples(8)
 @given(
     shape=st.tuples(st.integers(1, 70), st.integers(1, 90), st.integers(1, 80)),
     orders=ORDERS,

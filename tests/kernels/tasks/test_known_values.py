@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from abele.expr.operation import TABLE
@@ -13,6 +13,7 @@ from abele.kernels.nest.loop_nest import Acc, NestLocal
 from abele.kernels.tasks.known_values import ANY, CellTable, DimCells, Evaluation, Known, adds_nothing, cells_of
 from abele.kernels.tasks.program import Put, Ref, Task, TaskReduction
 from abele.numerics import f32
+from support.examples import examples
 
 ROWS, KEYS, INNER = 6, 9, 4
 TABLE_OF = CellTable(DimCells(ROWS, 2), DimCells(KEYS, 4))
@@ -65,7 +66,7 @@ def in_numpy(part: Expr, held: dict[int, np.ndarray]) -> np.ndarray:
         return TABLE[part.op].meaning(*args)
 
 
-@settings(max_examples=150, deadline=None)
+@examples(30)
 @given(expression=expressions(), seed=st.integers(0, 10**6))
 def test_stores__any_expression_of_masks_and_finite_values__lie_between_their_bounds(expression, seed):
     rng = np.random.default_rng(seed)

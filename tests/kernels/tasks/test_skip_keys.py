@@ -16,6 +16,7 @@ from abele.kernels.plan.native_plan import NativePlan
 from abele.kernels.plan.passes import run_passes
 from abele.kernels.target import HostTarget, host_target
 from abele.kernels.tasks.leaves import LeafProgram, OuterLoop, SeenKeys
+from support.examples import examples
 
 MASKS = ["packed", "others", "padded", "packed added", "packed far"]
 CPU = HostTarget(lanes=16, far_bytes=1 << 25)
@@ -143,7 +144,7 @@ def test_forms__masks_made_in_the_program__mean_what_kernels_mean(mask):
 
 
 @pytest.mark.slow
-@settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(examples(4), suppress_health_check=list(HealthCheck))
 @given(
     seed=st.integers(0, 10**6),
     mask=st.sampled_from(MASKS),

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from kernels_kit import form_after, run_plan
 
@@ -14,6 +14,7 @@ from abele.kernels.nest.binding import bound_calls
 from abele.kernels.nest.ir import affine, load, nest, store
 from abele.kernels.plan.reference import evaluate_form
 from abele.numerics import f32, i32
+from support.examples import examples
 
 
 def run(buffers: list[Buffer], calls: list[BoundKernel], **arrays: np.ndarray) -> dict[str, np.ndarray]:
@@ -163,7 +164,7 @@ def scattered(draw: Any, number: int) -> OperandBinding:
     return OperandBinding(number, tuple(tuple((digits[dim][n], strides[dim, n]) for n in range(3)) for dim in range(2)))
 
 
-@settings(max_examples=60)
+@examples(12)
 @given(data=st.data())
 def test_split_dims__views_that_split_at_will__end_and_mean_the_same(data: Any) -> None:
     buffers = [Buffer(n, (12, 12), f32, True, f"b{n}") for n in range(3)]

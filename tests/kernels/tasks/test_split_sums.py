@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from kernels_kit import form_after, run_kernel
 from products_kit import expected, linear, values
@@ -16,6 +16,7 @@ from abele.kernels.nest.ir import load, nest, store
 from abele.kernels.target import HostTarget
 from abele.kernels.tasks.split_sums import LONGEST, MIN_PART, THREADS
 from abele.numerics import f32
+from support.examples import examples
 
 CPU = HostTarget(lanes=16, registers=32)
 
@@ -59,7 +60,7 @@ def test_sum__over_fields__is_cut_along_the_outermost_dim_that_is_long_enough() 
     np.testing.assert_allclose(run_kernel(kernel, arrays, 3)[0], wanted, rtol=0, atol=2e-3)
 
 
-@settings(max_examples=12, deadline=None)
+@examples(4)
 @given(
     shape=st.tuples(st.integers(1, 40), st.integers(2, 40), st.integers(3000, 40000)),
     left=st.sampled_from(["ik", "ki"]),

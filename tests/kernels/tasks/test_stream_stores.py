@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from kernels_kit import form_after, run_plan
 from small_programs import Calls
@@ -24,6 +24,7 @@ from abele.kernels.schedule.schedule import NestSchedule
 from abele.kernels.target import HostTarget, host_target
 from abele.kernels.tasks.leaves import LeafProgram
 from abele.numerics import ElementType, bf16, f16, f32, i8
+from support.examples import examples
 
 SMALL_CACHE = HostTarget(lanes=16, registers=32, far_bytes=1 << 12)
 """A CPU whose last cache holds 1,024 numbers."""
@@ -109,7 +110,7 @@ def outputs(made: Calls, cache: int, start: int, threads: int = 1) -> np.ndarray
     return storage[1].copy()
 
 
-@settings(max_examples=25, deadline=None)
+@examples(5)
 @given(
     rows=st.integers(1, 70),
     columns=st.one_of(st.integers(1, 150), st.sampled_from([64, 100, 128, 256])),

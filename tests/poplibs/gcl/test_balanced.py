@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from abele.errors import TensorError, TileMappingError
@@ -13,6 +13,7 @@ from abele.machine import systems
 from abele.numerics import f32
 from abele.poplibs import gcl
 from abele.runtime import Engine
+from support.examples import examples
 
 
 def _reference(tiles):
@@ -23,7 +24,7 @@ def _reference(tiles):
     return graph, x
 
 
-@settings(max_examples=25, deadline=None)
+@examples(5)
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=30), st.integers(1, 5))
 def test_rearrangement__any_mapping__goes_both_ways_and_is_balanced(tiles, replicas):
     graph, x = _reference(tiles)

@@ -7,13 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from poplibs_kit import Bench
 
 from abele.errors import InvalidOptionError, TensorError, TypeMismatchError
 from abele.graph import Copy, Execute, Repeat, walk
 from abele.poplibs.popnn import ctc
+from support.examples import examples
 
 TIMES, COUNTS = [9, 5, 9, 7], [4, 2, 0, 3]
 LABELS = [[1, 1, 2, 1], [3, 4, 0, 0], [2, 2, 2, 2], [2, 2, 2, 1]]
@@ -135,7 +136,7 @@ def test_ctc__little_memory__spreads_data_in_parts() -> None:
         np.testing.assert_array_equal(one, other)
 
 
-@settings(max_examples=8, deadline=None)
+@examples(4)
 @given(data=st.data())
 def test_ctc__any_sizes__are_pytorchs(data: st.DataObject) -> None:
     steps, batch, classes, most = (data.draw(st.integers(a, b)) for a, b in ((1, 12), (1, 3), (2, 6), (1, 5)))

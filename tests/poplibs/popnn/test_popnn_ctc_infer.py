@@ -7,7 +7,7 @@ from itertools import groupby, product
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from poplibs_kit import Bench
 from scipy.special import log_softmax, logsumexp
@@ -15,6 +15,7 @@ from scipy.special import log_softmax, logsumexp
 from abele.errors import InvalidOptionError, TensorError, TypeMismatchError
 from abele.graph import Copy, LibraryCall
 from abele.poplibs.popnn import ctc_infer
+from support.examples import examples
 
 Labels = tuple[int, ...]
 TOLERANCE = {"float32": 1e-4, "float16": 1e-2}
@@ -76,7 +77,7 @@ def _paths(results: list[np.ndarray], sequence: int) -> list[tuple[Labels, float
     return [(tuple(int(x) for x in row[:n]), float(s)) for s, n, row in zip(score, sizes, labels, strict=True)]
 
 
-@settings(max_examples=15)
+@examples(4)
 @given(st.data())
 def test_beam_search__beam_holds_everything__finds_the_most_likely_labels(data: st.DataObject) -> None:
     steps, classes = data.draw(st.integers(1, 4)), data.draw(st.integers(2, 3))
@@ -94,7 +95,7 @@ def test_beam_search__beam_holds_everything__finds_the_most_likely_labels(data: 
         np.testing.assert_allclose([wanted[labels] for labels, _ in got], best, atol=TOLERANCE[dtype])
 
 
-@settings(max_examples=15)
+@examples(4)
 @given(st.integers(0, 99), st.integers(1, 9), st.integers(2, 12), st.integers(1, 6), st.sampled_from([4, 64]))
 def test_beam_search__narrow_beam__follows_the_prefix_search(
     seed: int, steps: int, classes: int, width: int, tiles: int

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from poplibs_kit import Bench, system_of
 
@@ -16,12 +16,13 @@ from abele.graph import Graph, Sequence, Tensor
 from abele.numerics import f16, f32
 from abele.poplibs import popops, poputil
 from abele.poplibs.poputil import graphfn
+from support.examples import examples
 
 REGIONS = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 60)).map(lambda p: (min(p), max(p))), max_size=6)
 
 
 @given(regions=REGIONS, grain=st.integers(1, 7), parts=st.integers(1, 8), least=st.integers(0, 20))
-@settings(max_examples=60)
+@examples(12)
 def test_split_regions__any__keeps_order_and_elements(
     regions: list[tuple[int, int]], grain: int, parts: int, least: int
 ) -> None:
@@ -36,7 +37,7 @@ def test_split_regions__any__keeps_order_and_elements(
 
 
 @given(regions=REGIONS)
-@settings(max_examples=40)
+@examples(8)
 def test_merge_adjacent_regions__any__is_the_union(regions: list[tuple[int, int]]) -> None:
     merged = poputil.merge_adjacent_regions(regions)
     assert {e for i in merged for e in range(*i)} == {e for r in regions for e in range(*r)}
@@ -54,7 +55,7 @@ def test_split_regions__largest_part__makes_more_parts_and_workers_share() -> No
 
 
 @given(shape=st.lists(st.integers(1, 6), min_size=1, max_size=4), data=st.data())
-@settings(max_examples=30)
+@examples(6)
 def test_flatten_index__any__is_numpys_and_unflattens(shape: list[int], data: st.DataObject) -> None:
     index = [data.draw(st.integers(0, n - 1)) for n in shape]
     flat = poputil.flatten_index(shape, index)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from abele.codelet import InOut, Input, MultiVertex, Output, Vector, Vertex, codelet
@@ -33,6 +33,7 @@ from abele.graph import (
 )
 from abele.numerics import f32, i32
 from abele.runtime import Checks, Engine
+from support.examples import examples
 
 UNINITIALISED = Checks(uninitialised=True)
 
@@ -314,7 +315,7 @@ def test_uninitialised__replicas__name_the_replica():
         np.testing.assert_array_equal(engine["y"], np.full((2, 4), 2))
 
 
-@settings(max_examples=40)
+@examples(8)
 @given(st.data())
 def test_uninitialised__random_copies__are_caught_exactly_when_a_read_comes_too_early(data):
     """Against a set of written elements in plain Python."""

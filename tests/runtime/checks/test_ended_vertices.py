@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import threading
@@ -15,6 +16,7 @@ import abele as ab
 from abele import Engine, Execute, Graph, InOut, Vector, f32, i32, systems
 from abele.codelet import compile_codelet
 from abele.errors import ApplicationRuntimeError
+from abele.runtime.control.faults import Guards
 from codelet.cpp.conftest import FILES, has_compiler, load
 
 WAYS = [{"threads": 1}, {"threads": 2}, {"debug": True}, {"mode": "tiles", "checks": "bounds"}]
@@ -76,6 +78,29 @@ def test_call_that_ends_a_program__ends_the_run__with_vertex_and_line(
     made["x"] = np.ones((NUM, 1), np.float32)
     made.run()
     np.testing.assert_array_equal(made["x"], np.full((NUM, 1), 2))
+
+
+@needs_cpp
+def test_call_that_ends_a_program__after_signals_were_restored__ends_the_run() -> None:
+    made = engine(load("ends.cpp")["Aborts"], [[1.0], [-1], [2.0]], f32)
+    # A trainer of Lightning does so at its end, with all signals.
+    signal.signal(signal.SIGILL, signal.getsignal(signal.SIGILL))
+    with pytest.raises(ApplicationRuntimeError, match="vertex Aborts calls"):
+        made.run()
+
+
+@needs_cpp
+def test_guards__held_by_engines_that_are_garbage__are_given_back_when_they_run_out() -> None:
+    code = load("ends.cpp")["Aborts"]
+    gc.disable()
+    try:
+        garbage: list[Any] = [Guards(2000)]
+        garbage.append(garbage)
+        del garbage
+        with pytest.raises(ApplicationRuntimeError, match="vertex Aborts calls"):
+            engine(code, [[-1.0]], f32).run()
+    finally:
+        gc.enable()
 
 
 @needs_cpp

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import abele as ab
@@ -19,6 +19,7 @@ from abele import InOut, Vector, f32, i32
 from abele.errors import ConstantWriteError, EngineError, StreamConnectionError
 from abele.report import Report
 from abele.runtime.debugger import AtStep, AtTile, AtVertex, OnAnyNan, OnChange, OnNan
+from support.examples import examples
 
 
 @ab.codelet
@@ -95,7 +96,7 @@ def test_finish__after_stepping__the_engine_has_what_a_run_would_have_given_it()
     assert len(stepped.sent) == len(ran.sent) == 8
 
 
-@settings(max_examples=20, deadline=None)
+@examples(4)
 @given(st.lists(st.integers(0, 12), min_size=1, max_size=6))
 def test_go_to__any_walk__gives_the_state_of_that_position_and_the_host_sees_each_copy_once(places: list[int]) -> None:
     program = Program()

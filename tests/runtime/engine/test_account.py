@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from abele.codelet import CodeletDef, InOut, Input, Vector, Vertex, codelet
@@ -21,6 +21,7 @@ from abele.numerics import f32, i32
 from abele.report import Report, Table
 from abele.runtime import Engine
 from abele.runtime.engine import account as account_module
+from support.examples import examples
 
 
 @codelet
@@ -120,7 +121,7 @@ decisions = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=6, deadline=None)
+@examples(4)
 @given(runs=st.lists(decisions, min_size=1, max_size=4))
 def test_report__after_any_runs_before__is_that_of_an_engine_that_made_the_last_alone(made, runs):
     deciding, executable = made

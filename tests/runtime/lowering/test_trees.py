@@ -6,7 +6,7 @@ from random import Random
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from abele.codelet import InOut, Input, Vector, Vertex, codelet
@@ -30,6 +30,7 @@ from abele.graph import (
 )
 from abele.numerics import i32
 from abele.runtime import Engine
+from support.examples import examples
 from support.tree_meaning import Meaning
 
 SIZE, ROWS, NUMBERS = 6, 4, 5
@@ -173,7 +174,7 @@ def _holds_what_the_tree_says(seed: int, replicas: int, threads: int, runs: int,
 SEEDS = st.integers(0, 1 << 32)
 
 
-@settings(max_examples=60)
+@examples(12)
 @given(
     seed=SEEDS,
     replicas=st.sampled_from([1, 2, 4]),
@@ -185,7 +186,7 @@ def test_tree__of_any_steps__does_what_it_means(seed, replicas, threads, runs, m
     _holds_what_the_tree_says(seed, replicas, threads, runs, mode=mode)
 
 
-@settings(max_examples=20)
+@examples(4)
 @given(seed=SEEDS, replicas=st.sampled_from([1, 2]), threads=st.integers(1, 2))
 def test_tree__in_debug_mode__does_what_it_means(seed, replicas, threads):
     _holds_what_the_tree_says(seed, replicas, threads, 1, debug=True)

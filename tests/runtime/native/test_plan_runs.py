@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from abele.codelet import InOut, Vector, Vertex, codelet
@@ -14,6 +14,7 @@ from abele.kernels.nest.ir import HostKernel, load, nest, store
 from abele.numerics import f32
 from abele.runtime import Engine
 from support.engines import run_both, run_once
+from support.examples import examples
 
 N = 6
 
@@ -103,7 +104,7 @@ def _program(graph: Graph, variables: list[Tensor], items: list) -> Sequence:
     return prog
 
 
-@settings(max_examples=30)
+@examples(6)
 @given(before=plain, body=plain, after=plain, rounds=st.integers(0, 3))
 def test_native__any_run_of_calls_and_copies__agrees_with_tiles(before, body, after, rounds):
     graph, variables = _graph()

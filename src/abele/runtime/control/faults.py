@@ -7,6 +7,9 @@ the next barrier, and the run fails. Faults anywhere else, in Python or in other
 before. No lock is held in a leaf, and none of its frames has anything to undo, so nothing is lost by leaving it. Leaves
 have a stack of their own, so that what they do to it, be it too deep or beyond an array there, harms nobody else's.
 
+Other libraries may put the system's own actions back: a trainer of Lightning restores all signals as Python knows them,
+and Python does not know this handler. So every run installs it again where it was lost.
+
 The handler finds the guard of its thread in a table of fixed size, by the number of the thread: it can do that without
 thread-local storage, which code made at run time does not have.
 """
@@ -14,13 +17,15 @@ thread-local storage, which code made at run time does not have.
 from __future__ import annotations
 
 import ctypes
+import gc
 import mmap
 import signal
 import threading
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
+from typing import Any
 
 import numpy as np
 
@@ -124,6 +129,7 @@ class GuardedCalls:
         prepare_thread()
         if self._guards is None:
             self._guards, self._call = Guards(1), _CALL(primitives().call_guarded)
+        hear_faults()
         if not self._call(int(self._guards.pointers[0]), leaf, begin, end, args, extra):
             return None
         return next(self._guards.take_faults(), None)
@@ -151,6 +157,8 @@ def _taken(num: int) -> list[tuple[int | None, Int64]]:
     """Rows of the table; where it is full, rows elsewhere, which let faults be what they are without guards."""
     with _lock:
         table, free = _table(), _free()
+        if len(free) < num:
+            gc.collect()  # engines that nobody has any more may hold some
         numbers = [free.pop() if free else None for _ in range(num)]
     spare = aligned_block(8 * num * GuardWord.WORDS).view(np.int64).reshape(num, GuardWord.WORDS)
     return [(n, spare[k] if n is None else table[n]) for k, n in enumerate(numbers)]
@@ -192,6 +200,22 @@ def _install(table: Int64) -> None:
     action = _Action(handler=native.address("abele_on_fault"), flags=_SA_SIGINFO | _SA_ONSTACK)
     for number in _SIGNALS:
         library.sigaction(int(number), ctypes.byref(action), ctypes.byref(_before[int(number)]))
+    numbers = np.array(_SIGNALS, dtype=np.int64)
+    hear = ctypes.PYFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p)(native.address("hear_again"))
+    _heard.append(partial(hear, address_of(numbers), len(numbers), ctypes.addressof(action)))
+    _kept.extend((numbers, action))
+
+
+_heard: list[Callable[[], None]] = []
+"""Installs the handler again where the system's own is in its place; empty as long as it was never installed."""
+_kept: list[Any] = []
+"""What that refers to."""
+
+
+def hear_faults() -> None:
+    """Make sure before a run that its faults come to the handler; one that another library put before it stays."""
+    for hear in _heard:
+        hear()
 
 
 def prepare_thread() -> None:

@@ -20,7 +20,7 @@ from abele.graph import Stream
 from abele.runtime.control.bytecode import SharedWord, StreamWord, Verdict
 from abele.runtime.control.callbacks import Callbacks
 from abele.runtime.control.emitter import Emitter
-from abele.runtime.control.faults import Fault, Guards, prepare_thread
+from abele.runtime.control.faults import Fault, Guards, hear_faults, prepare_thread
 from abele.runtime.control.leaf import Leaf, Scratch, Workspace
 from abele.runtime.control.notes import Notes, TimedInstruction
 from abele.runtime.control.primitives import host_waits, primitives
@@ -197,6 +197,7 @@ class VirtualMachine:
             prepare_thread()
             outcome.verdicts.append(run(shared, thread, registers[thread]))
 
+        hear_faults()
         self._workers.begin(job)
 
     def wait(self) -> Verdict:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, reject, settings
+from hypothesis import given, reject
 from hypothesis import strategies as st
 
 from abele.errors import TensorError
@@ -14,6 +14,7 @@ from abele.numerics import f32
 from abele.poplibs import poplin
 from abele.poplibs.poplin import InputTransform, OutputTransform, TransformedConv
 from poplibs.poplin.support import run_body, system
+from support.examples import examples
 
 
 def transformed(x: torch.Tensor, t: InputTransform) -> torch.Tensor:
@@ -60,7 +61,7 @@ def convs(draw: st.DrawFn) -> TransformedConv:
         reject()
 
 
-@settings(max_examples=25)
+@examples(5)
 @given(convs())
 def test_transformed_convolution__any__is_pytorchs_with_gradients(conv: TransformedConv) -> None:
     graph, prog = Graph(system(8)), Sequence()

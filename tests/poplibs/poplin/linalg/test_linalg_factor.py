@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from poplibs_kit import Bench
 from scipy.linalg import lapack
@@ -13,6 +13,7 @@ from abele.compiler import compile_program
 from abele.graph import Copy, Graph, Sequence
 from abele.machine import systems
 from abele.poplibs.poplin import linalg
+from support.examples import examples
 
 TOLERANCE = {"float32": 1e-5, "float16": 2e-2}
 SHAPES = st.tuples(st.integers(1, 9), st.integers(1, 9))
@@ -29,7 +30,7 @@ def _reflected(a: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return q, q.T @ a
 
 
-@settings(max_examples=20)
+@examples(4)
 @given(SHAPES, st.sampled_from(sorted(TOLERANCE)), st.sampled_from([4, 64]), st.integers(0, 9))
 def test_qr__any_shape__matches_lapack(shape: tuple[int, int], dtype: str, tiles: int, seed: int) -> None:
     m, n = shape
@@ -56,7 +57,7 @@ def test_qr__zero_columns__are_left_alone() -> None:
     np.testing.assert_array_equal(r_got[:, 0], 0.0)
 
 
-@settings(max_examples=20)
+@examples(4)
 @given(SHAPES, st.sampled_from(sorted(TOLERANCE)), st.sampled_from([4, 64]), st.integers(0, 9))
 def test_lu__any_shape__matches_elimination(shape: tuple[int, int], dtype: str, tiles: int, seed: int) -> None:
     bench = Bench(tiles)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from poplibs_kit import Bench
 
 from abele.graph import Call, Copy
 from abele.poplibs.poplin import linalg
+from support.examples import examples
 
 TOLERANCE = {"float32": 2e-5, "float16": 1.5e-2}
 DTYPES = sorted(TOLERANCE)
@@ -35,7 +36,7 @@ def _triangle(a: np.ndarray, lower: bool, unit: bool = False) -> np.ndarray:
     return kept
 
 
-@settings(max_examples=20)
+@examples(4)
 @given(st.data())
 def test_cholesky__any_shape__matches_numpy(data: st.DataObject) -> None:
     n, lower = data.draw(st.integers(1, 11)), data.draw(st.booleans())
@@ -57,7 +58,7 @@ def test_cholesky__not_positive_definite__gives_nan() -> None:
     assert np.isnan(got[1, 1])
 
 
-@settings(max_examples=30)
+@examples(6)
 @given(st.data())
 def test_triangular_solve__any_shape_side_and_triangle__solves(data: st.DataObject) -> None:
     n, r = data.draw(st.integers(1, 10)), data.draw(st.integers(1, 9))

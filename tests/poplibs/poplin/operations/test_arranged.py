@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 
 from abele.errors import TensorError
 from abele.graph import Copy, Graph, Sequence
@@ -11,6 +11,7 @@ from abele.numerics import f32
 from abele.poplibs import poplin
 from abele.poplibs.poplin import ConvParams
 from poplibs.poplin.support import convolutions, reference_conv, run_body, system
+from support.examples import examples
 
 
 def numbers(*shape: int) -> np.ndarray:
@@ -91,7 +92,7 @@ def test_weights_transpose_chans_flip_xy__groups__makes_the_backward_weights() -
     np.testing.assert_allclose(got, x.grad.numpy(), rtol=1e-4, atol=1e-4)
 
 
-@settings(max_examples=60)
+@examples(12)
 @given(convolutions())
 def test_weight_update_params__any__is_a_convolution_that_gives_the_weights(params: ConvParams) -> None:
     if any(params.flip):
@@ -104,7 +105,7 @@ def test_weight_update_params__any__is_a_convolution_that_gives_the_weights(para
         assert mine == theirs.kernel_gradient()
 
 
-@settings(max_examples=60)
+@examples(12)
 @given(convolutions())
 def test_canonicalize__any__has_the_same_pairs(params: ConvParams) -> None:
     simple = params.canonicalize()

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from abele.errors import TensorError, TypeMismatchError
@@ -15,6 +15,7 @@ from abele.poplibs.poplin import ConvParams
 from abele.poplibs.poplin.lowering.stages import ContractionStage
 from abele.poplibs.poputil.layout import create_activations, unmapped_activations
 from poplibs.poplin.support import convolutions, reference_conv, run_body, system
+from support.examples import examples
 
 TOLERANCE = {f32: 1e-5, f16: 4e-3}
 
@@ -88,19 +89,19 @@ def test_convolution__channels_in_vectors__are_put_together_where_they_are_read(
     assert kernel != 1 or not any(made.stage is ContractionStage.REWRITE for made in graph.compute_sets)
 
 
-@settings(max_examples=40)
+@examples(8)
 @given(convolutions(), st.sampled_from([4, 64, 1472]), st.booleans())
 def test_convolution__any_params__is_pytorchs_with_gradients(params: ConvParams, tiles: int, plain: bool) -> None:
     Layer(params, tiles, plain=plain).check()
 
 
-@settings(max_examples=12)
+@examples(4)
 @given(convolutions(), st.sampled_from([f16, f32]))
 def test_convolution__halves__is_pytorchs_within_rounding(params: ConvParams, partials: ElementType) -> None:
     Layer(params, 16, f16, partials).check()
 
 
-@settings(max_examples=6)
+@examples(4)
 @given(convolutions(max_rank=3).filter(lambda p: len(p.field) == 3 and np.prod(p.output_shape) < 2000))
 def test_convolution__three_field_dimensions__is_pytorchs(params: ConvParams) -> None:
     Layer(params, 64).check()

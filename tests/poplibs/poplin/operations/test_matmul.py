@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from abele.errors import TensorError, TypeMismatchError
@@ -12,6 +12,7 @@ from abele.machine import systems
 from abele.numerics import ElementType, f16, f32, i32
 from abele.poplibs import poplin
 from poplibs.poplin.support import Array, run_body, system
+from support.examples import examples
 
 TOLERANCE = {f32: 1e-5, f16: 4e-3}
 KINDS = st.sampled_from([(f32, f32), (f16, f32), (f16, f16)])
@@ -42,7 +43,7 @@ def check(graph: Graph, prog: Sequence, a: Tensor, b: Tensor, out: Tensor) -> No
     assert call.flops == 2 * a.size * b.shape[-1]
 
 
-@settings(max_examples=40)
+@examples(8)
 @given(
     m=st.integers(1, 20),
     k=st.sampled_from([1, 2, 7, 16, 24, 33, 64]),
@@ -60,7 +61,7 @@ def test_matmul__any_views__is_numpys_product(
     check(graph, prog, a, b, out)
 
 
-@settings(max_examples=15)
+@examples(4)
 @given(g=st.integers(1, 5), m=st.integers(1, 6), k=st.sampled_from([1, 5, 32]), n=st.sampled_from([1, 8, 18]))
 def test_matmul_grouped__stacks__is_numpys_product(g: int, m: int, k: int, n: int) -> None:
     graph, prog = Graph(system(16)), Sequence()

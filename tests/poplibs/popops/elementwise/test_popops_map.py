@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from poplibs_kit import TILES, Bench, assert_close
 
@@ -13,6 +13,7 @@ from abele.numerics import bool_, f16, f32, i32
 from abele.poplibs import popops
 from abele.poplibs.popops import Cast, Op, _1, _2
 from abele.poplibs.popops.expr import element_index, exp, select
+from support.examples import examples
 
 RNG = np.random.default_rng(1)
 
@@ -64,7 +65,7 @@ def test_map__operands_repeated_along_rows_and_columns__is_numpy() -> None:
     mask=st.lists(st.booleans(), min_size=8, max_size=8),
     axes=st.randoms(use_true_random=False),
 )
-@settings(max_examples=15)
+@examples(4)
 def test_map__any_broadcast_of_any_view__kernel_and_placement_agree(
     shape: list[int], mask: list[bool], axes: object
 ) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from poplibs_kit import Bench
 
@@ -14,6 +14,7 @@ from abele.errors import ControlProgramError
 from abele.graph import Copy, Execute, Graph, LibraryCall, Program, Repeat, Sequence, Tensor, walk
 from abele.poplibs import popops
 from abele.poplibs.popops.programs.side_by_side import zip_programs
+from support.examples import examples
 
 Step = Callable[[Graph, Tensor, Sequence, int], Tensor]
 
@@ -63,7 +64,7 @@ def _supersteps(program: Program) -> int:
 
 
 @given(wanted=LANES)
-@settings(max_examples=12, deadline=None)
+@examples(4)
 def test_zip_programs__any_programs__gives_what_they_give_one_after_the_other(wanted: list[list[Step]]) -> None:
     serial, zipped = Bench(32), Bench(32)
     programs, one_by_one = _lanes(serial, wanted)

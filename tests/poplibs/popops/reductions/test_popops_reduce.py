@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from poplibs_kit import Bench, assert_close
 
@@ -20,6 +20,7 @@ from abele.poplibs import popops
 from abele.poplibs.popops.reductions.ops import find_reduce_op
 from abele.poplibs.popops.reductions.plan import Planner
 from abele.poplibs.poputil.mapping import set_mapping
+from support.examples import examples
 
 RNG = np.random.default_rng(2)
 NUMPY = {
@@ -53,7 +54,7 @@ def test_reduce__every_operation__is_numpy(op: str, dtype: str) -> None:
     num_tiles=st.sampled_from([1, 4, 37]),
     activations=st.booleans(),
 )
-@settings(max_examples=25)
+@examples(5)
 def test_reduce__any_dimensions__is_numpy(
     shape: list[int], dims: list[bool], num_tiles: int, activations: bool
 ) -> None:
@@ -374,7 +375,7 @@ def test_reduce__any_number_of_tiles_and_threads__gives_one_sum() -> None:
     op=st.sampled_from(["ADD", "MAX", "SQUARE_ADD"]),
     dtype=st.sampled_from(["f32", "f16"]),
 )
-@settings(max_examples=40)
+@examples(8)
 def test_reduce__any_mapping__is_numpy(shape: list[int], dims: list[bool], seed: int, op: str, dtype: str) -> None:
     bench = Bench(16)
     rng = np.random.default_rng(seed)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from poplibs_kit import Bench
 
@@ -12,6 +12,7 @@ from abele.compiler import compile_program
 from abele.graph import Graph, Sequence, Tensor, concat
 from abele.machine import systems
 from abele.poplibs import popops
+from support.examples import examples
 
 RNG = np.random.default_rng(13)
 
@@ -24,7 +25,7 @@ def padded(graph: Graph, x: Tensor, extent: int, fill: float, dim: int) -> Tenso
     return concat([x, number.broadcast_to(shape)], dim)
 
 
-@settings(max_examples=12, deadline=None)
+@examples(4)
 @given(
     rows=st.integers(1, 9),
     extent=st.integers(200, 900),

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from poplibs_kit import Array, Bench
 
@@ -21,6 +21,7 @@ from abele.graph import Execute, LibraryCall, Tensor, concat
 from abele.numerics import as_element_type
 from abele.poplibs.popops import slicing
 from abele.poplibs.poputil import map_tensor_linearly
+from support.examples import examples
 
 RNG = np.random.default_rng(3)
 TYPES = ["f32", "f16", "bf16", "i32", "u32", "i16", "u16", "u8", "i8", "bool", "i64"]
@@ -218,7 +219,7 @@ def test_create_sliceable_from_slice__of_a_slice__keeps_what_is_sliced_on_one_ti
     assert bench.graph.mapping_of(out[0]).tile.tolist() == tiles[0]
 
 
-@settings(max_examples=15, deadline=None)
+@examples(4)
 @given(st.data())
 def test_dynamic_slice__drawn_shapes__are_the_same_on_any_number_of_tiles(data: st.DataObject) -> None:
     shape = tuple(data.draw(st.lists(st.integers(1, 6), min_size=1, max_size=4)))

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from poplibs_kit import Array, Bench
 
@@ -16,6 +16,7 @@ from abele.errors import ApplicationRuntimeError, InvalidOptionError, TensorErro
 from abele.graph import Graph, Sequence, Tensor
 from abele.numerics import as_element_type
 from abele.poplibs.popops import add, slicing
+from support.examples import examples
 
 RNG = np.random.default_rng(11)
 
@@ -177,7 +178,7 @@ def test_scatter__windows__are_those_of_xla(tiles: int, how: str | None, case: A
     np.testing.assert_array_equal(ran(bench, tensor)[0], xla_scatter(data, indices, new, *dims, join))
 
 
-@settings(max_examples=15, deadline=None)
+@examples(4)
 @given(st.data())
 def test_gather__drawn_windows__are_the_same_on_any_number_of_tiles(data: st.DataObject) -> None:
     shape = tuple(data.draw(st.lists(st.integers(1, 5), min_size=1, max_size=3)))

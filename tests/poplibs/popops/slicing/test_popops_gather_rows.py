@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from poplibs_kit import Array, Bench
 
@@ -15,6 +15,7 @@ from abele.graph import Tensor
 from abele.numerics import as_element_type
 from abele.poplibs.popops import MASKED_LABEL_CODE, slicing
 from abele.poplibs.poputil import map_tensor_linearly
+from support.examples import examples
 
 RNG = np.random.default_rng(5)
 TYPES = ["f32", "f16", "bf16", "i32", "u8", "i8", "bool", "i16"]
@@ -118,7 +119,7 @@ def test_sequence_slice__any_type__copies_bits(dtype: str) -> None:
     np.testing.assert_array_equal(ran(bench, to)[0], sliced(source, target, numbers, True))
 
 
-@settings(max_examples=10, deadline=None)
+@examples(4)
 @given(st.lists(st.tuples(st.integers(0, 6), st.integers(0, 12)), max_size=4), st.booleans())
 def test_sequence_slice__drawn_lengths__pack_and_pass_over_what_is_outside(pairs: Any, zero: bool) -> None:
     lengths = [n for n, _ in pairs]

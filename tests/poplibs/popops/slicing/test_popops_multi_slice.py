@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from poplibs_kit import Array, Bench
 
@@ -22,6 +22,7 @@ from abele.graph import Tensor
 from abele.numerics import as_element_type
 from abele.poplibs.popops import slicing
 from abele.poplibs.popops.slicing import SlicePlan, embedding
+from support.examples import examples
 
 RNG = np.random.default_rng(7)
 SPLITS: list[dict[str, Any]] = [
@@ -90,7 +91,7 @@ def test_multi_slice__on_1472_tiles__is_pytorchs_embedding() -> None:
     np.testing.assert_array_equal(bench.run(out, mode="native")[0][:, 0], expected.numpy())
 
 
-@settings(max_examples=25, deadline=None)
+@examples(5)
 @given(st.integers(1, 40), st.integers(1, 9), st.integers(0, 30), st.sampled_from([3, 16]), st.data())
 def test_multi_slice__without_plan__gives_the_rows(
     entries: int, columns: int, num: int, tiles: int, data: st.DataObject

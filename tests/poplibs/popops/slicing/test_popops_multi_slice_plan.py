@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from poplibs_kit import Bench, system_of
 
@@ -22,6 +22,7 @@ from abele.poplibs.popops.slicing.multi_cost import add_cycles, slice_cycles
 from abele.poplibs.popops.slicing.plan_search import candidates
 from abele.validation.measure import compile_row
 from abele.validation.parameters import Parameters
+from support.examples import examples
 
 
 def gc200() -> Graph:
@@ -39,7 +40,7 @@ def test_plan__small_table_many_indices__splits_indices() -> None:
     assert (plan.entry_split, plan.column_split, plan.lookup_split) == (1, 100, 14)
 
 
-@settings(max_examples=40, deadline=None)
+@examples(8)
 @given(
     st.integers(1, 3000), st.integers(1, 64), st.integers(0, 500), st.integers(1, 5), st.sampled_from([1, 7, 64, 300])
 )

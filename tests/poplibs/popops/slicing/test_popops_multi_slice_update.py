@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from poplibs_kit import Array, Bench, assert_close
 
@@ -23,6 +23,7 @@ from abele.numerics import as_element_type
 from abele.poplibs.popops import slicing
 from abele.poplibs.popops.slicing import SlicePlan, embedding
 from abele.runtime import Engine
+from support.examples import examples
 
 RNG = np.random.default_rng(11)
 SPLITS: list[dict[str, Any]] = [{}, {"slicedDimSplit": 2}, {"lookupSplit": 2}, {"slicedDimSplit": 2, "lookupSplit": 2}]
@@ -134,7 +135,7 @@ def test_multi_update_add__on_1472_tiles__is_pytorchs_index_add() -> None:
     assert_close(bench.run(table, mode="native")[0], wanted.numpy(), table.dtype)
 
 
-@settings(max_examples=20, deadline=None)
+@examples(4)
 @given(st.integers(1, 30), st.integers(1, 7), st.integers(0, 20), st.sampled_from([3, 16]), st.data())
 def test_multi_update_add__without_plan__adds_up(
     entries: int, columns: int, num: int, tiles: int, data: st.DataObject

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from poplibs_kit import Bench
 
@@ -14,6 +14,7 @@ from abele.graph import Execute, walk
 from abele.numerics import u32
 from abele.poplibs.popops import sorting
 from abele.poplibs.popops.sorting import SortOrder, TopKParams
+from support.examples import examples
 
 RNG = np.random.default_rng(5)
 
@@ -23,7 +24,7 @@ RNG = np.random.default_rng(5)
     dim=st.integers(-1, 2),
     num_tiles=st.sampled_from([1, 4, 37]),
 )
-@settings(max_examples=20)
+@examples(4)
 def test_sort__any_dimension__is_numpy(shape: list[int], dim: int, num_tiles: int) -> None:
     bench = Bench(num_tiles)
     dim = min(dim, len(shape) - 1)
@@ -189,7 +190,7 @@ def test_top_k__more_than_there_are__is_refused() -> None:
     dtype=st.sampled_from(["f32", "f16", "i32", "u8"]),
     num_tiles=st.sampled_from([1, 4, 37]),
 )
-@settings(max_examples=15)
+@examples(4)
 def test_sort_with_permutation__equal_keys__keep_their_order(
     length: int, largest: bool, dtype: str, num_tiles: int
 ) -> None:

@@ -134,3 +134,33 @@ define internal void @guard_begin(ptr %guard) {
   store volatile i64 %self, ptr %thread.at
   ret void
 }
+
+; Installs the handler again for those of some signals whose action is the system's own (0: its default, 1: to ignore).
+define void @hear_again(ptr %numbers, i64 %count, ptr %mine) {
+entry:
+  %now = alloca [$ACTION_BYTES x i8], align 8
+  br label %look
+look:
+  %at = phi i64 [0, %entry], [%next, %other]
+  %more = icmp slt i64 %at, %count
+  br i1 %more, label %ask, label %done
+ask:
+  %number.at = getelementptr i64, ptr %numbers, i64 %at
+  %number = load i64, ptr %number.at
+  %signal = trunc i64 %number to i32
+  %asked = call i32 @sigaction(i32 %signal, ptr null, ptr %now)
+  %handler = load i64, ptr %now
+  %lost = icmp ult i64 %handler, 2
+  br i1 %lost, label %install, label %other
+install:
+  %actions = load ptr, ptr @abele_actions
+  %offset = mul i64 %number, $ACTION_BYTES
+  %before = getelementptr i8, ptr %actions, i64 %offset
+  %installed = call i32 @sigaction(i32 %signal, ptr %mine, ptr %before)
+  br label %other
+other:
+  %next = add i64 %at, 1
+  br label %look
+done:
+  ret void
+}
