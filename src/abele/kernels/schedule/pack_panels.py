@@ -79,7 +79,7 @@ def packable_fetches(nest: LoopNest) -> list[Fetch]:
 
 
 def fits_panel(nest: LoopNest, fetch: Fetch, lane: str, lanes: int) -> bool:
-    """True if one of :func:`packable_fetches` will be copied with ``lane`` in the lanes, each copy serving enough tiles.
+    """True if one of :func:`packable_fetches` is expected to be copied with ``lane`` in the lanes, for enough tiles.
 
     The tile is not known yet: a vector of lanes times four points stands for it.
     """
