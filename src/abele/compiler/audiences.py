@@ -30,6 +30,7 @@ from abele.graph.intervals import distinct, order_of
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 """2**64 divided by the golden ratio, odd: multiplying by it spreads neighbouring numbers over all bits (Knuth 6.4)."""
 _HALF = np.uint64(32)
+_NONE = np.empty(0, dtype=np.int64)
 
 
 class WantedRegions(NamedTuple):
@@ -119,21 +120,29 @@ class Audiences:
         at = np.minimum(np.searchsorted(self._keys, key), len(self._keys) - 1)
         return np.flatnonzero(self._keys[at] == key)
 
-    def sums(self, tiles: TileSet, audience: Int64, holder: Int32, amount: npt.NDArray[Any]) -> Int64:
-        """Sum of ``amount`` over what each tile wants and does not hold, as a column over ``tiles``.
+    def sums(
+        self, tiles: TileSet, audience: Int64, holder: Int32, amounts: Sequence[npt.NDArray[Any] | None]
+    ) -> list[Int64]:
+        """Sums over what each tile wants and does not hold, as columns over ``tiles``.
 
         Args:
             tiles: A set with all members.
             audience: Who wants each piece, int64[k].
             holder: The tile that holds it, int32[k].
-            amount: What to add up, [k]; sums up to 2**53 are exact.
+            amounts: What to add up, [k] each, or None to count the pieces; sums up to 2**53 are exact.
         """
-        total = np.bincount(audience, weights=amount, minlength=len(self)).astype(np.int64)
-        column = tiles.sum(tiles.positions(self.tile), total[self.owner])
-        if self.is_alone:  # What its only member holds is in no audience's list.
-            return column
-        own = self.members(audience, holder)
-        return column - tiles.sum(tiles.positions(holder[own]), amount[own])
+        # What its only member holds is in no audience's list.
+        own = _NONE if self.is_alone else self.members(audience, holder)
+        members, holders = tiles.positions(self.tile), tiles.positions(holder[own])
+        columns = []
+        for amount in amounts:
+            if amount is None:
+                total = np.bincount(audience, minlength=len(self))
+                columns.append(tiles.sum(members, total[self.owner]) - tiles.count(holders))
+            else:
+                total = np.bincount(audience, weights=amount, minlength=len(self)).astype(np.int64)
+                columns.append(tiles.sum(members, total[self.owner]) - tiles.sum(holders, amount[own]))
+        return columns
 
     def neighbours(self) -> Neighbours:
         """Tiles 2k and 2k + 1 that both want something of one domain."""
@@ -178,9 +187,6 @@ def find_audiences(wanted: Sequence[WantedRegions], num_tiles: int) -> tuple[Aud
         np.concatenate([getattr(a, name) for a in audiences]) for name in ("tile", "owner", "domain")
     )
     return Audiences(tile, owner, domains, num_tiles), pairs
-
-
-_NONE = np.empty(0, dtype=np.int64)
 
 
 def _domains(wanted: Sequence[WantedRegions]) -> list[list[int]]:

@@ -207,7 +207,7 @@ _DENSE_PART = 8
 
 
 class _Held(NamedTuple):
-    """What a variable takes.
+    """What a variable, or the buffers of a step, take.
 
     Attributes:
         tiles: Where its tiles are in the column of all; a slice where they follow each other.
@@ -218,6 +218,16 @@ class _Held(NamedTuple):
     tiles: Positions | slice
     bytes: Int64
     total: int
+
+    @staticmethod
+    def of_buffer(buffer: TileVector, tiles: TileSet) -> _Held:
+        """What the buffers of a step take; ``tiles`` are the column of all."""
+        assert not buffer.elsewhere
+        place: Positions | slice = tiles.positions(buffer.tile_set.tiles)
+        count = len(buffer.tile_set)
+        if count and int(place[-1]) - int(place[0]) + 1 == count:
+            place = slice(int(place[0]), int(place[-1]) + 1)
+        return _Held(place, buffer.values[:-1].astype(np.int64), buffer.sum())
 
     @property
     def blocks(self) -> Int64:
@@ -292,15 +302,14 @@ class _Sweep:
         touched = distinct(np.concatenate([held.blocks for held in (*come, *gone)], dtype=np.int64))
         self._largest[touched] = self._blocks[touched].max(axis=1)
 
-    def needed(self, buffer: TileVector | None, tiles: Positions | None, step: int) -> tuple[int, int]:
-        """Temporaries and buffers of a step, which are on ``tiles``: over all tiles, and on the fullest."""
+    def needed(self, buffer: _Held | None, step: int) -> tuple[int, int]:
+        """Temporaries and buffers of a step: over all tiles, and on the fullest."""
         largest = int(self._largest.max(initial=0))
-        if buffer is None or tiles is None:
+        if buffer is None:
             return self.total, largest
-        assert not buffer.elsewhere
-        amount = self._current[tiles] + buffer.values[:-1]
-        self._raise(tiles, amount, step)
-        return self.total + buffer.sum(), max(largest, int(amount.max(initial=0)))
+        amount = self._current[buffer.tiles] + buffer.bytes
+        self._raise(buffer.tiles, amount, step)
+        return self.total + buffer.total, max(largest, int(amount.max(initial=0)))
 
     def _raise(self, tiles: Positions | slice, amount: Int64, step: int) -> None:
         """Raise the peak of some tiles that need so much."""
@@ -336,7 +345,7 @@ def _sweep(
     held = _HeldBytes(shares, position)
     come, go = variable[coming].tolist(), variable[going].tolist()
     # Many steps have the buffers of one that they equal.
-    places: dict[int, Positions] = {}
+    held_buffers: dict[int, _Held] = {}
     # Between two busy moments every step needs what the first of them needs.
     until = np.append(busy[1:], steps)
     for number, step in enumerate(busy.tolist()):
@@ -344,12 +353,11 @@ def _sweep(
         first, last, gone, left = (int(b[number]) for b in bounds)
         if first < last or gone < left:
             sweep.change([held[v] for v in come[first:last]], [held[v] for v in go[gone:left]], step)
-        totals[step : until[number]], largest[step : until[number]] = sweep.needed(None, None, step)
+        totals[step : until[number]], largest[step : until[number]] = sweep.needed(None, step)
         if step in buffers:
             buffer = buffers[step]
-            where = places.get(id(buffer))
-            if where is None:
-                where = places[id(buffer)] = tiles.positions(buffer.tile_set.tiles)
-            totals[step], largest[step] = sweep.needed(buffer, where, step)
+            if id(buffer) not in held_buffers:
+                held_buffers[id(buffer)] = _Held.of_buffer(buffer, tiles)
+            totals[step], largest[step] = sweep.needed(held_buffers[id(buffer)], step)
     peak, at = (np.append(column, others) for column, others in ((sweep.peak, 0), (sweep.at, -1)))
     return TileVector(tiles, peak).packed(), TileVector(tiles, at), totals, largest

@@ -192,8 +192,7 @@ class _AudienceCopies(NamedTuple):
             if len(here) == 0:
                 continue
             audience, holder = self.audience[here], self.holder[here]
-            pieces = audiences.sums(tiles, audience, holder, np.ones(len(here)))
-            size = audiences.sums(tiles, audience, holder, self.bytes[here])
+            pieces, size = audiences.sums(tiles, audience, holder, (None, self.bytes[here]))
             some = np.flatnonzero(pieces[:-1])
             found.append(Moves(tiles.tiles[some], size[some], np.full(len(some), granule), pieces[some]))
         return Moves.joined(found)
@@ -230,16 +229,14 @@ def phase_of(
     tiles = TileSet.of([audiences.tile, sent.sender], num_tiles)
     sender = tiles.positions(sent.sender)
 
-    def received(amount: npt.NDArray[Any]) -> TileVector:
-        return TileVector(tiles, audiences.sums(tiles, fragments.receiver, fragments.sender, amount))
-
+    received, arriving = audiences.sums(tiles, fragments.receiver, fragments.sender, (_words(size), None))
     # If audiences receive no more than is sent, no two of them want the same.
     differ = int(fragments.length.sum()) == int(sent.length.sum())
     link_bytes, is_local = _link_bytes(fragments, audiences, tiles_per_ipu)
     phase = ExchangePhase(
-        received_bytes=received(_words(size)),
+        received_bytes=TileVector(tiles, received),
         sent_bytes=TileVector(tiles, tiles.sum(sender, sent_size)),
-        received_fragments=received(np.ones(len(size))),
+        received_fragments=TileVector(tiles, arriving),
         sent_fragments=TileVector(tiles, tiles.count(sender)),
         paired_bytes=TileVector(tiles, _paired_bytes(fragments, tiles, audiences, differ=differ)),
         link_bytes=link_bytes,

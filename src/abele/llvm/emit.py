@@ -54,6 +54,20 @@ def intrinsic(builder: ll.IRBuilder, name: str, *args: Value) -> Value:
     return builder.call(declared(builder, f"{name}.{suffix(type_)}", type_, [a.type for a in args]), args)
 
 
+OPAQUE_LANES = 4
+"""Lanes that belong together half-way through a transposition of 16, where rows are made :func:`opaque`."""
+
+
+def opaque(builder: ll.IRBuilder, value: Value) -> Value:
+    """``value`` as if it came from nowhere, if it is of f32; that takes no instruction.
+
+    Before it emits a shuffle, LLVM looks for a shorter way through all shuffles that it comes from. In a square of 16
+    lanes that search takes longer than everything else, and ends with the shuffles as they are.
+    """
+    kind = value.type.element if isinstance(value.type, ll.VectorType) else value.type
+    return intrinsic(builder, "llvm.arithmetic.fence", value) if kind == F32 else value
+
+
 def prefetch(builder: ll.IRBuilder, address: Value, *, write: bool = False) -> None:
     """Ask for the cache line at ``address``, into all caches; an address without memory does no harm."""
     args = [address, constant(I32, int(write)), constant(I32, 3), constant(I32, 1)]

@@ -112,6 +112,6 @@ def _switches() -> tuple[Callable[[], int], Callable[[int], None]]:
     mode = leave.args[0]
     emit_leave(builder, builder.trunc(mode, I32) if host_cpu().is_x86 else mode)
     builder.ret_void()
-    native = compile_ir(module)
+    native = compile_ir(module, speed=1)
     enter_type, leave_type = ctypes.CFUNCTYPE(ctypes.c_int64), ctypes.CFUNCTYPE(None, ctypes.c_int64)
     return enter_type(native.address("enter")), leave_type(native.address("leave"))

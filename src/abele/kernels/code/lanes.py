@@ -12,6 +12,7 @@ from typing import Any
 
 from abele.kernels.code.ops import combine
 from abele.llvm import ir as ll
+from abele.llvm.emit import OPAQUE_LANES, opaque
 from abele.numerics import ElementType
 
 Value = Any
@@ -80,4 +81,6 @@ def transposed(builder: ll.IRBuilder, rows: list[Value]) -> list[Value]:
                 builder.shuffle_vector(*pair, ll.Constant(order, places)) for places in (low, high)
             )
         half *= 2
+        if half == OPAQUE_LANES < lanes:
+            rows = [opaque(builder, row) for row in rows]
     return rows

@@ -346,9 +346,12 @@ class Points:
         """``position`` at the tile's first element, as i64."""
         key = ("linear", position)
         if key not in self.known:
-            total: Value = ll.Constant(I64, position.const)
+            # Without what adds or multiplies nothing: text that would be written, read and taken out again.
+            total: Value = ll.Constant(I64, position.const) if position.const or not position.terms else None
             for dim, factor in position.terms:
-                total = self.builder.add(total, self.builder.mul(self.base[dim], ll.Constant(I64, factor)))
+                start = self.base[dim]
+                start = start if factor == 1 else self.builder.mul(start, ll.Constant(I64, factor))
+                total = start if total is None else self.builder.add(total, start)
             self.known[key] = total
         return self.known[key]
 

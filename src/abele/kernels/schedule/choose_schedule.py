@@ -21,14 +21,13 @@ from dataclasses import replace
 from functools import lru_cache
 from heapq import nsmallest
 from itertools import combinations, takewhile
-from typing import NamedTuple
 
 import numpy as np
 
 from abele.arrays import Float64, Int64
 from abele.kernels.nest.ir import Apply, Cast, Expr, Rounded
 from abele.kernels.nest.loop_nest import ElementAccess, Fetch, LoopNest, Out, RowFetch, free_dims
-from abele.kernels.schedule.pack_panels import FAR_BYTES, Panel, can_be_packed, find_panel
+from abele.kernels.schedule.pack_panels import FAR_BYTES, Panel, find_panel, fits_panel, packable_fetches
 from abele.kernels.schedule.schedule import NestSchedule
 from abele.kernels.schedule.traffic import LINE_BYTES, Traffic
 from abele.kernels.target import HostTarget
@@ -95,13 +94,17 @@ def _cheapest(nest: LoopNest, target: HostTarget) -> tuple[NestSchedule, float]:
     if nest.stores_in_rows:
         return _in_row_order(nest, target), float(math.prod(nest.extents.values()))
     lanes = [nest.lane] if nest.lane else _lane_candidates(nest)
-    drafts = [draft for lane in lanes for draft in _drafts(nest, lane, target)]
+    facts = _NestFacts(nest)
+    drafts = [draft for lane in lanes for draft in _drafts(facts, lane, target)]
     points, traffic = math.prod(nest.extents.values()) * _share_inside(nest), Traffic(nest, target)
     reduced = tuple(sorted((d for d, _ in nest.reduced), key=lambda d: _stride_key(nest, d), reverse=True))
     free = [d for d, _ in nest.parallel if d not in nest.unit]
     # The number of the finalist breaks ties, so that the choice never depends on how schedules compare.
     found: list[tuple[float, int, NestSchedule]] = []
     for cost, lane, width, tile in nsmallest(FINALISTS, drafts, key=lambda d: d[0]):
+        # Traffic only adds to the cost, and finalists come in order of it.
+        if found and cost * points >= min(found)[0]:
+            break
         schedule = NestSchedule((*nest.unit, *free), len(nest.unit), reduced, lane, width, tile)
         # Units that share a panel must come after each other, so the panel's dims lead.
         panel = find_panel(nest, schedule)
@@ -196,15 +199,15 @@ def _can_be_lane(nest: LoopNest, dim: str) -> bool:
     return all(out.access.stride(dim) for out in nest.outs)
 
 
-def _drafts(nest: LoopNest, lane: str, target: HostTarget) -> list[tuple[float, str, int, Tile]]:
-    """The best tiles with ``lane`` in the lanes: cost a point, lane dim, lanes, tile."""
-    extents = nest.extents
+def _drafts(facts: _NestFacts, lane: str, target: HostTarget) -> list[tuple[float, str, int, Tile]]:
+    """The best tiles with ``lane`` in the lanes: cost per point, lane dim, lanes, tile."""
+    nest, extents = facts.nest, facts.extents
     width = min(target.lanes, _power_of_two(extents[lane])) if lane else 1
     if nest.lane:
         width = extents[lane]
     parts = list(_tiles(nest, lane, width, target) if nest.accumulates else _small_tiles(nest, lane, width))
     dims = tuple(dict.fromkeys(d for part in parts for d in part.dims))
-    costs = _CostModel(nest, lane, width, target).costs(_side_by_side(parts, dims))
+    costs = _CostModel(facts, lane, width, target).costs(_side_by_side(parts, dims))
     # Of equal tiles the first is taken.
     best = np.argsort(costs, kind="stable")[:FINALISTS]
     starts = np.cumsum([0, *(len(part.sizes) for part in parts)])
@@ -215,15 +218,21 @@ def _drafts(nest: LoopNest, lane: str, target: HostTarget) -> list[tuple[float, 
     return found
 
 
-class _Tiles(NamedTuple):
+class _Tiles:
     """Register tiles over some dims; ``sizes``, int64[k, dims], has the points, or vectors, of each along each dim."""
 
-    dims: tuple[str, ...]
-    sizes: Int64
+    def __init__(self, dims: tuple[str, ...], sizes: Int64) -> None:
+        self.dims, self.sizes = dims, sizes
+        self._points: dict[tuple[int, ...], Int64] = {}
 
     def points(self, dims: Collection[str]) -> Int64:
-        """Points of each tile along some dims, int64[k]."""
-        return np.asarray(self.sizes[:, [n for n, d in enumerate(self.dims) if d in dims]].prod(axis=1))
+        """Points of each tile along some dims, int64[k]; not to be written to."""
+        columns = tuple([n for n, d in enumerate(self.dims) if d in dims])
+        found = self._points.get(columns)
+        if found is None:
+            # Loads of a nest depend on few sets of dims, so each product is asked for again and again.
+            found = self._points[columns] = self.sizes[:, columns].prod(axis=1)
+        return found
 
 
 _ONE_POINT = _Tiles((), np.empty((1, 0), dtype=np.int64))
@@ -313,6 +322,31 @@ def _square(nest: LoopNest, lane: str, width: int) -> str:
     return next((d for d in free if any(a.stride(d) == 1 for a in across)), "")
 
 
+class _NestFacts:
+    """Parts of a nest that the cost model looks at, the same under every lane dim."""
+
+    def __init__(self, nest: LoopNest) -> None:
+        self.nest, self.extents = nest, nest.extents
+        inner = [a.value for a in nest.accumulates]
+        self.work = max(1, sum(isinstance(e, Apply) for v in inner for e in v.walk()))
+        # In an order that is always the same: costs are sums of fractions.
+        self.fetches = sorted({e for v in inner for e in v.walk() if isinstance(e, Fetch)}, key=str)
+        self.row_fetches = self._rows_of(inner)
+        self.free_dims = {f: free_dims(f) for f in (*self.fetches, *self.row_fetches)}
+        values = (*nest.locals, *(o.value for o in nest.outs))
+        outside = {e for value in values for e in value.walk()}
+        self.outer_accesses = [e.access for e in outside if isinstance(e, Fetch)] + [o.access for o in nest.outs]
+        self.outer_rows = self._rows_of(values)
+        self.rounded = sum(map(_rounding_cost, outside))
+        self.reduced = math.prod(n for _, n in nest.reduced)
+        self.packable = frozenset(packable_fetches(nest))
+
+    @staticmethod
+    def _rows_of(values: Iterable[Expr]) -> list[RowFetch]:
+        """The loads in ``values`` of rows that values name."""
+        return sorted({e for value in values for e in value.walk() if isinstance(e, RowFetch)}, key=str)
+
+
 class _CostModel:
     """Cost of one point of a nest, in vector operations, under a lane dim.
 
@@ -320,35 +354,24 @@ class _CostModel:
     Operands that fewer points than the whole tile need are held in registers meanwhile.
     """
 
-    def __init__(self, nest: LoopNest, lane: str, width: int, target: HostTarget) -> None:
+    def __init__(self, facts: _NestFacts, lane: str, width: int, target: HostTarget) -> None:
+        nest = facts.nest
         self.nest, self.lane, self.width = nest, lane, width
         self.vector = max(1, width // target.lanes)
         self.square = _square(nest, lane, width)
         self.parallel = dict(nest.parallel)
         self.registers = target.registers
-        self.extents = nest.extents
-        inner = [a.value for a in nest.accumulates]
-        self.work = max(1, sum(isinstance(e, Apply) for v in inner for e in v.walk()))
+        self.extents, self.work, self.rounded, self.reduced = facts.extents, facts.work, facts.rounded, facts.reduced
         self.working = min(self.work, WORKING_REGISTERS)
-        fetches = {e for v in inner for e in v.walk() if isinstance(e, Fetch)}
-        self.loads = [(free_dims(f), self._inner_cost(f), self._far(f)) for f in sorted(fetches, key=str)]
-        self.loads += [(free_dims(f), self._row_cost(f), frozenset()) for f in self._row_fetches(inner)]
-        self.packing = sum(self._packing_cost(f) for f in sorted(fetches, key=str))
-        self.rows = [rows for f in sorted(fetches, key=str) if (rows := self._rows(f, target))]
-        self.crowded = [steps for f in sorted(fetches, key=str) if (steps := self._crowded(f, target))]
-        values = (*nest.locals, *(o.value for o in nest.outs))
-        outside = {e for value in values for e in value.walk() if isinstance(e, Fetch)}
-        self.outer = sum(self._load_cost(f.access) for f in outside)
-        self.outer += sum(self._row_cost(f) for f in self._row_fetches(values))
-        self.outer += sum(self._load_cost(o.access) for o in nest.outs)
-        self.rounded = sum(map(_rounding_cost, {e for value in values for e in value.walk()}))
-        self.reduced = math.prod(n for _, n in nest.reduced)
+        # What is copied into a panel is read in order.
+        self.packed = {f for f in facts.packable if fits_panel(nest, f, lane, width)}
+        self.loads = [(facts.free_dims[f], self._inner_cost(f), self._far(f)) for f in facts.fetches]
+        self.loads += [(facts.free_dims[f], self._row_cost(f), frozenset()) for f in facts.row_fetches]
+        self.packing = sum(self._packing_cost(f, facts.free_dims[f]) for f in facts.fetches)
+        self.rows = [rows for f in facts.fetches if (rows := self._rows(f, target))]
+        self.crowded = [steps for f in facts.fetches if (steps := self._crowded(f, target))]
+        self.outer = sum(map(self._load_cost, facts.outer_accesses)) + sum(map(self._row_cost, facts.outer_rows))
         self.folds = lane in dict(nest.reduced)
-
-    @staticmethod
-    def _row_fetches(values: Iterable[Expr]) -> list[RowFetch]:
-        """The loads in ``values`` of rows that values name, in an order that is always the same."""
-        return sorted({e for value in values for e in value.walk() if isinstance(e, RowFetch)}, key=str)
 
     def _row_cost(self, fetch: RowFetch) -> float:
         """Cost of a load of a row that a value names: lanes that have rows of their own are loaded one by one."""
@@ -358,21 +381,19 @@ class _CostModel:
 
     def _inner_cost(self, fetch: Fetch) -> float:
         """Cost of a load in the reduction; as if in order where a panel will be copied."""
-        packed = can_be_packed(self.nest, fetch, self.lane, self.width)
-        return 1.0 if packed else self._load_cost(fetch.access)
+        return 1.0 if fetch in self.packed else self._load_cost(fetch.access)
 
     def _far(self, fetch: Fetch) -> frozenset[str]:
         """The dims along which neighbours of a load lie far apart; none where a panel will be copied."""
-        if can_be_packed(self.nest, fetch, self.lane, self.width):
+        if fetch in self.packed:
             return frozenset()
         access = fetch.access
         return frozenset(d for d in access.address.names if abs(access.stride(d)) * access.type.bytes >= FAR_BYTES)
 
-    def _packing_cost(self, fetch: Fetch) -> float:
+    def _packing_cost(self, fetch: Fetch, dims: frozenset[str]) -> float:
         """Cost of copying a load into a panel, for every vector that it serves; 0 where that will not happen."""
-        if not can_be_packed(self.nest, fetch, self.lane, self.width):
+        if fetch not in self.packed:
             return 0.0
-        dims = free_dims(fetch)
         # Points of the reduction come after each other, so the line of a lane that is far serves the next ones, too.
         cost = 1.0 if fetch.access.stride(self.lane) == 1 else SPREAD_COST * self.width
         return cost / math.prod(n for d, n in self.nest.parallel if d not in dims)
@@ -393,7 +414,7 @@ class _CostModel:
         access = fetch.access
         along = [abs(access.stride(d)) * (self.width if d == self.lane else 1) for d, _ in self.nest.reduced]
         near = min((step for step in along if step), default=0) * access.type.bytes
-        if not 0 < near <= LINE_BYTES or can_be_packed(self.nest, fetch, self.lane, self.width):
+        if not 0 < near <= LINE_BYTES or fetch in self.packed:
             return {}
         steps = {d: abs(access.stride(d)) * access.type.bytes for d in self.parallel if d != self.lane}
         # Lines apart by a step fall on so many different places of a way; one way is left to what streams by.

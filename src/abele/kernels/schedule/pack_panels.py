@@ -73,11 +73,16 @@ def find_panel(nest: LoopNest, schedule: NestSchedule) -> Panel | None:
     return max(found, key=lambda p: p.elements, default=None)
 
 
-def can_be_packed(nest: LoopNest, fetch: Fetch, lane: str, lanes: int) -> bool:
-    """True if ``fetch`` can be expected to be copied with ``lane`` in the lanes, each copy serving enough tiles."""
-    if nest.unit or len(nest.accumulates) != 1 or fetch not in _candidates(nest):
-        return False
-    # The tile is not known yet: a vector of lanes times four points stands for it.
+def packable_fetches(nest: LoopNest) -> list[Fetch]:
+    """The loads that may be copied under some schedule; :func:`fits_panel` says under which lane dim to expect it."""
+    return [] if nest.unit or len(nest.accumulates) != 1 else _candidates(nest)
+
+
+def fits_panel(nest: LoopNest, fetch: Fetch, lane: str, lanes: int) -> bool:
+    """True if one of :func:`packable_fetches` is expected to be copied with ``lane`` in the lanes, for enough tiles.
+
+    The tile is not known yet: a vector of lanes times four points stands for it.
+    """
     names = set(fetch.access.address.names)
     reduced = [n for d, n in nest.reduced if d in names]
     served = math.prod(n for d, n in nest.parallel if d not in names)

@@ -13,7 +13,7 @@ prefetches it; that is counted apart.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import permutations
 from typing import NamedTuple
@@ -67,6 +67,8 @@ class _FarLines(NamedTuple):
 KnownRounds = dict[frozenset[str], tuple[tuple[int, ...], float]]
 """By the loops outside, and the one in question: bytes of each loaded array that one round of it touches, and what a
 line of them costs. Orders of the same loops have most of these in common."""
+KnownRereads = dict[tuple[frozenset[str], str], tuple[int, float]]
+"""By the same, and the one in question: bytes that every further round of it reads again, and what a line costs."""
 
 
 class Traffic:
@@ -88,6 +90,7 @@ class Traffic:
             _Array(frozenset(o.access.address.names), dict(o.access.address.terms), o.access.type.bytes, False)
             for o in nest.outs
         ]
+        self.loaded = [a for a in self.arrays if a.loaded]
         self.steps = [
             sorted(((d, abs(s) * a.bytes) for d, s in a.strides.items() if s), key=lambda t: t[1]) for a in self.arrays
         ]
@@ -109,28 +112,43 @@ class Traffic:
         if not self.nest.accumulates:
             return (*first, *looping, *still), 0.0
         outside, inside = looping[:MAX_PERMUTED], looping[MAX_PERMUTED:]
-        orders = [(*first, *order, *inside) for order in permutations(outside)]
-        parts, known = self._parts(steps), KnownRounds()
-        rounds = math.prod(self.extents[d] for d in self.nest.unit)
-        costs = []
-        for order in orders:
-            lines = rounds * self._again(steps, order, known) / LINE_BYTES
-            costs.append((lines + self._jumps(parts, (*order, *schedule.reduced)), order))
-        lines, order = min(costs, key=lambda c: c[0])
-        return (*order, *still), lines
+        parts, rereads = self._parts(steps), self._rereads(steps)
+        best, least = tuple(looping), math.inf
+        for order in permutations(outside):
+            loops = (*first, *order, *inside)
+            # What an order costs only grows as its loops are added up.
+            lines = rereads(loops, least)
+            if lines < least:
+                lines += self._jumps(parts, (*loops, *schedule.reduced))
+            if lines < least:
+                best, least = loops, lines
+        return (*best, *still), least
 
-    def _again(self, steps: dict[str, int], order: Sequence[str], known: KnownRounds) -> float:
-        """Weighted bytes that loops of ``order`` read again."""
-        # From the outermost loop inwards: one round of a loop touches what is inside it, and `rounds` is how often the
-        # loop is started.
-        total, rounds = 0.0, 1.0
-        for number, dim in enumerate(order):
-            count = -(-self.extents[dim] // steps[dim])
-            sizes, weight = self._round(steps, frozenset(order[: number + 1]), known)
-            again = sum(size for a, size in zip(self.arrays, sizes, strict=False) if dim not in a.dims)
-            total += rounds * (count - 1) * again * weight
-            rounds *= count
-        return total
+    def _rereads(self, steps: dict[str, int]) -> Callable[[Sequence[str], float], float]:
+        """A function that gives the weighted lines that loops of an order read again, or any number from a limit on."""
+        starts = math.prod(self.extents[d] for d in self.nest.unit)
+        counts = {d: -(-self.extents[d] // steps[d]) for d in self.extents}
+        rounds_of, known = KnownRounds(), KnownRereads()
+
+        def lines(order: Sequence[str], limit: float) -> float:
+            # From the outermost loop inwards: one round of a loop touches what is inside it, and `rounds` is how often
+            # the loop is started.
+            total, rounds = 0.0, 1.0
+            outside: frozenset[str] = frozenset()
+            for dim in order:
+                outside |= {dim}
+                if (outside, dim) not in known:
+                    sizes, weight = self._round(steps, outside, rounds_of)
+                    kept = (size for array, size in zip(self.loaded, sizes, strict=True) if dim not in array.dims)
+                    known[outside, dim] = sum(kept), weight
+                num_bytes, weight = known[outside, dim]
+                total += rounds * (counts[dim] - 1) * num_bytes * weight
+                if starts * total / LINE_BYTES >= limit:
+                    break
+                rounds *= counts[dim]
+            return starts * total / LINE_BYTES
+
+        return lines
 
     def _round(
         self, steps: dict[str, int], outside: frozenset[str], known: KnownRounds

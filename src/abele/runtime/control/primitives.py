@@ -28,9 +28,12 @@ from abele.runtime.control.bytecode import (
     Verdict,
 )
 
-_ELEMENT_BYTES = (1, 2, 4, 8)
-_INFINITY = {"f16": (2, 0x7C00), "bf16": (2, 0x7F80), "f32": (4, 0x7F800000)}
+ELEMENT_BYTES = (1, 2, 4, 8)
+"""Lengths of runs that :func:`copy_elements` is there for."""
+INFINITY = {"f16": (2, 0x7C00), "bf16": (2, 0x7F80), "f32": (4, 0x7F800000)}
 """Bytes of an element and bits of infinity, by type; what is greater without its sign is no number."""
+_MACHINE_SPEED = 1
+"""Optimisation level of the virtual machine, written as it is to run: its own steps are few beside those of leaves."""
 _WAITING = {"SPINS_BEFORE_YIELD": 4_000, "SPINS_BEFORE_SLEEP": 24_000, "SLEEP_MICROSECONDS": 50}
 
 
@@ -41,16 +44,12 @@ def can_recover() -> bool:
 
 @dataclass(frozen=True)
 class Primitives:
-    """Addresses of the runtime's native functions.
+    """Addresses of the control virtual machine and its companions.
 
     Attributes:
         run: ``i64 run(shared, thread, registers)``, the control virtual machine.
         timed_run: The same, which notes times.
         clock_cost: ``i64 clock_cost(notes, i64 tries)``: nanoseconds that reading the clock of some notes takes.
-        copy_runs: Leaf that copies runs of any length; its units are runs.
-        element_copies: By bytes of a run, the leaf for runs that are all as long.
-        move_rows: Leaf that moves rows of a remote buffer.
-        nonfinite: By element type, the leaf that finds rows with a NaN or an infinity.
         clear_flags: Leaf that clears a thread's floating-point flags; one unit per thread.
         read_flags: Leaf that notes a thread's flags; one unit per thread.
         changed_zone: ``i64 changed_zone(i64 first, i64 count, i64* begins, i64* ends)``.
@@ -62,10 +61,6 @@ class Primitives:
     run: int
     timed_run: int
     clock_cost: int
-    copy_runs: int
-    element_copies: dict[int, int]
-    move_rows: int
-    nonfinite: dict[str, int]
     clear_flags: int
     read_flags: int
     changed_zone: int
@@ -76,17 +71,12 @@ class Primitives:
 
 @cache
 def primitives() -> Primitives:
-    """The runtime's native functions, compiled or taken from the cache at the first call."""
-    native = compile_ir(module_text())
-    elements = {n: native.address(f"copy_elements_{n}") for n in _ELEMENT_BYTES}
+    """The control virtual machine, compiled or taken from the cache at the first call."""
+    native = compile_ir(module_text(), speed=_MACHINE_SPEED)
     return Primitives(
         run=native.address("plain_run"),
         timed_run=native.address("timed_run"),
         clock_cost=native.address("clock_cost"),
-        copy_runs=native.address("copy_runs"),
-        element_copies=elements,
-        move_rows=native.address("move_rows"),
-        nonfinite={name: native.address(f"nonfinite_{name}") for name in _INFINITY},
         clear_flags=native.address("clear_flags"),
         read_flags=native.address("read_flags"),
         changed_zone=native.address("changed_zone"),
@@ -97,18 +87,43 @@ def primitives() -> Primitives:
 
 
 def module_text() -> str:
-    """LLVM text of all native functions of the runtime."""
-    elements = (_text("copy_elements", BYTES=n, BITS=8 * n) for n in _ELEMENT_BYTES)
-    findings = (
-        _text("nonfinite", NAME=name, BYTES=size, BITS=8 * size, INFINITY=bits, MAGNITUDE=(1 << 8 * size - 1) - 1)
-        for name, (size, bits) in _INFINITY.items()
-    )
+    """LLVM text of the control virtual machine."""
     constants = _constants()
-    machine = [_text("barrier", **constants)]
+    parts = [_host_functions(), _text("barrier", **constants)]
     for kind in ("plain", "timed"):
-        machine += [_text(kind, **constants), _text("vm", **constants, KIND=kind)]
-    fixed = [*machine, _text(_guarded(), **_guards()), _text("zones", **_zones()), _text("copies"), _text("move_rows")]
-    return "\n".join([_host_functions(), *fixed, *elements, *findings])
+        parts += [_text(kind, **constants), _text("vm", **constants, KIND=kind)]
+    return "\n".join([*parts, _text(_guarded(), **_guards()), _text("zones", **_zones())])
+
+
+# The leaves that follow move data or look at it; each is compiled when a program first asks for it.
+
+
+def copy_runs() -> int:
+    """Leaf that copies runs of any length; its units are runs."""
+    return _compiled("copies").address("copy_runs")
+
+
+def copy_elements(width: int) -> int:
+    """Leaf that copies runs of ``width`` bytes, one of :data:`ELEMENT_BYTES`."""
+    return _compiled("copy_elements", BYTES=width, BITS=8 * width).address(f"copy_elements_{width}")
+
+
+def move_rows() -> int:
+    """Leaf that moves rows of a remote buffer."""
+    return _compiled("move_rows").address("move_rows")
+
+
+def find_nonfinite(type_name: str) -> int:
+    """Leaf that finds rows with a NaN or an infinity, of one of the :data:`INFINITY` types."""
+    size, bits = INFINITY[type_name]
+    magnitude = (1 << 8 * size - 1) - 1
+    sizes = {"BYTES": size, "BITS": 8 * size, "INFINITY": bits, "MAGNITUDE": magnitude}
+    return _compiled("nonfinite", NAME=type_name, **sizes).address(f"nonfinite_{type_name}")
+
+
+@cache
+def _compiled(name: str, **constants: int | str) -> Native:
+    return compile_ir(_text(name, **constants))
 
 
 def _guarded() -> str:

@@ -13,7 +13,7 @@ from abele.graph import Copy, CrossReplicaCopy, CrossReplicaExchange, Program, R
 from abele.graph.interval_set import IntervalSet
 from abele.runtime.control.bytecode import Opcode
 from abele.runtime.control.leaf import Leaf, Phase, StreamUse
-from abele.runtime.control.primitives import primitives
+from abele.runtime.control.primitives import move_rows
 from abele.runtime.lowering.steering import fail
 from abele.runtime.memory.arena import MemoryPieces
 from abele.runtime.memory.check_tables import check_equal
@@ -174,7 +174,7 @@ def _rows_leaf(copy: Copy, buffer: RemoteBuffer, base: int, side: _Side, table: 
     args = (base, side.address, address_of(table), number, row, chunk, chunks, int(outward))
     name = f"{copy.debug.full_name}: {count} rows of {buffer.name}"
     writes = elements_of(copy.destination)
-    return Leaf(name, primitives().move_rows, units, args, 2 * count * row, writes, keep=(table, side.keep))
+    return Leaf(name, move_rows(), units, args, 2 * count * row, writes, keep=(table, side.keep))
 
 
 def _row_table(lowering: ProgramLowering, offset: Tensor, replica: int) -> Int64:

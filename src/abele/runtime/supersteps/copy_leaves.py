@@ -12,7 +12,7 @@ from abele.arrays import Int64
 from abele.graph.interval_set import EMPTY, IntervalSet
 from abele.graph.intervals import cut_alike
 from abele.runtime.control.leaf import Argument, Leaf, Phase
-from abele.runtime.control.primitives import primitives
+from abele.runtime.control.primitives import ELEMENT_BYTES, copy_elements, copy_runs
 from abele.runtime.memory.arena import MemoryPieces
 from abele.runtime.memory.check_tables import check_equal
 from abele.runtime.memory.host_memory import address_of, aligned_block
@@ -105,11 +105,11 @@ def copy_leaf(
     width = int(runs.bytes[0]) if len(runs.bytes) else 0
     tables: tuple[Int64, ...]
     # All runs of one element: a loop of loads and stores, without a length to read per run.
-    if width in primitives().element_copies and (runs.bytes == width).all():
-        address, tables = primitives().element_copies[width], (runs.source, runs.destination)
+    if width in ELEMENT_BYTES and (runs.bytes == width).all():
+        address, tables = copy_elements(width), (runs.source, runs.destination)
     else:
         runs = shortened(runs)
-        address, tables = primitives().copy_runs, (runs.source, runs.destination, runs.bytes)
+        address, tables = copy_runs(), (runs.source, runs.destination, runs.bytes)
     tables = tuple(np.ascontiguousarray(t) for t in tables)
     args = (source, destination, *map(address_of, tables))
     work = 2 * runs.total_bytes + 24 * len(runs.bytes)

@@ -38,7 +38,7 @@ from abele.graph import Execute
 from abele.runtime.control.callbacks import Callbacks
 from abele.runtime.control.emitter import Emitter
 from abele.runtime.control.leaf import Leaf, Phase
-from abele.runtime.control.primitives import primitives
+from abele.runtime.control.primitives import INFINITY, find_nonfinite, primitives
 from abele.runtime.memory.host_memory import address_of
 from abele.runtime.supersteps.float_behaviour import CHECKS, DIVIDE_BY_ZERO, INVALID, OVERFLOW, Behaviour
 from abele.runtime.supersteps.placed_groups import PlacedGroup
@@ -56,7 +56,7 @@ class _Scan:
         self.found = np.zeros(max(1, len(vertex)), dtype=np.uint8)
         tables = (address, size, self.found)
         args = tuple(address_of(t) for t in tables)
-        code = primitives().nonfinite[type_name]
+        code = find_nonfinite(type_name)
         self.leaf = Leaf("look for NaN and infinity", code, len(vertex), args, int(size.sum()), keep=(self, tables))
 
     def merge(self, into: npt.NDArray[np.uint8]) -> None:
@@ -74,7 +74,7 @@ class _WatchedGroup:
         self._compares = _stores_comparisons(placed.group.codelet)
         edges = [f for f in placed.group.codelet.fields if f.direction != "state"]
         for field, memory in zip(edges, placed.tables.memory, strict=True):
-            if field.type.name not in primitives().nonfinite or not len(memory.vertex):
+            if field.type.name not in INFINITY or not len(memory.vertex):
                 continue
             table = memory.vertex, memory.address, memory.bytes, field.type.name
             if field.direction != "out":
