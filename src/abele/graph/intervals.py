@@ -105,6 +105,8 @@ def merge_adjacent(begin: Int64, length: Int64, row: Int64 | None = None) -> tup
     np.not_equal(begin[1:], begin[:-1] + length[:-1], out=starts[1:])
     if row is not None:
         starts[1:] |= row[1:] != row[:-1]
+    if starts.all():
+        return begin, length, row
     first = np.flatnonzero(starts)
     return begin[first], np.add.reduceat(length, first), None if row is None else row[first]
 

@@ -16,6 +16,12 @@ from abele.layout import coalesce, matching_groups, row_major
 Placed = tuple[tuple[int, ...], tuple[Factors, ...], int]
 """Origin, factors per dimension, and offset in the variable."""
 
+_Key = tuple[tuple[int, ...], tuple[Factors, ...], tuple[int, ...], tuple[int, ...], int]
+_KNOWN: dict[_Key, list[Placed]] = {}
+"""Pieces by origin, factors, old and new shape and the most that are wanted; of few pieces alone."""
+_FEW_PIECES = 8
+_MOST_KNOWN = 8192
+
 
 def reshaped(block: StridedBlock, old: Sequence[int], new: Sequence[int], most: int) -> list[StridedBlock]:
     """The blocks that show a block of a view of shape ``old`` in shape ``new``; the view is not empty.
@@ -23,23 +29,46 @@ def reshaped(block: StridedBlock, old: Sequence[int], new: Sequence[int], most: 
     Raises:
         NotStridedError: There would be more than ``most``.
     """
-    found: list[Placed] = [((), (), 0)]
-    for before, after in matching_groups(old, new):
-        pieces = _group(block, old, before, [new[d] for d in after], most)
-        if len(found) * len(pieces) > most:
-            raise NotStridedError
-        found = [(o + p[0], f + p[1], s + p[2]) for o, f, s in found for p in pieces]
+    # Equal layers ask for the same of other variables, and of one variable again and again.
+    key = block.origin, block.factors, tuple(old), tuple(new), most
+    found = _KNOWN.get(key)
+    if found is None:
+        found = _pieces(*key)
+        if len(found) <= _FEW_PIECES:
+            if len(_KNOWN) >= _MOST_KNOWN:
+                _KNOWN.clear()
+            _KNOWN[key] = found
     return [StridedBlock(block.variable, block.offset + shift, origin, factors) for origin, factors, shift in found]
 
 
-def _group(block: StridedBlock, old: Sequence[int], before: range, shape: list[int], most: int) -> list[Placed]:
+def _pieces(
+    origin: tuple[int, ...], factors: tuple[Factors, ...], old: Sequence[int], new: Sequence[int], most: int
+) -> list[Placed]:
+    """The pieces of a block of a view of shape ``old`` in shape ``new``."""
+    found: list[Placed] = [((), (), 0)]
+    for before, after in matching_groups(old, new):
+        pieces = _group(origin, factors, old, before, [new[d] for d in after], most)
+        if len(found) * len(pieces) > most:
+            raise NotStridedError
+        found = [(o + p[0], f + p[1], s + p[2]) for o, f, s in found for p in pieces]
+    return found
+
+
+def _group(
+    origin: tuple[int, ...],
+    factors: tuple[Factors, ...],
+    old: Sequence[int],
+    before: range,
+    shape: list[int],
+    most: int,
+) -> list[Placed]:
     """A block's pieces along dimensions ``before``, which become ``shape``."""
     if len(before) == len(shape) == 1:
         d = before[0]
-        return [((block.origin[d],), (block.factors[d],), 0)]
+        return [((origin[d],), (factors[d],), 0)]
     strides = row_major([old[d] for d in before])
-    start = sum(block.origin[d] * s for d, s in zip(before, strides, strict=True))
-    flat = [(n, v * s, t) for d, s in zip(before, strides, strict=True) for n, v, t in block.factors[d]]
+    start = sum(origin[d] * s for d, s in zip(before, strides, strict=True))
+    flat = [(n, v * s, t) for d, s in zip(before, strides, strict=True) for n, v, t in factors[d]]
     pieces: list[Placed] = []
     for piece in _fitted(start, coalesce(flat), shape):
         pieces.append(piece)

@@ -35,19 +35,35 @@ def flat_regions(
     address, size = tensor.intervals()
     if len(address) == 1 and region is None and bool((length > 0).all()):
         return Regions(np.arange(len(begin) + 1, dtype=np.int64), address[0] + begin, length, tensor)
+    if region is None and num is None and len(address) > 1 and int(length.sum()) >= _REPEATED * tensor.size:
+        # Ranges that many vertices read are looked up once: a mask that every row of scores is added to, say.
+        ranges, each = np.unique(np.stack([begin, length]), axis=1, return_inverse=True)
+        if ranges.shape[1] < len(begin):
+            return flat_regions(tensor, ranges[0], ranges[1]).take(each.reshape(-1))
     region = np.arange(len(begin), dtype=np.int64) if region is None else region
     num = len(begin) if num is None else num
     if len(address) == 1:
         return Regions.from_intervals(tensor, region, address[0] + begin, length, num)
     end_of_run = np.cumsum(size)
+    end = begin + length
     first = np.searchsorted(end_of_run, begin, side="right")
-    last = np.searchsorted(end_of_run, begin + length, side="left")
-    entry, number = count_up(np.where(length > 0, last - first + 1, 0))
-    run = first[entry] + number
-    start_of_run = end_of_run[run] - size[run]
-    low = np.maximum(begin[entry], start_of_run)
-    high = np.minimum((begin + length)[entry], end_of_run[run])
-    return Regions.from_intervals(tensor, region[entry], address[run] + low - start_of_run, high - low, num)
+    last = np.searchsorted(end_of_run, end, side="left")
+    counts = np.where(length > 0, last - first + 1, 0)
+    stop = np.cumsum(counts)
+    run = np.repeat(first - (stop - counts), counts) + np.arange(int(counts.sum()), dtype=np.int64)
+    low, pieces = address[run], size[run]
+    # Whole runs, but for what lies before the begin of a range in its first one, and behind its end in its last.
+    some = counts > 0
+    head, tail, begin_run, end_run = (stop - counts)[some], stop[some] - 1, first[some], last[some]
+    before = begin[some] - (end_of_run[begin_run] - size[begin_run])
+    low[head] += before
+    pieces[head] -= before
+    pieces[tail] -= end_of_run[end_run] - end[some]
+    return Regions.from_intervals(tensor, np.repeat(region, counts), low, pieces, num)
+
+
+_REPEATED = 4
+"""Times that ranges cover a view from which on equal ones are looked for. Chosen."""
 
 
 def split_evenly(total: Int64, parts: Int64, grain: int = 1) -> tuple[Int64, Int64, Int64]:

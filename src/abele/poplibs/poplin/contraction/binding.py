@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from abele.graph import Tensor
 from abele.kernels.nest.ir import Affine
@@ -29,6 +30,10 @@ class Binding:
 
     def operand(self) -> Operand:
         """The tensor with folded groups split off, dimensions named."""
+        return self._operand
+
+    @cached_property
+    def _operand(self) -> Operand:
         shape: list[int] = []
         dims: list[str] = []
         for extent, role in zip(self.tensor.shape, self.roles, strict=True):

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from abele.arrays import Int64
-from abele.graph import ComputeSet, Graph, Regions
+from abele.graph import ComputeSet, Graph, Regions, StateData
 from abele.graph.intervals import distinct
 from abele.numerics import ElementType
 from abele.poplibs.poplin.contraction.operand import Operand
@@ -67,12 +67,13 @@ def arrange(
     first = np.flatnonzero(np.diff(tile[order], prepend=-1))
     row_begin = np.append(first, len(order))
     matrices, blocks = (np.add.reduceat(n[order], first) for n in _work(source, target, size))
+    walk = _walk(source, target, size)[order]
     compute_set.vertices(
         permute(source.tensor.dtype),
         tile=tile[order][first],
         x=(source.regions(start, size), order, row_begin),
         out=(written, order, row_begin),
-        shape=[row.reshape(-1) for row in np.split(_walk(source, target, size)[order], first[1:])],
+        shape=StateData(walk.reshape(-1), row_begin * walk.shape[1]),
         matrices=matrices,
         blocks=blocks,
     )

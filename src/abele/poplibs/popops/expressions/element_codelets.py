@@ -113,15 +113,32 @@ def element_codelet(
         cycles: Cost formula of a vertex.
         cost_key: What tells the formula from another of the same expressions and fields.
     """
-    declared = {p.name: p.declared for p in layout.ports}
-    if layout.rows:
-        declared["columns"] = i32
-    if layout.indexed:
-        declared |= dict.fromkeys(("base", "row_step", "column_step"), i32)
-    code = CodeWriter(layout.base, declared)
-    _write_loop(code, fused, layout)
     operations = tuple(TABLE[op.op].popops_name for op in fused.operations)
-    return written_codelet(name, code, cycles, (operations, fused.types, cost_key))
+    return written_codelet(name, _code(fused, layout), cycles, (operations, fused.types, cost_key))
+
+
+_WRITTEN: dict[tuple[OperandLayout, tuple[ElementType, ...], str], CodeWriter] = {}
+"""Code that has been written, by fields, types of outputs and expressions."""
+_MOST_WRITTEN = 1024
+
+
+def _code(fused: Fused, layout: OperandLayout) -> CodeWriter:
+    """Fields and statements of a codelet, which are only read from here on."""
+    # As text, which tells 0.0 from -0.0 and 1 from 1.0: numbers that are equal, and written otherwise.
+    key = layout, fused.out_types, repr(fused.lowered)
+    code = _WRITTEN.get(key)
+    if code is None:
+        declared = {p.name: p.declared for p in layout.ports}
+        if layout.rows:
+            declared["columns"] = i32
+        if layout.indexed:
+            declared |= dict.fromkeys(("base", "row_step", "column_step"), i32)
+        code = CodeWriter(layout.base, declared)
+        _write_loop(code, fused, layout)
+        if len(_WRITTEN) >= _MOST_WRITTEN:
+            _WRITTEN.clear()
+        _WRITTEN[key] = code
+    return code
 
 
 def element_statements(fused: Fused, inputs: Sequence[Port | None], outputs: Sequence[Port]) -> list[str]:
