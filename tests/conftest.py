@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from budget import BUDGETS, Ledger, Meter
+
 settings.register_profile(
     "abele", deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
 )
@@ -19,6 +21,27 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "abele"))
 os.environ.setdefault("ABELE_CHECK_PASSES", "1")  # every form between two passes is checked, in child processes too
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """``--budget NAME`` measures the run, prints its time by room, and fails where it is over that budget."""
+    parser.addoption("--budget", choices=[name for name in BUDGETS if name != "all"])
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Tests are timed in workers, or here where there are none; the sums are made here."""
+    if name := config.getoption("budget"):
+        is_worker = hasattr(config, "workerinput")
+        if is_worker or not config.getoption("numprocesses", None):
+            config.pluginmanager.register(Meter(), "meter")
+        if not is_worker:
+            config.pluginmanager.register(Ledger(name), "ledger")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """A run of slow tests imports only the modules that have some."""
+    is_other = config.getoption("markexpr") == "slow" and collection_path.suffix == ".py" and collection_path.name[0] != "_"
+    return True if is_other and "mark.slow" not in collection_path.read_text(encoding="utf-8") else None
 
 
 def pytest_collection_finish() -> None:
