@@ -28,7 +28,7 @@ budget:
 
 smoke: $(VENV)/installed-dev
 	@echo "== $@"
-	$(BIN)/python -m pytest -n auto --budget smoke tests/test_smoke.py
+	$(BIN)/python -m pytest --budget smoke tests/test_smoke.py
 
 lint: $(VENV)/installed-dev
 	@echo "== $@"

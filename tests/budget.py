@@ -1,11 +1,11 @@
 """Budgets of the test runs, in processor seconds of a quiet core.
 
-``pytest --budget test`` prints the time by room and the thirty slowest tests, writes ``build/times/test.json``, and fails
-when the run costs over 1.2 times its budget. ``python tests/budget.py`` adds up what the runs of ``.ci/run`` wrote.
+``pytest --budget test`` prints the time by room and the thirty slowest tests, writes ``build/times/test.json``, and
+fails when the run costs over 1.2 times its budget. ``python tests/budget.py`` adds up what the runs of ``.ci/run`` wrote.
 
 Each worker reads its processor time, children included, at the end of every phase of a test, and about every five
-seconds times a fixed piece of Python. A second in which that piece takes 21 ms instead of 10.5 ms counts half. For example,
-1,200 seconds are ten minutes of two quiet cores, and stay 1,200 on a machine half as fast. The decision is in
+seconds times a fixed piece of Python. A second in which that piece takes 21 ms instead of 10.5 ms counts half. For
+example, 1,200 seconds are ten minutes of two quiet cores, and stay 1,200 on a machine half as fast. The decision is in
 ``docs/decisions/0043-budgets-are-processor-time.md``.
 """
 
@@ -57,7 +57,7 @@ BUDGETS = {
 
 
 def unit_of_work() -> float:
-    """Processor seconds of a fixed piece of Python of the kind that compilers are made of: keys, lists, text, sorting."""
+    """Processor seconds of a fixed piece of Python: keys, lists, text and sorting, as in a compiler."""
     gc.disable()
     begin = time.thread_time()
     table: dict[tuple[int, str], list[float]] = {}

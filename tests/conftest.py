@@ -40,8 +40,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """A run of slow tests imports only the modules that have some."""
-    is_other = config.getoption("markexpr") == "slow" and collection_path.suffix == ".py" and collection_path.name[0] != "_"
-    return True if is_other and "mark.slow" not in collection_path.read_text(encoding="utf-8") else None
+    if config.getoption("markexpr") != "slow" or collection_path.suffix != ".py" or collection_path.name[0] == "_":
+        return None
+    return None if "mark.slow" in collection_path.read_text(encoding="utf-8") else True
 
 
 def pytest_collection_finish() -> None:

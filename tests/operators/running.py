@@ -332,7 +332,7 @@ def _is_derivative(case: Case, number: int, gradient: torch.Tensor) -> bool:
 
 @contextlib.contextmanager
 def _time_limit(seconds: float) -> Iterator[None]:
-    """Raise :class:`OutOfTimeError` in the block after some processor time; the pool ends what never returns to Python."""
+    """Raise :class:`OutOfTimeError` after some processor time; the pool ends what never returns to Python."""
 
     def expired(*_: Any) -> None:
         raise OutOfTimeError(f"takes more than {seconds:g} s")

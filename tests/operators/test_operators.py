@@ -64,6 +64,10 @@ CORNERS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
         lambda x, m: x.index_put((m,), torch.tensor(True), accumulate=True),
         (torch.tensor([True, False, False]), torch.tensor([False, True, False])),
     ),
+    "bools_added_times_false": (
+        functools.partial(torch.index_add, alpha=False),
+        (torch.tensor([True, False, False]), 0, torch.tensor([0, 2]), torch.tensor([True, True])),
+    ),
     "histogram_of_a_range_of_nothing": (
         functools.partial(torch.histogram, bins=4, density=True), (torch.full((5,), 2.0),)
     ),

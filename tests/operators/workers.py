@@ -65,8 +65,8 @@ def run_all(tasks: Sequence[tuple[Entry, str]], limits: Limits, jobs: int) -> It
                             yield content
                         else:
                             worker.label = content
-                elif (
-                    time.monotonic() - worker.since > _GRACE * limits.seconds * (4 if worker.label == "samples" else 1)
+                elif time.monotonic() - worker.since > _GRACE * limits.seconds * (
+                    4 if worker.label == "samples" else 1
                 ):
                     os.kill(worker.process.pid, signal.SIGKILL)
                     worker.process.join()
