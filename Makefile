@@ -1,5 +1,5 @@
 # make demo: train a model on the modelled machine.  make smoke: what must never break.  make test: what every change runs.
-# make test-all: everything that CI checks: also slow tests and the fuzzer.  make operators: all of PyTorch's own samples.
+# make test-all: everything that CI checks: also slow tests and the fuzzer.  make sweeps: slow tests whole.
 # make docs: the documentation as a site in build/docs, which needs no network.
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
@@ -10,7 +10,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 # and tests start hundreds of processes.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: demo smoke test test-all budget lint types imports unit slow operators fuzz chromium docs format clean
+.PHONY: demo smoke test test-all budget lint types imports unit slow sweeps operators fuzz chromium docs format clean
 
 demo: $(VENV)/installed-demo
 	$(BIN)/abele demo digits
@@ -52,11 +52,17 @@ slow: $(VENV)/installed-dev $(VENV)/installed-docs
 	@echo "== $@"
 	$(BIN)/python -m pytest -n auto -m slow --budget slow
 
-# All entries and types of PyTorch's databases; OPERATORS='seed' make operators runs the sample of a seed.
-OPERATORS ?= all
+# What slow tests check a sample of, whole; SWEEP='commit' takes the sample of another commit.
+sweeps: SWEEP ?= all
+sweeps: $(VENV)/installed-dev $(VENV)/installed-docs
+	@echo "== $@"
+	SWEEP='$(SWEEP)' $(BIN)/python -m pytest -n auto -m slow
+
+# All entries and types of PyTorch's databases.
+operators: SWEEP ?= all
 operators: $(VENV)/installed-dev
 	@echo "== $@"
-	OPERATORS='$(OPERATORS)' $(BIN)/python -m pytest -n 0 -m slow tests/operators
+	SWEEP='$(SWEEP)' $(BIN)/python -m pytest -m slow tests/operators
 
 # Debian's Chromium for the tests of the page, which are skipped without one; where it cannot be installed, the log says why.
 chromium:

@@ -1,7 +1,7 @@
 """Budgets of the test runs, in processor seconds of a quiet core.
 
 ``pytest --budget test`` prints the time by room and the thirty slowest tests, writes ``build/times/test.json``, and
-fails when the run costs over 1.2 times its budget. ``python tests/budget.py`` adds up what the runs of ``.ci/run`` wrote.
+fails when the run costs over 1.2 times its budget. ``python tests/budget.py`` adds the runs of ``.ci/run`` up.
 
 Each worker reads its processor time, children included, at the end of every phase of a test, and about every five
 seconds times a fixed piece of Python. A second in which that piece takes 21 ms instead of 10.5 ms counts half. For

@@ -7,11 +7,13 @@ import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from budget import BUDGETS, Ledger, Meter
+from support import sweeps
 
 settings.register_profile(
     "abele", deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
@@ -43,6 +45,12 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     if config.getoption("markexpr") != "slow" or collection_path.suffix != ".py" or collection_path.name[0] == "_":
         return None
     return None if "mark.slow" in collection_path.read_text(encoding="utf-8") else True
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """A run that failed names its seed, so that its samples can be taken again."""
+    if terminalreporter.stats.get("failed"):
+        terminalreporter.write_line(f"sweeps were sampled with SWEEP='{sweeps.seed()}'")
 
 
 def pytest_collection_finish() -> None:

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import functools
 import math
-import os
-import random
-import subprocess
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -24,6 +21,7 @@ from operators.compare import DifferenceError, difference
 from operators.running import Limits, run_entry
 from operators.samples import DTYPES, Case, Entry, entries
 from operators.workers import run_all
+from support import sweeps
 
 SAMPLED = 200
 """Entries, with a type each, of the 2,257 that a run of slow tests checks; `make operators` checks all."""
@@ -190,37 +188,22 @@ def test_page__committed__is_made_of_the_committed_results() -> None:
     assert {(row["kind"], row["entry"]) for row in results["rows"]} <= known
 
 
-def sampled(seed: str) -> list[tuple[Entry, str]]:
-    """Entries with a type each: all for the seed ``all``, some that any other seed chooses."""
-    tasks = [(e, name) for e in entries() for name, dtype in DTYPES.items() if e.takes(dtype)]
-    return tasks if seed == "all" else random.Random(seed).sample(tasks, SAMPLED)
-
-
-def seed_of_this_commit() -> str:
-    """What ``OPERATORS`` says, else the commit, else a word."""
-    said = subprocess.run(["git", "rev-parse", "HEAD"], cwd=page.ROOT, capture_output=True, text=True, check=False)
-    return os.environ.get("OPERATORS") or said.stdout.strip()[:12] or "no commit"
-
-
-def test_sample__same_seed_or_another__is_the_same_or_another() -> None:
-    def named(seed: str) -> list[tuple[str, str]]:
-        return [(e.name, dtype) for e, dtype in sampled(seed)]
-
-    assert named("a") == named("a") != named("b")
-    assert len(set(named("a"))) == SAMPLED < len(named("all"))
+def tasks() -> list[tuple[Entry, str]]:
+    """All entries, with each of their types."""
+    return [(e, name) for e in entries() for name, dtype in DTYPES.items() if e.takes(dtype)]
 
 
 @pytest.mark.slow
 def test_operators__sample_that_the_commit_chooses__still_passes() -> None:
-    seed = seed_of_this_commit()
-    rows = list(run_all(sampled(seed), Limits(samples=2), 2))
+    seed, chosen = sweeps.seed(), sweeps.sampled(tasks(), SAMPLED)
+    rows = list(run_all(chosen, Limits(samples=2), 2))
     passed = {(r["kind"], r["entry"], r["dtype"]) for r in page.read_results()["rows"] if r["status"] == "pass"}
     lost = [
         f"{r.entry} {r.dtype}: {r.reason}" for r in rows if r.status == "fail" and (r.kind, r.entry, r.dtype) in passed
     ]
-    assert not lost, "\n".join([f"OPERATORS='{seed}' make operators runs this sample again:", *lost])
-    assert len(rows) == len(sampled(seed))
-    if seed == "all":
+    assert not lost, "\n".join([f"SWEEP='{seed}' make operators runs this sample again:", *lost])
+    assert len(rows) == len(chosen)
+    if seed == sweeps.ALL:
         found = page.counts([row.as_json() for row in rows])
         assert page.share(found["f32", "operator"]) >= 98.0
         assert page.share(found["f16", "operator"]) >= 95.0
