@@ -107,7 +107,7 @@ class Meter:
         return report
 
 
-@dataclass
+@dataclass(eq=False)  # Plugins are kept in sets.
 class Ledger:
     """Seconds of all tests of a run; lives where results are printed.
 

@@ -84,3 +84,7 @@ def test_budgets__in_force__are_no_lower_than_their_targets_and_add_up() -> None
 
 def test_unit_of_work__takes_some_time() -> None:
     assert 0.0 < budget.unit_of_work() < 10.0
+
+
+def test_plugins__of_pytest__can_be_in_sets() -> None:
+    assert len({Ledger("smoke"), Ledger("smoke"), Meter()}) == 3
