@@ -41,10 +41,22 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """A run of slow tests imports only the modules that have some."""
+    """A run of slow tests imports only the modules that name the marker."""
     if config.getoption("markexpr") != "slow" or collection_path.suffix != ".py" or collection_path.name[0] == "_":
         return None
-    return None if "mark.slow" in collection_path.read_text(encoding="utf-8") else True
+    return None if names_slow(collection_path) else True
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A module that marks tests without naming the marker would be left out of the slow run in silence."""
+    for path in {item.path for item in items if item.get_closest_marker("slow")}:
+        if not names_slow(path):
+            raise pytest.UsageError(f"{path} has slow tests and does not say 'mark.slow'")
+
+
+def names_slow(path: Path) -> bool:
+    return "mark.slow" in path.read_text(encoding="utf-8")
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
