@@ -1,4 +1,5 @@
-# make demo: train a model on the modelled machine.  make test: everything that CI checks.  make test-all: and a longer fuzzer.
+# make demo: train a model on the modelled machine.  make smoke: what must never break.  make test: what every change runs.
+# make test-all: everything that CI checks: also slow tests and the fuzzer.  make sweeps: slow tests whole.
 # make docs: the documentation as a site in build/docs, which needs no network.
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
@@ -9,7 +10,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 # and tests start hundreds of processes.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: demo test test-all lint types imports unit slow fuzz chromium docs format clean
+.PHONY: demo smoke test test-all budget lint types imports unit slow sweeps operators fuzz chromium docs format clean
 
 demo: $(VENV)/installed-demo
 	$(BIN)/abele demo digits
@@ -18,7 +19,16 @@ demo: $(VENV)/installed-demo
 test: $(VENV)/installed-dev
 	@$(MAKE) --no-print-directory --jobs 2 lint types imports unit
 
-test-all: test slow fuzz
+test-all: test slow fuzz budget
+
+# What the runs of this checkout took, beside the budget of all of them.
+budget:
+	@echo "== $@"
+	@$(BIN)/python tests/budget.py
+
+smoke: $(VENV)/installed-dev
+	@echo "== $@"
+	$(BIN)/python -m pytest --budget smoke tests/test_smoke.py
 
 lint: $(VENV)/installed-dev
 	@echo "== $@"
@@ -35,12 +45,24 @@ imports: $(VENV)/installed-dev
 
 unit: $(VENV)/installed-dev
 	@echo "== $@"
-	$(BIN)/python -m pytest -n auto -m "not slow"
+	$(BIN)/python -m pytest -n auto -m "not slow" --budget test
 
 # The documentation, built strictly; whatever else is marked slow.
 slow: $(VENV)/installed-dev $(VENV)/installed-docs
 	@echo "== $@"
-	$(BIN)/python -m pytest -n auto -m slow
+	$(BIN)/python -m pytest -n auto -m slow --budget slow
+
+# What slow tests check a sample of, whole; SWEEP='commit' takes the sample of another commit.
+sweeps: SWEEP ?= all
+sweeps: $(VENV)/installed-dev $(VENV)/installed-docs
+	@echo "== $@"
+	SWEEP='$(SWEEP)' $(BIN)/python -m pytest -n auto -m slow
+
+# All entries and types of PyTorch's databases.
+operators: SWEEP ?= all
+operators: $(VENV)/installed-dev
+	@echo "== $@"
+	SWEEP='$(SWEEP)' $(BIN)/python -m pytest -m slow tests/operators
 
 # Debian's Chromium for the tests of the page, which are skipped without one; where it cannot be installed, the log says why.
 chromium:

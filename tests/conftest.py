@@ -7,9 +7,12 @@ import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from budget import BUDGETS, Ledger, Meter
+from support import sweeps
 from support.examples import load_profile
 
 load_profile()
@@ -17,6 +20,46 @@ load_profile()
 os.environ.setdefault("ABELE_CHECK_PASSES", "1")  # every form between two passes is checked, in child processes too
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """``--budget NAME`` measures the run, prints its time by room, and fails where it is over that budget."""
+    parser.addoption("--budget", choices=[name for name in BUDGETS if name != "all"])
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Tests are timed in workers, or here where there are none; the sums are made here."""
+    if name := config.getoption("budget"):
+        is_worker = hasattr(config, "workerinput")
+        if is_worker or not config.getoption("numprocesses", None):
+            config.pluginmanager.register(Meter(), "meter")
+        if not is_worker:
+            config.pluginmanager.register(Ledger(name), "ledger")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """A run of slow tests imports only the modules that name the marker."""
+    if config.getoption("markexpr") != "slow" or collection_path.suffix != ".py" or collection_path.name[0] == "_":
+        return None
+    return None if names_slow(collection_path) else True
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A module that marks tests without naming the marker would be left out of the slow run in silence."""
+    for path in {item.path for item in items if item.get_closest_marker("slow")}:
+        if not names_slow(path):
+            raise pytest.UsageError(f"{path} has slow tests and does not say 'mark.slow'")
+
+
+def names_slow(path: Path) -> bool:
+    return "mark.slow" in path.read_text(encoding="utf-8")
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """A run that failed names its seed, so that its samples can be taken again."""
+    if terminalreporter.stats.get("failed"):
+        terminalreporter.write_line(f"sweeps were sampled with SWEEP='{sweeps.seed()}'")
 
 
 def pytest_collection_finish() -> None:

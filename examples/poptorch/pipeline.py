@@ -50,11 +50,11 @@ class Residuals(nn.Module):
 
 
 def train(
-    strategy: poptorch.options.ShardedExecution | None, *, width: int, accumulation: int, updates: int
+    strategy: poptorch.options.ShardedExecution | None, *, width: int, layers: int, accumulation: int, updates: int
 ) -> tuple[list[float], int]:
     """Losses of some updates, and the cycles of one."""
     torch.manual_seed(0)
-    model = Residuals(width, 2 * STAGES, blocks=strategy is not None)
+    model = Residuals(width, layers, blocks=strategy is not None)
     options = poptorch.Options().outputMode(poptorch.OutputMode.Sum)
     options.Training.gradientAccumulation(accumulation)
     if strategy is not None:
@@ -68,12 +68,15 @@ def train(
     return losses, cycles
 
 
-def main(*, width: int = 256, accumulation: int = 16, updates: int = 5) -> dict[str, tuple[list[float], int]]:
+def main(
+    *, width: int = 256, layers: int = 2 * STAGES, accumulation: int = 16, updates: int = 5
+) -> dict[str, tuple[list[float], int]]:
     """Train on one IPU, sharded and pipelined; returns losses and cycles of each."""
     ways = {"one IPU": None, "sharded": poptorch.ShardedExecution(), "pipelined": poptorch.PipelinedExecution()}
     found = {}
     for name, strategy in ways.items():
-        found[name] = losses, cycles = train(strategy, width=width, accumulation=accumulation, updates=updates)
+        sizes = {"width": width, "layers": layers, "accumulation": accumulation, "updates": updates}
+        found[name] = losses, cycles = train(strategy, **sizes)
         print(f"{name:>9}: loss {losses[0]:.4f} → {losses[-1]:.4f}, {cycles:,} cycles for an update")
     return found
 

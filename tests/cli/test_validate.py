@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from abele.validation import blur, dense, elementwise, matvec
 
 Run = Callable[..., Any]
 
@@ -16,6 +19,17 @@ sum_a,reduction,"--shape 64,32 --dims 0 --type half",1000,9000,1000,9000
 sum_b,reduction,"--shape 32,32 --dims 1 --type float",1000,9000,,
 product,gemm,--m 32 --k 32 --n 32,1000,90000,1000,90000
 """
+
+
+@pytest.fixture(autouse=True, scope="module")
+def made_once() -> Iterator[None]:
+    """Comparisons that read no file are the same in all tests here, and have one program of blurs."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(blur, "VARIANTS", blur.VARIANTS[2:3])
+        patch.setattr(blur, "GRIDS", {1: blur.GRIDS[1]})
+        for module in (dense, elementwise, matvec, blur):
+            patch.setattr(module, "compare", functools.cache(module.compare))
+        yield
 
 
 @pytest.fixture

@@ -44,11 +44,12 @@ def test_site__every_page__is_reached_from_the_first() -> None:
     assert reached == {*DOCS.rglob("*.md"), *DOCS.rglob("*.rst")}
 
 
-def test_errors_page__kinds_and_examples__say_what_the_code_says() -> None:
-    made = load("make_errors").page()
+def test_errors_page__kinds_and_examples__say_what_the_code_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = load("make_errors")
+    monkeypatch.setattr(made, "raising_rooms", dict)  # Rooms may change without the page; finding them takes long.
     written = (DOCS / "errors.md").read_text(encoding="utf-8")
-    without_rooms = [re.sub(r"^Raised by .*\n", "", text, flags=re.M) for text in (made, written)]
-    assert without_rooms[0] == without_rooms[1], "python docs/make_errors.py writes the page anew"
+    without_rooms = re.sub(r"\n\nRaised by .*$", "", written, flags=re.M)
+    assert made.page() == without_rooms, "python docs/make_errors.py writes the page anew"
 
 
 def test_tables_of_options__in_pages__say_what_the_code_says() -> None:

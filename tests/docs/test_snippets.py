@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import shlex
-import subprocess
-import sys
+import shutil
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+import abele as ab
+from abele.cli import main
 from abele.expr import POPOPS, TABLE
 from support.pages import ROOT, blocks, names_without_import, pages, run_page, snippets
 
@@ -85,34 +85,43 @@ def test_quoting_pages__each__ends_in_the_whole_program() -> None:
             assert all((page.parent / name).is_file() for name in included)
 
 
-def commands() -> list[tuple[str, str]]:
-    """Page and command of every line in a console block that is quick to run."""
-    found = []
+def commands() -> list[str]:
+    """Every line of a console block that is quick to run, once."""
+    found: dict[str, None] = {}
     for page in pages():
         for block in blocks(page):
             if block.language == "console":
                 lines = [line[2:].split("  #")[0].strip() for line in block.code.splitlines() if line.startswith("$ ")]
-                found += [(ids(page), line) for line in lines if _is_quick(shlex.split(line, comments=True))]
-    return found
+                found.update(dict.fromkeys(line for line in lines if _is_quick(shlex.split(line, comments=True))))
+    return list(found)
 
 
 def _is_quick(words: list[str]) -> bool:
     return words[0] == "abele" and words[1] not in LONG
 
 
-@pytest.mark.parametrize(("page", "command"), commands())
-def test_command__of_a_console_block__exits_with_0(page: str, command: str, tmp_path: Path) -> None:
-    if "--sql" in command:
-        pytest.importorskip("duckdb", reason="needs DuckDB")
-    import abele as ab
-
-    graph = ab.Graph("bow")
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the files that commands of the pages read."""
+    graph, folder = ab.Graph("bow"), tmp_path_factory.mktemp("files")
     x = graph.variable(ab.f32, (64,), name="x").map_linear()
     report = ab.compile_program(graph, ab.Copy(x, graph.variable(ab.f32, (64,), name="y").map(1))).report
     for name in ("d.abele-report", "run.abele-report"):
-        report.save(tmp_path / name)
-    (tmp_path / "lengths.csv").write_text("500\n120\n260\n250\n")
-    environment = {**os.environ, "ABELE_CACHE_DIR": str(tmp_path / "cache")}
-    run = [sys.executable, "-c", "from abele.cli import main; main()", *shlex.split(command)[1:]]
-    done = subprocess.run(run, capture_output=True, text=True, check=False, cwd=tmp_path, env=environment, timeout=120)
-    assert done.returncode == 0, done.stderr
+        report.save(folder / name)
+    (folder / "lengths.csv").write_text("500\n120\n260\n250\n")
+    return folder
+
+
+@pytest.mark.parametrize("command", commands())
+def test_command__of_a_console_block__exits_with_0(
+    command: str, files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if "--sql" in command:
+        pytest.importorskip("duckdb", reason="needs DuckDB")
+    shutil.copytree(files, tmp_path, dirs_exist_ok=True)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ABELE_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setattr("sys.argv", shlex.split(command))
+    with pytest.raises(SystemExit) as left:
+        main()
+    assert not left.value.code, capsys.readouterr().err

@@ -72,7 +72,7 @@ def test_phased__stack_larger_than_its_ipu__learns_what_the_host_does() -> None:
 
 
 def test_pipeline__beside_one_ipu_and_shards__learns_the_same_in_fewer_cycles() -> None:
-    found = load("pipeline").main(width=128, accumulation=16, updates=2)
+    found = load("pipeline").main(width=64, layers=4, accumulation=16, updates=2)
     losses, cycles = zip(*found.values(), strict=True)
     assert losses[1] == pytest.approx(losses[0], rel=1e-4)
     assert losses[2] == pytest.approx(losses[0], rel=1e-4)

@@ -158,7 +158,14 @@ def test_plan__last_stage_returns__is_on_the_first_ipu():
     assert plan.bounds(4) == [(0, 1), (1, 2), (2, 4)]
 
 
-@pytest.mark.parametrize("state", list(StatePlace))
+@pytest.mark.parametrize(
+    "state",
+    [
+        StatePlace.ON_CHIP,
+        StatePlace.OFF_CHIP_SHARDED,
+        *(pytest.param(state, marks=pytest.mark.slow) for state in (StatePlace.OFF_CHIP, StatePlace.SHARDED)),
+    ],
+)
 def test_fit__state_of_optimisers_elsewhere__estimates_are_near_what_compiling_gives(state):
     # The update is most of it: a batch is one of a few micro-batches, of layers with large weights.
     found = fit_network(

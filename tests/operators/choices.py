@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.testing._internal.opinfo.core import SampleInput
+
+if TYPE_CHECKING:
+    from torch.testing._internal.opinfo.core import SampleInput
 
 _ARGUMENT = {"sort": 0, "argsort": 0, "mode": 0, "median": 0, "nanmedian": 0, "topk": 1, "kthvalue": 1}
 """Place of the dimension among the arguments after the input; the last dimension where it is left out."""

@@ -29,9 +29,9 @@ in-place and `out=` forms are tried once each. Modules run in evaluation and in 
 tensors are inputs of the model, so that nothing is computed beforehand. Results may differ from PyTorch's by 1e-4 of
 their value in f32 and 4e-3 in f16, and by 1e-5 and 2e-3 of the largest value of their tensor, or of 1.
 
-`make test-all` runs all of it. The page and the results that it is made of are written by `python
-tests/operators/check.py --dtype f32,f16,i32,bool --jobs 2 --samples 2 --json tests/operators/results.json --page`; with
-`--again` only what has not passed before is run.
+`make operators` runs all of it, `make test-all` a sample that changes with the commit. The page and the results that it
+is made of are written by `python tests/operators/check.py --dtype f32,f16,i32,bool --jobs 2 --samples 2 --json
+tests/operators/results.json --page`; with `--again` only what has not passed before is run.
 """
 
 

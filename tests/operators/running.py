@@ -66,7 +66,7 @@ class Limits:
     Attributes:
         samples: Samples.
         gradients: True for gradients as well.
-        seconds: Most time for one case.
+        seconds: Most processor time for one case.
     """
 
     samples: int = 4
@@ -332,15 +332,15 @@ def _is_derivative(case: Case, number: int, gradient: torch.Tensor) -> bool:
 
 @contextlib.contextmanager
 def _time_limit(seconds: float) -> Iterator[None]:
-    """Raise :class:`OutOfTimeError` in the block after some time; the pool ends code that never returns to Python."""
+    """Raise :class:`OutOfTimeError` after some processor time; the pool ends what never returns to Python."""
 
     def expired(*_: Any) -> None:
         raise OutOfTimeError(f"takes more than {seconds:g} s")
 
-    before = signal.signal(signal.SIGALRM, expired)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    before = signal.signal(signal.SIGPROF, expired)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)

@@ -9,16 +9,16 @@ import itertools
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
-from torch.testing._internal.common_methods_invocations import op_db
-from torch.testing._internal.common_modules import module_db
-from torch.testing._internal.opinfo.core import OpInfo, SampleInput
 from torch.utils import _pytree as pytree
 
 from operators import choices
+
+if TYPE_CHECKING:
+    from torch.testing._internal.opinfo.core import OpInfo, SampleInput
 
 DTYPES = {"f32": torch.float32, "f16": torch.float16, "i32": torch.int32, "bool": torch.bool}
 
@@ -56,6 +56,10 @@ class Entry:
 
 def entries(globs: Iterable[str] = ("*",)) -> list[Entry]:
     """The entries whose names match one of the patterns, with or without their variant."""
+    # The databases take seconds to import, and every worker imports this module.
+    from torch.testing._internal.common_methods_invocations import op_db
+    from torch.testing._internal.common_modules import module_db
+
     found = [Entry(_name(info), "operator", info) for info in op_db]
     found += [Entry(info.name, "module", info) for info in module_db]
     patterns = list(globs)

@@ -16,8 +16,8 @@ import torch
 from operators.running import Limits, Row, run_entry
 from operators.samples import DTYPES, Entry
 
-_GRACE = 15.0
-"""Seconds beyond a case's own limit after which its process is ended."""
+_GRACE = 10
+"""Multiple of a case's own limit, in processor time, after which its process is ended by the clock."""
 
 
 @dataclass
@@ -65,8 +65,8 @@ def run_all(tasks: Sequence[tuple[Entry, str]], limits: Limits, jobs: int) -> It
                             yield content
                         else:
                             worker.label = content
-                elif (
-                    time.monotonic() - worker.since > limits.seconds * (4 if worker.label == "samples" else 1) + _GRACE
+                elif time.monotonic() - worker.since > _GRACE * limits.seconds * (
+                    4 if worker.label == "samples" else 1
                 ):
                     os.kill(worker.process.pid, signal.SIGKILL)
                     worker.process.join()

@@ -8,6 +8,7 @@ tracebacks name the page's lines, and codelets find their source. A block must e
 from __future__ import annotations
 
 import ast
+import functools
 import importlib.util
 import re
 import sys
@@ -45,7 +46,8 @@ def pages() -> list[Path]:
     return [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
-def blocks(page: Path) -> list[Block]:
+@functools.cache
+def blocks(page: Path) -> tuple[Block, ...]:
     """The fenced blocks of a page."""
     tokens = [t for t in MarkdownIt().parse(page.read_text(encoding="utf-8")) if t.type == "fence"]
     found = []
@@ -54,7 +56,7 @@ def blocks(page: Path) -> list[Block]:
         follows = after is not None and after.info == "text" and _ERROR.match(after.content)
         line = (token.map or [0])[0] + 2
         found.append(Block(language, token.content, line, follows.group(1) if follows else ""))
-    return found
+    return tuple(found)
 
 
 def snippets(page: Path) -> list[Block]:

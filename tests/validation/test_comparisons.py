@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +15,7 @@ from abele.runtime import Engine
 from abele.validation import amp, blur, dense, elementwise, matvec
 from abele.validation.blur_vertex import blur_vertex
 from abele.validation.calibration import calibrated_constants
+from abele.validation.figures import Figure
 from abele.validation.measure import NOT_PUBLISHED, compile_row, measure
 from abele.validation.operators import compare_rows, comparisons
 from abele.validation.parameters import Parameters
@@ -21,6 +24,19 @@ from abele.validation.rows import BenchmarkRow, Reference
 REDUCTION = BenchmarkRow(
     "sum", "reduction", Parameters.parse("--shape 64,32 --dims 0 --type half"), {"gc2": Reference(1000, 5000)}
 )
+
+
+@pytest.fixture(autouse=True, scope="module")
+def made_once() -> Iterator[None]:
+    """Comparisons that read no file are the same in all tests here."""
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (elementwise, matvec, blur):
+            patch.setattr(module, "compare", functools.cache(module.compare))
+        yield
+
+
+def blurred(title: str) -> dict[str, Figure]:
+    return {f.name: f for f in blur.compare().figures if f.name.startswith(f"{title}: ")}
 
 
 @pytest.mark.shared
@@ -52,7 +68,7 @@ def test_matvec__compute__is_close_to_measurement_and_model() -> None:
 
 
 def test_blur__phases__add_up_to_the_step() -> None:
-    found = {f.name: f for f in blur._figures(blur.VARIANTS[2], 1)}
+    found = blurred("float, 1 IPU")
     step = found.pop("float, 1 IPU: step")
     assert sum(f.predicted for f in found.values()) == step.predicted
     assert found["float, 1 IPU: exchange"].error == pytest.approx(0, abs=0.25)
@@ -85,7 +101,7 @@ def test_calibrated__figures__are_marked_and_count_in_no_error() -> None:
 
 
 def test_blur__sixteen_ipus__wait_and_exchange_as_measured() -> None:
-    found = {f.name: f for f in blur._figures(blur.VARIANTS[2], 16)}
+    found = blurred("float, 16 IPUs")
     assert found["float, 16 IPUs: sync"].predicted == pytest.approx(640, rel=0.1)
     # Nothing of the exchange between IPUs was calibrated.
     assert found["float, 16 IPUs: exchange"].error == pytest.approx(0, abs=0.1)

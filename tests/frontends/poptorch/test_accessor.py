@@ -36,6 +36,7 @@ from torch.utils.data import TensorDataset
 from abele import poptorch
 from abele.frontends.poptorch.loading import accessor as accessor_module
 from abele.poptorch import AsynchronousDataAccessor, DataLoaderMode, SharingStrategy
+from support import sweeps
 
 FORK = {"sharing_strategy": SharingStrategy.Fork}
 
@@ -383,7 +384,7 @@ def left() -> tuple[set[str], set[str], int]:
     return children, set(os.listdir("/dev/shm")), len(os.listdir("/proc/self/fd"))
 
 
-@pytest.mark.parametrize("starts", [4, pytest.param(200, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("starts", [4, pytest.param(sweeps.rounds(200, 40), marks=pytest.mark.slow)])
 def test_loaders__started_again_and_again__leave_nothing(starts: int) -> None:
     gc.collect()
     before = left()

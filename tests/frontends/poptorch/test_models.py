@@ -21,6 +21,7 @@ from models import Marked, abele_contestant, difference, learning_rate, loop_con
 sys.path.remove(BENCHMARKS)
 
 from abele.frontends.poptorch.capture import capture
+from support import sweeps
 
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel")]
 
@@ -48,7 +49,7 @@ def test_model__quick__trains_as_in_pytorch(entry):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("entry", [e for e in OWN if e.name not in QUICK], ids=lambda e: e.name)
+@pytest.mark.parametrize("entry", sweeps.sampled([e for e in OWN if e.name not in QUICK], 8), ids=lambda e: e.name)
 def test_model__three_steps__trains_as_in_pytorch(entry):
     check_training(entry)
 

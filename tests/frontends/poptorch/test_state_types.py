@@ -15,6 +15,7 @@ import torch
 from torch import nn
 
 from abele import poptorch
+from support import sweeps
 
 SIZE, STEPS = 384, 5
 HALF, SINGLE = torch.half, torch.float
@@ -324,7 +325,7 @@ MATRIX = [
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", MATRIX, ids=str)
+@pytest.mark.parametrize("case", sweeps.sampled(MATRIX, 12), ids=str)
 def test_state__of_types_in_other_ways__is_numpys(case: Case) -> None:
     check(case)
 

@@ -24,6 +24,7 @@ from abele.frontends.poptorch.capture import capture
 from abele.frontends.poptorch.models.placing import Placing
 from abele.parallel import evaluate
 from abele.parallel.passes.stages import AssignStages
+from support import sweeps
 
 
 class Two(nn.Module):
@@ -339,9 +340,9 @@ def test_blocks__in_any_order__compute_what_pytorch_does_or_are_refused(
 
 
 @pytest.mark.slow
-@settings(max_examples=1000)
+@settings(max_examples=sweeps.rounds(1000, 100))
 @given(*CASES)
-def test_blocks__in_a_thousand_orders__compute_what_pytorch_does_or_are_refused(
+def test_blocks__in_many_orders__compute_what_pytorch_does_or_are_refused(
     steps: list[Any], strategy: str, shape: tuple[int, ...], iterations: int
 ) -> None:
     check_order(steps, strategy, shape, iterations)

@@ -8,6 +8,7 @@ import torch
 from balance_kit import CASES
 
 from abele import poptorch
+from support import sweeps
 
 MOST = 6.0
 """What the busiest tile may compute, and the fullest hold, times the mean over the 1,472 tiles of the chip.
@@ -57,7 +58,7 @@ def test_operator__of_a_real_size__is_spread_over_tiles(name: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("name", [name for name in CASES if name not in FEW])
+@pytest.mark.parametrize("name", sweeps.sampled([name for name in CASES if name not in FEW], 24))
 def test_every_operator__of_a_real_size__is_spread_over_tiles(name: str) -> None:
     _check(name)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 
 import numpy as np
@@ -13,7 +14,9 @@ from abele.poplibs import gcl
 from abele.poplibs.gcl import CommGroup
 from abele.poplibs.gcl.methods import METHODS, gather_steps, lanes_of, num_parts, scatter_steps
 from abele.runtime import Engine
+from support import sweeps
 
+WAYS = [{"mode": "native"}, {"mode": "tiles"}, {"debug": True}]
 SIZES = [2, 3, 4, 5, 7, 8, 16, 64]
 
 
@@ -98,9 +101,9 @@ def test_collectives__every_method_and_group__equal_numpy(method, way):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("way", [{"mode": "native"}, {"mode": "tiles"}, {"debug": True}], ids=str)
-@pytest.mark.parametrize("op", list(NUMPY))
-@pytest.mark.parametrize("method", [*METHODS, "auto"])
+@pytest.mark.parametrize(
+    ("method", "op", "way"), sweeps.sampled(list(itertools.product([*METHODS, "auto"], NUMPY, WAYS)), 24), ids=str
+)
 def test_collectives__every_method_group_and_operator__equal_numpy(method, op, way):
     check_collectives([(group, op) for group in GROUPS], method, way)
 

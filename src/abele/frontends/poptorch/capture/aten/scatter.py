@@ -125,7 +125,8 @@ def _with_a_dimension(net: BlockBuilder, value: Value) -> Value:
 @aten("aten.index_add")
 def index_add(call: OperatorCall, value: Value, dim: int, index: Value, source: Value, *, alpha: float = 1) -> Value:
     """Entries of one dimension with those of the source added, by number."""
-    added = source if alpha == 1 else call.map(x * y, source, alpha)
+    times = apply("and", x, y) if call.dtype == bool_ else x * y
+    added = source if alpha == 1 else call.map(times, source, alpha)
     return _indexed(call, value, dim, index, source=added, operation="add")
 
 

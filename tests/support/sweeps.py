@@ -1,0 +1,52 @@
+"""Long sweeps: a run checks a sample that its commit chooses, and ``make sweeps`` all of them.
+
+``SWEEP='8feff850fe6c' make slow`` takes the sample of another commit again, which a failed run names.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import random
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TypeVar
+
+T = TypeVar("T")
+
+ALL = "all"
+
+
+@functools.cache
+def seed() -> str:
+    """What the environment says as ``SWEEP``, else the commit, else a word."""
+    return os.environ.get("SWEEP") or _commit() or "no commit"
+
+
+def _commit() -> str:
+    try:
+        command, folder = ["git", "rev-parse", "--short=12", "HEAD"], Path(__file__).parent
+        return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False).stdout.strip()
+    except OSError:
+        return ""
+
+
+def sampled(items: Sequence[T], count: int, *, by: str = "") -> list[T]:
+    """Some of the items, in their order; all of them for the seed ``all``.
+
+    Args:
+        items: The whole sweep.
+        count: Items of a sample.
+        by: The seed, if not that of this run.
+    """
+    seeded = by or seed()
+    if seeded == ALL or count >= len(items):
+        return list(items)
+    places = random.Random(seeded).sample(range(len(items)), count)
+    return [items[place] for place in sorted(places)]
+
+
+def rounds(all_of_them: int, count: int) -> int:
+    """Rounds of a loop: a few, or all of them for the seed ``all``."""
+    return all_of_them if seed() == ALL else count

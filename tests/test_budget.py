@@ -1,0 +1,90 @@
+"""Budgets of the runs, on made-up durations: what is said, what fails, and what a slow machine changes."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+import budget
+from budget import BUDGETS, GRACE, UNIT_SECONDS, Ledger, Meter, room, table, verdict
+
+TESTS = {"tests/cli/test_a.py::test_x[1]": 30.0, "tests/cli/test_b.py::test_y": 4.0, "tests/test_names.py::test_z": 1.0}
+
+
+@pytest.fixture(autouse=True)
+def times(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A folder in place of ``build/times``."""
+    monkeypatch.setattr(budget, "TIMES", tmp_path)
+    return tmp_path
+
+
+def finished(seconds: float, exitstatus: int = 0) -> int:
+    """Exit status of a run of smoke tests that took some seconds and had a status before."""
+    ledger = Ledger("smoke")
+    ledger.pytest_runtest_logreport(SimpleNamespace(nodeid="tests/test_smoke.py::test_x", processor_seconds=seconds))
+    plugins = SimpleNamespace(get_plugin=lambda name: None)
+    session = SimpleNamespace(exitstatus=exitstatus, config=SimpleNamespace(pluginmanager=plugins))
+    ledger.pytest_sessionfinish(session)
+    return int(session.exitstatus)
+
+
+@pytest.mark.parametrize(("share", "status"), [(0.5, 0), (1.19, 0), (1.21, 1)])
+def test_run__over_its_budget_by_a_fifth__fails(share: float, status: int) -> None:
+    assert finished(share * BUDGETS["smoke"].seconds) == status
+
+
+def test_run__that_failed_already__keeps_its_status() -> None:
+    assert finished(1e6, exitstatus=2) == 2
+
+
+def test_table__made_up_durations__has_rooms_slowest_tests_and_the_sum() -> None:
+    lines = table("smoke", TESTS, slowest=2)
+    assert [line.split() for line in lines[1:3]] == [["34.0", "cli"], ["1.0", "test_names.py"]]
+    assert [line.split()[1] for line in lines[-4:-2]] == list(TESTS)[:2]
+    assert lines[-1] == "smoke: 35 s of 240 s (target 240 s)"
+
+
+def test_room__of_a_front_end__has_two_folders() -> None:
+    assert room("tests/frontends/poptorch/fp8/test_casts.py::test_x") == "frontends/poptorch"
+
+
+def test_verdict__over_budget__says_by_how_much() -> None:
+    assert verdict("smoke", 360).endswith("OVER BUDGET by 50%, and 20% is allowed")
+
+
+@pytest.mark.parametrize("slowness", [0.5, 1.0, 3.0])
+def test_meter__machine_of_any_speed__gives_seconds_of_a_quiet_core(
+    slowness: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = itertools.count(0.0, 2.0 * slowness)
+    monkeypatch.setattr(budget, "unit_of_work", lambda: UNIT_SECONDS * slowness)
+    monkeypatch.setattr(budget, "_processor_seconds", lambda: next(clock))
+    meter = Meter()
+    assert [meter._passed() for _ in range(3)] == [2.0, 2.0, 2.0]
+
+
+def test_sum_of_runs__over_the_budget_of_all__fails(times: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for share, status in ((0.9, 0), (1.3, 1)):
+        seconds = share * BUDGETS["all"].seconds / 2
+        for name in ("slow", "test"):
+            (times / f"{name}.json").write_text(json.dumps({"seconds": seconds}))
+        assert budget.main() == status
+    assert "all: " in capsys.readouterr().out
+
+
+def test_budgets__in_force__are_no_lower_than_their_targets_and_add_up() -> None:
+    assert all(b.seconds >= b.target for b in BUDGETS.values())
+    assert BUDGETS["all"].seconds >= BUDGETS["test"].seconds + BUDGETS["slow"].seconds
+    assert GRACE == 1.2
+
+
+def test_unit_of_work__takes_some_time() -> None:
+    assert 0.0 < budget.unit_of_work() < 10.0
+
+
+def test_plugins__of_pytest__can_be_in_sets() -> None:
+    assert len({Ledger("smoke"), Ledger("smoke"), Meter()}) == 3
