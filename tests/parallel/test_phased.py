@@ -69,7 +69,7 @@ def trained(net: Network, schedule: Schedule, optimiser: Any, mode: str = "nativ
         net,
         schedule,
         groups=[Group(optimiser, net.parameters)],
-        settings=Settings(system="bow-pod16", mode=mode),
+        settings=Settings(mode=mode),
         weights=weights,
     )
     x = np.random.default_rng(1).normal(size=(schedule.micro_batches * BATCH, WIDTH)).astype(np.float32)
@@ -251,7 +251,7 @@ def test_weights_of_groups_of_replicas__in_phases__are_their_own() -> None:
     for locations in (Locations(), EVERYTHING):
         schedule = Schedule(replicas=2, own_values=own, locations=locations)
         groups = [Group(Adam(lr=0.1), net.parameters)]
-        settings = Settings(system="bow-pod16")
+        settings = Settings()
         session = Session.of(net, schedule, groups=groups, settings=settings, weights=dict(weights))
         session(x, x)
         found.append(session.weights["w1"])
