@@ -31,6 +31,7 @@ from abele.parallel.ops import build
 from abele.parallel.schedule import OutputMode
 from abele.poplibs.gcl import CommGroup
 from abele.session import Session, Settings, SharedArrays, compile_network
+from support.sweeps import sweep
 
 WIDTH, BATCH = 8, 4
 AWAY = TensorLocation(on_chip=False)
@@ -109,16 +110,17 @@ def assert_same(phases: list[Place], schedule: Schedule, optimiser: Any, mode: s
         np.testing.assert_allclose(weights[name], expected[name], rtol=2e-5, atol=2e-6, err_msg=name)
 
 
-@pytest.mark.parametrize("locations", [Locations(), ACTIVATIONS, EVERYTHING], ids=["on chip", "activations", "all"])
-@pytest.mark.parametrize("schedule", SCHEDULES.values(), ids=SCHEDULES)
-@pytest.mark.parametrize("mode", ["native", "tiles"])
-def test_training__in_phases__learns_what_one_phase_learns(schedule: Schedule, locations: Locations, mode: str) -> None:
-    assert_same(FOUR, replace(schedule, locations=locations), Adam(lr=0.01), mode)
+@pytest.mark.parametrize(
+    ("schedule", "locations", "mode"),
+    sweep(SCHEDULES, [Locations(), ACTIVATIONS, EVERYTHING], ["native", "tiles"]),
+)
+def test_training__in_phases__learns_what_one_phase_learns(schedule: str, locations: Locations, mode: str) -> None:
+    assert_same(FOUR, replace(SCHEDULES[schedule], locations=locations), Adam(lr=0.01), mode)
 
 
-@pytest.mark.parametrize("places", PLACES.values(), ids=PLACES)
-@pytest.mark.parametrize("kind", ["plain", "dropout", "tied"])
-def test_training__in_whatever_phases__learns_what_one_phase_learns(places: list[Place], kind: str) -> None:
+@pytest.mark.parametrize(("where", "kind"), sweep(PLACES, ["plain", "dropout", "tied"]))
+def test_training__in_whatever_phases__learns_what_one_phase_learns(where: str, kind: str) -> None:
+    places = PLACES[where]
     options = {kind: True} if kind != "plain" else {}
     schedule = replace(SCHEDULES["accumulation"], locations=EVERYTHING)
     assert_same(places, schedule, Sgd(lr=0.1, momentum=0.9), **options)
