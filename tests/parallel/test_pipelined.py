@@ -69,7 +69,7 @@ def weights_of(net: Network) -> SharedArrays:
 def train(net: Network, schedule: Schedule, optimiser: object, *, mode: str = "native") -> tuple[Array, SharedArrays]:
     """Losses of three runs, and the weights."""
     weights = weights_of(net)
-    settings = Settings(system="bow-pod16", mode=mode)
+    settings = Settings(mode=mode)
     session = Session.of(net, schedule, groups=[Group(optimiser, net.parameters)], settings=settings, weights=weights)
     x, target = data(schedule.micro_batches)
     losses = np.stack(
@@ -178,7 +178,7 @@ def test_gradients__that_are_the_same_for_all_micro_batches__reach_the_first_sta
         model,
         Schedule(accumulation=7),
         groups=[Group(Sgd(lr=1.0), model.parameters)],
-        settings=Settings(system="bow-pod16", mode=mode),
+        settings=Settings(mode=mode),
         weights=weights,
     )
     x = data(7)[0]
@@ -206,9 +206,7 @@ def test_inference__over_stages__gives_each_micro_batch_its_result(rounds: int) 
     results = []
     for places in ([Place()] * 4, PIPELINES["four stages"]):
         net = mlp(places)
-        session = Session.of(
-            net, Schedule(device_iterations=rounds), settings=Settings(system="bow-pod16"), weights=weights_of(net)
-        )
+        session = Session.of(net, Schedule(device_iterations=rounds), weights=weights_of(net))
         results.append(session(*data(rounds))[0])
     np.testing.assert_allclose(results[1], results[0], rtol=2e-6)
 
@@ -236,7 +234,7 @@ def test_stages__on_ipus_of_their_own__work_at_the_same_time() -> None:
             net,
             Schedule(accumulation=40),
             groups=[Group(Sgd(lr=0.1), net.parameters)],
-            settings=Settings(system="bow-pod16"),
+            settings=Settings(),
         )
         cycles[name] = compiled.executable.report.total_cycles
     assert cycles["pipelined"] < 0.7 * cycles["sharded"]
@@ -264,7 +262,7 @@ def test_stages__that_take_turns__hold_fewer_micro_batches() -> None:
             net,
             Schedule(accumulation=40, pipeline=pipeline),
             groups=[Group(Sgd(lr=0.1), net.parameters)],
-            settings=Settings(system="bow-pod16"),
+            settings=Settings(),
         )
         report = compiled.executable.report
         sizes = zip(report.variables["name"], report.variables["bytes"], strict=True)

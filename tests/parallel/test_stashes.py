@@ -43,7 +43,7 @@ def weights_of(net: Network) -> dict[str, np.ndarray]:
 
 def trained(net: Network, schedule: Schedule, *given: np.ndarray, mode: str = "native") -> tuple[np.ndarray, Any]:
     """Losses of one run, and the weights after it."""
-    settings = Settings(system="bow-pod16", mode=mode)
+    settings = Settings(mode=mode)
     groups = [Group(Sgd(lr=1.0), net.parameters)]
     session = Session.of(net, schedule, groups=groups, settings=settings, weights=weights_of(net))
     return session(*given)[0], session.weights
@@ -124,7 +124,7 @@ def test_memory__of_rings_of_8_bit_floats__is_a_quarter() -> None:
         model = net.finish()
         groups = [Group(Sgd(lr=0.1), model.parameters)]
         schedule = Schedule(accumulation=20, stash=stash)
-        report = compile_network(model, schedule, groups=groups, settings=Settings(system="bow-pod16"))
+        report = compile_network(model, schedule, groups=groups)
         table = report.executable.report.variables
         held[stash] = sum(int(b) for n, b in zip(table["name"], table["bytes"], strict=True) if n == "ring")
         live[stash] = report.executable.report.memory.totals()["variables"]
@@ -154,6 +154,6 @@ def test_inference__with_a_stash__is_what_it_is_without() -> None:
     net, x, found = products(), inputs(), []
     for stash in (None, f8_143):
         schedule = Schedule(device_iterations=ROUNDS, stash=stash)
-        session = Session.of(net, schedule, settings=Settings(system="bow-pod16"), weights=weights_of(net))
+        session = Session.of(net, schedule, weights=weights_of(net))
         found.append(session(x)[0])
     np.testing.assert_array_equal(found[1], found[0])

@@ -1,17 +1,20 @@
-"""Long sweeps: a run checks a sample that its commit chooses, and ``make sweeps`` all of them.
+"""Sweeps over parameters: plain tests take a part of a product, and slow runs a sample that their commit chooses.
 
-``SWEEP='8feff850fe6c' make slow`` takes the sample of another commit again, which a failed run names.
+``make sweeps`` takes them whole. ``SWEEP='8feff850fe6c' make slow`` takes the sample of another commit again, which a failed run names.
 """
 
 from __future__ import annotations
 
 import functools
+import itertools
 import os
 import random
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
+
+import pytest
 
 T = TypeVar("T")
 
@@ -50,3 +53,17 @@ def sampled(items: Sequence[T], count: int, *, by: str = "") -> list[T]:
 def rounds(all_of_them: int, count: int) -> int:
     """Rounds of a loop: a few, or all of them for the seed ``all``."""
     return all_of_them if seed() == ALL else count
+
+
+def sweep(*axes: Iterable[Any], every: int = 2) -> list[Any]:
+    """All combinations of values, those left out of plain tests marked slow.
+
+    Plain tests take the combinations whose places on the axes sum to a multiple of ``every``: each value is among
+    them, and of axes beside one that is at least as long as ``every``, each pair of values. Of 3 x 2 x 2 values six
+    remain.
+    """
+    made = []
+    for chosen in itertools.product(*(enumerate(axis) for axis in axes)):
+        is_plain = sum(place for place, _ in chosen) % every == 0
+        made.append(pytest.param(*(value for _, value in chosen), marks=[] if is_plain else [pytest.mark.slow]))
+    return made
