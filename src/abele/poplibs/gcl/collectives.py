@@ -24,7 +24,7 @@ def all_reduce_cross_replica(call: ReplicasReduceCall) -> Tensor:
         data: Any shape.
         op: A :class:`CollectiveOperator` or its name.
         prog: Sequence that the steps are appended to.
-        group: Who communicates.
+        group: Replicas that communicate with each other.
         options: See :data:`COLLECTIVE_OPTIONS`.
         name: Name of the steps.
 

@@ -42,7 +42,7 @@ def look_up_codelet() -> type:
 
 @cache
 def distances_codelet() -> type:
-    """How far each entry of a table lies behind this replica's own number on a ring; slots are counted."""
+    """Vertex type that gives the distance of each table entry behind this replica's own number on a ring."""
 
     @codelet
     class RingDistances(Vertex):

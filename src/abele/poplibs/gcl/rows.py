@@ -63,7 +63,7 @@ def pick_rows(graph: Graph, source: Tensor, picked: Tensor, out: Tensor, prog: S
     """out[j] ← source[picked[j]], each worker a range of columns, or of rows where columns are few.
 
     Args:
-        graph: Where vertices are made.
+        graph: Graph in which vertices are made.
         source: [rows, width].
         picked: Rows, u32 [n].
         out: [n, width], its columns spread as by :func:`columns`.
@@ -84,13 +84,13 @@ def pick_rows(graph: Graph, source: Tensor, picked: Tensor, out: Tensor, prog: S
 
 
 class _Piece(NamedTuple):
-    """What some workers do: the same rows, each of other columns.
+    """Work of several vertices: the same rows, other columns for each.
 
     Attributes:
         rows: Rows of the output, int64[n].
-        start: First column of each worker, int64[k].
-        size: Its columns.
-        tile: Its tile.
+        start: First column of each vertex, int64[k].
+        size: Columns of each vertex, int64[k].
+        tile: Tile of each vertex.
     """
 
     rows: Int64

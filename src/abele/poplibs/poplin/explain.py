@@ -46,7 +46,7 @@ REARRANGING = "rearranging"
 
 @dataclass(frozen=True)
 class Explanation:
-    """What the planner chose for one product or convolution whose operands lie as the library creates them.
+    """The planner's choice for one product or convolution whose operands lie as the library creates them.
 
     Attributes:
         call: The call that would be made, in a graph of its own.
@@ -104,7 +104,7 @@ class Explanation:
 
     @property
     def before(self) -> tuple[str, ...]:
-        """What is done before the vertices run, in words."""
+        """Steps before the vertices run, in words."""
         call, steps = self.call, []
         seen = self._seen
         if self.is_matmul and is_swapped(call):
@@ -142,7 +142,7 @@ class Explanation:
 
     @property
     def after(self) -> tuple[str, ...]:
-        """What is done after the vertices have run, in words."""
+        """Steps after the vertices have run, in words."""
         problem, steps = self.plan.problem, []
         if self.plan.depth > 1:
             steps.append(f"{self.plan.depth} partials of every output are exchanged and summed")

@@ -60,7 +60,7 @@ class SharedSplit:
 
     Attributes:
         parts: Numbers of parts, by dimension.
-        grains: What parts of every dimension are multiples of.
+        grains: Factor that parts of each dimension are multiples of.
         order: Dimensions in which the tiles are numbered, outermost first: passes agree on what lies where.
     """
 
@@ -71,7 +71,7 @@ class SharedSplit:
 
 @dataclass(frozen=True)
 class Planning:
-    """What the planner keeps to.
+    """Constraints that the planner obeys.
 
     Attributes:
         proportion: Share of a tile's memory for slices and partials.
@@ -82,7 +82,7 @@ class Planning:
         method: Family or kind of vertex that is given, or empty.
         training_pass: Pass of a fully connected layer, by PopLibs' name, or empty.
         split: The split that the plan of all passes gives this one, or None.
-        beside: Cycles, by term, of a contraction that runs at the same time: what takes no longer costs nothing.
+        beside: Cycles, by kind of step, of a contraction that runs at the same time: time that it covers is free.
     """
 
     proportion: float = PROPORTION.default
@@ -111,7 +111,7 @@ class ContractionOptions:
 
     Attributes:
         partials: Type of partial sums, or None.
-        planning: What the planner keeps to.
+        planning: Constraints that the planner obeys.
         dithered: True for convolutions to begin at a tile of their own.
         converts: True if 8-bit floats may be cast to halves where the chip does not multiply them.
     """
@@ -196,7 +196,7 @@ def _constraints(function: str, given: str, *, is_conv: bool) -> tuple[tuple[tup
 
 
 def _swaps(transform: dict[str, Any], *, is_conv: bool) -> bool | None:
-    """What a plan's ``transform`` says of swapping operands: convolutions never do."""
+    """Value of ``swapOperands`` in a plan's ``transform``, or None; convolutions never swap."""
     for name in transform:
         if name != TRANSFORM:
             raise KeyError(name)

@@ -46,14 +46,14 @@ def calc_loss(
     −Σ t·(log(y + ε) − log s), deltas (d / s)·(y − t·s), for scaled outputs y = s·p and a scale d of the loss.
 
     Args:
-        graph: Where vertices are made.
+        graph: Graph in which vertices are made.
         model_outputs: [batch, classes], f32 or f16; probabilities for the cross-entropy.
         expected: Labels, i32[batch] or u32[batch]; ``MASKED_LABEL_CODE`` (−1) masks a sample.
         loss: [batch], floating point; written.
         deltas: [batch, classes]; written.
         loss_type: ``SUM_SQUARED_LOSS`` or ``CROSS_ENTROPY_LOSS``.
         deltas_scale: One element, the loss scale d; of the cross-entropy alone.
-        model_output_scaling: One element, what the outputs were multiplied by; of the cross-entropy alone.
+        model_output_scaling: One element, the factor s of the outputs; of the cross-entropy alone.
         num_correct: u32 or i32, one element: set to the samples whose largest output is that of the label.
         name: Name of the steps.
 
@@ -97,7 +97,7 @@ def calc_accuracy(
     """The program that sets ``num_correct`` to the samples whose largest output is that of the label.
 
     Args:
-        graph: Where vertices are made.
+        graph: Graph in which vertices are made.
         model_outputs: [batch, classes].
         expected: Labels, i32[batch] or u32[batch]; a masked one is never right.
         num_correct: u32 or i32, one element; written.

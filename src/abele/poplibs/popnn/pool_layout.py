@@ -61,7 +61,7 @@ def create_pool_input(
     """New activations, [batch, channels, *field], that lie as the gradient of their pooling reads them.
 
     Args:
-        graph: Where to create them.
+        graph: Graph in which they are made.
         dtype: Element type.
         params: The pooling.
         name: Name of the variable.
@@ -104,7 +104,7 @@ def create_blocks(
     """New activations, [batch, channels, *field], and the blocks that tiles make of them.
 
     Args:
-        graph: Where to create them.
+        graph: Graph in which they are made.
         dtype: Element type.
         params: The pooling.
         name: Name of the variable.

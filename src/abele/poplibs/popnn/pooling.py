@@ -45,7 +45,7 @@ def pool(graph: Graph, tensor: Tensor, params: PoolParams, prog: Sequence, name:
     A window that covers the whole field is a reduction, which all workers share.
 
     Args:
-        graph: Where vertices and the result are made.
+        graph: Graph in which vertices and the result are made.
         tensor: [batch, channels, *field], floating point.
         params: Kind, window, stride and padding.
         prog: Sequence that the step is appended to.
@@ -121,7 +121,7 @@ def pool_input_gradient(
     A maximum passes its gradient to every element of the window that equals it, or as ``params.ties`` says.
 
     Args:
-        graph: Where vertices and the result are made.
+        graph: Graph in which vertices and the result are made.
         params: Those of the pooling.
         pooled_gradient: Gradient of its output.
         tensor: Its input; for ``max`` only.

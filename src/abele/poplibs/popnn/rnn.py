@@ -105,7 +105,7 @@ def shift_rnn_tensor(graph: Graph, base: Tensor, single: Tensor, prog: Sequence,
     """``base`` one step later: step n is step n − 1 of ``base``, and step 0 a copy of ``single``.
 
     Args:
-        graph: Where the copy is made.
+        graph: Graph in which the copy is made.
         base: [steps, ...].
         single: Shape and type of one step.
         prog: Sequence that the copy is appended to.
@@ -137,7 +137,7 @@ def param_delta_update(
     """Add what one step contributes to the gradients of the weights, in place.
 
     Args:
-        graph: Where vertices are made.
+        graph: Graph in which vertices are made.
         gradient: Gradient of the step's sum before its non-linearity, [batch, units].
         input: Input of the step, [batch, input size].
         previous_output: Output of the step before, [batch, units].

@@ -73,7 +73,7 @@ def roi_align_fwd(
     Samples more than a pixel outside the image, and regions of an image that there is not, are 0.
 
     Args:
-        graph: Where vertices and the result are made.
+        graph: Graph in which vertices and the result are made.
         data: Images, [images, channels, height, width], floating point.
         rois: Regions, [regions, 4]: left, top, right, bottom; floating point.
         batch_index: The image of each, [regions], i32 or u32.
@@ -128,7 +128,7 @@ def roi_align_input_gradient(
     """Gradient of the images of :func:`roi_align_fwd`, laid out as they are. Regions get none.
 
     Args:
-        graph: Where vertices and the result are made.
+        graph: Graph in which vertices and the result are made.
         out_gradient: Gradient of the aligned regions, of the type of ``data``.
         data: The images, for their shape and layout.
         rois: As for :func:`roi_align_fwd`.

@@ -30,7 +30,7 @@ def softmax(graph: Graph, tensor: Tensor, prog: Steps, name: str = "softmax", *,
     Args:
         graph: The graph.
         tensor: [..., row].
-        prog: Where it is appended.
+        prog: Program that it is appended to.
         name: Debug name.
         safe: True to give zeros, not NaN, for rows that are minus infinity throughout, as masks may make them.
 

@@ -20,7 +20,7 @@ class CircBuf:
     Every slot lies on all tiles, so that adding and reading copy from tile to tile what does not lie alike.
 
     Args:
-        graph: Where the slots and the index are made.
+        graph: Graph in which the slots and the index are made.
         dtype: Element type.
         size: Number of slots.
         shape: Shape of a tensor.

@@ -119,7 +119,7 @@ class VoidFunction(_Base):
     """A function without a result of its own: ``fn(parameters, prog)`` appends its steps.
 
     Args:
-        graph: Where parameters and function are made.
+        graph: Graph in which parameters and function are made.
         signature: One entry per parameter.
         fn: Called once.
         inlined: True if the steps are repeated at every call instead of being called.

@@ -38,7 +38,7 @@ def create_activations(
     """A new tensor [batch, channels, *field], channels grouped innermost, spread evenly over the tiles.
 
     Args:
-        graph: Where to create it.
+        graph: Graph in which it is made.
         dtype: Element type.
         shape: ``[batch, channels, *field]``, or ``[batch, features]``.
         name: Name of the variable.
@@ -193,7 +193,7 @@ def create_broadcast_operand(
     Each element lies on a tile that holds elements of ``full`` that it meets, as evenly as those tiles allow.
 
     Args:
-        graph: Where it is made.
+        graph: Graph in which it is made.
         full: What it is broadcast over.
         dtype: Element type.
         dim: Dimension that it has.

@@ -47,7 +47,7 @@ class Axis:
         in_step: Factor of i, positive; above 1 where the input is dilated.
         out_step: Factor of o: the stride.
         kernel_step: Factor of k: the kernel's dilation, negative where the kernel is flipped.
-        offset: What remains: minus the lower padding.
+        offset: Constant of the relation: minus the lower padding.
     """
 
     inputs: int

@@ -23,7 +23,7 @@ Numbers = tuple[int, ...]
 
 @dataclass(frozen=True)
 class InputTransform:
-    """What happens to the input or to the kernel; one number per field dimension each, or none at all.
+    """Transform of the input or of the kernel: one number per field dimension each, or none at all.
 
     Attributes:
         truncation_lower: Elements cut off before.
@@ -44,12 +44,12 @@ class InputTransform:
 
 @dataclass(frozen=True)
 class OutputTransform:
-    """What happens to the output; one number per field dimension each, or none at all.
+    """Transform of the output: one number per field dimension each, or none at all.
 
     Attributes:
         truncation_lower: Elements cut off before.
         truncation_upper: Elements cut off after.
-        stride: Every how manieth is kept of what is left.
+        stride: Step between the elements that are kept.
         padding_lower: Zeros before.
         padding_upper: Zeros after.
     """
@@ -72,9 +72,9 @@ class TransformedConv:
         in_channels: Channels of the input, all groups together.
         out_channels: Channels of the output, all groups together.
         groups: Groups of channels that do not mix.
-        input: What happens to the input.
-        kernel_transform: What happens to the kernel.
-        output: What happens to the output.
+        input: Transform of the input.
+        kernel_transform: Transform of the kernel.
+        output: Transform of the output.
 
     Raises:
         TensorError: Not one number per field dimension, a negative one, more cut off than there is, or a convolution

@@ -32,7 +32,7 @@ SOLVE_OPTIONS: Mapping[str, Option] = {"blockSize": integer(64, 1), **_PRODUCTS}
 
 @dataclass(frozen=True)
 class BlockOptions:
-    """What was chosen for a factorisation or a solve.
+    """Settings of a factorisation or a solve.
 
     Attributes:
         block: Rows of a block that one vertex takes.

@@ -34,7 +34,7 @@ def lu_factorization(
     Args:
         graph: The graph.
         a: [m, n], f32 or f16; any m and n.
-        prog: Where the call is appended.
+        prog: Sequence that the call is appended to.
         name: Name of the call.
 
     Raises:

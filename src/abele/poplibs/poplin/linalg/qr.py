@@ -53,7 +53,7 @@ def qr_factorization(graph: Graph, a: Tensor, q: Tensor, prog: Sequence, *, name
         graph: The graph.
         a: [m, n], f32 or f16; any m and n.
         q: [m, m], of the same type.
-        prog: Where the call is appended.
+        prog: Sequence that the call is appended to.
         name: Name of the call.
 
     Raises:

@@ -79,7 +79,7 @@ class RecursiveSolve(HalvedSolve):
         body.add(Call(program, [a, b], [x]))
 
     def _new_program(self, a: Tensor, b: Tensor) -> Function:
-        """What blocks of one size share: its parameters are a block of A and one of B, its result one of X."""
+        """Function shared by blocks of one size: its parameters are a block of A and one of B, its result one of X."""
         graph, steps = self.graph, Sequence()
         given, right, found = (
             graph.map_linear(graph.variable(t.dtype, t.shape, name=name)) for name, t in (("a", a), ("b", b), ("x", b))

@@ -50,7 +50,7 @@ def _copy_column(self, k):
 
 @cache
 def partials_codelet(dtype: ElementType) -> type:
-    """What a step of Householder's method needs of some rows of ``a`` beside ``q``.
+    """Vertex type for one step of Householder's method: partial sums over some rows of ``a`` beside ``q``.
 
     ``sums`` gets, for every column, Σ a[i, k]·column[i] over the rows i ≥ k; ``pivot`` row k, or zeros where it is on
     another tile; ``column`` column k of these rows. ``n`` and ``m`` are the columns of ``a`` and ``q``, ``first`` the

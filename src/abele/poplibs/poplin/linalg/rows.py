@@ -11,7 +11,7 @@ from abele.poplibs.popops.expr import Const, _1
 
 
 def rows_of(graph: Graph, rows: int) -> list[int]:
-    """How many rows each tile takes: as many tiles as there are, or as there are rows."""
+    """Rows per tile, on as many tiles as the graph has or as there are rows."""
     return blocks.extents(rows, -(-rows // graph.num_tiles))
 
 

@@ -86,7 +86,7 @@ def triangular_solve(
         left_side: True if A stands on the left of X.
         lower: True if A is lower triangular.
         unit_diagonal: True if A's diagonal is taken as ones.
-        prog: Where the call is appended.
+        prog: Sequence that the call is appended to.
         options: ``blockSize`` (rows of a block that is solved by substitution, 64), ``availableMemoryProportion`` (of
             the products between), ``vertices`` (``library``: PopLibs' vertices and steps; ``counted``: ours).
         name: Name of the call.

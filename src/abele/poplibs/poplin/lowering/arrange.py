@@ -46,10 +46,10 @@ def arrange(
 
     Args:
         graph: The graph.
-        compute_set: Where the vertices are added.
-        source: What to copy.
-        target: Where to. If it is not mapped yet, it is spread over all tiles; else its owners do the work.
-        edges: Indices of dimensions where another tile may begin in ``target``, ascending: boxes end there.
+        compute_set: Compute set that the vertices are added to.
+        source: Operand to copy.
+        target: Operand to fill. If it is not mapped yet, it is spread over all tiles; else its owners do the work.
+        edges: Indices of dimensions at which ``target`` may change tile, ascending: boxes end there.
 
     Returns:
         The target.
@@ -109,10 +109,11 @@ def _boxes(
 
 
 def _cuts(source: Operand, target: Operand, wanted: int) -> dict[str, Int64]:
-    """Where boxes begin along every dimension: squares where the order changes, runs along what lies next to them.
+    """Box boundaries along every dimension: squares in the two innermost dimensions, runs along the others.
 
-    Squares become strips that stay long in the target, whose readers then find long pieces, or they and then the runs
-    grow, until there is about one box for each of the ``wanted`` tiles.
+    Too many squares for the tiles: they and the runs grow until there is about one box for each of the ``wanted``
+        tiles. Too few: they become strips, long along the target's innermost dimension, so that its readers find long
+        pieces.
     """
     extents = source.extents
     blocks = {d: _blocks(d, source, target) for d in extents}

@@ -38,13 +38,13 @@ def build(
 
     Args:
         graph: The graph.
-        body: Where the steps are appended.
-        plan: How the contraction is cut.
+        body: Program that the steps are appended to.
+        plan: Split of the contraction over tiles.
         x: The input, channels innermost.
         w: The weights, in-channels innermost.
         out: The output.
-        where: Where the plan leaves it.
-        scaling: What products are multiplied by.
+        where: Tiles and regions in which the plan leaves the output.
+        scaling: Factor of the products.
     """
     grid = VertexGrid(plan)
     if not plan.needs_finish:

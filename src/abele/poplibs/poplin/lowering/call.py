@@ -47,7 +47,7 @@ from abele.poplibs.poputil.order import storage_order
 
 @dataclass(frozen=True)
 class Meaning:
-    """What a call computes on the tensors that the user gave, where it works on other views of them.
+    """Contraction on the tensors that the user gave, where the call works on other views of them.
 
     Attributes:
         problem: The contraction as the user sees it.
@@ -66,11 +66,11 @@ class Meaning:
 
 @dataclass(frozen=True)
 class Unfolding:
-    """What an output that is planned with dimensions folded together is before: as it is meant, or as it is wanted.
+    """Shape that an output of folded dimensions had before they were folded.
 
     Attributes:
-        roles: The roles of the dimensions it has then.
-        apply: That view of it.
+        roles: The roles of the dimensions before folding.
+        apply: View of the output with those dimensions.
     """
 
     roles: tuple[str, ...]
@@ -115,21 +115,21 @@ class ContractionCall:
         graph: The graph.
         function: Name of the library function.
         name: Name of this call.
-        problem: What is computed.
+        problem: Contraction to compute.
         x: The input.
         w: The weights.
         out_roles: The roles of the output's dimensions.
-        planning: What the planner keeps to.
+        planning: Constraints that the planner obeys.
         like: A tensor whose storage order and tile mapping the output takes, or None.
-        meaning: What the user sees, where that differs from the contraction that is planned.
-        expansion: How the input is written out before, or None; ``x`` then stands for the result in a graph of its own.
-        widening: How the weights are written anew before, or None; ``w`` then stands for the result, as ``x`` does.
-        spread: How the result is spread out afterwards, or None.
+        meaning: Contraction that the user sees, where it differs from the one that is planned.
+        expansion: Rewriting of the input before, or None; ``x`` then stands for the result in a graph of its own.
+        widening: Rewriting of the weights before, or None; ``w`` then stands for the result, as ``x`` does.
+        spread: Dilation of the result afterwards, or None.
         charged: Sides that PopLibs takes to be rearranged, of :data:`~abele.poplibs.poplin.planner.rearranging.SIDES`.
-        unfold: How the output is seen with its field, where samples and field are planned as one dimension, or None;
+        unfold: View of the output with its field, where samples and field are planned as one dimension, or None;
             ``like`` and ``meaning`` are of that view.
         follows: True if the weights stand for some that will be stored as the plan wants them.
-        scaling: What products are multiplied by.
+        scaling: Factor of the products.
     """
 
     graph: Graph
@@ -152,7 +152,7 @@ class ContractionCall:
 
     @cached_property
     def wanted(self) -> Operand | None:
-        """What the output is to look like, where that is given."""
+        """``like`` as an operand with the planned dimensions, or None."""
         return None if self.like is None else self._unfolded(self.like)
 
     @property
@@ -167,13 +167,13 @@ class ContractionCall:
 
     @cached_property
     def layouts(self) -> Layouts:
-        """How the operands are stored."""
+        """Storage orders of the operands."""
         fixed = self.wanted.blocks if self.wanted is not None and self.is_direct else {}
         return layouts(self.problem, self.x.operand(), self.w.operand(), fixed, follows=self.follows)
 
     @cached_property
     def stored(self) -> Layouts:
-        """How the operands and the output are stored once the work is planned: in whole blocks where parts allow it."""
+        """Storage orders of operands and output under the plan: in whole blocks where parts allow it."""
         out = self.problem.split_dims.index("co")
         chosen = self.layouts
         halved = any(plan.grains[out] % (2 * HALF_BLOCK) for plan in self.schedule.plans)
@@ -241,7 +241,7 @@ class ContractionCall:
         return sum(self._charge(side, parts, machine) for side in SIDES)
 
     def _charge(self, side: str, parts: Sequence[tuple[Contraction, int]], machine: PlanningTarget) -> int:
-        """What PopLibs takes a side to take, where parts of the work run on so many tiles each."""
+        """Cycles that PopLibs takes to rearrange a side, where parts of the work run on the given numbers of tiles."""
         if side not in self.charged:
             return 0
         return sum(rearranging_cycles(problem, side, tiles, machine) for problem, tiles in parts)
@@ -326,7 +326,7 @@ class ContractionCall:
 
     @cached_property
     def _permutes(self) -> tuple[bool, bool]:
-        """Whether vertices write input and weights anew in another order.
+        """True, for input and weights, if vertices rewrite them in another order.
 
         Not where the channels that are summed lie together in groups of another size: exchange puts vectors of them
         together where they are read. PopLibs, too, regroups only what is grouped along another dimension
@@ -352,7 +352,7 @@ class ContractionCall:
         return Binding(tensor, self.out_roles, self.problem.groups).operand()
 
     def _seen(self, made: Tensor) -> Tensor:
-        """What the plans write, with the dimensions that it is meant to have."""
+        """The plans' output, with the dimensions that the caller expects."""
         return made if self.unfold is None else self.unfold.apply(made)
 
     def _unfolded(self, tensor: Tensor) -> Operand:
@@ -361,7 +361,7 @@ class ContractionCall:
         return Binding(tensor, roles, self.problem.groups).operand()
 
     def _outputs(self) -> tuple[Tensor, list[Home], Tensor]:
-        """What the plans write, where they leave it, and the result: the same, or a tensor to fill from it."""
+        """The plans' output, its home for each plan, and the result: the same tensor, or one to fill from it."""
         graph, like = self.graph, self.like
         # The last stage of sums can write each share straight to the tile where the result is wanted.
         if like is not None and self.is_direct and self.schedule.sums:

@@ -94,7 +94,7 @@ class VertexGrid:
         return tuple(d for d in self.plan.problem.split_dims if d in ("g", "b", "co") or d[0] == "o")
 
     def work(self) -> Work:
-        """How much every vertex does."""
+        """Work of every vertex."""
         problem, slices = self.plan.problem, self.all
         size, rank = slices.size, problem.rank
         everyone = self._index(problem.split_dims)

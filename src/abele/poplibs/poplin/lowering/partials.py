@@ -80,8 +80,8 @@ def sum_stage(
 
     Args:
         graph: The graph.
-        body: Where the compute set is appended.
-        partials: What to sum.
+        body: Program that the compute set is appended to.
+        partials: Partials to sum.
         step: Partials that become one.
         tiles: Tiles of every block, which share the work, int32[blocks, tiles per block].
     """
@@ -124,7 +124,7 @@ class _Shares:
     Attributes:
         tile: Tile of each, int32[n].
         rows: Its partials, one after the other; as many as it has intervals.
-        out: Where its sum goes.
+        out: Region of its sum.
     """
 
     tile: npt.NDArray[np.int32]

@@ -82,7 +82,7 @@ def norm_statistics(
     """Mean and inverse standard deviation of each channel, in the type of ``acts``; sums are f32.
 
     Args:
-        graph: Where vertices and results are made.
+        graph: Graph in which vertices and results are made.
         acts: [batch, channels, *field], floating point.
         eps: Added to the variance.
         prog: Sequence that the steps are appended to.
@@ -190,7 +190,7 @@ def distributed_norm_statistics(
     """:func:`norm_statistics` over the samples of several replicas.
 
     Args:
-        graph: Where vertices and results are made.
+        graph: Graph in which vertices and results are made.
         acts: [batch, channels, *field] of this replica.
         eps: Added to the variance.
         prog: Sequence that the steps are appended to.

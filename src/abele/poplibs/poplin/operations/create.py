@@ -49,7 +49,7 @@ def create_input(
     """The input of a convolution, [batch, in_channels, *field], channels grouped innermost.
 
     Args:
-        graph: Where it is made.
+        graph: Graph in which it is made.
         params: The convolution.
         dtype: f16 or f32.
         name: Name of the variable.

@@ -63,13 +63,14 @@ def scaled_call(
         right: The right operand, or the weights.
         types: Types of the contraction.
         make: Makes the call.
-        settings: Whether 8-bit floats may be cast on chips that do not multiply them.
+        settings: Settings of the call; they say if 8-bit floats may be cast on chips that do not multiply them.
         scales: Further scales of the operands.
-        prog: Where casts and powers of scales are appended.
+        prog: Program that casts and powers of scales are appended to.
         throws: False for scales of tensors that are out of range to be the nearest that are not.
 
     Raises:
-        TypeMismatchError: Scales of other operands than 8-bit floats, or that are none; or a chip without them.
+        TypeMismatchError: Scales of other operands than 8-bit floats, values that are no scales; or a chip without
+            them.
         TensorError: A scale of several elements.
         InvalidOptionError, OutOfMemoryError: As ``make`` raises them.
     """

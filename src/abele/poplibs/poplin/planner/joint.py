@@ -39,13 +39,13 @@ def joint_split(
     target: PlanningTarget,
     planning: Planning,
 ) -> tuple[int, dict[str, SharedSplit]] | None:
-    """The split whose three passes take the fewest cycles together, and these; None where none fits.
+    """Split of a layer's three passes that takes the fewest cycles in all: those cycles and the split by pass, or None.
 
     Args:
         problems: The forward pass, the backward pass and the weight update.
-        grains: What parts of the split dimensions are multiples of at least, for each.
+        grains: Smallest factor that parts of the split dimensions are multiples of, for each problem.
         target: The machine.
-        planning: What to keep to.
+        planning: Constraints that the planner obeys.
     """
     given = [dict(zip(p.split_dims, g, strict=True)) for p, g in zip(problems, grains, strict=True)]
     common = {dim: lcm(*(g[role[dim]] for g, role in zip(given, _ROLES, strict=True))) for dim in _NUMBERED}

@@ -63,7 +63,7 @@ class _Slices:
     """Sizes of the largest slice of every candidate split, int64[n] each.
 
     Attributes:
-        work: What a vertex does.
+        work: Work of one vertex.
         in_bytes: Bytes of its slice of the input.
         weight_bytes: Bytes of its slice of the weights.
         in_sharers: Tiles that read the same slice of the input.
@@ -97,11 +97,11 @@ def find_plan(
     """The split of ``problem`` that is expected to take the fewest cycles.
 
     Args:
-        problem: What to plan.
-        grains: What parts of every split dimension are multiples of, in the order of ``problem.split_dims``.
+        problem: Contraction to plan.
+        grains: Factor that parts of every split dimension are multiples of, in the order of ``problem.split_dims``.
         target: The machine.
-        planning: What to keep to. Where nothing fits the share of memory that it allows, the share is doubled until
-            something does (as poplibs does), up to all of a tile; 0 asks for the least memory.
+        planning: Constraints on the plan. Where nothing fits the share of memory that it allows, the share is doubled
+            until something does (as poplibs does), up to all of a tile; 0 asks for the least memory.
         strict: Do not double it.
         halves: Parts of the out-channels may also be of halves of their grain, which the plan's grains then say.
 
@@ -262,13 +262,13 @@ def _plans(
 def _near(least: Int64, count: int, cycles_of: Callable[[Int64], Int64]) -> Int64:
     """The candidates that may be among the ``count`` best, ascending int64[n].
 
-    The bound is what the ``count`` candidates that are best by their early terms take altogether: as many as are asked
-    for are as good as that, so none whose early terms take longer is among the best.
+    The bound is the largest total of the ``count`` candidates with the best early terms. That many candidates keep to
+    it, so a candidate whose early terms alone exceed it is not among the best.
 
     Args:
         least: Cycles of the early terms of every candidate, int64[candidates].
-        count: How many are asked for.
-        cycles_of: What some candidates take altogether.
+        count: Number of best candidates to keep.
+        cycles_of: Total cycles of the given candidates.
     """
     return np.flatnonzero(least <= cycles_of(np.argpartition(least, count - 1)[:count]).max())
 
@@ -498,7 +498,7 @@ def _terms(
 
 @dataclass(frozen=True)
 class _Summing:
-    """What summing partials is expected to take, for every candidate: int64[n] each."""
+    """Cycles that summing partials is expected to take, for every candidate: int64[n] each."""
 
     exchange: Int64
     compute: Int64

@@ -55,7 +55,7 @@ def expansions(call: ContractionCall) -> Iterator[ContractionCall]:
 
 
 def growth(problem: Contraction, dims: tuple[int, ...]) -> float:
-    """How many times as many elements the input has once it is written out."""
+    """Factor by which the input grows once it is written out."""
     axes = [problem.axes[d] for d in dims]
     return prod(axis.outputs * axis.kernel / axis.inputs for axis in axes)
 

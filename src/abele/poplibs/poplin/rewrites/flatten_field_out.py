@@ -85,7 +85,7 @@ class OutputWindows:
     """Weights that are written out: for every output along some dimensions, the window of them that it reads.
 
     Attributes:
-        expansion: How they are written out, as the input of the convolution with operands exchanged.
+        expansion: Expansion of the weights, as the input of the convolution with operands exchanged.
         problem: The contraction afterwards.
     """
 

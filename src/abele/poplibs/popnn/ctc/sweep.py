@@ -59,7 +59,7 @@ class Sweeps:
         blank: The class that stands for no label.
         given: The operands.
         both: True if to sweep backwards too, and to keep what a gradient needs.
-        body: Where everything is appended.
+        body: Program that everything is appended to.
     """
 
     def __init__(self, graph: Graph, plan: Plan, blank: int, given: Operands, both: bool, body: Sequence) -> None:

@@ -82,7 +82,7 @@ def batch_normalise(
     """Activations normalised with statistics, scaled and shifted; and as they were before that (whitened).
 
     Args:
-        graph: Where vertices and results are made.
+        graph: Graph in which vertices and results are made.
         acts: [batch, channels, *field].
         gamma: Factor of each channel.
         beta: Addend of each channel.

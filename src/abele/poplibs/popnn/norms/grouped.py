@@ -50,7 +50,7 @@ class GroupedNorm:
         A layer norm has one group, an instance norm one per channel.
 
         Args:
-            graph: Where vertices and results are made.
+            graph: Graph in which vertices and results are made.
             acts: [batch, channels, *field], floating point.
             eps: Added to the variance.
             prog: Sequence that the steps are appended to.

@@ -57,7 +57,7 @@ class ForwardCall(LayerCall):
         state: The state before the first step; not overwritten.
         input: [steps, batch, input size], or products, [steps, gates, batch, units].
         weights: Weights.
-        prog: Where the pass is appended.
+        prog: Program that the pass is appended to.
     """
 
     state: Any
@@ -84,7 +84,7 @@ class BackwardCall(LayerCall):
         weights: Weights.
         input: As in the forward pass.
         output_gradient: Gradient of the output, in its shape.
-        prog: Where the pass is appended.
+        prog: Program that the pass is appended to.
     """
 
     state: Any
@@ -168,7 +168,7 @@ class UpdateCall(LayerCall):
     Attributes:
         gradients: What the backward pass returned.
         input: As in the forward pass.
-        prog: Where the pass is appended.
+        prog: Program that the pass is appended to.
     """
 
     gradients: Any

@@ -208,7 +208,7 @@ def host_update(
     """Append the gradients of the weights, from what the passes kept of all steps.
 
     Args:
-        prog: Where they are appended.
+        prog: Program that they are appended to.
         cell: The host's cell.
         kept: What the forward pass kept, [steps, slots, batch, units].
         deltas: Gradients of the gates, [steps, gates, batch, units].

@@ -20,7 +20,7 @@ class Units:
     """The layout of what belongs to hidden units.
 
     Attributes:
-        graph: Where tensors are made.
+        graph: Graph in which tensors are made.
         dtype: Their element type.
         batch: Samples.
         size: Hidden units.

@@ -78,7 +78,7 @@ def forward_pass(
         states: States before the first step; not overwritten.
         input: The sequence; unused where ``given`` is there.
         weights: Weights.
-        prog: Where the pass is appended.
+        prog: Program that the pass is appended to.
         slots: What is kept of a step: the first slots of the cell's.
         keep: True if it is kept for all steps.
         given: Products of the input and its weights, [steps, gates, batch, units], or None.
@@ -155,7 +155,7 @@ def backward_pass(
         kept: What the forward pass kept.
         output_gradient: Gradient of the output: of all steps, or of the last where only that was returned.
         state_gradients: Gradients of the states after the last step; None is 0.
-        prog: Where the pass is appended.
+        prog: Program that the pass is appended to.
         gates: Gates.
         input: The sequence, where gradients of the weights are wanted: in the same loop, or in one after it.
         has_input: True if the input is multiplied by weights.

@@ -67,7 +67,7 @@ def cast(
     they are multiplied by it, which is exact for scales from -14 to 8 of F143 and from -7 to 0 of F152.
 
     Args:
-        graph: Where vertices and the result are made.
+        graph: Graph in which vertices and the result are made.
         tensor: Any element type.
         dtype: Element type of the result.
         prog: Sequence that the step is appended to.
@@ -103,7 +103,7 @@ def cast_with_output(
     """Write ``tensor`` to ``out``, converted to its element type; see :func:`cast`.
 
     Args:
-        graph: Where vertices are made.
+        graph: Graph in which vertices are made.
         tensor: What is converted.
         out: Where to.
         prog: Sequence that the step is appended to.

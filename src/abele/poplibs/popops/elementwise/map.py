@@ -45,7 +45,7 @@ def map(
     """A new tensor with ``expr`` of the elements of ``tensors``, laid out like the best-mapped of them.
 
     Args:
-        graph: Where vertices and the output are made.
+        graph: Graph in which vertices and the output are made.
         expr: An expression over ``_1``, ``_2``, … or a function of that many arguments.
         tensors: Operands; they broadcast to one shape.
         prog: Sequence that the step is appended to.
@@ -182,7 +182,7 @@ def apply_fused(
     """Append the library call that evaluates ``fused`` into ``outputs``.
 
     Args:
-        graph: Where vertices are made.
+        graph: Graph in which vertices are made.
         fused: Expressions, one per output.
         tensors: Operands.
         outputs: Tensors of one shape.

@@ -48,7 +48,7 @@ def execute_elementwise(
     """The superstep that evaluates ``fused``: one vertex for what each tile holds of the outputs.
 
     Args:
-        graph: Where vertices are made.
+        graph: Graph in which vertices are made.
         fused: Expressions, one per output.
         inputs: Operands, broadcasting to the shape of the outputs.
         outputs: Tensors of one shape; one that is the same view as an operand overwrites it.

@@ -67,7 +67,7 @@ def scaled_add_to(
     """a ← scale_a·a + scale_b·b, in place; or a ← a − scale_a·a + scale_b·b.
 
     Args:
-        graph: Where vertices are made.
+        graph: Graph in which vertices are made.
         a: Overwritten.
         b: Broadcasts to ``a``.
         scale_b: A number or a tensor of one element.

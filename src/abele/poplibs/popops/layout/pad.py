@@ -34,7 +34,7 @@ def pad(
     """A view of ``tensor`` with so many elements more before and after it along each dimension; no program is needed.
 
     Args:
-        graph: Where a constant for the padding is made.
+        graph: Graph in which a constant for the padding is made.
         tensor: What to pad.
         lower: Elements before it, one number per dimension; negative ones cut off.
         upper: Elements after it.

@@ -23,7 +23,7 @@ def regroup_tensor(graph: Graph, tensor: Tensor, prog: Sequence, to: Grouping, n
     """``tensor`` as a new one in which ``to[1]`` elements of dimension ``to[0]`` lie together, copied to.
 
     Args:
-        graph: Where the new tensor is made.
+        graph: Graph in which the new tensor is made.
         tensor: What to lay out anew; its order in memory decides the order of the other dimensions.
         prog: Sequence that the copy is appended to.
         to: The grouping of the result.
@@ -57,7 +57,7 @@ def regroup_if_beneficial(
     the wanted one is of whole 64-bit words: then a rearrangement moves vectors rather than single elements.
 
     Args:
-        graph: Where a new tensor is made.
+        graph: Graph in which a new tensor is made.
         tensor: What to lay out anew.
         reference: A tensor of the same shape whose grouping is wanted, or the grouping.
         prog: Sequence that a copy is appended to.

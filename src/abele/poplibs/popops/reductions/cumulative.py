@@ -51,7 +51,7 @@ def cum_sum(
     """The sums of ``tensor`` along ``dim`` up to each element: a new tensor of the same shape and type.
 
     Args:
-        graph: Where vertices and the result are made.
+        graph: Graph in which vertices and the result are made.
         tensor: Numbers; those of 16 bits are summed in f32.
         dim: The dimension that is summed along.
         prog: Sequence that the steps are appended to.
@@ -80,7 +80,7 @@ def scan(
     """As :func:`cum_sum`, with another operation: what it makes of everything up to each element.
 
     Args:
-        graph: Where vertices and the result are made.
+        graph: Graph in which vertices and the result are made.
         tensor: Numbers; those of 16 bits are joined in f32.
         dim: The dimension that is gone along.
         prog: Sequence that the steps are appended to.
@@ -117,7 +117,7 @@ def linear_recurrence(
     into blocks as those of sums are: first what every block does, then what stands before each, then its elements.
 
     Args:
-        graph: Where vertices and the result are made.
+        graph: Graph in which vertices and the result are made.
         factor: Floats.
         addend: Floats of the same shape and type.
         dim: The dimension that the recurrence goes along.

@@ -35,7 +35,7 @@ def histogram(
     """How many elements of ``tensor`` lie below the first level, between each two, and from the last on.
 
     Args:
-        graph: Where vertices and the result are made.
+        graph: Graph in which vertices and the result are made.
         tensor: Floats, of any shape.
         levels: Bounds, ascending, [n], of the same type. An element that equals a level counts as above it.
         absolute: True if signs are left out.

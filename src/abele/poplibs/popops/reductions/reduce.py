@@ -76,7 +76,7 @@ def reduce(
     """``tensor`` reduced over ``dims``, which the result lacks.
 
     Args:
-        graph: Where vertices and the result are made.
+        graph: Graph in which vertices and the result are made.
         tensor: What to reduce. 16-bit floats are accumulated in f32.
         dims: Dimensions to reduce; none for an element-wise copy (or square).
         op: ADD, SQUARE_ADD, LOG_ADD, MUL, MIN, MAX, LOGICAL_AND or LOGICAL_OR; ADD of truth values counts them.
@@ -133,7 +133,7 @@ def reduce_many(
     """Several reductions side by side: the first steps of all share a compute set, and so do the second steps.
 
     Args:
-        graph: Where vertices and results are made.
+        graph: Graph in which vertices and results are made.
         reductions: What to reduce.
         prog: As for :func:`reduce`.
         outputs: Where the results go, one per reduction; new tensors by default. None may overlap another.

@@ -53,7 +53,7 @@ class Reduction:
     """One reduction of a tensor.
 
     Attributes:
-        graph: Where vertices and intermediate results are made.
+        graph: Graph in which vertices and intermediate results are made.
         tensor: What is reduced.
         kept: Its dimensions that the result keeps, ascending.
         op: How elements are combined.

@@ -48,7 +48,7 @@ def dynamic_slice(
     Each tile slices what it holds. Several dimensions are sliced one after the other, that which leaves least first.
 
     Args:
-        graph: Where vertices are made.
+        graph: Graph in which vertices are made.
         tensor: What is sliced; fast where the elements along ``dims`` are on one tile.
         offset: u32 or i32 of shape [len(dims)].
         dims: Dimensions that are sliced.

@@ -67,7 +67,7 @@ def gather(
     a window that would leave the tensor is moved inside.
 
     Args:
-        graph: Where vertices are made.
+        graph: Graph in which vertices are made.
         tensor: What is sliced; see :func:`create_gather_input`.
         indices: u32 or i32 of any shape.
         axis: Dimension that indices count along.
@@ -112,7 +112,7 @@ def create_gather_input(
     """A new tensor to be gathered from: what indices count along lies on one tile, as far as memory allows.
 
     Args:
-        graph: Where it is made.
+        graph: Graph in which it is made.
         dtype: Element type.
         shape: Its shape.
         axis: The dimension of :func:`gather` along an axis, or the ``slice_sizes`` of windows.

@@ -124,7 +124,7 @@ def validate_indices(graph: Graph, offsets: Tensor, entries: int, prog: Sequence
     Each tile tests a share of the indices, and the program stops before the rows are touched.
 
     Args:
-        graph: Where vertices are made.
+        graph: Graph in which vertices are made.
         offsets: u32 or i32, any shape.
         entries: Rows of the table.
         prog: Sequence that the test is appended to.

@@ -20,7 +20,7 @@ def emit_join(graph: Graph, body: Sequence, partials: Tensor, table: Tensor, op:
     element-wise step in the layout of the table.
 
     Args:
-        graph: Where vertices and intermediate results are made.
+        graph: Graph in which vertices and intermediate results are made.
         body: The library call's body.
         partials: [parts of the indices, groups, parts of the columns, entries, width], mapped as the plan says.
         table: [groups, entries, columns].

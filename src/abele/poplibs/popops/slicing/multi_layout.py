@@ -47,7 +47,7 @@ def create_sliceable_tensor(
     Without a plan each tile has all entries of some columns, as far as memory allows.
 
     Args:
-        graph: Where it is made.
+        graph: Graph in which it is made.
         dtype: Element type.
         shape: Its shape.
         dims: Dimensions that offsets are given for.
@@ -144,7 +144,7 @@ def create_indices_tensor(
     """A new u32 tensor [num_indices, dims], spread over the tiles; a plan needs no other layout.
 
     Args:
-        graph: Where it is made.
+        graph: Graph in which it is made.
         dims: Dimensions that indices are given for.
         num_indices: How many there are.
         plan: Not needed for the layout.

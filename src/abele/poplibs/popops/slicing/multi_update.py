@@ -151,7 +151,7 @@ def multi_update(call: TableUpdate) -> None:
     """The entry ``offsets[i]`` of ``tensor`` becomes slice i; of equal offsets the last one counts.
 
     Args:
-        graph: Where vertices are made.
+        graph: Graph in which vertices are made.
         tensor: What is updated, in place.
         slices: [n, *shape], 1 in place of the sliced dimension; of the type of ``tensor``.
         offsets: u32 or i32 of shape [n, 1] or [n], or n whole numbers. Indices out of range change nothing.

@@ -50,7 +50,7 @@ def scatter(
     ``update_computation`` makes a loop of one step per update; the named ones work on all at once.
 
     Args:
-        graph: Where vertices are made.
+        graph: Graph in which vertices are made.
         operand: What is updated, in place.
         indices: u32 or i32 of any shape.
         updates: The shape of the index vectors, with the dimensions of a window at ``update_window_dims``.

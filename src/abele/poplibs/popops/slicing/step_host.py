@@ -23,7 +23,7 @@ def host_window(
     """The window of the first dimension, in vertices of whole cells; None where a tensor is not one stretch of memory.
 
     Args:
-        graph: Where vertices are made.
+        graph: Graph in which vertices are made.
         whole: [extent, ...].
         part: [size, ...].
         at: First index of the window.

@@ -43,7 +43,7 @@ def emit_window(
     """Append part ← whole[at : at + size] along ``dim``, or the update that goes the other way.
 
     Args:
-        graph: Where vertices are made.
+        graph: Graph in which vertices are made.
         body: Program that the step is appended to.
         whole: Any shape.
         part: That shape, with the extent of the window along ``dim``.

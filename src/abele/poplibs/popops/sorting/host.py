@@ -231,7 +231,7 @@ def host_top_k(
     """The steps of a top-k on the host.
 
     Args:
-        graph: Where vertices are made.
+        graph: Graph in which vertices are made.
         keys: [..., n].
         values: What goes with the keys, each [..., n].
         outs: Keys, places (u32) and values that are found, each [..., k].

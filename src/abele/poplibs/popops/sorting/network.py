@@ -33,7 +33,7 @@ class SortingNetwork:
     """Steps that sort columns of records in blocks.
 
     Args:
-        graph: Where vertices are made.
+        graph: Graph in which vertices are made.
         body: What steps are appended to.
         blocks: How records lie on tiles.
         record: What is compared, and moved together.

@@ -81,7 +81,7 @@ def search_sorted(
     """Where each of ``values`` belongs in its row, i32: how many of the row's elements are below it.
 
     Args:
-        graph: Where vertices and the result are made.
+        graph: Graph in which vertices and the result are made.
         rows: Ordered rows, [rows, n].
         values: What is looked for, [rows, m], of the type of the rows.
         prog: Sequence that the steps are appended to.
