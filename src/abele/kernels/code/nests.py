@@ -402,7 +402,7 @@ class _NestCode:
         self.is_in_row = False
 
     def _in_row(self, place: RowPlace, at: Point) -> tuple[Value, Value]:
-        """How far the row lies that ``place`` names, and whether there is such a row among those to be stored to."""
+        """Distance of the row that ``place`` names, and true if it is among the rows to be stored to."""
         distance, inside = self.points.row(place, at)
         if self.own_rows is None:
             return distance, inside

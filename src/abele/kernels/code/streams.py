@@ -36,7 +36,7 @@ def stream_pieces(nest: LoopNest, schedule: NestSchedule) -> dict[int, int]:
 
 
 def _piece_bytes(nest: LoopNest, schedule: NestSchedule, out: Out) -> int:
-    """What divides every address of a vector of ``out``, counted from the array's start, up to the vector's size."""
+    """Factor of every address of a vector of ``out``, counted from the array's start, up to the vector's size."""
     lane, size = schedule.lane, out.access.type.bytes
     if not lane or out.access.stride(lane) != 1:
         return 0

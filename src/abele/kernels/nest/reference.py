@@ -36,9 +36,9 @@ def evaluate(kernel: HostKernel, arrays: Sequence[Array], *, precise: bool = Fal
     """The outputs of ``kernel``.
 
     Args:
-        kernel: What to compute.
+        kernel: Kernel to compute.
         arrays: The inputs, of the kernel's shapes and types; then, where outputs are accumulated into or set only in
-            part, what the outputs hold before (zeros otherwise).
+            part, the outputs' previous contents (zeros otherwise).
         precise: Keep floating-point operands and arithmetic in 64 bits throughout, as an oracle for tests.
 
     Raises:

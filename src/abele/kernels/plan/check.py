@@ -112,7 +112,7 @@ def _check_accesses(program: FunctionProgram, leaf: LeafFunctions, function: Tas
 
 
 def _panel_range(function: TaskFunction, panel: Panel) -> range:
-    """What the panel's address comes to over the whole of its loops; it counts from the start of each tile."""
+    """Range of the panel's address over all of its loops; it counts from the start of each tile."""
     low, high = panel.packed.address.bounds(function.nest.extents)
     return range(low, high + 1)
 

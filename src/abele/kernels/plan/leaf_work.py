@@ -34,7 +34,7 @@ _OFTEN = 8
 
 @dataclass(frozen=True, slots=True)
 class LeafWork:
-    """What one execution of a leaf does.
+    """Arithmetic and memory traffic of one execution of a leaf.
 
     Attributes:
         flops: Arithmetic operations.
@@ -48,7 +48,7 @@ class LeafWork:
 
     @property
     def effort(self) -> int:
-        """What it takes, roughly: to tell the functions of one leaf apart."""
+        """Rough total of its work, by which functions of one leaf are compared."""
         return self.flops + self.read_bytes + self.written_bytes
 
 
@@ -57,9 +57,9 @@ class LeafPart:
     """One of the functions that a leaf calls.
 
     Attributes:
-        name: What it does.
+        name: Names of its tasks.
         origins: The caller's numbers of the calls that it carries out, wholly or in part.
-        work: What it does in one execution of the leaf; its bytes are also those in scratch memory.
+        work: Work in one execution of the leaf; its bytes are also those in scratch memory.
         lanes: Vector lanes that its code fills: 1 where it is scalar, or puts every value into its lane by itself.
     """
 

@@ -1,11 +1,12 @@
-"""What the choice between loops and the packed routine rests on, measured once a host.
+"""Rates of loops and of the packed routine, measured once per host, that the choice between them rests on.
 
-Two costs matter. How fast loops over register tiles are beside the tiles of the packed routine, which read nothing but
-packed memory: in a good layout and in the worst. And what packing an element costs. The routine multiplies a few rows,
-and then many: packing B is most of the first time and little of the second, which separates tiles from packing. Loops
-are planned as any others. Every product runs once before it is timed, so that none finds the caches full of another's
-matrices. Of many times the least counts, and results are rounded, so that what else runs on the machine disturbs
-little: they decide which of both multiplies, and so bits, and are therefore measured once, and not for every program.
+Two costs matter. The first is the speed of loops over register tiles, in a good layout and in the worst, beside the
+tiles of the packed routine, which read packed memory only. The second is the cost of packing an element. The routine
+multiplies a few rows, and then many: packing B is most of the first time and little of the second, which separates
+tiles from packing. Loops are planned as any others. Every product runs once before it is timed, so that none finds the
+caches full of another's matrices. The least of many times counts, and results are rounded, so that other processes
+disturb little. The rates decide which of both multiplies, and so bits: they are therefore measured once, not for every
+program.
 """
 
 from __future__ import annotations

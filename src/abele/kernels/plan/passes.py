@@ -78,7 +78,7 @@ class PlannerPass:
 
     @property
     def about(self) -> str:
-        """What it does, in a line."""
+        """Effect of the pass, in a line."""
         return (self.run.__doc__ or "").partition("\n")[0]
 
     def __str__(self) -> str:
@@ -132,7 +132,7 @@ def run_passes(form: Form, *, after: str | None = None, check: bool | None = Non
     """``form`` after the passes of :data:`PIPELINE`.
 
     Args:
-        form: What the first pass takes.
+        form: Form that the first pass takes.
         after: Name of the last pass to run; None: all.
         check: True if each form is checked (:func:`abele.kernels.plan.check.check_form`); None: as the environment
             variable ``ABELE_CHECK_PASSES`` says.
@@ -161,7 +161,7 @@ def plan_native(
     Args:
         buffers: Every buffer that a call is bound to.
         calls: Kernels with their operands bound.
-        rounding: How results are rounded to narrow floats; None for nearest, ties to even.
+        rounding: Rounding of results to narrow floats; None for nearest, ties to even.
 
     Raises:
         TensorError: A binding names no buffer or reaches outside it.
@@ -195,7 +195,7 @@ def dump_passes(
         calls: Kernels with their operands bound.
         after: Name of the last pass to run; None: all.
         target: The CPU that is planned for; None: this one.
-        rounding: How results are rounded to narrow floats; None for nearest, ties to even.
+        rounding: Rounding of results to narrow floats; None for nearest, ties to even.
     """
     parts: list[str] = []
     last = ""
@@ -227,7 +227,7 @@ def form_text(form: Form) -> str:
 
 
 def _number_of_passes(after: str | None) -> int:
-    """How many passes run if ``after`` is the last."""
+    """Number of passes that run if ``after`` is the last."""
     names = [step.name for step in PIPELINE]
     if after is None:
         return len(names)

@@ -44,11 +44,11 @@ Storage = dict[int, Array]
 
 
 def evaluate_form(form: object, storage: Mapping[int, Array]) -> Storage:
-    """What the caller's buffers hold after ``form`` has run.
+    """Contents of the caller's buffers after ``form`` has run.
 
     Args:
         form: Bound calls, or a program of any of the later forms; no native plan, which is run and not evaluated.
-        storage: What they hold before, by id: arrays of each buffer's type and number of elements.
+        storage: Contents before, by id: arrays of each buffer's type and number of elements.
 
     Raises:
         InvalidOptionError: It is none of these forms.
@@ -156,7 +156,7 @@ def _run(body: _Evaluation) -> None:
 
 
 def _distances(place: RowPlace, rows: Array) -> tuple[Array, Array]:
-    """How far each row lies from the first, and where there is none; 0 there."""
+    """Distance of each row from the first, and true where there is such a row; 0 where there is none."""
     numbers = rows.astype(np.int64)
     inside = (numbers >= 0) & (numbers < place.extent)
     left, total = np.where(inside, numbers, 0), np.zeros_like(numbers)

@@ -27,7 +27,7 @@ UNDECIDED = 2.0
 
 @lru_cache(maxsize=4096)
 def choose_product(nest: LoopNest, target: HostTarget) -> ProductSchedule | None:
-    """How ``nest`` runs as a matrix product; None where it is none, or runs better as loops."""
+    """Schedule of ``nest`` as a matrix product; None where it is none, or runs better as loops."""
     costs = target.products
     if costs is None:
         return None

@@ -35,10 +35,10 @@ class MatrixProduct:
         batch: Further dims of the results, outermost first.
         left: The operand that ``rows`` moves.
         right: The operand that ``columns`` moves.
-        result: Where the sums go as they are, with columns of the inner digit next to each other; None if more is done
-            with them.
+        result: The place of the sums if they are stored as they are, with columns of the inner digit next to each
+            other; None if more is done with them.
         adds: True if they are added to what is there.
-        extents: Of every dim.
+        extents: Extents of all dims.
     """
 
     rows: tuple[str, ...]
@@ -67,7 +67,7 @@ class MatrixProduct:
 
     @property
     def count(self) -> int:
-        """How many products of that shape there are."""
+        """Number of products in the batch."""
         return math.prod(n for _, n in self.batch)
 
 

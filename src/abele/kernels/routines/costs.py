@@ -1,4 +1,4 @@
-"""What is known of the host's products: sizes of the packed routine, what it gains over loops, and a library."""
+"""Costs of the host's products: sizes of the packed routine, its gain over loops, and a library."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ MIN_GAIN = 1.05
 
 @dataclass(frozen=True)
 class ProductCosts:
-    """What the choice of a product's routine rests on.
+    """Figures that the choice of a product's routine rests on.
 
     Attributes:
-        sizes: Of the packed routine.
-        pairs: Of the packed routine for operands of bf16, where the CPU multiplies pairs of them; else None.
-        measure: Measures what the routine of given sizes costs on this host; None: as rates are by default.
-        library: What may multiply instead of the packed routine.
+        sizes: Blocking of the packed routine.
+        pairs: Blocking for operands of bf16, where the CPU multiplies pairs of them; else None.
+        measure: Measures the costs of the routine of given sizes on this host; None: the default rates.
+        library: Library that may multiply instead of the packed routine.
         forced: True if every product runs by the packed routine, or by the library where it can.
     """
 

@@ -1,4 +1,4 @@
-"""What the packed routine costs beside loops over register tiles."""
+"""Costs of the packed routine beside loops over register tiles."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ def choose_schedule(nest: LoopNest, target: HostTarget) -> NestSchedule:
 
 
 def schedule_cost(nest: LoopNest, target: HostTarget) -> float:
-    """What the cheapest schedule of ``nest`` is expected to cost, in vector operations."""
+    """Expected cost of the cheapest schedule of ``nest``, in vector operations."""
     return _cheapest(nest, target)[1]
 
 
@@ -479,7 +479,7 @@ class _CostModel:
 
 
 def _rounding_cost(value: Expr) -> float:
-    """What rounding to 16 bits and back costs in an expression, without what its arguments cost."""
+    """Cost of rounding to 16 bits and back in an expression, without the cost of its arguments."""
     if isinstance(value, Rounded) and value.word is not None:
         return NARROWING_COST + DRAWING_COST
     return NARROWING_COST if isinstance(value, Rounded | Cast) and value.type.is_narrow else 0.0

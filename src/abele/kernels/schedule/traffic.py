@@ -49,7 +49,7 @@ class _Array:
 
 
 class _FarLines(NamedTuple):
-    """What a tile touches of a large array.
+    """Lines of a large array that a tile touches.
 
     Attributes:
         moving: Dims whose loops move the tile on.
@@ -168,7 +168,7 @@ class Traffic:
         return self.known[key]
 
     def _parts(self, steps: dict[str, int]) -> list[_FarLines]:
-        """What tiles touch of arrays that are larger than the second-level cache."""
+        """Lines that tiles touch of arrays larger than the second-level cache."""
         parts = []
         for number, array in enumerate(self.arrays):
             size = self._touched(number, self.extents)

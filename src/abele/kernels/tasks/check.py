@@ -356,10 +356,11 @@ def _check_rows(program: TaskProgram, stage: TaskStage, rows: RowDims) -> None:
 
 
 def _check_along_samples(program: TaskProgram, before: int, after: int) -> None:
-    """What the two share inside the loop, they touch at one sample, so that the second follows block by block.
+    """Refuse two tasks of a loop over blocks that share elements of different samples.
 
-    A task that reduces over the samples stores after the loop, once its chunks are combined: what others of the stage
-    read before may be overwritten then, but nothing in the stage may need what it stores.
+    The second task must follow the first block by block. A task that reduces over the samples stores after the loop,
+    once its chunks are combined. It may overwrite what others of the stage read before, but none of them may need its
+    results.
     """
     samples = program.samples
     assert samples is not None

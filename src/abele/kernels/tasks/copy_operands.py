@@ -63,7 +63,7 @@ def copy_operands(program: LeafProgram) -> LeafProgram:
 
 @dataclass(frozen=True)
 class _Copying:
-    """What copies are made with: the spaces so far, where elements lie, and the CPU."""
+    """Spaces so far, their layouts, and the CPU, for making copies."""
 
     spaces: SpaceTable
     layouts: Mapping[int, SpaceLayout]
@@ -74,7 +74,7 @@ class _Copying:
         return replace(self, spaces=SpaceTable(self.spaces.all()))
 
     def cost(self, tasks: Sequence[Task]) -> float:
-        """What the last of ``tasks`` is expected to cost, and the copies before it, in vector operations."""
+        """Expected cost of the last of ``tasks`` and of the copies before it, in vector operations."""
         nest, _ = flatten(tasks[-1], self.spaces.all(), lambda number: layout_of(self.layouts, self.spaces[number]))
         total = schedule_cost(merged_dims(nest), self.target)
         for copy in tasks[:-1]:
@@ -103,7 +103,7 @@ def _with_copies(around: _Copying, task: Task) -> list[Task]:
 
 
 def _tried(around: _Copying, tasks: Sequence[Task], ref: Ref, kept: tuple[Bound, ...]) -> float:
-    """What ``tasks`` are expected to cost with a copy of ``ref`` that keeps some guards."""
+    """Expected cost of ``tasks`` with a copy of ``ref`` that keeps some guards."""
     apart = around.apart()
     return apart.cost([*tasks[:-1], *_copied(apart.spaces, tasks[-1], ref, kept)])
 

@@ -71,17 +71,17 @@ class _Block:
         return over_points(part, key, *self.keys) if key else part
 
     def offsets(self, task: Task, key: str) -> dict[str, int]:
-        """Where the parallel dims of ``task`` start in the block."""
+        """Starts of the parallel dims of ``task`` in the block."""
         return {key: self.keys[0]} if key in dict(task.parallel) else {}
 
 
 @dataclass(frozen=True)
 class _Division:
-    """How a group is divided.
+    """Blocks that a group is divided into.
 
     Attributes:
         dims: Rows and keys of its tasks.
-        blocks: In the order in which they run.
+        blocks: Blocks in the order in which they run.
     """
 
     dims: RowTable
@@ -153,7 +153,7 @@ class _Divisions:
         return division
 
     def _joined(self, space: int, dims: RowTable, cells: Array) -> _Reading:
-        """What is read of ``space`` by later leaves and in ``cells``."""
+        """Cells of ``space`` that later leaves read, together with ``cells``."""
         if space not in dims.row_places or space not in dims.key_places:
             return None
         own = dims.row_places[space], dims.key_places[space], cells

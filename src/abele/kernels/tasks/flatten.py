@@ -29,13 +29,13 @@ BLOCK, LANE = "block", "lane"
 
 @dataclass(frozen=True)
 class Blocked:
-    """How a task's sample dim splits: sample = block · lanes + lane.
+    """Blocks of a task's sample dim: sample = block · lanes + lane.
 
     Attributes:
-        dim: The task's name of it.
+        dim: Name of that dim in the task.
         extent: Number of samples.
         lanes: Samples in a block.
-        places: Which dim of each space it is.
+        places: Place of that dim in each space.
         outer: The task's names of further dims of a row, of which a block has one point each; None where samples have
             one dim, and may lie in the vector lanes.
     """
@@ -80,7 +80,7 @@ class FlatArray:
     """A pointer argument of a loop nest.
 
     Attributes:
-        space: What it points to.
+        space: Space that it points to.
         moves: Elements that it moves for a step of each of the dims that move arrays; empty where none do.
     """
 

@@ -220,7 +220,7 @@ class _Finder:
         return found
 
     def _row_dims(self, step: _Step) -> RowDims | None:
-        """How the tasks of ``step`` run row by row; None where they do not."""
+        """Dims along which the tasks of ``step`` run row by row; None where they do not."""
         if len(step.members) < 2:
             return None
         rows = self._outermost(step)
@@ -271,7 +271,7 @@ class _Finder:
 
 
 def _places_in(access: Ref | Put, rows: Mapping[Node, str]) -> dict[Node, int] | None:
-    """Where ``access`` has the dims of ``rows``: each by itself in one place; None where it has them otherwise."""
+    """Places of the dims of ``rows`` in ``access``, each by itself in one place; None where it has them otherwise."""
     found: dict[Node, int] = {}
     for node, name in rows.items():
         at = [place for place, position in enumerate(access.index) if name in position.names]

@@ -59,7 +59,7 @@ def _inlined(program: LeafProgram, leaf: LeafTasks) -> LeafTasks:
 
 @dataclass(frozen=True)
 class _Value:
-    """What a task makes of every element of a space: ``expression`` at the dims ``names``, place by place."""
+    """Result of a task for every element of a space: ``expression`` at the dims ``names``, place by place."""
 
     space: int
     names: tuple[str | None, ...]
@@ -67,7 +67,7 @@ class _Value:
 
 
 def _value(program: LeafProgram, loop: BlockLoop, tasks: Sequence[Task], number: int) -> _Value | None:
-    """What task ``number`` makes, if its readers may work it out themselves, and should."""
+    """Result of task ``number``, if its readers can compute it themselves, and should."""
     task = tasks[number]
     if task.reductions or len(task.puts) != 1:
         return None
@@ -101,7 +101,7 @@ def _names(program: LeafProgram, task: Task, put: Put) -> tuple[str | None, ...]
 
 
 def _whole(program: LeafProgram, task: Task, put: Put) -> Expr:
-    """What ``put`` stores as a later load would give it, locals put in."""
+    """Value that a load would give after ``put``, with locals put in."""
     values: list[Expr] = []
 
     def change(part: Expr) -> Expr | None:

@@ -32,7 +32,7 @@ class _Copy:
     Attributes:
         own: Number of the plan's own space.
         original: The caller's.
-        index: Where in ``own`` element ``[d0, d1, …]`` of ``original`` is.
+        index: Place in ``own`` of element ``[d0, d1, …]`` of ``original``.
     """
 
     own: int

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class SpaceLayout:
-    """Where the elements of a space lie: dim n steps ``strides[n]`` elements.
+    """Layout of a space: dim n steps ``strides[n]`` elements.
 
     Attributes:
         strides: One per dim.
         block_stride: Elements from one block of samples to the next: 0 where only one block exists at a time, None
             where the sample dim steps as ``strides`` says.
-        elements: How many exist at a time, where that is not for the other two to say.
+        elements: Number of elements that exist at a time, where the other two do not give it.
     """
 
     strides: tuple[int, ...]

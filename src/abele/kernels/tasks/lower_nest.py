@@ -145,7 +145,7 @@ def _without_fills(value: Expr, fills: Mapping[Ref, float]) -> Expr:
 
 
 def _known(value: Expr, fills: Mapping[Ref, float]) -> float | None:
-    """What ``value`` is where some loads have their fills, if that follows from them alone."""
+    """Value of ``value`` where some loads have their fills, if that follows from them alone."""
     match value:
         case Ref():
             return fills.get(value)

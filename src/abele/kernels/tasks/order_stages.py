@@ -32,7 +32,7 @@ another, nothing of it would still be in a second-level cache of 1 MiB when the 
 
 
 class _Role(Enum):
-    """What a task has to do with stages by blocks."""
+    """Role of a task in stages that run block by block."""
 
     WHOLE = "runs whole, between them"
     PER_SAMPLE = "runs by blocks, each sample by itself"
@@ -96,7 +96,7 @@ def _latest(roles: Sequence[_Role], depends: Sequence[set[int]], earliest: list[
 
 
 def _gap(before: _Role, after: _Role) -> int:
-    """How many stages by blocks later ``after`` must run than ``before``, on which it depends."""
+    """Number of stages by blocks that ``after`` must run later than ``before``, on which it depends."""
     return int(after is not _Role.WHOLE and before is not _Role.PER_SAMPLE)
 
 

@@ -15,7 +15,7 @@ from abele.kernels.tasks.sample_dim import accesses
 
 
 def point_layouts(program: TaskProgram, group: TaskGroup) -> dict[int, SpaceLayout]:
-    """Where the elements lie of the spaces that only ``group`` touches."""
+    """Layouts of the spaces that only ``group`` touches."""
     tasks = [program.tasks[n] for n in group.tasks]
     own = own_spaces(program, group.tasks)
     return {space: _layout(program.spaces[space].shape, space, tasks, group.dims) for space in sorted(own)}

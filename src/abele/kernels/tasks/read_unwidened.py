@@ -106,6 +106,6 @@ def _is_there(program: TaskProgram, copy: _Widened, number: int) -> bool:
 
 
 def _moved(copy: _Widened, ref: Ref) -> Ref:
-    """What ``ref`` reads of the copy, where it was copied from."""
+    """``ref``, which reads the copy, as a read of the copy's source."""
     places: dict[str, Affine] = dict(zip(copy.dims, ref.index, strict=True))
     return replace(copy.source, index=tuple(position.substitute(places) for position in copy.source.index))

@@ -47,7 +47,7 @@ def rematerialise(program: TaskProgram) -> TaskProgram:
 
 @dataclass(frozen=True)
 class _ReadLate:
-    """What one level of a chain reads of earlier ones.
+    """Earlier values that one level of a chain reads.
 
     Attributes:
         spaces: The spaces.
@@ -63,7 +63,7 @@ class _ReadLate:
 
 
 class _History:
-    """Which tasks write each space, in order."""
+    """Tasks that write each space, in order."""
 
     def __init__(self, program: TaskProgram) -> None:
         self.writers: dict[int, list[int]] = {}

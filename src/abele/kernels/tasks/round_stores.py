@@ -47,7 +47,7 @@ class _Rounder:
 
     Attributes:
         spaces: By number.
-        rounding: How, with the space of the seed.
+        rounding: Rounding, with the space of the seed.
         numbers: For conversions, in order.
     """
 

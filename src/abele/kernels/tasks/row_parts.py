@@ -23,7 +23,7 @@ class DividedSpaces:
         self.layouts = dict(program.layouts)
 
     def of_block(self, dims: RowTable, rows: tuple[int, int], keys: tuple[int, int]) -> dict[int, SpacePart]:
-        """What is passed on by rows, and only within a group, has spaces for the rows and keys of a block.
+        """Parts of the group's own spaces for the rows and keys of a block.
 
         Args:
             dims: Rows and keys of the group.

@@ -1,4 +1,4 @@
-"""Which dims of a group's tasks are the rows of scores, and which the keys: what an attention is divided along.
+"""Dims of a group's tasks that are the rows and the keys of scores, along which an attention is divided.
 
 Dims are the same where tasks meet in a space along them. The dim of the rows is one that every task of the group has
 once: as a parallel dim, so that the task does each row by itself, or as a reduced dim of sums, so that it adds up what
@@ -106,7 +106,7 @@ class _Classes:
         return [[d for d in task.extents if self._root(("task", n, d)) == root] for n, task in enumerate(self.tasks)]
 
     def _places(self, root: _Node, names: Sequence[str]) -> dict[int, int] | None:
-        """Where passed spaces have the class; None where a task meets one along it in another way."""
+        """Place of the class in each passed space; None where a task meets one along it in another way."""
         found: dict[int, int] = {}
         for task, name in zip(self.tasks, names, strict=True):
             for access in self._met(task):

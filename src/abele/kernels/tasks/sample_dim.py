@@ -39,16 +39,16 @@ def common_dims(program: TaskProgram) -> list[SampleDim]:
 
 @dataclass(frozen=True)
 class DimClasses:
-    """Which dims of spaces and tasks are one and the same throughout a program."""
+    """Dims of spaces and tasks that are one and the same throughout a program."""
 
     parents: dict[Node, Node]
 
     def of_space(self, space: int, place: int) -> Node:
-        """What stands for dim ``place`` of ``space``, and for all that loops join with it."""
+        """Representative of dim ``place`` of ``space``, and of all dims that loops join with it."""
         return _root(self.parents, ("space", space, place))
 
     def of_task(self, task: int, dim: str) -> Node:
-        """What stands for loop ``dim`` of ``task``."""
+        """Representative of loop ``dim`` of ``task``."""
         return _root(self.parents, ("task", task, dim))
 
 

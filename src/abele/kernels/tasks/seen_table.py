@@ -26,7 +26,7 @@ EXPONENT, SLACK = 104.0, 1.02
 
 @dataclass(frozen=True)
 class ScoreBlocks:
-    """How rows and keys are cut.
+    """Sizes of the blocks of rows, and of keys.
 
     Attributes:
         rows: Points of the rows' dim in a block.
@@ -63,9 +63,9 @@ class TableWriter:
 
         Args:
             mask: The mask.
-            bound: What bounds the scores; None: only what no score can bring back is hidden.
-            blocks: How rows and keys are cut.
-            extents: Of the outer dims.
+            bound: Bound of the scores; None: only keys that no score can bring back are hidden.
+            blocks: Blocks of rows and keys.
+            extents: Extents of the outer dims.
         """
         key = (mask, None if bound is None else (bound.operands, bound.factor), blocks)
         if key in self._tables:

@@ -49,13 +49,13 @@ def skip_keys(program: LeafProgram) -> LeafProgram:
 
 @dataclass(frozen=True)
 class _Plan:
-    """How a group runs.
+    """Plan by which a group runs with a mask.
 
     Attributes:
         dims: Rows and keys of its tasks.
-        mask: What hides keys.
-        bound: Of the scores, where the mask is of numbers that are added to them; None: it hides by infinity.
-        blocks: How rows and keys are cut.
+        mask: Mask that hides keys.
+        bound: Bound of the scores, where the mask is of numbers that are added to them; None: it hides by infinity.
+        blocks: Blocks of rows and keys.
     """
 
     dims: RowTable
@@ -65,7 +65,7 @@ class _Plan:
 
     @property
     def ranges(self) -> object:
-        """What is equal of groups that run over the same ranges."""
+        """Key that is equal for groups that run over the same ranges."""
         bound = self.bound and (self.bound.operands, self.bound.factor)
         return self.mask, bound, self.blocks, self.dims.table
 
@@ -165,7 +165,7 @@ class _SkipFinder:
         return True
 
     def _kept(self, leaf: LeafTasks, dims: RowTable) -> Iterator[int]:
-        """What ``leaf`` stores at rows and keys, for others than its own tasks."""
+        """Spaces that ``leaf`` stores at rows and keys, for others than its own tasks."""
         for task, row, key in zip(leaf.tasks, dims.rows, dims.keys, strict=True):
             if key and not {row, key} & dict(task.reduced).keys():
                 for space in task.writes:
@@ -243,7 +243,7 @@ def _written(leaf: LeafTasks, plan: _Plan, spaces: DividedSpaces, tables: TableW
 
 
 def _steps(leaf: LeafTasks, plan: _Plan, lanes: int) -> tuple[int, int]:
-    """What numbers of keys are multiples of, and what ranges start at: whole vectors where points are single keys."""
+    """Factors of numbers of keys and of starts of ranges: whole vectors where points are single keys."""
     keys = plan.blocks.keys
     step = -(-keys // MOST_KINDS)
     is_single = all(

@@ -94,10 +94,10 @@ def split_dims(form: BoundCalls) -> TaskProgram:
 
 
 def _copied(call: BoundKernel, operands: Sequence[int]) -> list[int]:
-    """What goes through copies so that ``operands`` need no splits.
+    """Operands that go through copies so that ``operands`` need no splits.
 
-    A temporary has no place of its own that could be at fault: nests meet in it, one of which runs a dim in the factors
-    of an operand's view. Those of outputs are copied first, which are written once.
+    A temporary has no layout of its own that could be at fault: one of the nests that meet in it runs a dim in the
+        factors of an operand's view. Outputs, which are written once, are copied first.
     """
     bound = range(len(call.bindings))
     if all(operand in bound for operand in operands):
@@ -208,7 +208,7 @@ class _Splitting:
         ]
 
     def _temporary(self, buffer: Buffer, call: BoundKernel) -> OperandBinding:
-        """How a temporary of ``call`` lies: as an operand of its shape does, which loops go through beside it."""
+        """Binding of a temporary of ``call``: laid out as an operand of its shape, which loops walk beside it."""
         self.buffers[buffer.id] = buffer
         shapes = call.kernel.shapes
         return next(
@@ -221,7 +221,7 @@ class _Splitting:
         )
 
     def issues(self) -> list[_CannotIndexError]:
-        """What keeps this attempt from indexing whole dims, no range twice."""
+        """Obstacles to indexing whole dims in this attempt, no range twice."""
         found: dict[object, _CannotIndexError] = {}
         for _, view in self.views:
             for issue in view.issues():
@@ -353,7 +353,7 @@ def _agree(chain: Chain, loop: Chain, factors: Sequence[tuple[int, int]]) -> boo
 
 
 class _View:
-    """What one nest of one call sees: its dims after splitting, and how an index becomes one into a space."""
+    """Dims of one nest of one call after splitting, and the map from its indices to those of spaces."""
 
     def __init__(self, splitting: _Splitting, call: int, number: int, item: Nest) -> None:
         self.owner, self.call, self.nest = splitting, call, item
@@ -399,7 +399,7 @@ class _View:
         return tuple(found)
 
     def issues(self) -> Iterator[_CannotIndexError]:
-        """What cannot be indexed by whole dims."""
+        """Obstacles to indexing whole dims in this nest."""
         for operand, index in _accesses(self.nest):
             try:
                 self.index(operand, index)
@@ -499,7 +499,7 @@ class _View:
         return digit, stride // chain.marks[digit]
 
     def _joined(self, operand: int, digit: int) -> _CannotIndexError:
-        """What to raise where an index needs ``digit`` of the operand's buffer and the next one to be one."""
+        """Error for an index that needs ``digit`` of the operand's buffer and the next one to be one."""
         buffer = self._binding(operand).buffer
         marks = self.owner.chains[buffer].marks
         first = max(0, min(digit, len(marks) - 3))

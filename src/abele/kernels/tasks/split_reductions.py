@@ -117,7 +117,7 @@ def _cut_samples(spaces: SpaceTable, task: Task) -> tuple[str, int] | None:
 
 
 def _sums(spaces: SpaceTable, task: Task) -> Put:
-    """Where the parts are added up: the results themselves if they hold nothing but the sums."""
+    """Store of the running sum: the results themselves if they hold nothing but the sums."""
     own = task.puts[0]
     names = {name for position in own.index for name in position.names}
     # The results can hold the running sum themselves if nothing else happens to them and they keep all 32 bits.

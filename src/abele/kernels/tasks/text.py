@@ -132,7 +132,7 @@ def space_lines(spaces: Sequence[Space], names: Names, layouts: Mapping[int, Spa
 
 
 def samples_lines(samples: SampleDim | None, block: int, names: Names) -> list[str]:
-    """Which dims are the samples, in a line; none before they are chosen."""
+    """Sample dims in a line; none before they are chosen."""
     if samples is None:
         return []
     places = ", ".join(f"dim {place} of {names.of[space]}" for space, place in sorted(samples.spaces.items()))
@@ -140,7 +140,7 @@ def samples_lines(samples: SampleDim | None, block: int, names: Names) -> list[s
 
 
 def _group_text(program: TaskProgram, group: TaskGroup) -> str:
-    """Which tasks run together, in a line."""
+    """Tasks of a group, in a line."""
     first, last = (program.tasks[group.tasks[n]].name for n in (0, -1))
     points = " × ".join(map(str, group.extents))
     return f"together, point after point of outer dims, {points}: {len(group.tasks)} tasks from {first} to {last}"
@@ -154,7 +154,7 @@ def _stage_text(stage: TaskStage) -> str:
 
 
 def loop_text(loop: BlockLoop | OuterLoop | None, num_tasks: int) -> str:
-    """How the tasks of a leaf run, in words."""
+    """Loop of a leaf's tasks, in words."""
     if loop is None:
         return "side by side" if num_tasks > 1 else "one task"
     if isinstance(loop, OuterLoop):

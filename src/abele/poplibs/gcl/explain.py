@@ -20,7 +20,7 @@ def explain_all_reduce(
         data: Any shape.
         group: Replicas that communicate with each other.
         options: See :data:`COLLECTIVE_OPTIONS`.
-        name: What an error calls it.
+        name: Name of the call in errors.
 
     Returns:
         The plan; as text it says methods, replicas and estimates.

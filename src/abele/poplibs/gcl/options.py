@@ -51,7 +51,7 @@ def check_links(function: str, given: Options, num_ipus: int, *, between_racks: 
     """Refuse options that name other links or rings than those that the data takes.
 
     Args:
-        function: What an error calls the collective.
+        function: Name of the collective in errors.
         given: The options.
         num_ipus: IPUs of a replica.
         between_racks: True if a group has replicas in several racks.

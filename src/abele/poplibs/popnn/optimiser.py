@@ -189,7 +189,7 @@ def adam_update(
         eps: Added to the root.
         weight_decay: L2 term, or the shrinking of AdamW.
         decoupled: AdamW instead of Adam.
-        correction1: What :func:`adam_bias_correction` wrote; 1 for none.
+        correction1: Result of :func:`adam_bias_correction`; 1 for none.
         correction2: Likewise.
         name: Name of the step.
 

@@ -53,7 +53,7 @@ Source: machine reference §1.1."""
 
 
 def calibrations() -> Iterator[tuple[str, Cited]]:
-    """What was calibrated, by its name."""
+    """Calibrated constants of this module, by name."""
     layers = ("inception_tr_bs1_i1_dmaxpool", "inception_tr_bs1_i2_dmaxpool", "inception_tr_bs1_i10_dmax_pool")
     on = tuple(f"operators: {layer}, {chip}" for layer in layers for chip in ("gc2", "gc200"))
     text = "layers with stride 1, of which the formula of §4.10 alone leaves out 37 to 45 slots an item of two vectors"
@@ -62,13 +62,13 @@ def calibrations() -> Iterator[tuple[str, Cited]]:
 
 @dataclass(frozen=True)
 class PoolWork:
-    """What the vertices of a pooling do with their blocks.
+    """Parameters of the work of pooling vertices on their blocks.
 
     Attributes:
         kernel: Window along each field dimension.
         stride: Its step along each.
         dtype: Element type.
-        compares: True if positions count only where two operands are equal: a gradient of maxima, or what finds them.
+        compares: True if positions count only where two operands are equal: a gradient of maxima, or a search for them.
         is_gradient: True if the blocks are of the input's gradient.
     """
 

@@ -249,7 +249,7 @@ def _cuts(extent: int) -> Int64:
 
 @dataclass(frozen=True)
 class _Planning:
-    """What blocks of a pooling cost, before it is known where they lie."""
+    """Cost model for blocks of a pooling that are not placed yet."""
 
     ipu: Ipu
     params: PoolParams

@@ -303,7 +303,7 @@ def _emit_gradient(
 def _compared(
     graph: Graph, body: Sequence, params: PoolParams, step: PoolStep, inputs: tuple[Tensor, ...], group: int
 ) -> Tensor:
-    """What ``step`` finds of the elements of each window that equal its maximum, laid out as what was pooled."""
+    """Result of ``step`` on the elements that equal their window's maximum, laid out as the pooled tensor."""
     _, pooled, tensor = inputs
     dtype = place_type(tensor.dtype, params.kernel) if step == "places" else tensor.dtype
     found, blocks = create_blocks(graph, dtype, params, f"{step}/out", group=group, is_input=False)

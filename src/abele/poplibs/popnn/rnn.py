@@ -141,7 +141,7 @@ def param_delta_update(
         gradient: Gradient of the step's sum before its non-linearity, [batch, units].
         input: Input of the step, [batch, input size].
         previous_output: Output of the step before, [batch, units].
-        deltas: What is added to: [1, input size, units], [1, units, units] and [1, units].
+        deltas: Sums that are added to: [1, input size, units], [1, units, units] and [1, units].
         prog: Sequence that the steps are appended to.
         options: Those of matrix products.
         name: Name of the steps.

@@ -30,7 +30,7 @@ memory would leave no room for the same elements elsewhere in the program."""
 
 @dataclass(frozen=True)
 class RoiAlignParams:
-    """How regions are aligned.
+    """Grid of bins, sampling and coordinates of an alignment of regions.
 
     Attributes:
         aligned_height: Rows of bins of a region.
@@ -196,12 +196,12 @@ def _add_up(graph: Graph, body: Sequence, partials: Tensor, out: Tensor, name: s
 
 @dataclass(frozen=True)
 class _Cut:
-    """Which tile has which channels and regions: every part of the channels meets every part of the regions.
+    """Tiles of channels and regions: every part of the channels meets every part of the regions.
 
     Attributes:
         tile: Tile of each pair of parts, int64[channel parts, region parts].
-        channels: Where each part of the channels begins, and where the last ends.
-        regions: The same of the regions.
+        channels: First channel of each part, and the end of the last.
+        regions: First region of each part, and the end of the last.
     """
 
     tile: Int64

@@ -43,7 +43,7 @@ PIXELS = 4
 
 @macro
 def _region(self, r):
-    """Where region ``r`` begins, the size of its bins in pixels, and the samples of each."""
+    """Origin of region ``r``, the size of its bins in pixels, and the samples of each bin."""
     image = i32(self.image[r])
     left = f32(self.boxes[r * 4]) * self.scale - self.offset
     top = f32(self.boxes[r * 4 + 1]) * self.scale - self.offset
@@ -143,7 +143,7 @@ def align_codelet(dtype: ElementType, kind: ElementType, index: ElementType, wor
 
 @cache
 def align_gradient_codelet(dtype: ElementType, kind: ElementType, index: ElementType, workers: int) -> type:
-    """What regions add to the gradient of the image.
+    """Vertex type that adds the regions' gradients to the gradient of the image.
 
     Fields: ``g`` is [regions, channels, rows, columns], ``y`` [channels, images, height, width] in f32; the others are
     those of :func:`align_codelet`. The workers share the channels.

@@ -152,7 +152,7 @@ class PlaceHolder(Expr):
 
     @property
     def number(self) -> int:
-        """Which operand, counted from 1."""
+        """Number of the operand, counted from 1."""
         assert isinstance(self.node, language.Load)
         return self.node.operand + 1
 
@@ -287,7 +287,7 @@ def random_bits(seed: int, modifier: int, draw: int = 0, draws: int = 1) -> Raw:
     Args:
         seed: Number of the operand, from 1, that is the u32[2] seed.
         modifier: Chooses among independent streams of one seed.
-        draw: Which of the element's numbers.
+        draw: Number of the draw among those of the element.
         draws: Numbers that each element takes.
     """
     return Raw(language.Random(seed - 1, modifier, language.affine((ELEMENT, draws), const=draw)))

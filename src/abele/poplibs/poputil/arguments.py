@@ -24,7 +24,7 @@ Forms = Mapping[str, tuple[Order, ...]]
 
 
 class Arguments:
-    """How the arguments of one function are looked at, and put in our order."""
+    """Checks and order of the arguments of one function."""
 
     def __init__(
         self,
@@ -48,14 +48,14 @@ class Arguments:
 
     @cached_property
     def checks(self) -> dict[str, Check]:
-        """How arguments after the graph are looked at. Made at the first call: annotations take time to resolve."""
+        """Checks of the arguments after the graph. Made at the first call: annotations take time to resolve."""
         hints = hints_of(self.function)
         rules = {name: rule_of(hints.get(name, Any)) for name in self.parameters if name != "graph"}
         return {name: rule.checker() for name, rule in rules.items() if rule is not ANY}
 
     @cached_property
     def by_place(self) -> tuple[Check | None, ...]:
-        """How arguments by position are looked at."""
+        """Checks of the arguments by position."""
         return tuple(map(self.checks.get, self.names))
 
     @cached_property
@@ -89,7 +89,7 @@ class Arguments:
         return args if tensor is None else (tensor.graph, *args)
 
     def refusal(self, args: tuple[Any, ...], named: dict[str, Any]) -> Refusal | None:
-        """What does not fit in our order of arguments; debug contexts given by name become names."""
+        """First argument that does not fit our order; debug contexts given by name become names."""
         graph = args[0] if args else named.get("graph")
         if isinstance(named.get("name"), (DebugContext, DebugNameAndId)):
             named["name"] = debug_name(named["name"])
@@ -185,10 +185,10 @@ class Arguments:
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why a call is not in our order.
+    """Reason for which a call is not in our order.
 
     Attributes:
-        error: What is said of it.
+        error: Error that names it.
         fitted: Arguments after the graph that fit.
     """
 

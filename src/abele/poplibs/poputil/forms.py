@@ -36,8 +36,8 @@ class Word:
     """One argument of a form.
 
     Attributes:
-        name: The parameter that it is; empty where it changes nothing.
-        fits: What is taken.
+        name: Parameter that it sets; empty where it changes nothing.
+        fits: True for a value that it takes.
         optional: True if it may be left out.
         spread: True if its fields are the parameters.
         skipped: True if others may follow where it is left out, as where a header has an overload without it.
@@ -61,7 +61,7 @@ class Form:
     Attributes:
         target: The function that is called.
         words: The arguments after the graph.
-        text: What the form was made from.
+        text: Text that the form was made from.
         has_graph: True if the graph comes first; otherwise it comes later, or is that of a tensor.
         parameters: Names of all parameters of the target.
     """
@@ -75,10 +75,10 @@ class Form:
 
 @dataclass(frozen=True)
 class CallReading:
-    """What a form makes of a call.
+    """Arguments of a call as a form reads them.
 
     Attributes:
-        given: Arguments by the names of ours, where everything fits.
+        given: Values by the names of our parameters, where everything fits.
         fitted: Arguments that fitted before the first that did not.
         wanted: Name of the word that the next argument should have been.
     """

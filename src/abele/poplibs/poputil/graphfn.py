@@ -18,7 +18,7 @@ from abele.words import counted
 
 
 class ArgType(Enum):
-    """What a function does with a parameter."""
+    """Use of a parameter: an input, an output, both, or a tensor that the function creates."""
 
     INPUT = "input"
     OUTPUT = "output"
@@ -31,7 +31,7 @@ class ArgSig:
     """One parameter.
 
     Attributes:
-        type: What the function does with it.
+        type: Use by the function.
         similar_tensor: Tensor of the parameter's shape, type and layout; None for a created one.
         name: Name of the parameter.
     """

@@ -1,4 +1,4 @@
-"""What the host runs in place of the body of a library call that has no kernel."""
+"""Steps that the host runs in place of the body of a library call without a kernel."""
 
 from __future__ import annotations
 

@@ -194,7 +194,7 @@ def create_broadcast_operand(
 
     Args:
         graph: Graph in which it is made.
-        full: What it is broadcast over.
+        full: Tensor that it is broadcast over.
         dtype: Element type.
         dim: Dimension that it has.
         dither: True if it starts on a tile chosen by its shape rather than where ``full`` starts.

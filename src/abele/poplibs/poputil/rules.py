@@ -47,17 +47,17 @@ Check = Callable[[str, str, Any, Graph], None]
 
 @dataclass(frozen=True)
 class Rule:
-    """What one type of parameter takes.
+    """Values that one type of parameter takes.
 
     Attributes:
-        words: What is wanted, as in "a whole number".
+        words: Description of the values, as in "a whole number".
         fits: True if a value is of this kind; tells orders of arguments apart.
         takes: True if a value will do; never less than ``fits``.
-        inside: A further look at a value that will do, or None.
-        error: Kind of the error where it will not do.
+        inside: A further check of a value that will do, or None.
+        error: Kind of the error for other values.
         none_fits: True if ``None`` is of this kind where the parameter is optional. It stands for an operand or an
             object that there is not; a number is left out instead.
-        parts: Where it is one of several: these, in the order in which a value is tried.
+        parts: Alternatives of a union, in the order in which a value is tried.
     """
 
     words: str
@@ -69,12 +69,12 @@ class Rule:
     parts: tuple[Rule, ...] = ()
 
     def check(self, what: str, role: str, value: Any, graph: Graph) -> None:
-        """Refuse what does not do.
+        """Refuse a value that the rule does not take.
 
         Args:
-            what: The call, as errors name it.
+            what: Name of the call in errors.
             role: The argument.
-            value: What was given.
+            value: Argument that was given.
             graph: The graph that the call is about.
 
         Raises:
@@ -93,7 +93,7 @@ class Rule:
         return part.inside_of(value) if part is not None else None
 
     def accepts(self, value: Any) -> bool:
-        """Whether a value that may be one of several things is this one."""
+        """True if a value that may be of several kinds is of this one."""
         return self.fits(value) if self.takes is _anything else self.takes(value)
 
     def checker(self) -> Check:
@@ -287,7 +287,7 @@ def _without_twins(parts: tuple[Any, ...]) -> list[Any]:
 
 
 def _one_of(rules: tuple[Rule, ...]) -> Rule:
-    """What any of ``rules`` takes. A tensor is looked at as a tensor, a list as a list."""
+    """Rule that takes the values of any of ``rules``. A tensor is looked at as a tensor, a list as a list."""
 
     def takes(value: Any) -> bool:
         return any(rule.accepts(value) for rule in rules)

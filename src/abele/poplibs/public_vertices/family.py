@@ -24,7 +24,7 @@ STREAM, DRAWS = "stream", "draws"
 
 @dataclass(frozen=True)
 class Instance:
-    """What an instance of a template is, as text of the vertex language.
+    """An instance of a template, as text of the vertex language.
 
     Attributes:
         kind: ``Vertex``, ``MultiVertex`` or ``SupervisorVertex``.
@@ -32,7 +32,7 @@ class Instance:
         body: Statements of ``compute``.
         cycles: Cost formula; None to count issue slots.
         draws: True if it draws random numbers by ``self.stream`` and ``self.draws``, which are added.
-        defaults: What state starts from that need not be set, by name.
+        defaults: Initial values of state that need not be set, by name.
     """
 
     kind: str
@@ -51,8 +51,8 @@ class Family:
         name: Its name without the library's namespace.
         parameters: Its template parameters.
         make: Gives an instance for the arguments; raises :class:`TypeMismatchError` for those that do not go together.
-        certainty: How well its fields are known.
-        meaning: What it computes, in a few words.
+        certainty: Certainty of its fields.
+        meaning: Its computation, in a few words.
         others: Further lists of parameters, as other versions of the library have.
         example: Arguments of the instance that the documentation shows; by default each parameter's own.
     """

@@ -48,7 +48,7 @@ def families() -> list[Family]:
 
 @dataclass(frozen=True)
 class _VertexNames:
-    """What one kind of vertex calls things.
+    """Field names and types of one kind of vertex.
 
     Attributes:
         dtype: Element type of the inputs.

@@ -41,9 +41,9 @@ class TemplateParameter:
     """One template parameter.
 
     Attributes:
-        name: What it decides.
+        name: Name in the template.
         read: The argument that a text stands for; raises :class:`NotAllowedError`.
-        takes: What it takes, in words.
+        takes: Allowed arguments, in words.
         default: Argument where a name leaves it out; :data:`REQUIRED` where it must not.
         example: An argument, as text.
     """
@@ -95,8 +95,8 @@ def choice(enumeration: str, table: Mapping[str, Argument], default: Any = REQUI
 
     Args:
         enumeration: Its full name: members are ``enumeration::NAME``.
-        table: What each member stands for.
-        default: Where a name leaves it out.
+        table: Argument that each member stands for.
+        default: Argument where a name leaves it out.
     """
     scopes = enumeration.split("::")
 

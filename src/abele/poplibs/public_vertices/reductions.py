@@ -45,7 +45,7 @@ KINDS = (
 
 @dataclass(frozen=True)
 class _Reduction:
-    """What is reduced to what, and what is done to a result.
+    """Operation and types of a reduction, and the update and scaling of its result.
 
     Attributes:
         op: The operation.
@@ -63,7 +63,7 @@ class _Reduction:
 
     @property
     def kind(self) -> ElementType:
-        """What is accumulated in."""
+        """Element type of the accumulator."""
         return accumulator(self.op, self.dtype)
 
 

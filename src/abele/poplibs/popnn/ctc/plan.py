@@ -29,7 +29,7 @@ OPTIONS: dict[str, Option] = {
 
 @dataclass(frozen=True)
 class Plan:
-    """How a CTC loss is spread.
+    """Split of a CTC loss over tiles and workers.
 
     Labels are extended: a blank before each label and one at the end. A worker has ``share`` positions of one sequence;
     half of a tile's workers go forwards in time, the others backwards, at the same positions.

@@ -55,7 +55,7 @@ class Sweeps:
 
     Args:
         graph: The graph.
-        plan: How they are spread.
+        plan: Split of the loss over tiles and workers.
         blank: The class that stands for no label.
         given: The operands.
         both: True if to sweep backwards too, and to keep what a gradient needs.

@@ -111,7 +111,7 @@ def _log_add(a, b):
 
 @macro
 def _staying(self, w, parts):
-    """What becomes of each beam that is not extended: ``stay`` is [3, w], as blank, label, total."""
+    """Scores of the beams that are not extended: ``stay`` is [3, w], as blank, label, total."""
     void = f32(LOW)
     for p in range(parts):
         self.head[p] = 0
@@ -209,7 +209,7 @@ def _moving(self, w, t):
 
 @macro
 def _relating(self, w):
-    """Which beam each one extends, if it is there: labels are compared, as a beam may have gone and come back."""
+    """Parent beam of each beam, if it is there: labels are compared, as a beam may have gone and come back."""
     for j in range(w):
         self.parent[j] = -1
         if self.lengths[j] > 0:

@@ -33,11 +33,11 @@ class Search:
 
     Attributes:
         graph: The graph.
-        plan: How it is spread.
+        plan: Split of the search over tiles.
         blank: The class that stands for no label.
-        beams: What is known of every beam, [batch, …], by field of the vertices.
+        beams: State of every beam, [batch, …], by field of the vertices.
         found: The best extensions of every part of the classes, [batch, parts, …].
-        scratch: What choosing needs in between, [batch, …].
+        scratch: Intermediate values of the choice, [batch, …].
     """
 
     graph: Graph

@@ -23,7 +23,7 @@ class GroupedNorm:
     """The functions of one kind of norm.
 
     Attributes:
-        kind: What the names of its functions begin with.
+        kind: Prefix of the names of its functions.
         groups: Groups of channels, from the function's name, activations, and one statistic where there is one.
     """
 

@@ -76,10 +76,10 @@ class HostedCell(Cell, Protocol):
         """Write the gradients of output weights and biases.
 
         Args:
-            prog: What the host runs.
-            kept: What was kept of all steps, [steps, slots, batch, units].
+            prog: Program that the host runs.
+            kept: Values kept of all steps, [steps, slots, batch, units].
             deltas: Gradients of the gates of all steps, [steps, gates, batch, units].
-            gradients: Where they go.
+            gradients: Tensors that the gradients are written to.
         """
 
 
@@ -99,7 +99,7 @@ class Columns:
 
 @dataclass
 class Setting:
-    """What the cells of one call have in common.
+    """Setting that the cells of one call share.
 
     Attributes:
         graph: The graph.
@@ -139,7 +139,7 @@ class Setting:
         return total
 
     def hold(self, loop: SequenceLoop, states: list[Tensor]) -> tuple[Tensor | None, list[Tensor]]:
-        """Which samples still run, and the states as they are; nothing where all samples run to the end."""
+        """Flags of the samples that still run, and copies of the states; nothing where all samples run to the end."""
         lengths = self.params.lengths
         if lengths is None:
             return None, []

@@ -20,8 +20,8 @@ class SequenceLoop:
     Attributes:
         graph: The graph.
         index: The number of the step, u32.
-        prog: What a step does.
-        before: What is done before the steps.
+        prog: Program of one step.
+        before: Program that runs before the steps.
     """
 
     graph: Graph

@@ -23,12 +23,12 @@ from abele.poplibs.poputil.layout import clone
 
 @dataclass(frozen=True)
 class Forward:
-    """What a forward pass leaves.
+    """Results of a forward pass.
 
     Attributes:
         output: Of all steps, [steps, batch, units], or of the last.
         states: States after the last step, [batch, units] each, the output first.
-        kept: What the backward pass needs, [steps, slots, batch, units]; None where there will be none.
+        kept: Values that the backward pass reads, [steps, slots, batch, units]; None where there is no such pass.
     """
 
     output: Tensor
@@ -38,7 +38,7 @@ class Forward:
 
 @dataclass(frozen=True)
 class Backward:
-    """What a backward pass leaves.
+    """Results of a backward pass.
 
     Attributes:
         input: Gradient of the input, in its shape, or None where it was not asked for.
@@ -79,7 +79,7 @@ def forward_pass(
         input: The sequence; unused where ``given`` is there.
         weights: Weights.
         prog: Program that the pass is appended to.
-        slots: What is kept of a step: the first slots of the cell's.
+        slots: Number of values that are kept of a step: the first slots of the cell's.
         keep: True if it is kept for all steps.
         given: Products of the input and its weights, [steps, gates, batch, units], or None.
         kept_slots: The slots that are kept; all by default.
@@ -152,7 +152,7 @@ def backward_pass(
         setting: The call.
         cell: A cell of the kind that ran forward.
         weights: Weights.
-        kept: What the forward pass kept.
+        kept: Values that the forward pass kept.
         output_gradient: Gradient of the output: of all steps, or of the last where only that was returned.
         state_gradients: Gradients of the states after the last step; None is 0.
         prog: Program that the pass is appended to.

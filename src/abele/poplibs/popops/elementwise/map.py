@@ -269,7 +269,7 @@ def _expression(expr: ExprOrCallable, tensors: Sequence[Tensor], chosen: Mapping
 
 
 def _manner(chosen: Mapping[str, Any]) -> dict[str, Any]:
-    """What the options say of how vertices are made."""
+    """Settings of how vertices are made, from the options."""
     is_fused = chosen["enableGenerateCodelet"] or chosen["forceGenerateCodelet"]
     return {"is_fused": is_fused, "vector_broadcast": chosen["enableVectorBroadcastOptimisations"]}
 

@@ -43,7 +43,7 @@ def pow2scale_cast_to_fp8(
         log2_scale: An exponent from -32 to 31; a tensor of one i32 is one that the program works out.
         format: F143 or F152.
         prog: Program that the steps are appended to.
-        saturate: What is too large becomes the largest number, rather than NaN.
+        saturate: True if values too large become the largest number, rather than NaN.
         options: See :data:`SCALE_OPTIONS`.
         name: Name of the call.
 

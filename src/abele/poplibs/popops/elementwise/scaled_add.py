@@ -124,7 +124,7 @@ def scaled_subtract_from(
 
 @dataclass(frozen=True)
 class _ScaledAddition:
-    """Which of the scaled additions it is.
+    """Form of a scaled addition: its sign, its first term and its options.
 
     Attributes:
         sign: −1 where the second operand is subtracted.

@@ -24,7 +24,7 @@ def regroup_tensor(graph: Graph, tensor: Tensor, prog: Sequence, to: Grouping, n
 
     Args:
         graph: Graph in which the new tensor is made.
-        tensor: What to lay out anew; its order in memory decides the order of the other dimensions.
+        tensor: Tensor to copy; its order in memory decides the order of the other dimensions.
         prog: Sequence that the copy is appended to.
         to: The grouping of the result.
         name: Name of the result.
@@ -58,7 +58,7 @@ def regroup_if_beneficial(
 
     Args:
         graph: Graph in which a new tensor is made.
-        tensor: What to lay out anew.
+        tensor: Tensor that may be copied.
         reference: A tensor of the same shape whose grouping is wanted, or the grouping.
         prog: Sequence that a copy is appended to.
         name: Name of a new tensor.

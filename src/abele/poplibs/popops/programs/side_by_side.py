@@ -81,12 +81,12 @@ def plain_steps(program: Program) -> Iterator[Program]:
 
 
 class _Purpose(NamedTuple):
-    """What a step is for, as far as it matters to which steps run together.
+    """Purpose of a step, as far as it decides with which steps it runs.
 
     Attributes:
         kind: Kind of step; others never run together.
         function: The library function of a call.
-        work: What each compute set does.
+        work: Work of each compute set.
     """
 
     kind: type[Program]
@@ -100,14 +100,14 @@ class _Purpose(NamedTuple):
         return _Purpose(type(step), step.name if isinstance(step, LibraryCall) else "", work)
 
     def gain(self, other: _Purpose) -> int:
-        """What running two steps together is worth: the same purpose counts more than any number of steps saved."""
+        """Preference for running two steps together: equal purpose outweighs any number of steps saved."""
         if self.kind is not other.kind:
             return 0
         return 1 + _SAME * ((self.function == other.function) + (self.work == other.work))
 
 
 def _work(compute_set: ComputeSet) -> Hashable:
-    """What a compute set does: its stage where it has one, else what its vertices do."""
+    """Work of a compute set: its stage where it has one, else the codelets of its vertices."""
     return compute_set.stage or frozenset(content_key(group.codelet) for group in compute_set.groups)
 
 

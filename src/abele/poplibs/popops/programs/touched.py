@@ -35,7 +35,7 @@ def check_independent(programs: Sequence[Sequence[Program]]) -> None:
 
 
 def _intervals(steps: Iterable[Program], *, written: bool) -> Iterator[tuple[Int64, Int64]]:
-    """What steps write, or what they read: begins and lengths."""
+    """Begins and lengths of the intervals that steps write, or read."""
     for step in steps:
         match step:
             case Execute():

@@ -25,11 +25,11 @@ Direction = Literal["rows", "columns"]
 
 @dataclass(frozen=True)
 class Finish:
-    """What a step does to a result before it stores it.
+    """Operations on a result before a vertex stores it.
 
     Attributes:
         type: Element type of the output.
-        scale: What multiplies it, in field ``scale``: a ``number``, a ``tensor`` of one element, or nothing.
+        scale: Form of the factor in field ``scale``: a ``number``, a ``tensor`` of one element, or none.
         updates: True if it is added to what the output held.
     """
 

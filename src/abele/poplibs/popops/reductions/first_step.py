@@ -32,7 +32,7 @@ reductions to eight columns leaves room for the state of one vertex per tile."""
 
 @dataclass(frozen=True)
 class Rectangles:
-    """What the vertices of the first step reduce: rectangles, one or several per vertex.
+    """Rectangles that the vertices of the first step reduce, one or several per vertex.
 
     Attributes:
         vertex: Vertex of each rectangle, int64[n], non-decreasing.
@@ -43,7 +43,7 @@ class Rectangles:
         num_columns: Its columns, int64[n].
         strip: First column of the cell that it is cut from, int64[n].
         width: Columns of that cell, int64[n].
-        partials: What each vertex gives.
+        partials: Partial result of each vertex.
     """
 
     vertex: Int64
@@ -115,12 +115,12 @@ def first_step(
     """Share what each tile holds between its workers.
 
     Cells of a tile that add to the same outputs make one vertex. Where a tile has fewer of these than workers, outputs
-    are shared out, then what is reduced.
+    are shared out, then the reduced elements.
 
     Args:
-        cells: What each tile holds of the tensor.
-        kept: For each group of the grid, whether it is kept.
-        direction: What is reduced within a cell; the other is kept.
+        cells: Cells of the tensor on each tile.
+        kept: For each group of the grid, True if it is kept.
+        direction: Dimension that is reduced within a cell; the other is kept.
         workers: Workers of a tile.
         vector: Elements that one load gives; shares of columns are multiples.
         accumulators: Outputs that a vertex accumulates at a time.

@@ -32,7 +32,7 @@ def histogram(
     options: Options = None,
     name: str = "histogram",
 ) -> Tensor:
-    """How many elements of ``tensor`` lie below the first level, between each two, and from the last on.
+    """Counts of the elements of ``tensor`` below the first level, between each two, and from the last on.
 
     Args:
         graph: Graph in which vertices and the result are made.

@@ -84,7 +84,7 @@ def partials_type(op: ReduceOp, dtype: ElementType) -> ElementType:
 
 
 def start_of(op: ReduceOp, kind: ElementType) -> float | int:
-    """What an accumulator of type ``kind`` begins with, and an empty reduction gives."""
+    """Identity of the operation in type ``kind``: start of an accumulator, and result of an empty reduction."""
     if op.logical:
         return 1 if op.combine == "min" else 0
     found = identity("max" if op.combine == "log_add" else op.combine, kind.np)

@@ -43,11 +43,11 @@ HOST_TRIES = 8
 
 @dataclass(frozen=True)
 class Planner:
-    """What the cost of a step depends on.
+    """Figures that the cost of a step depends on.
 
     Attributes:
         system: The machine, or the part of it that the graph sees.
-        op: How elements are combined.
+        op: Operation that combines elements.
         type: Element type of partial results.
         out_type: Element type of the result.
         outputs: Number of results.
@@ -83,7 +83,7 @@ class Planner:
             deepest: Partial results of one output.
             size: Partial results of all.
             longest: Neighbouring outputs of which one tile has partial results.
-            wanted: Where the results are wanted.
+            wanted: Tiles on which the results are wanted.
         """
         if deepest < 2:
             return ()
@@ -247,7 +247,7 @@ class Planner:
 
 
 def _distances(num: int) -> list[int]:
-    """How far apart rectangles are that may exchange their hosts: shares of their number."""
+    """Distances between rectangles that may swap their hosts, as shares of their number."""
     found = [int(np.ceil(num * part)) for part in EXCHANGE_DISTANCES]
     return [n for n in dict.fromkeys(found) if 0 < n < num]
 

@@ -29,7 +29,7 @@ OPTIONS = {"accumType.interTile": element_type(None), "accumType.inVertex": elem
 
 @dataclass(frozen=True)
 class ReduceParams:
-    """How elements are reduced.
+    """Operation, scale and update of a reduction.
 
     Attributes:
         op: ADD, SQUARE_ADD, LOG_ADD, MUL, MIN, MAX, LOGICAL_AND or LOGICAL_OR.
@@ -47,9 +47,9 @@ class SingleReduceOp:
     """One of several reductions.
 
     Attributes:
-        tensor: What to reduce.
+        tensor: Tensor to reduce.
         dims: Dimensions that the result lacks.
-        params: How.
+        params: Operation, scale and update.
         out_type: Element type of the result; that of ``tensor`` by default.
         name: Name of its tensors.
     """
@@ -77,11 +77,11 @@ def reduce(
 
     Args:
         graph: Graph in which vertices and the result are made.
-        tensor: What to reduce. 16-bit floats are accumulated in f32.
+        tensor: Tensor to reduce. 16-bit floats are accumulated in f32.
         dims: Dimensions to reduce; none for an element-wise copy (or square).
         op: ADD, SQUARE_ADD, LOG_ADD, MUL, MIN, MAX, LOGICAL_AND or LOGICAL_OR; ADD of truth values counts them.
         prog: Sequence that the steps are appended to; or a list of compute sets, to whose first the first step is
-            added, and so on. What it lacks is appended, and the caller executes them in order.
+            added, and so on. Compute sets that are missing are appended, and the caller executes them in order.
         out_type: Element type of the result; that of ``tensor`` by default, i32 for a count.
         scale: Multiplies the result; a number or a tensor of one f32 element.
         options: ``accumType.interTile``: element type of partial results between vertices; ``accumType.inVertex``:
@@ -134,9 +134,9 @@ def reduce_many(
 
     Args:
         graph: Graph in which vertices and results are made.
-        reductions: What to reduce.
+        reductions: Reductions to run.
         prog: As for :func:`reduce`.
-        outputs: Where the results go, one per reduction; new tensors by default. None may overlap another.
+        outputs: Result tensors, one per reduction; new ones by default. None may overlap another.
         options: As for :func:`reduce`.
         name: Name of the steps.
 

@@ -103,7 +103,7 @@ _SCAN_NAMES = {"add": "CumSum", "mul": "CumProd", "max": "CumMax", "min": "CumMi
 
 
 def scan_identity(operation: str, dtype: ElementType) -> float:
-    """What an operation of a scan joins with anything without changing it."""
+    """Identity of a scan's operation."""
     if operation in ("add", "mul"):
         return 0 if operation == "add" else 1
     if dtype.is_float:
@@ -116,7 +116,7 @@ def scan_identity(operation: str, dtype: ElementType) -> float:
 def scan_codelet(
     dtype: ElementType, wide: ElementType, exclusive: bool, has_total: bool = True, operation: str = "add"
 ) -> type:
-    """What an operation makes of ``x`` up to each element, ``y``, and of all of it, ``total``; slots are counted."""
+    """Vertex type of a scan: ``y``, the operation over ``x`` up to each element, and ``total``, over all of it."""
     identity = scan_identity(operation, wide)
 
     @codelet(name=_SCAN_NAMES[operation])
@@ -160,7 +160,7 @@ def join_codelet(dtype: ElementType, wide: ElementType, operation: str = "add") 
 
 @cache
 def recurrence_total_codelet(dtype: ElementType) -> type:
-    """What a block of a linear recurrence does to what stands before it: ``h`` becomes scale · h + offset."""
+    """Vertex type of a recurrence's block: ``scale`` and ``offset`` of its effect h → scale · h + offset."""
 
     @codelet(name="RecurrenceTotal")
     class RecurrenceTotal(Vertex):

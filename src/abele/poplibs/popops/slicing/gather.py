@@ -68,7 +68,7 @@ def gather(
 
     Args:
         graph: Graph in which vertices are made.
-        tensor: What is sliced; see :func:`create_gather_input`.
+        tensor: Tensor to slice; see :func:`create_gather_input`.
         indices: u32 or i32 of any shape.
         axis: Dimension that indices count along.
         index_vector_dim: Dimension of ``indices`` that index vectors lie along; its rank where vectors have one entry.

@@ -47,7 +47,7 @@ def short(width: int) -> int:
 
 @macro
 def _sizes(self, width_known):
-    """What is read once: the first entry, the number of entries, and the width of a row.
+    """Values that are read once: the first entry, the number of entries, and the width of a row.
 
     Offsets are compared without sign, so a negative one is large and out of range.
     """
@@ -164,12 +164,12 @@ def update_codelet(
         dtype: Element type of ``base``.
         given: Element type of ``sub``.
         index: Element type of ``offsets``.
-        operation: How rows are joined.
-        scaled: What multiplies rows of ``sub`` first: a number, a tensor of one element, or nothing.
+        operation: Operation that joins rows.
+        scaled: Factor of the rows of ``sub``: a number, a tensor of one element, or none.
         scale_type: Element type of that tensor.
         width: See :func:`short`.
 
-    A row of the table is the business of one worker, so rows that are named twice are joined one after the other.
+    One worker has each row of the table, so rows that are named twice are joined one after the other.
     """
     kind, width_known = f32 if dtype.is_float else dtype, width
 
@@ -211,7 +211,7 @@ def update_codelet(
 
 @cache
 def check_codelet(index: ElementType) -> type:
-    """Whether any of ``offsets`` is no entry of a table of ``entries`` rows."""
+    """Vertex type that finds if any of ``offsets`` is no entry of a table of ``entries`` rows."""
 
     @codelet
     class CheckIndices(Vertex):

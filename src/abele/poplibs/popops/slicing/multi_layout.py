@@ -146,7 +146,7 @@ def create_indices_tensor(
     Args:
         graph: Graph in which it is made.
         dims: Dimensions that indices are given for.
-        num_indices: How many there are.
+        num_indices: Number of indices.
         plan: Not needed for the layout.
         options: Those of the plan; only their names and values are checked.
         name: Name of the variable.
@@ -282,7 +282,7 @@ def blocked(view: Tensor, plan: SlicePlan) -> Tensor:
 
 
 def row_regions(view: Tensor, plan: SlicePlan, parts: Parts, first: Int64, rows: Int64) -> Regions:
-    """What each of ``parts`` has of [groups, rows, columns]: ``rows`` rows from ``first`` on of its columns."""
+    """Regions of [groups, rows, columns] for each of ``parts``: ``rows`` rows from ``first`` on of its columns."""
     stored = blocked(view, plan)
     if stored.content.resolved.single_run is not None:
         block = (parts.group * plan.column_split + parts.column) * view.shape[1]

@@ -52,7 +52,7 @@ def multi_slice(
 
     Args:
         graph: Graph in which vertices and the result are made.
-        tensor: What is sliced; [entries, columns] for an embedding. Best laid out by
+        tensor: Tensor to slice; [entries, columns] for an embedding. Best laid out by
             :func:`~abele.poplibs.popops.slicing.multi_layout.create_sliceable_tensor` with the same plan.
         offsets: u32 or i32 of shape [n, 1] or [n], or n whole numbers. A slice by an index out of range is zero.
         dims: The dimension that is sliced.

@@ -152,7 +152,7 @@ def multi_update(call: TableUpdate) -> None:
 
     Args:
         graph: Graph in which vertices are made.
-        tensor: What is updated, in place.
+        tensor: Tensor to update, in place.
         slices: [n, *shape], 1 in place of the sliced dimension; of the type of ``tensor``.
         offsets: u32 or i32 of shape [n, 1] or [n], or n whole numbers. Indices out of range change nothing.
         dims: The dimension that is sliced.
@@ -246,12 +246,12 @@ def grouped_multi_update(call: NamedGroupsUpdate) -> None:
 
 @dataclass(frozen=True)
 class _UpdateRows:
-    """What a table is updated with.
+    """Rows, offsets and operation of an update of a table.
 
     Attributes:
         slices: The rows, [groups, n, width].
         offsets: The entry that each is for, [groups, n].
-        operation: What the entry becomes.
+        operation: Operation that joins a row and its entry.
         scale: Multiplies rows that are added: a number, or a tensor of one element.
     """
 
@@ -348,7 +348,7 @@ def _codelet(plan: SlicePlan, dtype: ElementType, given: _UpdateRows) -> tuple[t
 
 
 def _identity(operation: Operation, dtype: ElementType) -> float:
-    """What changes nothing when an operation joins it."""
+    """Identity of an operation in type ``dtype``."""
     if operation != "max":
         return {"add": 0.0, "mul": 1.0}[operation]
     return -float("inf") if dtype.is_float else int(np.iinfo(dtype.np).min)

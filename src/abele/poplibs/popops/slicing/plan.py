@@ -64,10 +64,10 @@ class _MadeOrNone(type):
 
 @dataclass(frozen=True)
 class SlicePlan(metaclass=_MadeOrNone):
-    """A table of ``num_groups`` × ``num_entries`` × ``output_size`` elements and what each tile has of it.
+    """A table of ``num_groups`` × ``num_entries`` × ``output_size`` elements and its split over the tiles.
 
     Entries, columns and indices are cut into parts; every combination of parts is the work of one tile. Columns are cut
-    evenly. A tile slices what its indices find in its entries and columns.
+    evenly. A tile slices the rows that its indices name, within its entries and columns.
 
     Attributes:
         dtype: Element type of the table.
@@ -81,7 +81,7 @@ class SlicePlan(metaclass=_MadeOrNone):
         lookup_split: Parts of the indices.
         partial_type: Element type of partial sums where indices are split.
         validates: True if indices out of range stop the program.
-        costs: What the planner expects, by name; cycles and bytes.
+        costs: Cycles and bytes that the planner expects, by name.
     """
 
     dtype: ElementType

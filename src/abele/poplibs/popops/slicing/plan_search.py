@@ -35,13 +35,13 @@ Source: machine reference §4.7 (strided)."""
 
 @dataclass(frozen=True)
 class Wish:
-    """What a plan is for.
+    """Purpose and constraints of a plan.
 
     Attributes:
         for_slice: True if rows are sliced.
         for_update: Operation by which rows are updated; None where they are not.
         proportion: Share of a tile's memory that temporary data may take.
-        aim: What is least in the chosen plan.
+        aim: Figure that the chosen plan minimises.
         splits: Splits that are given, by attribute of :class:`SlicePlan`.
         spread: True if indices are spread evenly over the entries; otherwise all may be the same.
     """

@@ -51,7 +51,7 @@ def scatter(
 
     Args:
         graph: Graph in which vertices are made.
-        operand: What is updated, in place.
+        operand: Tensor to update, in place.
         indices: u32 or i32 of any shape.
         updates: The shape of the index vectors, with the dimensions of a window at ``update_window_dims``.
         index_vector_dim: Dimension of ``indices`` that index vectors lie along; its rank where vectors have one entry.

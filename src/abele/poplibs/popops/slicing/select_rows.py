@@ -166,7 +166,7 @@ class _Parts:
         return np.searchsorted(self.vertex, np.arange(self.vertex[-1] + 1)).astype(np.int64)
 
     def of_params(self, params: Tensor) -> Any:
-        """What each vertex holds of the tensor."""
+        """Regions of ``params`` for each vertex."""
         return flat_regions(params.flatten(), self.begin, self.size, self.vertex, int(self.vertex[-1]) + 1)
 
     def one_each(self, tensor: Tensor, at: Int64) -> Any:

@@ -27,7 +27,7 @@ Remap = Literal["", "first", "padding"]
 
 @macro
 def _offset(self, size, remap):
-    """Where the window begins."""
+    """First index of the window, with ``remap`` applied."""
     at = i64(self.at)
     if remap == "first":
         at = at if at >= 0 and at <= i64(self.extent) - size else i64(0)

@@ -28,7 +28,7 @@ def host_window(
         part: [size, ...].
         at: First index of the window.
         name: Name of the compute set.
-        remap: What becomes of offsets out of range.
+        remap: Treatment of offsets out of range.
         is_update: True if the window of ``whole`` is written.
     """
     order = storage_order(whole)

@@ -233,7 +233,7 @@ def host_top_k(
     Args:
         graph: Graph in which vertices are made.
         keys: [..., n].
-        values: What goes with the keys, each [..., n].
+        values: Values that go with the keys, each [..., n].
         outs: Keys, places (u32) and values that are found, each [..., k].
         largest: True if larger keys are better.
         is_reversed: True if the best comes last; equal keys stay in their order.
