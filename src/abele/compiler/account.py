@@ -65,12 +65,12 @@ HANDLE_ROLES = "handle_roles"
 
 @dataclass(frozen=True, eq=False)
 class ReportSource:
-    """What tables are made of that look at programs as their user made them.
+    """Programs as their user made them, from which tables are made.
 
     Attributes:
         programs: The control programs.
         names: Their names.
-        handle_roles: What host handles are for, by the part of their names before the first ``/``, digits left out.
+        handle_roles: Roles of host handles, by the part of their names before the first ``/``, digits left out.
         is_unchanged: Tells whether graph and programs are what was compiled.
     """
 
@@ -86,8 +86,8 @@ class Reporter:
     Args:
         graph: Its graph.
         lowered: Its steps.
-        plan: What they run, with assumed costs where these depend on data.
-        memory: What fills the tiles.
+        plan: Supersteps of these, with assumed costs where they depend on data.
+        memory: Memory of the tiles.
         source: The programs as their user made them.
     """
 
@@ -102,7 +102,7 @@ class Reporter:
         """The report of the program as it ran.
 
         Args:
-            account: What is known of its runs.
+            account: Counts and costs of its runs.
             meta: Further entries of the report's ``meta``.
         """
         graph, lowered, executions = self.graph, self.lowered, account.executions
@@ -168,7 +168,7 @@ class Reporter:
     def _exchange_tables(
         self, rows: Sequence[tuple[Step, Part]], phases: Sequence[Part], phase_of: Int64, executions: Int64
     ) -> dict[str, Table]:
-        """What goes between IPUs, over links and between tiles, found when somebody looks into the tables."""
+        """Tables of traffic between IPUs, over links and between tiles, made on first use."""
         graph, plan, source = self.graph, self.plan, self.source
 
         def places() -> list[PhaseOf]:
@@ -194,7 +194,7 @@ class Reporter:
         }
 
     def exchange_pairs(self, row: int, block_tiles: int) -> Table:
-        """Who sends to whom in the exchange that a row of the steps table is; see ``Executable.exchange_pairs``."""
+        """Sender and receiver tiles of the exchange of a row of the steps table; see ``Executable.exchange_pairs``."""
         step, part = self._assumed_rows[row]
         phase, graph = PhaseOf(step.superstep, part), self.graph
         if phase.exchanged(self.plan) is None:
@@ -252,8 +252,9 @@ class Reporter:
         return int(np.dot(account.executions[own], each[self._superstep[own]]))
 
     def start_cycles(self, account: RunAccount) -> tuple[Int64, int]:
-        """When each step first starts in a run of its program, int64[steps], −1 where it does not; and when the first
-        program ends."""
+        """First start of each step in a run of its program, int64[steps], −1 for none; and the end of the first
+        program.
+        """
         rows, first_row = [p for _, p in self._rows(account)], self._first_row
         found = [self._schedule(n, account, rows) for n in range(len(self.lowered.programs))]
         starts = np.full(len(rows) + 1, -1, dtype=np.int64)
@@ -262,7 +263,7 @@ class Reporter:
         return np.where(np.diff(first_row) > 0, starts[first_row[:-1]], -1), found[0].end
 
     def _schedule(self, program: int, account: RunAccount, rows: Sequence[Part]) -> ProgramSchedule:
-        """When a program does what; the schedule of one that ran as assumed is kept."""
+        """Schedule of a program; that of one that ran as assumed is cached."""
         own = self._program == program
         # Only a program that ran otherwise than assumed needs a schedule of its own.
         if any(of == program for of, _ in account.compute) or not np.array_equal(

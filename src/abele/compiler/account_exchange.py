@@ -32,11 +32,11 @@ MOST_ROWS = 1 << 17
 
 
 class PhaseOf(NamedTuple):
-    """Where a phase comes from.
+    """A phase of a superstep.
 
     Attributes:
         superstep: Number of the superstep.
-        part: What it does.
+        part: Its line of the timeline.
     """
 
     superstep: int
@@ -128,9 +128,9 @@ def exchange_blocks(phases: Sequence[PhaseOf], cycles: Int64, plan: Sequence[Sup
 def planned_blocks(
     superstep: Superstep, graph: Graph, blocks: TileBlocks
 ) -> tuple[BlockBytes | None, BlockBytes | None]:
-    """Who sends to whom before and after the vertices of a superstep, which is planned again; None where nothing is.
+    """Bytes between blocks of tiles before and after the vertices of a superstep, planned again; None where none move.
 
-    Steps of control, and what goes between replicas, have no such plan.
+    Steps of control and copies between replicas have no such plan.
     """
     node, tiles_per_ipu = superstep.node, graph.system.ipu.num_tiles
     # A layout of what the superstep touches will do, and takes a fraction of the time.

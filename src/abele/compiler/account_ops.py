@@ -47,7 +47,7 @@ def ops_table(
     Args:
         ops: The operations; see :func:`ops_of`.
         lowered: The steps.
-        supersteps: What these run.
+        supersteps: Supersteps of these.
         op_of: The operation of each step, int64[steps].
         executions: Times that each step runs in one run of its program, int64[steps].
         steps: The table of steps.
@@ -98,7 +98,7 @@ _PRODUCTS = ("ConvPartial",)
 
 
 def _arithmetic(codelets: Iterable[CodeletDef]) -> str:
-    """What an operation computes with, by the vertices that it runs; see ``abele.report.schema.ARITHMETIC``.
+    """Element type of an operation's arithmetic, by the vertices that it runs; see ``abele.report.schema.ARITHMETIC``.
 
     The vertices of products decide where there are some. Otherwise it is f32 if a vertex has a field of it: f16 that is
     summed in f32 is summed by instructions of f32.

@@ -25,7 +25,7 @@ def is_estimated(program: int, superstep: Superstep, account: RunAccount) -> boo
 
 
 def basis_of(row: tuple[Step, Part], supersteps: Sequence[Superstep], account: RunAccount) -> str:
-    """What the figures of a row rest on: one of ``BASES``."""
+    """Basis of the figures of a row: one of ``BASES``."""
     step, part = row
     superstep = supersteps[step.superstep]
     if account.assumed[step.index] or (part.kind == "compute" and is_estimated(step.program, superstep, account)):
@@ -48,8 +48,8 @@ def steps_table(
         rows: Step and part of each row.
         op_of: The operation of each step, int64[steps].
         executions: Times that each step runs in one run of its program, int64[steps].
-        groups: What sync groups do.
-        basis: What the figures of each row rest on.
+        groups: Tables of sync groups.
+        basis: Basis of the figures of each row.
         phases: The parts that differ.
         phase_of: That of each row, int64[rows].
     """

@@ -61,7 +61,7 @@ class EqualVertices(NamedTuple):
 
 
 class SuperstepTables(NamedTuple):
-    """What the report says of supersteps and their vertices.
+    """Tables of the report about supersteps and their vertices.
 
     Attributes:
         supersteps: The supersteps.
@@ -146,7 +146,7 @@ def _by_codelet(groups: Sequence[VertexGroup]) -> list[list[VertexGroup]]:
 def _line(
     groups: Sequence[VertexGroup], codelets: dict[CodeletDef, int], ipu: Ipu, num_tiles: int
 ) -> tuple[dict[str, Any], np.ndarray]:
-    """What the table says of vertices of one codelet in one compute set, and their tiles."""
+    """Row of the table for the vertices of one codelet in one compute set, and their tiles."""
     codelet = groups[0].codelet
     costs = [vertex_costs(group, ipu) for group in groups]
     # A worker issues in every sixth cycle; what all workers do together is told in cycles already.
@@ -172,7 +172,7 @@ def _line(
 
 
 class _Extents(NamedTuple):
-    """Where variables lie in the element space of their graph.
+    """Addresses and sizes of variables in the element space of their graph.
 
     Attributes:
         base: First address of each, int64[variables].

@@ -50,7 +50,7 @@ def program_tiles(phases: Table, times: Sequence[Int64], num_tiles: int) -> Tabl
 
     Args:
         phases: The relation of phases and tiles.
-        times: How often a run of each program goes through each phase, int64[phases].
+        times: Times that a run of each program goes through each phase, int64[phases].
         num_tiles: Tiles of the machine.
     """
     names = ("compute_cycles", "sent_bytes", "received_bytes")
@@ -75,7 +75,7 @@ def buffer_tiles(supersteps: Sequence[Superstep], num_tiles: int) -> Table:
 
 
 def memory_of(plan: MemoryPlan, num_tiles: int) -> Memory:
-    """What fills the tiles, neighbours that are alike as one run."""
+    """Bytes of each category on the tiles; equal neighbours are one run."""
     vectors = [plan.categories[name] for name in CATEGORIES]
     listed = TileSet.of([v.tile_set.tiles for v in vectors], num_tiles).tiles
     begin = distinct(np.concatenate([np.zeros(1, np.int64), listed, listed + np.int64(1)]))

@@ -120,13 +120,13 @@ class Audiences:
         return np.flatnonzero(self._keys[at] == key)
 
     def sums(self, tiles: TileSet, audience: Int64, holder: Int32, amount: npt.NDArray[Any]) -> Int64:
-        """Sum of ``amount`` over what each tile wants and does not hold, as a column over ``tiles``.
+        """Sum of ``amount`` over the pieces that each tile wants and does not hold, as a column over ``tiles``.
 
         Args:
             tiles: A set with all members.
-            audience: Who wants each piece, int64[k].
+            audience: Audience that wants each piece, int64[k].
             holder: The tile that holds it, int32[k].
-            amount: What to add up, [k]; sums up to 2**53 are exact.
+            amount: Amount of each piece, [k]; sums up to 2**53 are exact.
         """
         total = np.bincount(audience, weights=amount, minlength=len(self)).astype(np.int64)
         column = tiles.sum(tiles.positions(self.tile), total[self.owner])
@@ -154,10 +154,10 @@ class Audiences:
 
 
 def find_audiences(wanted: Sequence[WantedRegions], num_tiles: int) -> tuple[Audiences, list[tuple[Int64, Int64]]]:
-    """Tiles that want the same, and what each audience wants of each field.
+    """Sets of tiles that want the same pieces, and the regions of each field that each set wants.
 
     Args:
-        wanted: What tiles want, field by field.
+        wanted: Regions that tiles want, field by field.
         num_tiles: Tiles of the machine.
 
     Returns:

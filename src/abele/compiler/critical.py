@@ -33,7 +33,7 @@ _WHOLE = 1e-9
 
 
 class _State(NamedTuple):
-    """When each resource is free, float64[resources, k], and the chain to that, int64[resources, k]."""
+    """Cycle at which each resource is free, float64[resources, k], and the chain to it, int64[resources, k]."""
 
     times: Float64
     chains: Int64
@@ -44,7 +44,7 @@ def critical_cycles(items: Sequence[Item], parts: Sequence[Part]) -> Float64:
 
     Args:
         items: The program, as rows and loops.
-        parts: What each row does, for all rows of the steps table.
+        parts: Timeline of each row of the steps table.
     """
     needs, num_resources = row_needs(items, parts)
     walk = _Walk(needs, num_resources)
@@ -98,7 +98,7 @@ class _Walk:
     """A walk through the program.
 
     Attributes:
-        needs: What rows need.
+        needs: Needs of the rows.
         size: Resources that differ.
         chains: The chains so far.
     """

@@ -27,12 +27,12 @@ Bool = npt.NDArray[np.bool_]
 
 
 def check_divergence(graph: Graph, steps: Sequence[Step], accesses: Mapping[int, Access], always_live: Bool) -> None:
-    """No loop, branch or switch can go different ways in different replicas.
+    """Refuse loops, branches and switches that can go different ways in different replicas.
 
     Args:
         graph: The graph; with one replica there is nothing to check.
         steps: All steps.
-        accesses: What each touches, by step index.
+        accesses: Variables that each touches, by step index.
         always_live: Variables whose value comes from the host or from the run before, bool[variables].
 
     Raises:

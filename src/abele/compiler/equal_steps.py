@@ -58,7 +58,7 @@ class Analysed:
 
     Attributes:
         groups: Vertices of a compute set.
-        superstep: What was found.
+        superstep: Result of the analysis.
         vertex_state: Bytes that its vertices' records take on each tile.
         exchange_code: Bytes of exchange instructions on each tile.
     """
@@ -74,8 +74,8 @@ class EqualStep(NamedTuple):
 
     Attributes:
         first: The step.
-        access: What the other touches itself.
-        ipus: IPUs by which the other lies further on.
+        access: Variables that the other touches.
+        ipus: Distance of the other, in IPUs.
     """
 
     first: Analysed
@@ -83,7 +83,7 @@ class EqualStep(NamedTuple):
     ipus: int
 
     def found(self, superstep: Superstep, tiles_per_ipu: int) -> Analysed:
-        """What is known of the other, whose superstep is ``superstep``."""
+        """Analysis of the other, whose superstep is ``superstep``."""
         first, by = self.first, self.ipus * tiles_per_ipu
         return Analysed((), superstep, first.vertex_state.shifted(by), first.exchange_code.shifted(by))
 
@@ -97,7 +97,7 @@ class EqualSteps:
 
     Args:
         graph: The graph that all are part of.
-        layout: Where its elements live.
+        layout: Tile and address of its elements.
     """
 
     def __init__(self, graph: Graph, layout: Layout) -> None:
@@ -139,7 +139,7 @@ class EqualSteps:
         Args:
             first: The analysed one.
             others: The variable in place of each.
-            shift: How many tiles further on vertices are.
+            shift: Distance of the vertices, in tiles.
         """
         touched = first.superstep.access.touched.tolist()
         found = {n: others[self._variables[n]].id for n in touched}
@@ -165,7 +165,7 @@ class EqualSteps:
         return None
 
     def _shape(self, groups: Sequence[VertexGroup]) -> tuple[object, ...]:
-        """What equal compute sets have in common, cheaply."""
+        """Cheap key that is equal for equal compute sets."""
         return tuple(
             (id(g.codelet), g.num, _spread(g.tile), *(self._edge_shape(e) for e in g.edges.values())) for g in groups
         )
@@ -288,7 +288,7 @@ class EqualSteps:
 
 
 def relocated(equal: EqualStep, step: Step, tiles_per_ipu: int) -> Superstep:
-    """What a step does, from what was found of the one that it equals."""
+    """Superstep of a step, from the one that it equals."""
     first, by = equal.first.superstep, equal.ipus
     tiles, compute, buffers = by * tiles_per_ipu, first.compute, first.buffer_bytes
     if by == 0:
@@ -339,7 +339,7 @@ def _blocks(node: Program) -> tuple[StridedBlock, ...]:
 
 
 def _copy_shape(node: Copy) -> Hashable:
-    """What equal copies have in common but for their variables; None where that cannot be told."""
+    """Key that equal copies share whatever their variables; None where there is no such key."""
     blocks = _blocks(node)
     if not blocks:
         return None
@@ -350,7 +350,7 @@ def _copy_shape(node: Copy) -> Hashable:
 
 
 def _spread(tile: Int32) -> tuple[int, ...]:
-    """How many tiles a column has, and how far from its first those at some places are."""
+    """Number of tiles of a column, and the distances of some of them from the first."""
     first = int(tile[0]) if len(tile) else 0
     return len(tile), *[int(tile[i]) - first for i in _places(len(tile))]
 

@@ -64,13 +64,13 @@ def plan_exchange(
 
     Args:
         uses: Its field uses.
-        layout: Where the graph's elements live.
+        layout: Tile and address of the graph's elements.
         tiles_per_ipu: Tiles of one IPU.
-        blocks: Blocks of tiles, if it is asked who sends to whom.
+        blocks: Blocks of tiles between which bytes are counted, or None.
 
     Model: a field whose region is one piece of its tile's memory is used in place. Otherwise the tile gets a buffer:
     parts from other tiles arrive where they are wanted, parts of its own are copied in. An element crosses to a tile
-    once per phase; wishes for it in another arrangement are copies on the tile. Outputs go the other way.
+    once per phase; requests for it in another arrangement are copies on the tile. Outputs go the other way.
     """
     known: dict[int, Residence] = {}
     inputs: list[FieldWish] = []
@@ -165,9 +165,9 @@ class _Wanted(NamedTuple):
 
 
 def _portions(wanted: Sequence[_Wanted], num_tiles: int) -> Iterator[Sequence[_Wanted]]:
-    """What audiences want, split by the tiles that hold it into portions that the processor's caches have room for.
+    """Requests of audiences, split by the tiles that hold the data into portions that the processor's caches hold.
 
-    Pieces of different holders never overlap nor join, so what portions come to are the parts of a sum.
+    Pieces of different holders never overlap nor join, so the results of portions add up.
     """
     if sum(len(w.at) for w in wanted) < 2 * PORTION:
         yield wanted
@@ -412,7 +412,7 @@ def plan_delivery(
     Args:
         tensor: The view.
         tile: Tile of each element, in flattened order, int32[size].
-        layout: Where the graph's elements live.
+        layout: Tile and address of the graph's elements.
         tiles_per_ipu: Tiles of one IPU.
         outward: The tiles send the elements home instead of getting them.
     """

@@ -45,7 +45,7 @@ class BlockBytes(NamedTuple):
     Attributes:
         source: Sending block of each pair, int64[n].
         target: Receiving block, int64[n]; pairs are distinct and in order of (source, target).
-        bytes: What the tiles of the one receive from those of the other, whole words, int64[n].
+        bytes: Bytes that the tiles of the one receive from those of the other, whole words, int64[n].
     """
 
     source: Int64
@@ -70,7 +70,7 @@ class BlockBytes(NamedTuple):
 
 
 def block_bytes(receiver: Int64, sender: Int32, amount: Int64, audiences: Audiences, blocks: TileBlocks) -> BlockBytes:
-    """Who sends how much to whom.
+    """Bytes between blocks of tiles.
 
     Args:
         receiver: Audience that gets each piece, int64[k].

@@ -79,7 +79,7 @@ def largest_variables(
         plan: The memory plan.
         tile: The tile.
         temporary: Those live at the tile's peak, instead of those that always live.
-        count: How many; None for all.
+        count: Number of variables; None for all.
     """
     held = plan.liveness.always_live
     if temporary:

@@ -44,7 +44,7 @@ class TilePieces(NamedTuple):
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Layout:
-    """Where the elements of a graph live.
+    """Tile and address of every element of a graph.
 
     Attributes:
         begin: First global address of each map piece, int64[m], ascending; a piece lies in one variable on one tile.
@@ -134,7 +134,7 @@ class Layout:
 
     @property
     def all_packed(self) -> tuple[Int64, Int64]:
-        """What :meth:`packed` says of all pieces."""
+        """Result of :meth:`packed` for all pieces."""
         return self.packed(np.arange(len(self.begin)))
 
     def variables_at(self, address: Int64) -> Int64:

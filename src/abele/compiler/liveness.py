@@ -60,7 +60,7 @@ class Liveness:
         return np.repeat(np.arange(len(self.candidates)), np.diff(self.ptr))
 
     def at(self, step: int) -> Bool:
-        """Which candidates are live during a step, bool[len(candidates)]."""
+        """Candidates that are live during a step, bool[len(candidates)]."""
         result = np.zeros(len(self.candidates), dtype=bool)
         result[self.owner[(self.begin <= step) & (step < self.end)]] = True
         return result
@@ -81,7 +81,7 @@ def liveness(
 
     Args:
         programs: Lowered programs.
-        accesses: What each step touches, by step index.
+        accesses: Variables that each step touches, by step index.
         sizes: Elements of each variable of the graph, int64[variables].
         pinned: Variables that are always live in any case (constants), bool[variables].
 
@@ -188,12 +188,12 @@ _ENDS = _UNDEFINED | _COMPLETE
 
 @dataclass(frozen=True, eq=False, slots=True)
 class _Events:
-    """What steps do to variables, in order of run, variable and step.
+    """Reads, writes and ends of variables by steps, in order of run, variable and step.
 
     Attributes:
         variable: Variable of each event, int64[n].
         step: Its step, int64[n].
-        does: What the step does to it, as flags, int64[n].
+        does: Events as flags, int64[n].
         run: Run of the step, int64[n].
         fresh: True where an event is the first of its run and variable, bool[n].
     """
@@ -320,7 +320,7 @@ class _Flow:
         self._look_for_unread()
 
     def _decide(self) -> None:
-        """What each run decides: variables, whether it wants them before, and where it last decides them."""
+        """Find the variables that each run reads or writes, if it reads them first, and its last decision on each."""
         events = self._events
         before, after = events.neighbours(_DECIDES)
         deciding = events.where(_DECIDES)
@@ -417,7 +417,7 @@ class _Flow:
         self.until[variable[before]] = region.first
 
     def _end(self, number: int) -> None:
-        """What a run says of values that end."""
+        """Enter the values that end in a run."""
         ends = slice(self._end_ptr[number], self._end_ptr[number + 1])
         if ends.stop > ends.start:
             self.ended[self._end_variable[ends]] = self._end_value[ends]

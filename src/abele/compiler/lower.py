@@ -24,9 +24,9 @@ class Step:
 
     Attributes:
         index: Position in program order.
-        kind: What it does; one of ``step_kinds.KINDS``.
+        kind: Kind of step; one of ``step_kinds.KINDS``.
         node: The program node that it came from; a called function's nodes appear once per call.
-        name: What it does, scopes included.
+        name: Name, with scopes.
         executions: Times that it runs in one run of the program.
         is_assumed: True if that number depends on data: a while loop counts as one trip, an If takes its first branch,
             a Switch its first case.
@@ -146,7 +146,7 @@ class _Lowering:
         return self._stream is not None and self._stream == before
 
     def lower_apart(self, node: Program, at: _LoweringState) -> Step | StepBlock:
-        """What ``node`` becomes under control of its own: its stream copies join none outside."""
+        """Steps of ``node`` under control of its own: its stream copies join none outside."""
         self._stream = None
         lowered = self.lower(node, at)
         self._stream = None

@@ -25,7 +25,7 @@ class Moves(NamedTuple):
         tile: Tile of each row, int32[k].
         bytes: Bytes that its copies move together, int64[k].
         granule: Largest power of two up to 8 that divides size and offset of each of them in bytes, int64[k].
-        pieces: How many they are, int64[k].
+        pieces: Number of copies, int64[k].
     """
 
     tile: Int32

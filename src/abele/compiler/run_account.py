@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class RunAccount:
-    """How often steps run, and what vertices cost whose cost depends on data.
+    """Executions of steps, and costs of vertices that depend on data.
 
     Attributes:
         executions: Times that each step runs in one run of its program, int64[steps], read-only.

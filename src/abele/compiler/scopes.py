@@ -108,11 +108,11 @@ class Scopes:
         return len(self.scopes) - 1
 
     def entries(self, words: Int64, places: Mapping[Program, slice]) -> tuple[Int64, Bools]:
-        """How often each scope is entered in some runs, and whether that was counted.
+        """Times that each scope is entered in some runs, and true where they were counted.
 
         Args:
-            words: What each run counted, int64[runs, words].
-            places: Where the words of each node are.
+            words: Counts of each run, int64[runs, words].
+            places: Range of each node's words.
 
         Returns:
             Entries, int64[runs, scopes], and whether they are known rather than assumed, bool[runs, scopes]. Loops and

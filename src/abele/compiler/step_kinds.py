@@ -34,7 +34,7 @@ NEUTRAL = ("undef", "assume")
 
 
 def partner_of(kind: str) -> str:
-    """What a step of a kind exchanges data with beside the tiles of its replica; empty for nothing."""
+    """Partner of a kind of step beside the tiles of its replica; empty for none."""
     if kind == "cross_replica":
         return "replicas"
     if kind in ("remote_in", "remote_out"):

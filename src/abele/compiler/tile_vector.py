@@ -85,7 +85,7 @@ class TileSet:
         return tile if self.is_all else np.searchsorted(self.tiles, tile)
 
     def count(self, positions: Positions) -> Int64:
-        """How often each position comes up, int64[k + 1]."""
+        """Number of times that each position comes up, int64[k + 1]."""
         return np.bincount(positions, minlength=len(self.tiles) + 1)
 
     def sum(self, positions: Positions, amount: npt.NDArray[Any]) -> Int64:
@@ -367,7 +367,7 @@ class TileTotal:
             self._kept = []
 
     def vector(self) -> TileVector:
-        """What all vectors come to."""
+        """Sum of all vectors."""
         if self._dense is not None:
             return TileVector(TileSet.all(self._num_tiles), np.append(self._dense + self._everywhere, 0)).packed()
         if not self._kept:

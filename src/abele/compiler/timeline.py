@@ -30,7 +30,7 @@ class Part:
         balance: Mean compute cycles over the tiles of its groups / those of the slowest.
         meets: Sync groups that meet here; groups of different sets go through it without one another.
         links: Ways out of the chip that it shares with other groups.
-        link_cycles: How long it keeps those busy, at its end.
+        link_cycles: Cycles that it keeps those busy, at its end.
         work: Cycles that each tile spends on vertices or copies.
         sent: Bytes that each tile sends to others.
         received: Bytes that each tile receives from others.

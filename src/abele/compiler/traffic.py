@@ -75,7 +75,7 @@ class LinkBytes(NamedTuple):
     Attributes:
         source: Sending IPU of each pair, int64[n].
         target: Receiving IPU, int64[n]; pairs are distinct and in order of (source, target).
-        bytes: What crosses from one to the other, int64[n].
+        bytes: Bytes that cross from one to the other, int64[n].
     """
 
     source: Int64
@@ -116,10 +116,10 @@ class ExchangePhase:
         sent_bytes: Bytes that leave; an element that several tiles want leaves once.
         received_fragments: Pieces that arrive.
         sent_fragments: Pieces that leave.
-        paired_bytes: Bytes of what arrives that arrives at the neighbour on the exchange bus too.
+        paired_bytes: Bytes that arrive at the neighbour on the exchange bus too.
         link_bytes: Bytes between IPUs.
         is_local: True if some of what arrives comes from the same IPU.
-        blocks: Who sends to whom, where that was asked for.
+        blocks: Bytes between blocks of tiles, where they were asked for.
     """
 
     received_bytes: TileVector
@@ -164,7 +164,7 @@ class ExchangePhase:
 
     @property
     def num_phases(self) -> int:
-        """What stays on chips and what crosses between them is exchanged one after the other, each after a barrier."""
+        """Number of exchanges, each after a barrier: one for traffic on chips, one for traffic between them."""
         return 2 if self.is_local and len(self.link_bytes.source) else 1
 
 
@@ -172,8 +172,8 @@ class _AudienceCopies(NamedTuple):
     """Copies that each audience makes, but for members that hold the data themselves.
 
     Attributes:
-        audience: Who copies, int64[k].
-        holder: Where the data comes from, int32[k].
+        audience: Audience that copies, int64[k].
+        holder: Tile of the data, int32[k].
         bytes: Bytes of each copy, int64[k].
         granule: As in ``Moves``, int64[k].
     """
@@ -213,11 +213,11 @@ def phase_of(
     a word, or not aligned to one, arrive.
 
     Args:
-        transfers: What is wanted.
+        transfers: Requests to serve.
         num_tiles: Tiles of the machine.
         tiles_per_ipu: Tiles of one IPU.
         audiences: The receivers; None where these are tiles.
-        blocks: Blocks of tiles, if it is asked who sends to whom.
+        blocks: Blocks of tiles between which bytes are counted, or None.
     """
     if audiences is None:
         audiences, receiver = Audiences.alone(transfers.receiver.astype(np.int32, copy=False), num_tiles)
@@ -264,10 +264,10 @@ def _by_address(transfers: Transfers) -> Transfers:
 
 
 def _received(transfers: Transfers, audiences: Audiences, *, is_apart: bool) -> tuple[Transfers, _AudienceCopies]:
-    """What arrives at each receiver once, and the copies for what it wanted again, from wishes in order of address.
+    """Pieces that arrive at each receiver once, and the copies of repeated requests, which are in order of address.
 
-    Wishes that are apart bring nothing twice, so they arrive as they are: only those that may arrive as one with their
-    neighbours are put side by side. Otherwise wishes are sorted by receiver, which leaves those of each in order.
+    Requests that are apart bring nothing twice, so they arrive as they are: only those that may join their neighbours
+        are put side by side. Other requests are sorted by receiver, which keeps the order of each.
     """
     nothing = np.empty(0, dtype=np.int64)
     if is_apart and audiences.is_alone:
@@ -291,10 +291,11 @@ def _received(transfers: Transfers, audiences: Audiences, *, is_apart: bool) -> 
 
 
 def _sent(transfers: Transfers) -> tuple[Transfers, bool]:
-    """What leaves each sending tile, and whether no element is wanted twice, from wishes in order of address.
+    """Pieces that leave each sending tile once, and true if no element is wanted twice; requests are in order of
+    address.
 
-    Packed addresses belong to one tile, so wishes for the same data are neighbours whoever wants them, and what is new
-    among them leaves once, for all that want it.
+    Packed addresses belong to one tile, so requests for the same data are neighbours whoever makes them. Each new
+    element among them leaves once, for all that want it.
     """
     begin, length = _news(transfers.begin, transfers.length)
     is_apart = bool((length == transfers.length).all())
@@ -308,12 +309,12 @@ def _sent(transfers: Transfers) -> tuple[Transfers, bool]:
 
 
 def _order(key: Int64) -> Int64 | slice:
-    """What sorts ``key``: everything as it is where it is sorted."""
+    """Permutation that sorts ``key``, or a slice where it is sorted already."""
     return slice(None) if bool((key[1:] >= key[:-1]).all()) else order_of(key)
 
 
 def _by_receiver(receiver: Int64, count: int) -> Int64 | slice:
-    """What sorts receivers below ``count`` and leaves those that are equal in order."""
+    """Permutation that sorts receivers below ``count`` and keeps equal ones in order."""
     # Narrow numbers are sorted by their digits, without a comparison.
     narrow = receiver.astype(np.uint16) if count <= 1 << 16 else receiver
     return slice(None) if bool((narrow[1:] >= narrow[:-1]).all()) else order_of(narrow)
@@ -437,13 +438,13 @@ def _listed(ptr: Int64, lists: Int64) -> tuple[Int64, Int64]:
 
 
 def _common(f: Transfers, ptr: Int64, at: Int64, number: Int64, others: Int64) -> Int64:
-    """How many elements of fragments other audiences want.
+    """Elements of fragments that other audiences want too.
 
     Args:
         f: All fragments.
         ptr: Those of audience a are ``ptr[a]`` to ``ptr[a + 1]``.
         at: The fragments, in order of ``number`` and address, int64[k].
-        number: Which entry of ``others`` each is compared with, int64[k].
+        number: Entry of ``others`` that each is compared with, int64[k].
         others: Audiences, int64[n].
     """
     common = f.length[at]
@@ -459,7 +460,7 @@ def _common(f: Transfers, ptr: Int64, at: Int64, number: Int64, others: Int64) -
 
 
 def _overlap(begin: Int64, length: Int64, other_begin: Int64, other_length: Int64) -> Int64:
-    """How much of each interval others cover, int64[n]; the others are in order and apart."""
+    """Elements of each interval that others cover, int64[n]; the others are in order and apart."""
     # Elements covered up to an address, so that what is covered between two is a difference.
     before = np.cumsum(other_length) - other_length
 

@@ -32,8 +32,8 @@ class RepeatedItems:
     """Items that run so many times.
 
     Attributes:
-        trips: How often. A part of a trip stands for a branch that is taken in so many of all cases.
-        items: What runs, in order.
+        trips: Number of trips. A fraction stands for a branch that is taken in that share of all cases.
+        items: Items of one trip, in order.
     """
 
     trips: float
@@ -63,7 +63,7 @@ class _Unrolling:
         self.first_row = first_row
 
     def items(self, item: Step | StepBlock, times: float) -> Iterator[Item]:
-        """What a part of the program that is entered so many times in a run does each time."""
+        """Rows and loops of a part of the program that is entered ``times`` times in a run."""
         if isinstance(item, Step):
             yield from self._scaled(item, times)
             return

@@ -39,7 +39,7 @@ class WholeRun(NamedTuple):
         end: Cycle at which it ends there, int64[n].
         loop: The loop that it is in, int64[n]; −1 for none.
         parent: The loop around each loop, int64[loops]; −1 for none. It has a higher number.
-        trips: How often what is in it happens, int64[loops].
+        trips: Number of trips, int64[loops].
         period: Cycles from one trip to the next, int64[loops].
         known: Cycle from which on the spans of each sync group are left out, int64[groups]; −1 where none are.
     """
@@ -60,9 +60,9 @@ def whole_run(items: Sequence[Item], parts: Sequence[Part], num_groups: int, *, 
 
     Args:
         items: The program, as rows and loops.
-        parts: What each row does, for all rows of the steps table.
+        parts: Timeline of each row of the steps table.
         num_groups: Sync groups.
-        most: Spans that are told; of what comes behind, nothing is.
+        most: Most spans; later ones are left out.
     """
     rows, classes = needs_of(items, parts)
     size = max(classes.values(), default=-1) + 1
@@ -89,7 +89,7 @@ def whole_run(items: Sequence[Item], parts: Sequence[Part], num_groups: int, *, 
 
 
 class _Trip(NamedTuple):
-    """Where a trip begins: the state, and how many spans and loops there were."""
+    """Start of a trip: the state, and the numbers of spans and loops so far."""
 
     state: State
     spans: int

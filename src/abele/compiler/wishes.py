@@ -23,10 +23,10 @@ from abele.graph.mapping import Int32
 
 
 class FieldWish(NamedTuple):
-    """What a field, or a part of it, has elsewhere.
+    """Regions of a field, or of a part of it, that a tile lacks in one piece.
 
     Attributes:
-        residence: Where its regions, or those pieces of them that are in the domain, live.
+        residence: Tiles and pieces of its regions, or of those pieces of them that are in the domain.
         tile: Tile of each pair of a tile and a region that is not in one piece there, int32[n].
         region: Its region, int64[n]; pairs are in order of tile and region.
         alone: True for the regions that are one piece, bool[regions].

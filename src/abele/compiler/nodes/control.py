@@ -68,10 +68,10 @@ def _steering(
     Args:
         analysis: The analysis.
         step: The step.
-        access: What it touches.
+        access: Variables that it touches.
         sync_cycles: Its barriers.
-        plan: What moves between tiles, if anything.
-        work_cycles: What every tile does between the barriers.
+        plan: Exchange between tiles, if any.
+        work_cycles: Cycles of work on every tile between the barriers.
         host_cycles: Waiting for the host, or transfer to it.
         host_bytes: Bytes of that transfer.
         meets: Sync groups that meet there; all of them, unless others are given.

@@ -9,7 +9,7 @@ from abele.graph.program import Program
 
 
 def meaning_of(node: Program) -> NodeMeaning:
-    """What a node means.
+    """Compiler's rules for a node.
 
     Raises:
         ControlProgramError: The compiler does not know such a node.

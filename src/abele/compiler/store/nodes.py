@@ -61,7 +61,7 @@ def stored_with_view(kind: type[Program], tag: str, part: str) -> None:
 
     Args:
         kind: The kind; its constructor takes the view.
-        tag: What its rows begin with.
+        tag: First word of its rows.
         part: The attribute that is the view.
     """
     row: Any = msgspec.defstruct(f"{tag}Row", [(part, Number)], bases=(NodeForm,), tag=tag, module=__name__)

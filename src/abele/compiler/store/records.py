@@ -74,7 +74,7 @@ def encode(value: Any, kinds: Kinds, path: Callable[[str], str] = str) -> Any:
     Args:
         value: The record.
         kinds: Those that there are, by name.
-        path: How the path of a source file is told.
+        path: Text of the path of a source file.
     """
     if isinstance(value, float) and not math.isfinite(value):
         return {"float": str(float(value))}
@@ -114,7 +114,7 @@ class _Decoder:
         self._fields = codelet_fields
 
     def value(self, data: Any, hint: Any, depth: int) -> Any:
-        """What ``data`` describes."""
+        """Value that ``data`` describes."""
         if data is None or isinstance(data, _PLAIN):
             made = data
         elif isinstance(data, list):

@@ -94,7 +94,7 @@ def _parts(node: Program, shown: set[Function]) -> list[Part]:
 
 
 def step_text(node: Program) -> str:
-    """What one node is, in a line without what is inside."""
+    """One node in a line, without its children."""
     text = TEXT.find(type(node))
     return text(node) if text is not None else f"{type(node).__name__} {node.debug.full_name}"
 
