@@ -65,13 +65,13 @@ class Kind(Generic[D]):
     """A kind of file.
 
     Attributes:
-        noun: What it holds, in words: ``report``.
+        noun: Name of its content, in words: ``report``.
         version: Version that is written, and the newest that is read.
         max_bytes: Most that the members of a file may unpack to.
-        free_bytes: What a file of any size may unpack to; a larger one up to ``ratio`` times its size.
+        free_bytes: Bytes that a file of any size may unpack to; a larger one up to ``ratio`` times its size.
         ratio: See ``free_bytes``.
-        again: How to make the file again.
-        schema: What the document is decoded into.
+        again: Advice on how to make the file again.
+        schema: Type that the document is decoded into.
         mapped: Arrays are stored as they lie in memory, so that a reader can map them.
     """
 
@@ -86,7 +86,7 @@ class Kind(Generic[D]):
 
     @property
     def format(self) -> str:
-        """What the document says that it is."""
+        """Name of the format in the document."""
         return f"abele-{self.noun}"
 
     @property
@@ -112,8 +112,8 @@ class ArchiveWriter(zipfile.ZipFile):
     """An archive that is being written, and that its reader will take.
 
     Args:
-        stream: Where it goes.
-        kind: What it is to hold.
+        stream: File to write to.
+        kind: Kind of the archive.
     """
 
     def __init__(self, stream: IO[bytes], kind: Kind[Any]) -> None:
@@ -123,7 +123,7 @@ class ArchiveWriter(zipfile.ZipFile):
         self._unpacked = 0
 
     def packing(self, name: str, size: int) -> int:
-        """How to pack the next member: not at all if it is to be mapped, or if it would look like a bomb."""
+        """Compression of the next member: none if it is to be mapped, or if it would look like a bomb."""
         self._unpacked += size
         # What packs too well would be refused by the reader, so it is stored as it is.
         bomb = self._unpacked > max(self._kind.free_bytes, self._kind.ratio * self._stream.tell())
@@ -223,7 +223,7 @@ class Archive:
         archive: The zip.
         path: The file.
         stream: The open file.
-        kind: What it should hold.
+        kind: Kind that it should be of.
 
     Raises:
         ValueError: It names a member twice, in another way than Abele does, or one that is no plain file.
@@ -314,7 +314,7 @@ class Archive:
 
     @contextmanager
     def reading(self, name: str) -> Iterator[None]:
-        """What is raised inside becomes a :class:`FileFormatError` that names the file and a part of it."""
+        """Turn errors raised inside into a :class:`FileFormatError` that names the file and a part of it."""
         with told_as_file_error(self._path, self._kind), part(name):
             yield
 
@@ -431,7 +431,7 @@ def part(name: object) -> Iterator[None]:
 
 
 def read(path: Path, kind: Kind[D], build: Callable[[Archive, D], T]) -> T:
-    """What ``build`` makes of an archive and its document.
+    """Object that ``build`` makes of an archive and its document.
 
     Raises:
         FileFormatError: The file is missing, damaged, cut short, written by a newer version, or of another kind.

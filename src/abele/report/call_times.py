@@ -1,4 +1,4 @@
-"""What a call of a program spends on the host beside running."""
+"""Times that a call of a program spends on the host beside running."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class CallTimes:
 
 
 class _Waited(threading.local):
-    """What a thread has waited for data since its last call, and in how many loaders it is waiting now."""
+    """Seconds that a thread has waited for data since its last call, and the loaders that it is waiting in now."""
 
     seconds = 0.0
     depth = 0

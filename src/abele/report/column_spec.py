@@ -1,4 +1,4 @@
-"""What a table of a report may hold: its columns, the type, meaning and limits of each."""
+"""Specifications of a table's columns: the type, meaning and limits of each."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ def picked(columns: Mapping[str, Column], rows: Any, num_rows: Callable[[], int]
     Args:
         columns: The columns.
         rows: A boolean mask, an index array or a slice.
-        num_rows: How many rows that picks.
+        num_rows: Gives the number of rows.
     """
     return DeferredColumns(tuple(columns), num_rows, lambda name: columns[name][rows])
 

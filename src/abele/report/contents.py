@@ -37,7 +37,7 @@ Plain = Scalar | list[_Level2] | dict[str, _Level2]
 
 
 class MemoryHead(msgspec.Struct):
-    """What the document says of the memory."""
+    """Memory as the document describes it."""
 
     categories: list[Word]
     available_bytes: Annotated[int, msgspec.Meta(ge=1, le=_MOST)]
@@ -117,7 +117,7 @@ def check_column(name: str, spec: ColumnSpec, column: Column, limits: Mapping[st
     """A column holds what its specification says, and points into the tables that there are.
 
     Args:
-        name: What errors call it.
+        name: Name of the column in errors.
         spec: Its specification.
         column: The column.
         limits: Rows of each table, and tiles, by the names that ``spec.refers`` may have.
@@ -153,7 +153,7 @@ def check_column(name: str, spec: ColumnSpec, column: Column, limits: Mapping[st
 
 
 def check_beside(table: str, key: str, column: Column, columns: Table, limits: Mapping[str, int]) -> None:
-    """What a column says together with another one of its table adds up.
+    """Check a column together with another one of its table.
 
     Raises:
         InvalidOptionError: It does not; it is named.
@@ -198,7 +198,7 @@ def check_memory(memory: Memory) -> None:
 
 
 def check_cycles(compute_cycles_by_tile: npt.NDArray[np.int64]) -> None:
-    """What the tiles compute adds up.
+    """Check that the cycles of the tiles are no negative numbers and have a sum.
 
     Raises:
         InvalidOptionError: It does not.

@@ -29,7 +29,7 @@ Int64 = npt.NDArray[np.int64]
 
 
 class ExponentRecord(NamedTuple):
-    """What was counted of a tensor at a step."""
+    """Step and tensor of one count of exponents."""
 
     step: int
     tensor: str
@@ -44,7 +44,7 @@ class ExponentHeat:
 
     Attributes:
         tensor: Its name.
-        role: What it is.
+        role: Role of the tensor.
         type: Its element type.
         steps: Steps at which it was counted, int64[n].
         counts: Elements in each octave from -127 to 127, int64[n, 255].

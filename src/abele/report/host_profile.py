@@ -33,7 +33,7 @@ Int64 = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class HostProfile:
-    """What measured runs took on the host.
+    """Times and rates of measured runs on the host.
 
     A *leaf* is a native function that all threads run between two barriers, a copy, or a call back to Python. Its time
     is that of the run from the barrier before it to the one after it, as thread 0 saw it, so that the times of all
@@ -43,7 +43,7 @@ class HostProfile:
     Attributes:
         leaves: One row per leaf; columns as ``abele.report.HOST_LEAVES``.
         functions: One row per function of leaves that call several; columns as ``abele.report.HOST_FUNCTIONS``.
-        facts: ``clock`` (``wall`` or ``processor``), ``threads``, ``runs`` (how many), ``run_seconds`` (their sum),
+        facts: ``clock`` (``wall`` or ``processor``), ``threads``, ``runs`` (their number), ``run_seconds`` (their sum),
             ``host`` (the CPU), ``rates`` (fields of ``abele.host_facts.MachineRates``).
     """
 
@@ -83,19 +83,20 @@ class HostProfile:
 
     @property
     def machine_flops_per_second(self) -> float:
-        """What these threads can compute in f32; 0 when it was not measured."""
+        """Rate of these threads in f32 arithmetic; 0 when it was not measured."""
         return self._rate("flops_per_second")
 
     @property
     def machine_bytes_per_second(self) -> float:
-        """What these threads can read and write of memory; 0 when it was not measured."""
+        """Rate of these threads in memory traffic; 0 when it was not measured."""
         return self._rate("bytes_per_second")
 
     @cached_property
     def machine_share(self) -> Float64:
-        """What each leaf reaches of the machine's rate, of arithmetic or of memory, whichever is more, float64[leaves].
+        """Share of the machine's rate that each leaf reaches, in arithmetic or memory, whichever is more,
+        float64[leaves].
 
-        Of values in a cache, more than memory's rate can be moved.
+        Values in a cache move faster than memory's rate.
         """
         return self._machine_share(self.flops_per_second, self.bytes_per_second)
 
@@ -103,12 +104,12 @@ class HostProfile:
         """The leaves with most time, and what they call, as a table.
 
         Args:
-            most: How many leaves.
+            most: Most leaves.
         """
         return shown_text("\n".join([*self.head(), *_aligned([list(COLUMNS), *self.cells(most)])]))
 
     def head(self) -> list[str]:
-        """What was measured on what, in two lines."""
+        """Clock, runs, threads and host of the measurement, in two lines."""
         clock = "" if self.facts.get("clock", "wall") == "wall" else f", {self.facts['clock']} time"
         lines = [
             f"{counted(int(self.facts.get('runs', 0)), 'run')} on {counted(self.threads, 'thread')}{clock}: "

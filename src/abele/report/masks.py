@@ -34,14 +34,14 @@ TOP = 25
 
 @dataclass(frozen=True)
 class MaskStep:
-    """What one operation spends on a mask in one run.
+    """Cycles of one operation for a mask in one run.
 
     Attributes:
         operation: Its name with its path.
         kind: Library call, or ``copy``.
         source: The user's line.
         role: ``made`` or ``applied``.
-        cycles: Cycles of all.
+        cycles: All cycles.
         compute: Of them, those in which vertices run.
         exchange: Of them, those in which data moves between tiles.
     """
@@ -104,7 +104,7 @@ class Masks:
 
 
 def masks(report: Report, program: int = 0) -> Masks:
-    """What a program spends on masks of attention in one run.
+    """Cycles that a program spends on masks of attention in one run.
 
     Raises:
         InvalidOptionError: Steps touch more than can be followed.
@@ -167,7 +167,7 @@ def _roles(report: Report, program: int) -> tuple[Bools, Bools]:
 
 
 def _reached(start: Bools, through: Bools, source: Int64, target: Int64) -> Bools:
-    """What ``start`` leads to along edges, over operations in ``through`` alone."""
+    """Operations that ``start`` leads to along edges, over operations in ``through`` alone."""
     found = np.zeros_like(start)
     front = start
     while True:

@@ -30,7 +30,7 @@ class Memory:
     Args:
         bytes: Bytes of each category, int64[categories, runs]: rows in the order of ``categories``, a column for each
             run of tiles.
-        available_bytes: What one tile has.
+        available_bytes: Bytes of one tile.
         categories: Names of the rows.
         run_tiles: Tiles of each run, int64[runs]; one tile each when left out.
 

@@ -100,9 +100,9 @@ def _roots(parent: npt.NDArray[np.int32]) -> Int64:
 
 
 def _depths(parent: npt.NDArray[np.int32], function: npt.NDArray[np.int32], call: npt.NDArray[np.int32]) -> Int64:
-    """How deep each node is, int64[n]; a function is deeper than every Call of it.
+    """Depth of each node, int64[n]; a function is deeper than every Call of it.
 
-    One round reaches what is one deeper, so that there are as many rounds as programs are nested.
+    Each round reaches one level more, so that there are as many rounds as levels.
     """
     depth = np.zeros(len(parent), dtype=np.int64)
     inner = np.flatnonzero(parent >= 0)

@@ -36,5 +36,5 @@ def _root(path: Path) -> Path | None:
 
 
 def told(full_paths: bool) -> Callable[[str], str]:
-    """What a file says of paths: all of them, or what is portable."""
+    """Function that gives the path of a file: the whole path, or its portable part."""
     return str if full_paths else portable_path

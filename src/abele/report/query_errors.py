@@ -1,4 +1,4 @@
-"""What is wrong with a query, in words that say which tables and columns there are."""
+"""Errors of queries, in words that name the tables and columns that there are."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ def _missing_column(text: str) -> str | None:
 
 
 def query_error(text: str, query: str, columns: Mapping[str, tuple[str, ...]]) -> QueryError:
-    """The error that says what an error of the database means for a query.
+    """Error for a query from an error of the database.
 
     Args:
-        text: What the database says.
+        text: Message of the database.
         query: The query.
         columns: The columns of each table that there is.
     """

@@ -91,7 +91,7 @@ def _memory_names(report: Report) -> dict[str, int]:
 
 
 def _memory(report: Report) -> dict[str, Column]:
-    """What each tile holds, category by category."""
+    """Bytes on each tile, category by category."""
     memory = report.memory
     found: dict[str, Column] = {"tile": np.arange(memory.num_tiles, dtype=np.int32), "total_bytes": memory.by_tile}
     return found | {name: memory.bytes[at] for name, at in _memory_names(report).items() if at >= 0}

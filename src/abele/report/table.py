@@ -117,7 +117,7 @@ class Table:
 
 
 def _num_picked(rows: Any, num_rows: int) -> int:
-    """How many of ``num_rows`` rows a mask, an index array or a slice picks."""
+    """Number of rows, of ``num_rows``, that a mask, an index array or a slice picks."""
     if isinstance(rows, slice):
         return len(range(*rows.indices(num_rows)))
     which = np.asarray(rows)

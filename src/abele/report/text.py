@@ -38,7 +38,7 @@ def category_text(name: str) -> str:
 
 
 def source_text(file: str, line: int) -> str:
-    """Where the user's line stands, as ``folder/file.py:12``, or a dash; the ops table has the full path."""
+    """Source line as ``folder/file.py:12``, or a dash; the ops table has the full path."""
     if not file:
         return "–"
     short = "/".join(Path(file).parts[-2:])

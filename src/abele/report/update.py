@@ -35,15 +35,15 @@ Int64 = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class LaneTime:
-    """What the cycles of one sync group go to, or of some that do the same.
+    """Cycles of one sync group by kind, or of several groups that do the same.
 
     Attributes:
         names: The groups: ``IPU 2``, or the user's names.
         stages: Blocks of the program that they run, in order of their first start.
         cycles: Cycles of each of ``PARTS`` in a run.
         bubble: Cycles in which the group waits for others, or is done.
-        hidden: Part of what it exchanges with host and streaming memory while another group computes or exchanges;
-            None where it exchanges nothing, or the report does not hold when.
+        hidden: Part of its exchanges with host and streaming memory that pass while another group computes or
+            exchanges; None where it exchanges nothing, or the report does not hold times.
     """
 
     names: tuple[str, ...]
@@ -74,13 +74,13 @@ class LaneTime:
 
 @dataclass(frozen=True)
 class ChainLink:
-    """What lies on the critical path of one stage or operation, on the sync groups that it keeps busy.
+    """Part of the critical path in one stage or operation, on the sync groups that it keeps busy.
 
     Attributes:
         name: The block of the program; the operation, outside of blocks.
         where: Its sync groups.
         cycles: Cycles on the path by part, as in ``PARTS``.
-        start_cycle: When the first of its steps starts.
+        start_cycle: Start of the first of its steps.
     """
 
     name: str
@@ -175,7 +175,7 @@ class Timeline:
         return tuple(sorted(found, key=lambda link: -link.total))
 
     def text(self, width: int = 100) -> str:
-        """What each group's time goes to, the critical path, and lanes of letters.
+        """Cycles of each group by kind, the critical path, and lanes of letters.
 
         Args:
             width: Characters of a line of lanes.

@@ -101,7 +101,7 @@ def _op_change(matched: Matched, sides: list[Side], report: int, thing: int) -> 
 
 
 def overlap_change(sides: list[Side], report: int) -> CostChange | None:
-    """How much more or less sync groups do at the same time; None where that does not matter."""
+    """Change in the work that sync groups do at the same time; None where it does not matter."""
     cycles = [sides[n].report.cycles(sides[n].program) for n in (0, report)]
     hidden = [float(each.hidden) / sides[n].steps_per_run for each, n in zip(cycles, (0, report), strict=True)]
     less = hidden[0] - hidden[1]
@@ -142,7 +142,7 @@ def _reasons(before: dict[str, float], after: dict[str, float]) -> Iterator[str]
 
 
 def memory_change(sides: list[Side], memory: Matched, variables: Matched, report: int) -> CostChange | None:
-    """How the fullest tile changed, and what on it; None where it did not."""
+    """Change of the fullest tile, and of its contents; None where there is none."""
     found = [sides[n].report.memory for n in (0, report)]
     if not all(each.num_tiles for each in found):
         return None

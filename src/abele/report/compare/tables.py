@@ -165,10 +165,10 @@ class Matched:
     """Rows of one table of all reports, matched.
 
     Attributes:
-        keys: What rows are known by.
-        columns: What is compared.
+        keys: Columns that rows are matched by.
+        columns: Columns that are compared.
         rows: The row of each thing in each report's columns, -1 for none, int64[things, reports].
-        words: What each row of each report is known by, joined.
+        words: Key of each row of each report, joined.
         values: The columns of each report.
         numbers: Rows of the report's own table, for each report.
     """

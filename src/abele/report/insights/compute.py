@@ -24,7 +24,7 @@ _WORTH = 0.05
 
 
 class _Waiting(NamedTuple):
-    """How tiles wait for each other in the compute sets of some operations.
+    """Cycles that tiles wait for each other in the compute sets of some operations.
 
     Attributes:
         group: The operations.
@@ -70,7 +70,7 @@ class _Waiting(NamedTuple):
 
 
 def compute_cost(group: OpGroup, types: ElementTypes) -> Cost:
-    """What the vertices of some operations cost, and what would help."""
+    """Cost of the vertices of some operations, with levers."""
     waiting = _Waiting.of(group)
     unbalanced = waiting.cycles >= _UNBALANCED * group.total
     at, row = (waiting.at, waiting.row) if unbalanced else (group.worst, group.worst_row)
@@ -91,7 +91,7 @@ def compute_cost(group: OpGroup, types: ElementTypes) -> Cost:
 
 
 def _balanced(waiting: _Waiting) -> str:
-    """How busy the tiles are where they do not wait for each other."""
+    """Sentence on the busy tiles where they do not wait for each other."""
     group, steps = waiting.group, waiting.group.steps
     active, tiles = int(steps.active_tiles[group.worst]), counted(int(steps.tiles[group.worst]), "tile")
     ops = np.unique(steps.op[group.at])

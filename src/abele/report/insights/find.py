@@ -39,12 +39,12 @@ _WITHOUT_GAIN = 4
 
 
 def insights(report: Report, program: int = 0, *, count: int = COUNT) -> Insights:
-    """What limits a program, the costs that matter with reasons and levers, and operations below their roofs.
+    """Limits of a program, the costs that matter with reasons and levers, and operations below their roofs.
 
     Args:
         report: The report.
         program: Index of the program.
-        count: Costs that are told, of cycles and of memory each.
+        count: Most costs that are listed, of cycles and of memory each.
 
     Returns:
         Figures, costs and levers; all cycles are those of one run of the program on its critical path.
@@ -134,7 +134,7 @@ def _balance(steps: ProgramSteps, by_tile: np.ndarray) -> float:
 
 
 def _limit(steps: ProgramSteps, fullest: FullestTile, costs: list[Cost]) -> str:
-    """What limits the program, as a sentence."""
+    """Limit of the program, as a sentence."""
     if not fullest.fits:
         return f"It does not fit: {costs[0].reason}."
     if not steps.run_cycles:

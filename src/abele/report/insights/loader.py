@@ -23,7 +23,7 @@ def loader_cycles(steps: ProgramSteps) -> float | None:
 
 
 def loader_cost(steps: ProgramSteps) -> Cost | None:
-    """What making batches costs beyond the device's time; None where it is not known or nothing."""
+    """Cost of making batches beyond the device's time; None where it is not known or nothing."""
     loading, waits = steps.report.loading, loader_cycles(steps)
     if loading is None or not waits:
         return None

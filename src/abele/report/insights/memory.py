@@ -52,7 +52,7 @@ _CODE = {
 
 
 def memory_costs(report: Report, count: int) -> list[Cost]:
-    """What fills the fullest tile, the largest first."""
+    """Costs of the fullest tile's contents, the largest first."""
     memory = report.memory
     if not memory.num_tiles or not memory.total_bytes:
         return []
@@ -68,7 +68,7 @@ def memory_costs(report: Report, count: int) -> list[Cost]:
 
 
 def _code_cost(report: Report, tile: int, category: str, size: int) -> Cost:
-    """What a category other than variables takes on a tile, and what of the program most of it is for."""
+    """Cost of a category other than variables on a tile, and the part of the program that most of it is for."""
     title, reason, lever = _CODE[category]
     levers = (Lever(lever, assumption="how much depends on the program"),) if lever else ()
     most = _most_of(report, category)

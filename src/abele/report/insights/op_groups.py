@@ -61,7 +61,7 @@ class OpGroup:
 
     Attributes:
         steps: The steps of the program.
-        mask: Which of them are theirs, bool[steps].
+        mask: True for the steps that are theirs, bool[steps].
         cycles: Cycles of each step on the critical path, of the side, float64[steps].
     """
 

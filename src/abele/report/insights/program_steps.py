@@ -180,7 +180,7 @@ class ProgramSteps:
         return np.asarray(compute * np.minimum(spread, 1.0), dtype=np.float64)
 
     def tile_runs(self, row: int) -> Table:
-        """What one execution of a step does on which tiles: rows of ``phase_tiles``, disjoint runs of tiles.
+        """Cycles and bytes of one execution of a step by tile: rows of ``phase_tiles``, disjoint runs of tiles.
 
         Args:
             row: Row in the steps table.

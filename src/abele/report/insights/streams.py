@@ -47,7 +47,7 @@ def host_cost(steps: ProgramSteps) -> Cost | None:
 
 
 def _host_levers(steps: ProgramSteps, cycles: Float64, latency: Float64) -> tuple[Lever, ...]:
-    """What would help with streams; those of which nothing can be computed say when they apply."""
+    """Levers on streams; those without a computed gain say when they apply."""
     larger, tiles = _larger_transfers(steps, cycles, latency), _io_tiles(steps, cycles)
     if not larger:
         larger = [Lever("fewer, larger transfers", assumption="where the host is met for each of several tensors")]
@@ -96,7 +96,7 @@ def _larger_transfers(steps: ProgramSteps, cycles: Float64, latency: Float64) ->
 
 
 def _io_tiles(steps: ProgramSteps, cycles: Float64) -> list[Lever]:
-    """Where one sync group does everything, streams and the rest follow each other."""
+    """Lever of IO tiles, where one sync group does everything, so that streams and the rest follow each other."""
     if len(steps.group_rows) > 1:
         return []
     looped = (cycles > 0) & (steps.executions > 1)

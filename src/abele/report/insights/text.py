@@ -13,7 +13,7 @@ _ROOFS = 5
 
 
 def insights_text(found: Insights) -> str:
-    """What limits the program, where its cycles and bytes go, the costs, memory and rooflines."""
+    """Limit of the program, its cycles and bytes, the costs, memory and rooflines."""
     head = list(head_lines(found))
     width = max(len(label) for label, _ in head)
     parts = [[f"{label:<{width}}  {text}" for label, text in head]]

@@ -1,4 +1,4 @@
-"""What the fullest tile holds when it is fullest."""
+"""Contents of the fullest tile when it is fullest."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LISTED = 8
 
 @dataclass(frozen=True, eq=False)
 class TileContents:
-    """What one tile holds.
+    """Contents of one tile.
 
     Attributes:
         report: The report.

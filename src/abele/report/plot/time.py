@@ -111,7 +111,7 @@ def _name_runs(axes: Axes, report: Report, groups: list[int], edges: Float64) ->
 
 
 def draw_shares(axes: Axes, report: Report, options: PlotOptions) -> None:
-    """What all cycles of a run go to, as one bar."""
+    """Draw the shares of all cycles of a run, as one bar."""
     cycles = report.cycles(options.program)
     shares = {name: share for name, share in cycles.shares().items() if share > 0}
     if not shares:
@@ -136,7 +136,7 @@ def draw_shares(axes: Axes, report: Report, options: PlotOptions) -> None:
 
 
 def draw_cycles(axes: Axes, report: Report, options: PlotOptions) -> None:
-    """What the tiles do over time, each sync group weighted by its tiles."""
+    """Draw the work of the tiles over time, each sync group weighted by its tiles."""
     edges = _window(report, options)
     groups = np.flatnonzero(report.groups["program"] == options.program)
     if edges is None or not len(groups):

@@ -10,7 +10,7 @@ from abele.errors import InvalidOptionError, nearest
 
 @dataclass(frozen=True, kw_only=True)
 class Checks:
-    """What an engine watches for. All are off by default, and cost nothing then; each makes runs slow.
+    """Checks of an engine. All are off by default, and cost nothing then; each makes runs slow.
 
     Attributes:
         uninitialised: A read of an element that nothing has written ends the run. Memory is poisoned at load, by

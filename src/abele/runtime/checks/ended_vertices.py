@@ -27,7 +27,7 @@ LOOK_SECONDS = 0.25
 
 
 class VertexEnds:
-    """What is known of ends before their time in one image.
+    """Vertices of one image that ended before their time.
 
     Args:
         placed: The vertices in memory.
@@ -83,10 +83,10 @@ def _error(placed: PlacedGroup, ended: EndedVertex) -> ApplicationRuntimeError:
 
 
 class StepWatch:
-    """How long a run has been in one step.
+    """Time that a run has been in one step.
 
     Args:
-        limit_seconds: What a step may take before its loops are asked to end; 0: any time.
+        limit_seconds: Seconds that a step may take before its loops are asked to end; 0: any time.
     """
 
     def __init__(self, limit_seconds: int) -> None:
@@ -103,7 +103,7 @@ class StepWatch:
         """True if loops are to end now.
 
         Args:
-            step: What changes with every step of the run.
+            step: Number that changes with every step of the run.
         """
         now = time.monotonic()
         if step != self._step:

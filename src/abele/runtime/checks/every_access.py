@@ -51,7 +51,7 @@ class BoundedVertices:
             self._run(placed)
 
     def trial(self, placed: PlacedGroup) -> AbeleError | None:
-        """How a vertex of a group would leave a field on what memory holds now, if one does; nothing is changed."""
+        """Error of a vertex of a group that would leave a field on the present memory, or None; nothing is changed."""
         # What prints would print twice.
         if placed.tables.sink is not None:
             return None
@@ -130,7 +130,7 @@ def run_in_order(groups: Sequence[PlacedGroup], bounded: BoundedVertices) -> Non
 
 @dataclass(eq=False)
 class _Saved:
-    """What vertices may change, as it was before they ran.
+    """Memory that vertices may change, as it was before they ran.
 
     Attributes:
         vertex: Vertex of each row of a written field, int64[rows].

@@ -33,7 +33,7 @@ class NanWatch:
     Args:
         graph: The graph.
         arena: Its memory.
-        effects: What steps touch.
+        effects: Elements that steps touch.
         shadow: Tells poison from values, where memory is poisoned.
     """
 

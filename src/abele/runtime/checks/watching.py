@@ -23,20 +23,20 @@ class MemoryWatch(Protocol):
         """The host wrote a view."""
 
     def before(self, step: Program) -> Look | None:
-        """What to do before each execution of a step, if anything."""
+        """Call to make before each execution of a step, or None."""
 
     def after(self, step: Program) -> Look | None:
-        """What to do after each execution of a step, if anything."""
+        """Call to make after each execution of a step, or None."""
 
     def decision(self, step: Program) -> Look | None:
-        """What to do before a loop looks at its predicate, if anything."""
+        """Call to make before a loop reads its predicate, or None."""
 
 
 class WatchedLowering(ProgramLowering):
     """Lowers programs with calls back to checks around each step.
 
     Args:
-        context: What the programs are lowered into.
+        context: Context that the programs are lowered into.
         programs: All programs that will be lowered.
         watches: The checks, in the order in which they look.
     """

@@ -165,7 +165,7 @@ class StreamWord(IntEnum):
 
 
 class StreamMode(IntEnum):
-    """How a stream is served: two bits."""
+    """Service of a stream: two bits."""
 
     RING = 0
     """Elements lie in connected memory, which is read or written round and round."""

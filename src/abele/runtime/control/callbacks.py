@@ -39,7 +39,7 @@ class Callbacks:
         self._functions[number] = function
 
     def take_error(self) -> BaseException | None:
-        """What a callback raised since the last call of this, or None."""
+        """Error that a callback raised since the last call of this, or None."""
         error, self._error = self._error, None
         return error
 

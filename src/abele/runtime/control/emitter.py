@@ -30,7 +30,7 @@ _SOLO_WORK_BYTES = 4096
 
 
 class _Pending(Enum):
-    """What ran since the last barrier."""
+    """Kind of phase that ran since the last barrier."""
 
     NOTHING = 0
     SOLO = 1
@@ -43,7 +43,7 @@ class Emitter:
     A phase with little work is run by thread 0 alone, so that several such phases follow each other without a barrier.
 
     Attributes:
-        assembler: Where instructions go.
+        assembler: Assembler of the instructions.
         arguments: Registers that hold a leaf's pointers, with their values, to be filled for each thread.
         streams: First of the two registers of every stream that the code uses.
         copies_at_once: The most copies of each stream that are under way together.

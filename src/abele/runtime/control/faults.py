@@ -55,7 +55,7 @@ class Fault:
         begin: First unit of the share that it ran.
         end: One past the last.
         args: Address of its argument list.
-        stack: Where the stack of leaves begins, which grows downwards; 0 if they have none of their own.
+        stack: Begin of the stack of leaves, which grows downwards; 0 if they have none of their own.
     """
 
     signal: str
@@ -68,7 +68,7 @@ class Fault:
 
     @property
     def reason(self) -> str:
-        """What happened, in words."""
+        """Cause of the fault, in words."""
         end = self.stack - _LEAF_STACK_BYTES + _ROOM_ABOVE
         if self.stack and end - _BEYOND_STACK <= self.address < end + mmap.PAGESIZE:
             return "more on the stack than it holds"
@@ -81,7 +81,7 @@ class Guards:
     """Guards of some threads, which run leaves at the same time.
 
     Args:
-        num: How many.
+        num: Number of threads.
 
     Attributes:
         pointers: Address of each, int64[num].
@@ -97,7 +97,7 @@ class Guards:
         weakref.finalize(self, _give_back, [number for number, _ in taken if number is not None])
 
     def _stack(self, number: int) -> int:
-        """Where the stack of one thread begins, which grows downwards; below it is a page without access."""
+        """Begin of the stack of one thread, which grows downwards; below it is a page without access."""
         if self._stacks is None:
             return 0
         begin = address_of(self._stacks) + number * _LEAF_STACK_BYTES

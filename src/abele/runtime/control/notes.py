@@ -33,7 +33,7 @@ class TimedInstruction:
     Attributes:
         at: Its number.
         phase: Number of the phase that a leaf belongs to; those of one phase follow each other.
-        leaf: What it runs; None where it calls back to Python.
+        leaf: Leaf that it runs; None where it calls back to Python.
         step: The step that it is code of, if one is known.
         call: The library call around that step.
         stream: The stream that it serves, if it does.
@@ -48,7 +48,7 @@ class TimedInstruction:
 
 
 class Notes:
-    """What the threads of a machine note, run after run, until the object is put aside.
+    """Times that the threads of a machine note, run after run, until the object is put aside.
 
     Args:
         num_threads: Threads of the machine.
@@ -104,7 +104,7 @@ class Notes:
 
     @property
     def address(self) -> int:
-        """Where the notes of thread 0 begin."""
+        """Address of the notes of thread 0."""
         return address_of(self._words)
 
     def reset(self) -> None:
@@ -116,7 +116,7 @@ class Notes:
             self._words[:, first] = CLOCKS[self.clock]
 
     def of(self, word: NoteWord) -> Int64:
-        """What was noted by each thread for each instruction, int64[threads, instructions]."""
+        """Times that each thread noted for each instruction, int64[threads, instructions]."""
         return self._rows[:, 1:, word]
 
     def of_parts(self, at: int) -> Int64:

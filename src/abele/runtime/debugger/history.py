@@ -22,11 +22,11 @@ Array = npt.NDArray[Any]
 
 @dataclass(eq=False)
 class Change:
-    """What was true before a step.
+    """State before a step.
 
     Attributes:
         step: The step.
-        stack: Where the walker stood.
+        stack: Stack of the walker.
         cycles: Cycles at that time.
         elements: The elements that the step writes.
         before: Their values, [replicas, k], part by part.
@@ -49,12 +49,12 @@ class Change:
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """What a step left behind, for steps that must not happen twice because the host sees them.
+    """Results of a step, for steps that must not run twice because the host sees them.
 
     Attributes:
         elements: The elements that it wrote.
         values: Their values.
-        others: Further memory that it changed, with what it held then.
+        others: Further memory that it changed, with its contents then.
     """
 
     elements: Elements
@@ -107,7 +107,7 @@ class History:
         return change
 
     def outcome(self, change: Change) -> Outcome:
-        """What the step of a change has left behind."""
+        """Results of the step of a change."""
         others = [(memory, memory.copy()) for memory, _ in change.others]
         return Outcome(change.elements, self.values(change.elements), others)
 

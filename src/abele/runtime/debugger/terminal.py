@@ -44,12 +44,12 @@ _AROUND = 6
 
 
 class Terminal(cmd.Cmd):
-    """Reads commands and shows what they do.
+    """Reads commands and shows their results.
 
     Args:
-        debugger: What they act on.
-        commands: Where commands come from; the terminal when left out.
-        output: Where text goes; standard output when left out.
+        debugger: Debugger that commands act on.
+        commands: Source of commands; the terminal when left out.
+        output: File that text is written to; standard output when left out.
     """
 
     prompt = "(abele) "

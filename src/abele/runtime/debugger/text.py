@@ -22,7 +22,7 @@ _MOST_ROWS = 24
 
 
 def place_text(step: Program) -> str:
-    """Where the user made a step: file name and line."""
+    """Source line of a step: file name and line."""
     debug = step.compute_set.debug if isinstance(step, Execute) else step.debug
     return f"{Path(debug.file).name}:{debug.line}" if debug.file else ""
 
@@ -78,7 +78,7 @@ def _tiles(tensor: Tensor) -> str:
 
 
 def tile_lines(graph: Graph, tile: int, read: Any, placed: Sequence[PlacedGroup]) -> list[str]:
-    """What a tile holds: its part of every variable, and its vertices in the step at hand."""
+    """Contents of a tile: its part of every variable, and its vertices in the step at hand."""
     lines = [f"tile {tile} of IPU {tile // graph.system.ipu.num_tiles}"]
     held = [(v, _held(v, tile)) for v in graph.variables]
     held = [(v, count) for v, count in held if count]

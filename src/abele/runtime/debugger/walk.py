@@ -20,7 +20,7 @@ class Frame:
     Attributes:
         node: The step.
         at: Steps inside that were begun (rounds of a loop; two per round where a condition is tested).
-        mark: What was noted when it was entered: cycles at that time.
+        mark: Cycles when it was entered.
         serial: A number of its own each time that it is entered.
     """
 
@@ -101,7 +101,7 @@ class Walker:
         return None
 
     def _part(self, frame: Frame) -> Program | None:
-        """What runs next inside a step; None when it is done."""
+        """Child of a step that runs next; None when it is done."""
         node, at = frame.node, frame.at
         match node.flow():
             case Rounds(count, body):

@@ -36,7 +36,7 @@ _AT_ONCE = 256
 
 
 class CountedSuperstep:
-    """What was counted of the vertices of one superstep, shared by all runs in a row that counted the same.
+    """Counts of the vertices of one superstep, shared by all runs in a row that counted the same.
 
     Args:
         executable: The executable.
@@ -60,10 +60,10 @@ class CountedRun:
     """One whole run of a program.
 
     Attributes:
-        number: How many runs the engine had made by then, with this one.
+        number: Number of runs that the engine had made by then, with this one.
         program: The program.
-        words: How often each way was taken that data decides, int64[words] as bytes; None once it is no longer needed.
-        vertices: What was counted of vertices.
+        words: Times that each way was taken that data decides, int64[words] as bytes; None once it is no longer needed.
+        vertices: Counts of vertices.
         supersteps: The same by superstep.
         cycles: Its modelled cycles; None until they are asked for.
     """
@@ -77,10 +77,10 @@ class CountedRun:
 
 
 class EngineAccount:
-    """What the runs of one engine counted. Threads may ask while a run ends.
+    """Counts of the runs of one engine. Threads may ask while a run ends.
 
     Args:
-        executable: What is run; it is not changed.
+        executable: Executable that runs; it is not changed.
     """
 
     def __init__(self, executable: Executable) -> None:
@@ -100,10 +100,10 @@ class EngineAccount:
         self._places = places
 
     def note(self, counts: RunCounts | None, *, recorded: bool) -> CountedRun | None:
-        """A run is over.
+        """Record the end of a run.
 
         Args:
-            counts: What it counted; None if it did not come to its end.
+            counts: Its counts; None if it did not come to its end.
             recorded: True if somebody may ask for its cycles.
 
         Returns:

@@ -32,7 +32,7 @@ class Profiler:
     """Measures runs of a machine between :meth:`begin` and :meth:`end`.
 
     Args:
-        machine: What runs.
+        machine: Machine to measure.
     """
 
     def __init__(self, machine: VirtualMachine) -> None:
@@ -74,7 +74,7 @@ class Profiler:
         return self._runs > 0
 
     def profile(self) -> HostProfile:
-        """What the measured runs took.
+        """Profile of the measured runs.
 
         Raises:
             ProfilingDisabledError: None was measured.
@@ -146,7 +146,7 @@ def _leaf_rows(instructions: Sequence[TimedInstruction], notes: Notes) -> Iterat
 
 
 def _function_rows(timed: TimedInstruction, notes: Notes) -> Iterator[Row]:
-    """What the leaf of an instruction called."""
+    """Rows of the functions that the leaf of an instruction called."""
     parts = notes.of_parts(timed.at)
     leaf = timed.leaf
     if leaf is None or leaf.kernel is None or not parts.shape[1]:
@@ -169,7 +169,7 @@ def _function_rows(timed: TimedInstruction, notes: Notes) -> Iterator[Row]:
 
 
 def _source(origins: Sequence[DebugRecord]) -> Row:
-    """Where the first of some steps comes from that is known, and the parts of the network behind all."""
+    """Source line of the first step that has one, and the network operations of all."""
     origin = next((o for o in origins if o.file), DebugRecord(""))
     texts = dict.fromkeys(o.text for o in origins if o.text)
     return {"network_op": ", ".join(texts), "file": origin.file, "line": origin.line}
@@ -180,7 +180,7 @@ def _amounts(work: LeafWork) -> Row:
 
 
 def _described(timed: TimedInstruction) -> Row:
-    """What an instruction runs, apart from its times."""
+    """Row of an instruction, apart from its times."""
     leaf, steps = timed.leaf, _steps(timed)
     origins = [_origin(step) for step in steps]
     calls = dict.fromkeys(step.name for step in (timed.call, *steps) if isinstance(step, LibraryCall))
@@ -250,5 +250,5 @@ def _stream_name(stream: Stream) -> str:
 
 
 def _origin(step: Program) -> DebugRecord:
-    """What a step is named after."""
+    """Debug record that names a step."""
     return step.compute_set.debug if isinstance(step, Execute) else step.debug

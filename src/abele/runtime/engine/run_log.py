@@ -28,14 +28,14 @@ SUMMARY_OPTIONS = ("showExecutionSteps", "showVarStorage", "showOptimizations")
 
 
 class RunLog:
-    """The runs of an engine, as rows of the report's table, and what they counted.
+    """The runs of an engine, as rows of the report's table, and their counts.
 
     Args:
-        options: True if runs are recorded, and of which programs.
-        executable: What is run.
+        options: Options; they say if runs are recorded, and of which programs.
+        executable: Executable that runs.
 
     Attributes:
-        account: What the runs counted, recorded or not.
+        account: Counts of the runs, recorded or not.
 
     Raises:
         InvalidOptionError: The filter of programs is no regular expression.
@@ -84,7 +84,7 @@ class RunLog:
         return sum(row["program"] == program for row, *_ in self._rows)
 
     def report(self) -> Report:
-        """What the programs cost as each ran last, with the recorded runs."""
+        """Costs of the programs as each ran last, with the recorded runs."""
         report = self.account.report()
         return replace(report, runs=self._table()) if self._rows else report
 
@@ -126,7 +126,7 @@ class AutoReport:
     """Writes reports to a folder as the ``autoReport`` options say.
 
     Args:
-        options: Where, and what.
+        options: Options; they name the folder and the parts of a report.
         folder: The folder below ``autoReport.directory`` that reports of this program go to; that folder itself if
             empty.
     """

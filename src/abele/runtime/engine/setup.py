@@ -51,7 +51,7 @@ def executable(
 
 
 def too_little_memory(graph: Graph) -> EngineError:
-    """What to say where the host has no room for a program."""
+    """Error for a program that the host has no room for."""
     held = sum(v.bytes for v in graph.variables)
     return EngineError(
         "the host has too little memory for this program",

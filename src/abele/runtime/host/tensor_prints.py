@@ -20,7 +20,7 @@ _GAP = "..."
 
 
 def print_lines(title: str, arena: Arena, tensor: Tensor, fmt: PrintTensorFmt | None) -> Iterator[str]:
-    """What a print of a tensor writes, one text per replica."""
+    """Text of a printed tensor, one per replica."""
     for replica in range(arena.replicas):
         name = title if arena.alone else f"{title} (replica {arena.first_replica + replica})"
         yield tensor_text(name, to_host(arena.read(tensor, replica), tensor.dtype), fmt)
@@ -30,10 +30,10 @@ def tensor_text(title: str, values: npt.NDArray[Any], fmt: PrintTensorFmt | None
     """``title: [1.0000000 2.5000000]``; a tensor of more dimensions has a line for each innermost row.
 
     Args:
-        title: What stands before the colon.
+        title: Text before the colon.
         values: The tensor.
-        fmt: How to write it; without one, floats have 8 digits and lines any length. With one, elements are as wide as
-            the widest, unless ``digits`` is 0.
+        fmt: Format; without one, floats have 8 digits and lines any length. With one, elements are as wide as the
+            widest, unless ``digits`` is 0.
     """
     array = to_host(values)
     layout = fmt or _PLAIN

@@ -86,9 +86,9 @@ def drawing(lowering: ProgramLowering, words: Sequence[int], offset: int) -> Ite
     """Code of host kernels that round at random: each replica's word is set before it, and its state moves on after.
 
     Args:
-        lowering: What the code is added to.
-        words: Where the word of each replica is; none for kernels that do not round at random.
-        offset: What tells their random numbers from those of others.
+        lowering: Lowering that the code is added to.
+        words: Address of each replica's word; none for kernels that do not round at random.
+        offset: Number that tells their random numbers from those of others.
     """
     emitter, seeds = lowering.emitter, lowering.context.seeds
     if words:

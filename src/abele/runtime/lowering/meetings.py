@@ -34,11 +34,11 @@ _HEADER_BYTES = 64
 
 @dataclass(frozen=True, slots=True)
 class _Packed:
-    """What one process sends another in one copy, or is sent by it.
+    """Message that one process sends another in one copy, or gets from it.
 
     Attributes:
         buffer: The message with its header, uint8[bytes]; empty where there is nothing.
-        pieces: Where its data is in the variables, in the order of the message.
+        pieces: Places of its data in the variables, in the order of the message.
     """
 
     buffer: npt.NDArray[np.uint8]
@@ -74,7 +74,7 @@ class Meetings:
         self._counts: Counter[int] = Counter()
 
     def every(self, words: bytes, step: Program) -> list[bytes]:
-        """What each process has at a step that steers the program."""
+        """Words of each process at a step that steers the program."""
         return self._ranks.gather(words, step.debug.full_name)
 
     def copy(

@@ -151,7 +151,7 @@ def lower_switch(lowering: ProgramLowering, step: Switch) -> None:
 
 
 def _bits(value: int, control: Tensor) -> int:
-    """What the control's word holds when it has a value; a number that no word holds when it cannot have it."""
+    """Bits of the control's word for a value; a number that no word holds when it cannot have it."""
     limits = np.iinfo(control.dtype.np)
     return value & 0xFFFFFFFF if limits.min <= value <= limits.max else -1
 

@@ -51,7 +51,7 @@ class Clock:
 
     @property
     def address(self) -> int:
-        """Where the count is kept."""
+        """Address of the count."""
         return address_of(self._words)
 
     @property
@@ -103,7 +103,7 @@ def lower_count(lowering: ProgramLowering, step: CycleCount) -> None:
 
 
 def lower_stamp(lowering: ProgramLowering, step: CycleStamp) -> None:
-    """What the clock shows."""
+    """Emit a step that stores the clock's count."""
     words = aligned_block(8).view(np.int64)
     clock = lowering.context.clock
     lowering.emitter.keep(words)

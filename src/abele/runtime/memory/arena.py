@@ -47,7 +47,7 @@ class MemoryPieces:
 
 
 class Arena:
-    """Storage of all variables of a graph, each row-major (but see :meth:`store_in`), aligned to 64 bytes; per replica.
+    """Storage of all variables of a graph, row-major (but see :meth:`store_in`), aligned to 64 bytes; per replica.
 
     Between them lie 64 bytes or more that belong to nothing, so that eight bytes may be read from any element on, and
     so that overruns can be seen (``zones``). Untouched memory costs nothing: pages are given by the operating system
@@ -62,7 +62,7 @@ class Arena:
     Args:
         variables: All variables.
         replicas: Images to make room for.
-        share: Which replicas of how many these are; all of them when left out.
+        share: Range of replicas; all of them when left out.
     """
 
     def __init__(self, variables: Sequence[Variable], replicas: int = 1, share: ReplicaShare | None = None) -> None:
@@ -127,7 +127,7 @@ class Arena:
         return self._in_shape(stored.view(variable.dtype.np), variable)
 
     def _in_shape(self, elements: npt.NDArray[Any], variable: Variable) -> npt.NDArray[Any]:
-        """What is stored of a variable, in its shape."""
+        """Stored elements of a variable, in its shape."""
         order = self._orders.get(variable)
         if order is None:
             return elements.reshape(variable.shape)
@@ -139,7 +139,7 @@ class Arena:
         return address_of(self._block) + int(self._offset[variable.id]) + replica * self.stride
 
     def zones(self, begin: Int64, length: Int64) -> tuple[Int64, Int64]:
-        """What lies before and after the variables in intervals of the global element space, in all replicas.
+        """Memory before and after the variables in intervals of the global element space, in all replicas.
 
         Returns:
             First byte, and one past the last, of each stretch, int64[k].
@@ -168,7 +168,7 @@ class Arena:
         Args:
             begin: First element of each interval, int64[k].
             length: Elements of each, int64[k], at least 1.
-            replica: Whose.
+            replica: Number of the replica.
 
         Raises:
             EngineError: An interval is not in the space, or there is no such replica.
@@ -192,7 +192,7 @@ class Arena:
         return [self._variables[self._held[i]] for i in np.flatnonzero(owners)]
 
     def _owners(self, begin: Int64, length: Int64) -> npt.NDArray[np.bool_]:
-        """Which of the variables that have elements are in some of the intervals."""
+        """True for the variables, of those with elements, that are in some of the intervals."""
         held = len(self._held) + 1
         first = np.searchsorted(self._end, begin, side="right")
         last = np.searchsorted(self._base, begin + length, side="left")
@@ -241,7 +241,7 @@ class Arena:
             self._put_back(variable, elements, replica)
 
     def read_all(self, tensor: Tensor) -> npt.NDArray[Any]:
-        """What a view shows: of its shape, or [replicas, *shape] in a program of several."""
+        """Values of a view: of its shape, or [replicas, *shape] in a program of several."""
         if self.alone:
             return self.read(tensor)
         return np.stack([self.read(tensor, replica) for replica in range(self.replicas)])

@@ -58,7 +58,7 @@ class Effects:
 
     @property
     def persistent(self) -> IntervalSet:
-        """What one round of this step leaves for the next: read from the round before, and written."""
+        """Elements that one round of this step leaves for the next: read from the round before, and written."""
         return self.exposed & self.written
 
     @property

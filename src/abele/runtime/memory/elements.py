@@ -21,7 +21,7 @@ class VariablePart:
 
     Attributes:
         variable: The variable.
-        index: Which of its elements, int64[k], ascending.
+        index: Numbers of its elements, int64[k], ascending.
         place: Their positions among all elements of the set.
     """
 

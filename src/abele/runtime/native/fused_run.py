@@ -22,9 +22,9 @@ class RunKernels:
     Attributes:
         uses: Stream copies among its steps.
         phases: The kernels' leaves in order, for each replica.
-        plan: What the kernels are.
+        plan: Plan of the kernels.
         seeds: Address of the word that results are rounded by at random, for each replica; none otherwise.
-        offset: What tells its random numbers from those of other runs.
+        offset: Number that tells its random numbers from those of other runs.
     """
 
     uses: tuple[StreamUse, ...]

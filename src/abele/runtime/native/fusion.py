@@ -149,7 +149,7 @@ def matched(copy: Copy) -> tuple[Tensor, Tensor]:
 
 
 def operands(step: Program) -> tuple[tuple[End, ...], tuple[End, ...]]:
-    """What a fusible step reads and writes."""
+    """Operands that a fusible step reads and writes."""
     if isinstance(step, LibraryCall):
         return step.inputs, step.outputs
     assert isinstance(step, Copy)
@@ -157,14 +157,15 @@ def operands(step: Program) -> tuple[tuple[End, ...], tuple[End, ...]]:
 
 
 class Storage:
-    """Which variables must be stored as the graph says, and which exist only inside one run.
+    """Variables that must be stored as the graph says, and those that exist only inside one run.
 
-    A variable needs no storage when a single run touches it, writes it before it reads it, and reads whatever it wrote
-    last: a value that nobody reads is a result. Constants, initial contents and what the host keeps are stored.
+    A variable needs no storage when a single run touches it, writes it before it reads it, and reads its last value:
+        one that nobody reads is a result. Constants, variables with initial contents and those that the host keeps are
+        stored.
 
     Args:
         programs: All programs of the engine.
-        effects: What steps touch.
+        effects: Elements that steps touch.
         arena: Tells the variables of a set of elements.
         keep: Variables that the host wants to read.
         may_place: True if the floating-point behaviour may ask for vertices in place of host kernels.

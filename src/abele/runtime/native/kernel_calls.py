@@ -31,7 +31,7 @@ class Binder:
     the run looks at, is not copied: rows are taken of it where the host has it.
 
     Args:
-        storage: Which variables are stored, and in what order.
+        storage: Variables that are stored, and their order.
         run: The steps.
 
     Attributes:

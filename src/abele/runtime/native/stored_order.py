@@ -38,10 +38,10 @@ _Step = tuple[int, int, int]
 
 @dataclass(frozen=True)
 class Strides:
-    """Where the elements of a variable lie.
+    """Shape and strides of a variable.
 
     Attributes:
-        shape: The variable's.
+        shape: Shape of the variable.
         strides: Distance of neighbours along each dim, in elements.
     """
 
@@ -212,7 +212,7 @@ def _written(step: Program) -> list[Tensor]:
 
 
 class _Views:
-    """How steps see variables."""
+    """Views of variables by steps."""
 
     def __init__(self, steps: Sequence[Program]) -> None:
         self.steps: dict[Variable, list[Program]] = {}

@@ -44,7 +44,7 @@ class MpiRanks:
     """All processes of an MPI job.
 
     Args:
-        patience_seconds: How long to wait for a rank; None to wait as long as it takes (or as the environment says).
+        patience_seconds: Seconds to wait for a rank; None to wait as long as it takes (or as the environment says).
 
     Raises:
         MissingPackageError: The extra ``mpi`` is not installed.
@@ -69,7 +69,7 @@ class MpiRanks:
 
     @property
     def size(self) -> int:
-        """How many there are."""
+        """Number of ranks."""
         return int(self._world.Get_size())
 
     def exchange(self, messages: Sequence[RankMessage], step: str) -> None:
@@ -91,7 +91,7 @@ class MpiRanks:
         return made
 
     def gather(self, words: bytes, step: str) -> list[bytes]:
-        """What every rank gives; see :class:`~abele.runtime.ranks.group.Ranks`."""
+        """Bytes of every rank; see :class:`~abele.runtime.ranks.group.Ranks`."""
         others = tuple(r for r in range(self.size) if r != self.rank)
         sizes = np.zeros(self.size, np.int64)
         self._all_gather(np.array([len(words)], np.int64), sizes, step, others)

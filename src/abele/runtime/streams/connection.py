@@ -18,7 +18,7 @@ from abele.runtime.streams.stream_callback import Buffer, is_callback
 
 
 class Connection:
-    """What a stream is connected to.
+    """Data or code that a stream is connected to.
 
     Args:
         stream: The stream.
@@ -28,7 +28,7 @@ class Connection:
 
     Attributes:
         stream: The stream.
-        mode: How the virtual machine serves it.
+        mode: Service by the virtual machine.
         memory: The ring, or the staging areas of the copies that are under way together.
 
         array: The array that it is connected to, if it is one.
@@ -57,7 +57,7 @@ class Connection:
 
     @property
     def address(self) -> int:
-        """Where the ring or the first staging area begins."""
+        """Address of the ring or of the first staging area."""
         return address_of(self.memory)
 
     # --- a copy, called by the running program -----------------------------------------------------------------------

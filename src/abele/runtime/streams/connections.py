@@ -18,7 +18,7 @@ class Connections:
     """Connections by stream; they outlive the virtual machine that serves them.
 
     Args:
-        options: How far, and by how many threads, data is fetched ahead.
+        options: Options; they say how far, and by how many threads, data is fetched ahead.
     """
 
     def __init__(self, options: EngineOptions) -> None:

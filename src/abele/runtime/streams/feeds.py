@@ -40,7 +40,7 @@ class Feed:
         """The buffer of the oldest copy was used."""
 
     def invalidate(self) -> None:
-        """What was prefetched is dropped."""
+        """Drop prefetched data."""
 
     def rewind(self) -> None:
         """The engine was loaded anew."""

@@ -84,9 +84,9 @@ class Prefetcher:
     At most one prefetch is under way; the feed is never fetched from meanwhile. Buffers are used in order.
 
     Args:
-        feed: What fills them.
-        buffers: Where to; as many as may be ahead.
-        threads: Who does it.
+        feed: Feed that fills them.
+        buffers: Buffers to fill; as many as may be ahead.
+        threads: Threads that fill them.
     """
 
     def __init__(self, feed: Feed, buffers: Sequence[Buffer], threads: PrefetchThreads) -> None:

@@ -12,7 +12,7 @@ Buffer = npt.NDArray[Any]
 
 
 class Result(Enum):
-    """What :meth:`StreamCallback.prefetch` says; true when the buffer was filled."""
+    """Result of :meth:`StreamCallback.prefetch`; true when the buffer was filled."""
 
     NotAvailable = 0
     Success = 1
@@ -51,7 +51,7 @@ class StreamCallback:
         """The data of the oldest copy that is not complete was used."""
 
     def invalidate_prefetched(self) -> None:
-        """What was prefetched and not used is dropped: the next call must give it again."""
+        """Drop prefetched data that was not used: the next call must give it again."""
 
     def invalidatePrefetched(self) -> None:
         """Poplar's name for :meth:`invalidate_prefetched`; either may be overridden."""

@@ -96,7 +96,7 @@ def copy_leaf(
 
     Args:
         name: For listings.
-        runs: What to copy.
+        runs: Runs to copy.
         writes: Elements of variables that are written.
         source: Base that the runs' sources count from.
         destination: Base that their destinations count from.

@@ -55,7 +55,7 @@ class Behaviour:
 
     @property
     def address(self) -> int:
-        """Where the word is."""
+        """Address of the word."""
         return address_of(self._words)
 
     @property
@@ -96,7 +96,7 @@ def bits_of(step: SetFloatingPointBehaviour) -> tuple[int, int]:
 
 
 def rounding_of(bits: int) -> Rounding:
-    """How results are rounded while these bits are on."""
+    """Rounding of results while these bits are on."""
     return Rounding(bool(bits & STOCHASTIC), bool(bits & SATURATING))
 
 

@@ -83,7 +83,7 @@ class _WatchedGroup:
                 self.writes.append(_Scan(*table))
 
     def fresh(self) -> npt.NDArray[np.uint8]:
-        """What each vertex wrote and had not read, uint8[vertices]."""
+        """Flags of values that each vertex wrote and had not read, uint8[vertices]."""
         before, after = (np.zeros(self.placed.num, dtype=np.uint8) for _ in range(2))
         for scans, into in ((self.reads, before), (self.writes, after)):
             for scan in scans:
@@ -126,8 +126,8 @@ class FloatChecks:
 
     Args:
         step: The superstep.
-        behaviour: Which exceptions are on.
-        callbacks: Where findings are judged.
+        behaviour: Exceptions that are on.
+        callbacks: Callbacks that judge findings.
         num_threads: Host threads.
     """
 
@@ -140,10 +140,10 @@ class FloatChecks:
         self._has_flags = True
 
     def before(self, emitter: Emitter, groups: Sequence[PlacedGroup], *, native: bool) -> None:
-        """Append what looks at the operands, before the vertices run.
+        """Append the scan of the operands, before the vertices run.
 
         Args:
-            emitter: Where the code goes.
+            emitter: Emitter of the code.
             groups: The vertices.
             native: True if they run as native code, whose flags mean something.
         """

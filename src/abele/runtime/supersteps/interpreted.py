@@ -33,7 +33,7 @@ class InterpretedSupersteps:
 
     Attributes:
         supersteps: Places the vertices, as for native execution.
-        callbacks: Where the calls go.
+        callbacks: Callbacks that the calls are added to.
         run: Runs the vertices of a compute set.
     """
 
@@ -149,7 +149,7 @@ def run_vertex(placed: PlacedGroup, vertex: int, worker: int | None = None) -> N
 
 
 def place_of(placed: PlacedGroup, vertex: int) -> str:
-    """Which vertex, on which tile, in which compute set, and where the user made it."""
+    """Name of a vertex: its tile, compute set and source line."""
     group = placed.group
     replica, vertex = divmod(vertex, group.num)
     where = f"vertex {vertex} of {group.num} × {group.codelet.name} on tile {int(group.tile[vertex])}"

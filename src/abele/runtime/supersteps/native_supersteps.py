@@ -64,13 +64,13 @@ class NativeSupersteps:
     """Compute sets made ready to run; each is prepared once, however often it is executed.
 
     Attributes:
-        arena: Where the variables are.
+        arena: Memory of the variables.
         compile: Gives the native code of a codelet.
         placed: All groups prepared so far.
         scratch: Memory for gathered regions.
         ipu: The chip, whose costs tell how vertices are best shared out over threads; None to go by their number.
         threads: Host threads.
-        prints: Shows what vertices print; None to leave that where it is.
+        prints: Shows prints of vertices; None to leave them in memory.
     """
 
     arena: Arena
@@ -186,7 +186,7 @@ class NativeSupersteps:
             placed.cuts[:] = even_cuts(placed.num, self.threads) if cuts is None else cuts
 
     def take_slots(self) -> list[CountedVertices]:
-        """What this run has counted of vertices whose cost depends on data; counting begins anew."""
+        """Counts of this run for vertices whose cost depends on data; counting begins anew."""
         return [found for p in self._all_counted() if (found := p.take_slots()) is not None]
 
     def drop_slots(self) -> None:

@@ -50,12 +50,12 @@ class Seeds:
         return address_of(self._words) + 8 * self.replicas
 
     def address(self, replica: int) -> int:
-        """Where a replica's state is."""
+        """Address of a replica's state."""
         return address_of(self._words) + 8 * replica
 
     @property
     def step(self) -> int:
-        """What a superstep that rounds adds to the state, as a signed word."""
+        """Increment of the state by a superstep that rounds, as a signed word."""
         return signed(_STEP)
 
     def reset(self, seed: int = 0) -> None:
@@ -82,12 +82,12 @@ class Seeds:
 
 
 def group_offset(compute_set: int, position: int) -> int:
-    """What tells the random numbers of the vertex groups of a program apart, as a signed word."""
+    """Number that tells the random numbers of a program's vertex groups apart, as a signed word."""
     return _offset(f"{compute_set} {position}")
 
 
 def run_offset(number: int) -> int:
-    """What tells the random numbers of the runs of host kernels of a program apart, as a signed word."""
+    """Number that tells the random numbers of a program's runs of host kernels apart, as a signed word."""
     return _offset(f"host kernels {number}")
 
 

@@ -1,4 +1,4 @@
-"""When vertices get native code made for their sizes: what a group has in common, and whether it is worth it."""
+"""Sizes for which vertices get native code of their own: those that a group has in common, if the code pays."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ class VertexPrints:
     """Shows what vertices print, group after group, each in the order of its vertices.
 
     Attributes:
-        callbacks: Where calls go.
+        callbacks: Callbacks that calls are added to.
         print_text: Writes a line for the user.
     """
 
