@@ -14,9 +14,9 @@ class AbeleError(Exception):
 
     Args:
         message: One line: the thing that is wrong, with the numbers that make it wrong.
-        at: Where: a program step, a source line, a tile.
-        because: What led to it, term by term.
-        remedy: What the reader can do about it.
+        at: Place: a program step, a source line, a tile.
+        because: Cause, term by term.
+        remedy: Advice to the reader.
     """
 
     def __init__(

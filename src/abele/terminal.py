@@ -87,7 +87,7 @@ def console(**settings: Any) -> Console:
 
 
 def _plain_signs(error: UnicodeError) -> tuple[str, int]:
-    """What to write for characters that cannot be encoded; a handler of :mod:`codecs`."""
+    """Replacement of characters that cannot be encoded; a handler of :mod:`codecs`."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
     found = error.object[error.start : error.end]

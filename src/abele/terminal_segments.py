@@ -1,4 +1,4 @@
-"""What a console of ours does to everything that it is about to show."""
+"""Treatment of all text that a console of ours is about to show."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from abele.errors import FileFormatError
 
 @contextmanager
 def writing(path: str | Path) -> Iterator[None]:
-    """What happens inside writes to ``path``.
+    """Turn errors of writing to ``path`` inside into errors that name it.
 
     Raises:
         FileFormatError: The operating system refused something inside.

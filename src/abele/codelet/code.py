@@ -98,7 +98,7 @@ class BodyEmitter(Values):
     """Emits the body of a codelet at the builder's place.
 
     Args:
-        builder: Where code goes.
+        builder: Builder that code is added to.
         memory: Fields of the vertex at hand.
         charges: Slots to count, or None.
         counter: Stack slot that slots are added to.
@@ -323,7 +323,7 @@ class BodyEmitter(Values):
         self.builder.position_at_end(after)
 
     def iterations(self, statement: For, start: Value, stop: Value) -> Value:
-        """How often a loop runs, never negative."""
+        """Number of iterations of a loop, never negative."""
         b, step = self.builder, statement.step
         low, high = (start, stop) if step > 0 else (stop, start)
         distance = b.sub(high, low)

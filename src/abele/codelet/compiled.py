@@ -170,12 +170,12 @@ class CompiledCodelet:
 
     @cached_property
     def counting(self) -> Counting:
-        """What its stretches of code cost."""
+        """Costs of its stretches of code."""
         return count(self.tree, sum(f.is_edge for f in self.definition.fields))
 
     @cached_property
     def control(self) -> Control:
-        """What decides which of them run."""
+        """Variables and results that decide which of them run."""
         return control_of(self.tree)
 
     def _code_bytes(self) -> int:

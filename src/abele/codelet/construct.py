@@ -50,7 +50,7 @@ class RuleError(Exception):
     """Parts that make no value.
 
     Args:
-        message: What is wrong.
+        message: Error, in words.
         remedy: What to write instead.
     """
 
@@ -86,7 +86,7 @@ def infix(
     """``left`` operator ``right``; an f32 product that is added or subtracted where it is written is fused with that.
 
     Args:
-        name: Which operator, of :data:`OPERATORS`.
+        name: Name of the operator, of :data:`OPERATORS`.
         left: First operand.
         right: Second operand.
         line: Source line.

@@ -55,7 +55,7 @@ from abele.numerics import bool_, f16
 
 @dataclass(frozen=True)
 class ExpressionForm:
-    """How an expression reads.
+    """Structure of an expression, for telling equal ones.
 
     Attributes:
         number: Equal for expressions that read the same.
@@ -108,7 +108,7 @@ class LoopContext:
         stored: Names of fields that it writes.
         counter: Loop variable, by which addresses are stepped.
         hoisted: Expressions that do not change in it, by number; they are evaluated once, before it.
-        places: Where each row is touched in an iteration, by field and row.
+        places: Places of each row that an iteration touches, by field and row.
         computes: True if it computes with its variable.
     """
 
@@ -425,7 +425,7 @@ def _word(e: ConstExpr) -> int:
 
 
 def _of_field(name: str) -> str:
-    """What stands for a field among names of variables."""
+    """Name of a field among names of variables."""
     return f".{name}"
 
 

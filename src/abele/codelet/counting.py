@@ -41,7 +41,7 @@ from abele.llvm.emit import I64, Value, constant
 
 @dataclass
 class Control:
-    """What decides which statements run.
+    """Variables and results that decide which statements run.
 
     Attributes:
         variables: Local variables that matter, by function.
@@ -55,7 +55,7 @@ class Control:
 
     @property
     def size(self) -> int:
-        """How much is known to matter."""
+        """Number of variables and results found so far."""
         return len(self.results) + sum(map(len, self.variables.values()))
 
     def deciding(self, function: Helper) -> Iterator[VertexExpr]:
@@ -84,7 +84,7 @@ class Control:
 
 
 def control_of(function: Helper) -> Control:
-    """What decides which statements of a codelet run: found by following what matters until nothing new does."""
+    """Variables and results that decide which statements of a codelet run, followed to the least closed set."""
     functions = list(dict.fromkeys(_functions(function)))
     control = Control({f: set() for f in functions})
     before = -1

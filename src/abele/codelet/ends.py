@@ -48,7 +48,7 @@ class EndPlace:
 
     Attributes:
         line: ``file:line``.
-        text: What happens there: ``calls abort()``; empty for a loop that was stopped.
+        text: Event there: ``calls abort()``; empty for a loop that was stopped.
         waits: True if nothing that the loop does can end it: it waits for another worker.
     """
 
@@ -58,7 +58,7 @@ class EndPlace:
 
 
 def end_text(place: EndPlace) -> str:
-    """What a vertex does at a place, after its name."""
+    """Words for the end of a vertex at a place, after its name."""
     if place.waits:
         return "waits for what another worker writes"
     return place.text or STOPPED
@@ -70,7 +70,7 @@ class EndedVertex:
 
     Attributes:
         vertex: Its number.
-        place: Where it was.
+        place: Place of the end.
     """
 
     vertex: int
@@ -138,7 +138,7 @@ def _counts(loop: WhileStmt) -> bool:
 
 
 def _step(statement: Assign) -> float:
-    """What an assignment adds to its own variable; 0 if it is none that adds a constant."""
+    """Amount that an assignment adds to its own variable; 0 if it adds no constant."""
     value = statement.value
     if not isinstance(value, BinaryExpr) or value.op not in ("add", "sub") or not isinstance(value.right, ConstExpr):
         return 0

@@ -55,7 +55,7 @@ class Expressions:
     Attributes:
         definition: The codelet.
         origin: The function, for messages.
-        scope: What its names mean.
+        scope: Meanings of its names.
     """
 
     definition: CodeletDef
@@ -67,7 +67,7 @@ class Expressions:
         return self._valued(self.resolve(node), node)
 
     def _valued(self, found: Any, node: ast.expr) -> VertexExpr:
-        """What ``node`` stands for, as a value."""
+        """Value that ``node`` denotes."""
         if isinstance(found, VertexExpr):
             return computed(found)
         if isinstance(found, bool | int | float):
@@ -91,7 +91,7 @@ class Expressions:
         return cast(value, i64)
 
     def resolve(self, node: ast.expr) -> Any:
-        """What ``node`` stands for: a VertexExpr, a plain number, a field, a type, a function or a module."""
+        """Object that ``node`` denotes: a VertexExpr, a plain number, a field, a type, a function or a module."""
         match node:
             case ast.Constant(value=bool() | int() | float() | str() as known):
                 return known
@@ -120,7 +120,7 @@ class Expressions:
         return nullcontext()
 
     def call(self, node: ast.Call) -> Any:
-        """What a call stands for."""
+        """Value or object that a call denotes."""
         raise NotImplementedError
 
     def _outside(self, node: ast.AST) -> CodeletError:

@@ -22,7 +22,7 @@ from abele.codelet.tree import ConstExpr, Stmt, VertexExpr, own_expressions, wal
 
 @dataclass
 class MacroExpansion:
-    """Where statements of macros go, and what their variables are called.
+    """Statements and variable names of macros that are being read.
 
     Attributes:
         before: Statements that come before the one being read; None where nothing can.
@@ -56,7 +56,7 @@ class Macros(Prints):
 
     @contextmanager
     def room(self, targets: tuple[str, ...] = ()) -> Iterator[list[Stmt]]:
-        """What comes before the statement that is read inside."""
+        """Collect statements that come before the one that is read inside."""
         kept = self.expansion.before, self.expansion.targets
         found: list[Stmt] = []
         if not self.expansion.open:
@@ -84,7 +84,7 @@ class Macros(Prints):
         return (called, first) if isinstance(called, FunctionType) and is_macro(called) else None
 
     def expanded(self, node: ast.Call, function: FunctionType, first: list[Any]) -> Any:
-        """What a call of a macro stands for, after its statements."""
+        """Value of a call of a macro, after its statements."""
         values = self.macro_values(node, function, first)
         if isinstance(values, list):
             raise self.origin.problem(node, f"{function.__name__} returns {len(values)} values", "a, b = f(…)")
@@ -93,7 +93,7 @@ class Macros(Prints):
         return values
 
     def macro_values(self, node: ast.Call, function: FunctionType, first: list[Any]) -> Any:
-        """What a macro returns: a list where that is several values, None where it returns nothing."""
+        """Values that a macro returns: a list where there are several, None where it returns nothing."""
         node = self.positional(node, function, len(first))
         code, expansion = function.__code__, self.expansion
         names = code.co_varnames[: code.co_argcount]
@@ -155,7 +155,7 @@ class Macros(Prints):
     def _renamed(
         self, tree: ast.FunctionDef, function: FunctionType, found: list[Any], node: ast.Call
     ) -> dict[str, str]:
-        """What a macro's variables are called here: as the variables that they are returned to, or by unused names."""
+        """Names of a macro's variables here: those of the variables that they are returned to, or unused names."""
         mine = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
         renamed = dict(zip(_ends(tree), self.expansion.targets, strict=False)) if self.expansion.targets else {}
         read = {n.id for a in node.args for n in ast.walk(a) if isinstance(n, ast.Name)}
@@ -208,7 +208,7 @@ def _ends(tree: ast.FunctionDef) -> list[str]:
 
 
 def _identity(found: Any) -> Any:
-    """What tells two arguments apart, as far as the types of a macro's variables go."""
+    """Key that tells two arguments apart, as far as the types of a macro's variables go."""
     if isinstance(found, ConstExpr):
         return (found.type, found.weak)
     if isinstance(found, VertexExpr):

@@ -30,7 +30,7 @@ def prints_of(function: Helper) -> tuple[Print, ...]:
 
 
 def text_of(statement: Print, values: Sequence[Any]) -> str:
-    """What a print says of values, which are scalars of its expressions' types; the end of the line included."""
+    """Text of a print for given values, which are scalars of its expressions' types; the end of the line included."""
     parts = [statement.text[0]]
     for spec, value, text in zip(statement.specs, values, statement.text[1:], strict=True):
         parts += [_shown(value, spec), text]
@@ -101,7 +101,7 @@ class PrintSink:
         self._said.append((vertex, site, list((ctypes.c_int64 * count).from_address(values))))
 
     def take(self) -> str:
-        """What was printed since this was last asked, in the order of the vertices."""
+        """Text that was printed since the last call, in the order of the vertices."""
         said, self._said = sorted(self._said, key=lambda s: s[0]), []
         return "".join(self._text(site, words) for _, site, words in said)
 

@@ -84,7 +84,7 @@ class PlainRounding:
     """Rounds one scalar after the other, for debug mode.
 
     Attributes:
-        way: How.
+        way: Kind of rounding.
     """
 
     def __init__(self, way: Rounding) -> None:

@@ -42,7 +42,7 @@ class Sizes:
         return bool(self.known)
 
     def of_field(self, field: FieldDef) -> Size:
-        """What is known of a field."""
+        """Known sizes of a field."""
         return next((s for s in self.known if s.field == field.name), Size(field.name))
 
 

@@ -102,7 +102,7 @@ BUNDLE_BYTES = 8
 
 @dataclass(frozen=True)
 class Overhead:
-    """What a kind of vertex costs beyond the slots of its code.
+    """Cost of a kind of vertex beyond the slots of its code.
 
     Attributes:
         entry: Slots to enter and leave.

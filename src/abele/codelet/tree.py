@@ -208,11 +208,11 @@ class Evaluate(Stmt):
 
 @dataclass(eq=False, kw_only=True)
 class Print(Stmt):
-    """Says something to the host.
+    """Print a line on the host.
 
     Attributes:
-        text: What stands before, between and after the values.
-        specs: How each value is written, as in a format string.
+        text: Text before, between and after the values.
+        specs: Format of each value, as in a format string.
         values: The values.
     """
 

@@ -58,7 +58,7 @@ class WrittenValue:
     Attributes:
         tree: The typed expression.
         text: The same in the vertex language.
-        level: How tightly the text binds.
+        level: Binding strength of the text.
         is_product: True if it is a product that is written where it is used.
     """
 
@@ -147,7 +147,7 @@ Operand = WrittenValue | int | float | bool
 
 
 def type_name(type_: ElementType) -> str:
-    """How text of the vertex language names an element type."""
+    """Name of an element type in text of the vertex language."""
     return "bool_" if type_.name == "bool" else type_.name
 
 
@@ -157,7 +157,7 @@ class CodeWriter:
 
     Args:
         kind: ``Vertex``, ``MultiVertex`` or ``SupervisorVertex``.
-        declared: What each field is declared as, by name.
+        declared: Declaration of each field, by name.
 
     Attributes:
         fields: The fields by name.

@@ -25,12 +25,12 @@ _BUILT: dict[str, type[Vertex]] = {}
 
 @dataclass(frozen=True, eq=False)
 class WrittenCode:
-    """What Python code wrote of a codelet.
+    """A codelet as Python code wrote it.
 
     Attributes:
         tree: Its ``compute``.
         text: The class as it would stand in source, which says everything that the tree does.
-        emitted: What tells the code of functions in it that are defined outside Abele.
+        emitted: Text that tells the code of functions in it that are defined outside Abele.
     """
 
     tree: Helper
@@ -56,7 +56,7 @@ def written_codelet(
         name: Readable part of the class name; a digest of the text is appended.
         code: Fields and statements.
         cycles: Cost formula; None to count issue slots.
-        extra: What else tells two classes of the same text apart: whatever the formulas depend on.
+        extra: Key that tells two classes of the same text apart: values that the formulas depend on.
         record: Formula of the bytes that a vertex keeps for itself; None where its fields say that.
     """
     text = class_text(code)

@@ -117,7 +117,7 @@ class RowLoad(Expr):
         index: Its place along every dim; along ``dim`` it says nothing, and is 0.
         dim: The dim along which ``row`` is the place.
         row: An integer; where it is no place of the dim, the element is ``fill``.
-        fill: What stands outside.
+        fill: Value of elements outside.
     """
 
     operand: int
@@ -216,7 +216,7 @@ class Rounded(Expr):
         type: The narrow float.
         arg: The value.
         word: A u32 to round at random by; None for nearest, ties to even.
-        saturates: What is too large becomes the largest number, rather than infinity.
+        saturates: True if values too large become the largest number, rather than infinity.
     """
 
     type: ElementType

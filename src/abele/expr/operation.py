@@ -47,7 +47,7 @@ class Slots:
     Attributes:
         main: Slots on the main pipe.
         aux: Slots on the auxiliary pipe.
-        source: Where the numbers are from.
+        source: Source of the numbers.
         first: The pipe that comes first where both are used.
     """
 
@@ -77,12 +77,12 @@ VertexKind = Literal["operator", "sign", "comparison", "choice", "extreme", "fun
 
 @dataclass(frozen=True)
 class InVertex:
-    """How the vertex language says a primitive operation.
+    """Form of a primitive operation in the vertex language.
 
     Attributes:
         kind: The construct: an infix operator, a sign before its argument, a comparison, ``a if c else b``, ``min``
             and ``max``, or a function of the language.
-        name: Which one: that of the node in ``codelet.tree``, or of the function.
+        name: Name of the node in ``codelet.tree``, or of the function.
     """
 
     kind: VertexKind
@@ -106,7 +106,7 @@ class LoopCost:
 
 @dataclass(frozen=True)
 class LibraryCost:
-    """What the libraries' own vertices take for an operation.
+    """Cost of an operation in the libraries' own vertices.
 
     Attributes:
         f32: On f32 elements.
@@ -137,7 +137,7 @@ class Spelling:
         function: Of the function in popops, in snake_case.
         enumerator: Of the enumerator in ``popops::expr::UnaryOpType`` and its kin; empty where there is none.
         builder: Of the class in ``popops::expr``; empty where there is none.
-        order: Which of popops' arguments each argument here is, where the orders differ.
+        order: Number of popops' argument for each argument here, where the orders differ.
     """
 
     function: str
@@ -163,13 +163,13 @@ class Operation:
         arity: Number of arguments.
         kinds: Element kinds that its arguments may have; all have one type (of ``select`` the last two). None for
             composites that take whatever they are made of takes.
-        meaning: What it computes, on NumPy arrays.
+        meaning: Computation on NumPy arrays.
         gives_bool: True where the result is a bool whatever the arguments are.
-        expansion: What a composite is made of, from the operands' types and the arguments; of a primitive the same
-            with arguments of the types that it takes.
+        expansion: Expression of a composite, from the operands' types and the arguments; of a primitive the same with
+            arguments of the types that it takes.
         slopes: The derivative by each argument, from the arguments; None where it has none, or that of its expansion.
         code: LLVM code of a primitive.
-        in_vertex: How vertices say it, and how they say it of integers where that differs.
+        in_vertex: Form in vertices, and their form for integers where that differs.
         in_integer_vertex: As above.
         slots: Issue slots of one f32 element in scalar code, where no construct of the language has them.
         cost: Cost in library vertices; None where no library has it.
@@ -199,7 +199,7 @@ class Operation:
 
     @property
     def popops_name(self) -> str:
-        """What popops calls it; its own name where popops does not have it."""
+        """Name in popops; its own name where popops does not have it."""
         return self.name if self.spelling is None else self.spelling.function
 
     @property

@@ -33,9 +33,9 @@ class _Later:
     """A codelet of a C++ file, which is made when it is asked for.
 
     Attributes:
-        codelets: What makes it.
+        codelets: Codelets of its file, which makes it.
         name: Its name there.
-        location: Where it is declared.
+        location: Source line of its declaration.
     """
 
     codelets: Mapping[str, CodeletDef]
@@ -173,7 +173,7 @@ def _later(codelets: Any) -> Iterable[tuple[str, _Later]]:
 
 
 def _text(given: Any) -> str:
-    """What is left in an open file, as source."""
+    """Rest of an open file, as source."""
     content = given.read()
     text = content.decode() if isinstance(content, bytes) else str(content)
     return text if "\n" in text else f"{text}\n"

@@ -55,7 +55,7 @@ class Content(ABC):
 
     @abstractmethod
     def form(self, number: Callable[[Variable], int]) -> Hashable:
-        """What it shows of variables that are known by number alone; None where only addresses are known."""
+        """Key of the view, with variables by number alone; None where only addresses are known."""
 
     @abstractmethod
     def with_variables(self, other: Callable[[Variable], Variable], moved: Callable[[Int64], Int64]) -> Content:

@@ -29,7 +29,7 @@ class DebugNameAndId:
 
 @dataclass(frozen=True, slots=True)
 class SourceLocation:
-    """Where something was written, as Poplar has it; taken, though every object here knows its own origin.
+    """Source location, as Poplar has it; taken, though every object here knows its own origin.
 
     Attributes:
         functionName: The function.
@@ -69,7 +69,7 @@ class DebugContext:
 
 
 class DebugInfo(DebugContext):
-    """What a Poplar library makes of the context that it was given: a parent for the names inside.
+    """Debug context that a Poplar library makes of the one it was given: a parent for the names inside.
 
     Args:
         context: The context.

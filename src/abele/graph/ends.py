@@ -79,7 +79,7 @@ def buffer_sizes(name: str, num_elements: Any, repeats: Any, debug: DebugRecord)
 
 
 def arguments(items: Parameters) -> tuple[Argument, ...]:
-    """What a host function takes, or gives."""
+    """Types and shapes that a host function takes, or gives."""
     return tuple(Argument(as_element_type(t), stream_dims(shape)) for t, shape in items)
 
 

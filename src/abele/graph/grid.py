@@ -26,12 +26,12 @@ MOST_BLOCKS = 4096
 
 
 class Line(NamedTuple):
-    """What one dimension adds to the address.
+    """Address offsets of the indices of one dimension.
 
     Attributes:
         start: First index of each piece, int64[p], ascending from 0.
-        offset: What the first index of each piece adds, int64[p].
-        stride: What each further index adds, int64[p].
+        offset: Address offset of the first index of each piece, int64[p].
+        stride: Address step of each further index, int64[p].
         extent: Number of indices.
     """
 
@@ -56,7 +56,7 @@ class Line(NamedTuple):
         return np.asarray(self.offset + np.maximum(0, (self.length - 1) * self.stride), dtype=np.int64)
 
     def table(self) -> Int64:
-        """What each index adds, int64[extent]."""
+        """Address offset of each index, int64[extent]."""
         length = self.length
         within = np.arange(self.extent, dtype=np.int64) - np.repeat(self.start, length)
         return np.repeat(self.offset, length) + within * np.repeat(self.stride, length)

@@ -36,9 +36,9 @@ class HostFunction:
 
     Attributes:
         name: Handle by which the engine connects a callable.
-        inputs: What it takes.
-        outputs: What it gives.
-        debug: Where the user made it.
+        inputs: Types and shapes of its arguments.
+        outputs: Types and shapes of its results.
+        debug: Source line at which the user made it.
     """
 
     name: str
@@ -53,10 +53,10 @@ class HostHandle:
 
     Attributes:
         name: The handle.
-        tensor: What it stands for.
+        tensor: Tensor that it stands for.
         readable: True if the host may read it.
         writable: True if the host may write it.
-        debug: Where the user made it.
+        debug: Source line at which the user made it.
     """
 
     name: str

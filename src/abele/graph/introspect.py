@@ -43,7 +43,7 @@ class VertexIntrospector:
         return self.field(name)
 
     def field(self, name: str) -> FieldInfo:
-        """What is known of a field.
+        """Size and values of a field.
 
         Raises:
             UnknownFieldError: The codelet does not declare it.

@@ -81,7 +81,7 @@ class Likeness:
         return known[1]
 
     def _order(self, variables: Sequence[Variable]) -> Hashable:
-        """How variables follow one another in memory, and where the next one will follow the last of them."""
+        """Order of variables in memory, and adjacency: true where one follows the last directly."""
         order = sorted(range(len(variables)), key=lambda n: (variables[n].base, variables[n].id))
         placed = [variables[n] for n in order]
         touching = [a.base + a.size == b.base for a, b in pairwise(placed)]

@@ -280,7 +280,7 @@ def _ranges_of(size: Int64, shape: Int64, strides: Int64) -> tuple[Int64, int]:
 
 
 def cut_runs(tensor: Tensor, position: Int64, length: Int64) -> tuple[Int64, Int64, Int64, Int64]:
-    """What ranges of a flattened view show.
+    """Intervals of memory that ranges of a flattened view show.
 
     Args:
         tensor: The view.

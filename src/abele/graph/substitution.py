@@ -40,8 +40,8 @@ class Substitution:
     Args:
         variables: The variable in place of each.
         compute_sets: The compute set in place of each.
-        renamed: Gives the debug information of what takes the place of a step, or of a group of vertices.
-        tiles: How many tiles further on the other variables, and with them vertices, are: those of whole IPUs.
+        renamed: Gives the debug information of the replacement of a step, or of a group of vertices.
+        tiles: Distance in tiles of the other variables, and with them of vertices: that of whole IPUs.
 
     Attributes:
         variables: The variable in place of each.

@@ -38,10 +38,10 @@ Bytes = npt.NDArray[np.uint8]
 
 @dataclass(frozen=True)
 class MachineRates:
-    """What the cores of this machine can do.
+    """Rates of the cores of this machine.
 
     Attributes:
-        threads: Threads that all together means.
+        threads: Number of all threads.
         flops_per_second: f32 operations of one thread.
         bytes_per_second: Bytes that one thread reads and writes.
         all_flops_per_second: f32 operations of all threads.

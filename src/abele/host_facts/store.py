@@ -69,7 +69,7 @@ def host_name() -> str:
 
 
 def _model() -> str:
-    """What the system calls the CPU; empty where it does not say."""
+    """Name of the CPU in the system's words; empty where it has none."""
     with contextlib.suppress(OSError), Path("/proc/cpuinfo").open(encoding="utf-8", errors="replace") as lines:
         for line in lines:
             if line.startswith("model name"):

@@ -1,4 +1,4 @@
-"""What launchers of MPI tell a process in its environment: how many ranks there are, and which this one is."""
+"""Number of ranks and own rank, from the environment variables of MPI's launchers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where this process is: what a watcher of several processes wants to know of each."""
+"""Progress of this process, for a watcher of several processes."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ ENDED, FAILED = "ended", "failed"
 
 @dataclass(slots=True)
 class Progress:
-    """Where a process is in its program.
+    """Progress of a process in its program.
 
     Attributes:
         runs: Runs of programs that it has begun.
         exchanges: Messages between ranks, and questions to all, that it has begun.
-        changes: How often anything here changed; a number that stands still says that nothing was begun or ended.
-        phase: What it does, such as ``compile`` or ``run``; ``program`` in the program's own code.
-        outcome: How the program came to its end; empty before.
+        changes: Number of changes of anything here; a number that stands still says that nothing was begun or ended.
+        phase: Phase, such as ``compile`` or ``run``; ``program`` in the program's own code.
+        outcome: End of the program; empty before.
         step: The program step of the last exchange.
         waits_for: Ranks that it waits for in that step; empty while it computes.
-        since: When it began to wait, by the monotonic clock.
+        since: Begin of the wait, by the monotonic clock.
         listener: Called before the process may be unable to tell anything for a while.
     """
 
@@ -87,7 +87,7 @@ class Progress:
             self.listener()
 
     def told(self) -> dict[str, Any]:
-        """What others may know, as plain data; waiting in seconds."""
+        """Progress as plain data for others; waiting in seconds."""
         waits_for = self.waits_for
         return {
             "runs": self.runs,

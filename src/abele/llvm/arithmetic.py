@@ -133,7 +133,7 @@ def divide_integers(b: ll.IRBuilder, x: Value, y: Value, *, signed: bool) -> Val
 
 
 def remainder_integers(b: ll.IRBuilder, x: Value, y: Value, *, signed: bool) -> Value:
-    """What truncating division leaves; 0 by zero."""
+    """Remainder of truncating division; 0 by zero."""
     zero = constant(y.type, 0)
     rest = b.sub(x, b.mul(divide_integers(b, x, y, signed=signed), y))
     return b.select(b.icmp_signed("==", y, zero), zero, rest)

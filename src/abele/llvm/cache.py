@@ -26,7 +26,7 @@ _TOUCH_SECONDS = 3600
 
 
 def cache_directory() -> Path | None:
-    """Where objects are kept: ``$ABELE_CACHE_DIR``, else the user's cache directory; None when switched off."""
+    """Directory of cached objects: ``$ABELE_CACHE_DIR``, else the user's; None when switched off."""
     wanted = os.environ.get(VARIABLE)
     if wanted == "off":
         return None

@@ -52,12 +52,12 @@ class CacheEntry(NamedTuple):
 
 @dataclass(frozen=True)
 class Usage:
-    """What a cache holds.
+    """Number, size and age of the objects in a cache.
 
     Attributes:
         objects: Number of objects.
         bytes: Room that they take on disk.
-        oldest: When the object that was not used for longest was last used, in seconds since 1970; None without any.
+        oldest: Last use of the object that was not used for longest, in seconds since 1970; None without any.
     """
 
     objects: int
@@ -67,13 +67,13 @@ class Usage:
 
 @dataclass(frozen=True)
 class Removed:
-    """What was removed from a cache.
+    """Number and size of the objects that were removed from a cache.
 
     Attributes:
         objects: Objects removed.
         bytes: Room that they took.
         left: Objects that could not be removed.
-        why: What the system said of the first of these.
+        why: Message of the system about the first of these.
     """
 
     objects: int
@@ -133,7 +133,7 @@ def _is_due(directory: Path) -> bool:
 
 
 def usage(directory: Path) -> Usage:
-    """What the cache in a directory holds."""
+    """Number, size and age of the objects in the cache of a directory."""
     found = list(entries(directory))
     return Usage(len(found), sum(e.bytes for e in found), min((e.used for e in found), default=None))
 

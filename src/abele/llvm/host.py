@@ -12,7 +12,7 @@ import llvmlite.binding as binding
 
 @dataclass(frozen=True)
 class HostCpu:
-    """What code generation has to know about this machine.
+    """Facts about this machine that code generation needs.
 
     Attributes:
         name: LLVM's name of the CPU.

@@ -30,7 +30,7 @@ class Native:
     """Native code in memory; it stays there as long as this object lives.
 
     Attributes:
-        key: What identifies its content.
+        key: Digest of its content.
         cached: True if the object came from the disk cache.
     """
 

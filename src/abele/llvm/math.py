@@ -276,7 +276,7 @@ def _reduced(b: Builder, x: Value) -> tuple[Value, Value]:
 
 
 def remainder(b: Builder, x: Value, y: Value) -> Value:
-    """What division of x by y towards zero leaves, exactly; it has the sign of x."""
+    """Remainder of x / y, truncated towards zero, exactly; it has the sign of x."""
     size, by = intrinsic(b, "llvm.fabs", x), intrinsic(b, "llvm.fabs", y)
     quotient = intrinsic(b, "llvm.trunc", b.fdiv(size, by))
     usual = b.and_(

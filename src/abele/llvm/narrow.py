@@ -33,11 +33,11 @@ def narrowed(
     """Bits of a narrow float that f32 ``value`` rounds to.
 
     Args:
-        b: Where the code goes.
+        b: Builder that code is added to.
         value: Scalar or vector.
         type_: The narrow float; its scale divides the value first.
         word: Random words, i32 of as many lanes, to round at random by; None for nearest, ties to even.
-        saturate: What is too large becomes the largest number, rather than infinity or NaN. Infinity itself is no
+        saturate: True if values too large become the largest number, rather than infinity or NaN. Infinity itself is no
             number to 8-bit floats, and becomes NaN either way.
         native: True to round to f16 at random by the CPU's instruction that cuts off; by default if it has it.
     """

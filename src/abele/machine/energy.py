@@ -24,7 +24,7 @@ class Energy(Spec):
         f16_joules_per_flop: The same with inputs and partial sums in f16.
         f16_f32_joules_per_flop: The same with inputs in f16, partial sums in f32.
         f32_joules_per_flop: The same with everything in f32.
-        least_data_proportion: What real data takes of the energy of synthetic data, at least.
+        least_data_proportion: Energy of real data as a proportion of that of synthetic data, at least.
         most_data_proportion: The same, at most.
         vector_joules_per_flop: Arithmetic of vectors and scalars, of either type, without memory traffic.
         least_vector_joules_per_flop: The least that it may be.
@@ -89,9 +89,9 @@ class MemoryKind:
     """A kind of memory beside a logic die the size of a reticle.
 
     Attributes:
-        name: What it is.
-        bytes: What fits beside the die, or on half of it.
-        bytes_per_second: What it delivers.
+        name: Name of the memory.
+        bytes: Capacity beside the die, or on half of it.
+        bytes_per_second: Bandwidth.
         joules_per_byte: Energy of a byte, without its way over the die.
         relative_cost: Price of a byte, SRAM being 1 as the slide has it.
     """

@@ -51,13 +51,13 @@ def link_seconds(source: Int64, target: Int64, amount: Int64, system: System) ->
 
 
 class LinkLoads(NamedTuple):
-    """What bundles of links carry, for those that carry anything.
+    """Bytes over each bundle of links, for those that carry any.
 
     Attributes:
         kind: 0 for a rung, 1 for a rail, 2 for a gateway link; int64[n].
         source: IPU that sends, or the first of the machine that does, int64[n].
         target: IPU, or first of a machine, that receives, int64[n].
-        bytes: What is sent, int64[n].
+        bytes: Bytes that are sent, int64[n].
     """
 
     kind: Int64
@@ -71,7 +71,7 @@ LINK_KINDS = ("rung", "rail", "gateway")
 
 
 def link_loads(source: Int64, target: Int64, amount: Int64, system: System) -> LinkLoads:
-    """What each directed bundle of links carries of some traffic, in order of kinds and IPUs; arguments as above."""
+    """Bytes over each directed bundle of links for some traffic, in order of kinds and IPUs; arguments as above."""
     rack, lines = system.ipu_links.ipus_per_rack, [np.empty((4, 0), dtype=np.int64)]
     far = source // rack != target // rack
     if far.any() and system.gateway is not None:
@@ -113,10 +113,10 @@ def check_joined(ipus: Int64, system: System, user: str) -> None:
     Args:
         ipus: Those that exchange data with each other, int64[n].
         system: The machine.
-        user: What wants to, as an error says it.
+        user: Name of the traffic in errors.
 
     Raises:
-        MachineError: What is missing, in the words of a system's description.
+        MachineError: Links are missing; it names the fields of a system's description.
     """
     if len(ipus) < 2 or ipus.min() == ipus.max():
         return

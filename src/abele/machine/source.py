@@ -70,7 +70,7 @@ def calibrated(value: Any, text: str, *, on: tuple[str, ...]) -> Cited:
 
     Args:
         value: The constant.
-        text: Where the measurements are from, and what was done with them.
+        text: Origin of the measurements, and the arithmetic.
         on: These measurements in the validation, each ``KEY: NAME`` with the key of a comparison and the name of a
             figure in it. The page marks them.
     """

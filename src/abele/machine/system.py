@@ -59,7 +59,7 @@ class System(Spec):
         return -(-self.num_ipus // self.dram.ipus_per_dram) * self.dram.bytes if self.dram else 0
 
     def dram_bytes_per_second(self, num_busy: int) -> float:
-        """What each of so many busy IPUs of a machine reads or writes of its streaming memory; 0 without any."""
+        """Bandwidth of each of so many busy IPUs to the streaming memory of a machine; 0 without any."""
         if self.dram is None:
             return 0.0
         own = min(self.dram.ipu_bytes_per_second, self.host.ipu_bytes_per_second)
@@ -74,7 +74,7 @@ class System(Spec):
         """Cycles of a sync over some IPUs.
 
         Args:
-            num_ipus: How many.
+            num_ipus: Number of IPUs.
             num_racks: Racks that they are in.
 
         Model: a sync in each rack, and the way from the rack that is farthest on the ring of gateways and back.

@@ -23,7 +23,7 @@ _CPU_BYTES = 1 << 34
 
 
 class TargetType(Enum):
-    """What runs a program."""
+    """Kind of machine that runs a program."""
 
     IPU = "IPU"
     IPU_MODEL = "IPU_MODEL"
@@ -36,7 +36,7 @@ class Target:
 
     Attributes:
         system: The machine; every figure is read from it.
-        type: What kind of target it poses as.
+        type: Kind of target that it poses as.
     """
 
     system: System

@@ -28,7 +28,7 @@ Int64 = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class ExponentCounts:
-    """How many elements of a tensor have which exponent.
+    """Counts of a tensor's elements by exponent.
 
     Attributes:
         octaves: Elements from 2**e to below 2**(e + 1), signs left out, for e from -127 to 127, int64[255].
@@ -110,7 +110,7 @@ def _largest(flat: npt.NDArray[np.floating], by_bits: Int64, has_endless: bool) 
 
 @cache
 def _places(half: bool) -> npt.NDArray[np.int64]:
-    """Where each of 65,536 patterns of bits is counted: octaves, then zeros, then infinities and NaN, int64[65536].
+    """Counter of each of 65,536 patterns of bits: octaves, then zeros, then infinities and NaN, int64[65536].
 
     Args:
         half: The patterns are f16; otherwise upper halves of f32.

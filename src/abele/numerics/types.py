@@ -172,8 +172,8 @@ class Misfit:
 
     Attributes:
         value: The element as text.
-        why: What is wrong with it.
-        limits: What the type holds, where the element is beyond it.
+        why: Reason for which it does not fit.
+        limits: Range of the type, where the element is beyond it.
     """
 
     value: str

@@ -26,9 +26,9 @@ class Option:
 
     Attributes:
         default: Its value where none is given; it need not be one that can be given (None: left to the function).
-        type: What values are read into: a type that msgspec can read, or :class:`~abele.numerics.ElementType`.
-        doc: What it does; of one that is only accepted, why it does nothing.
-        honoured: True if it does something here; the others are accepted, so that programs that set them run.
+        type: Type that values are read into: one that msgspec can read, or :class:`~abele.numerics.ElementType`.
+        doc: Effect; of an option that is only accepted, the reason why it has none.
+        honoured: True if it has an effect here; the others are accepted, so that programs that set them run.
         variable: The environment variable that decides where no value is given.
     """
 
@@ -41,7 +41,7 @@ class Option:
 
     @cached_property
     def takes(self) -> str:
-        """What may be given, in words that follow "takes"."""
+        """Allowed values, in words that follow "takes"."""
         return _words(self.type)
 
     def check(self, given: Any) -> Any:
@@ -147,7 +147,7 @@ def _parts(wanted: Any) -> tuple[Any, ...]:
 
 
 def _word(value: Any, wanted: Any) -> str | None:
-    """Which of the words that an option takes is given, in any case; True and False are words too."""
+    """Word that is given of those that an option takes, in any case; True and False are words too."""
     parts = _parts(wanted)
     words = [word for part in parts if get_origin(part) is Literal for word in get_args(part)]
     text = str(value).strip().lower()
@@ -169,7 +169,7 @@ def _whole(text: str, wanted: Any) -> Any:
 
 
 def _words(wanted: Any) -> str:
-    """What a type takes, in words."""
+    """Values of a type, in words."""
     if wanted is ElementType:
         return "an element type"
     if get_origin(wanted) is Literal:

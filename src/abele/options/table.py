@@ -17,9 +17,9 @@ class OptionTable(Mapping[str, Option]):
     """The options of one thing, by name.
 
     Args:
-        owner: What has them, in words that begin a sentence: ``poplin.matmul``, ``the engine``.
+        owner: Owner of the options, in words that begin a sentence: ``poplin.matmul``, ``the engine``.
         options: Each option.
-        listed: Where they are listed, for those who looked for one that does not exist.
+        listed: Place of their list, for those who looked for one that does not exist.
     """
 
     def __init__(self, owner: str, options: Mapping[str, Option], listed: str = "") -> None:
@@ -97,7 +97,7 @@ def read_options(owner: str, given: Mapping[str, Any] | None, options: Mapping[s
 
     Args:
         owner: The function, for errors.
-        given: What the user gave, by our names or in camelCase.
+        given: Values that the user gave, by our names or in camelCase.
         options: The options that it takes.
 
     Raises:

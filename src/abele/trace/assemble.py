@@ -132,7 +132,7 @@ def assembled(sources: Sequence[TraceSource]) -> TraceParts:
 
 
 def _shifts(sources: Sequence[TraceSource], origin: int | None) -> tuple[list[int], list[str]]:
-    """What each source's times are moved by, and what there is to say of it."""
+    """Shift of each source's times, and notes about it."""
     shifts, notes = [], []
     for source in sources:
         apart = 0 if source.unix_ns is None or origin is None else source.unix_ns - origin

@@ -76,7 +76,7 @@ class ChromeFile:
         return (now.st_size, now.st_mtime_ns) != self._seen
 
     def read(self) -> TraceSource:
-        """What the file holds.
+        """Events of the file.
 
         Raises:
             FileFormatError: It is missing, too large, or no Chrome trace.
@@ -122,7 +122,7 @@ class ChromeFile:
         return (_ChromeDocument(found) if isinstance(found, list) else found), notes
 
     def _mended(self, content: bytes, whole: Any, error: Exception, notes: list[str]) -> Any:
-        """What can be read of a document that is no strict JSON: with NaN in it, or without its end."""
+        """Readable part of a document that is no strict JSON: with NaN in it, or without its end."""
         if isinstance(error, msgspec.ValidationError) and "out of range" not in str(error):
             raise self._foreign(str(error)) from error
         try:
@@ -432,7 +432,7 @@ def _text(value: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """What a process or thread is told by: a number or a text."""
+    """Identity of a process or thread: a number or a text."""
     if isinstance(value, bool) or not isinstance(value, int | str):
         return _text(value)
     if isinstance(value, int) and abs(value) >= 1 << 63:
@@ -445,7 +445,7 @@ def _number(value: Any) -> int:
 
 
 def _object(args: msgspec.Raw) -> dict[str, Any]:
-    """What ``args`` holds, if it is an object of bounded size."""
+    """Content of ``args``, if it is an object of bounded size."""
     content = bytes(args)
     if not content.startswith(b"{") or len(content) > _LONGEST_DETAIL:
         return {}

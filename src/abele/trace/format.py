@@ -36,7 +36,7 @@ LATEST = 1 << 60
 
 
 class ChunkKind(IntEnum):
-    """What a chunk holds."""
+    """Content of a chunk."""
 
     DECLARATIONS = 1
     EVENTS = 2
@@ -52,11 +52,11 @@ class ProcessHead(msgspec.Struct, omit_defaults=True):
 
     Attributes:
         pid: Its number.
-        name: What it is called: the program's file.
+        name: Its name: the program's file.
         parent: Number of the process that started it.
         host: The computer's name.
-        begin_ns: Where its clock stood when the recording began.
-        begin_unix_ns: What time that was, in nanoseconds since 1970 began.
+        begin_ns: Time of its clock when the recording began.
+        begin_unix_ns: The same time in nanoseconds since 1970 began.
     """
 
     pid: int
@@ -96,13 +96,13 @@ class HeatmapHead(msgspec.Struct, omit_defaults=True):
 
 
 class Declarations(msgspec.Struct, omit_defaults=True):
-    """What chunks after it refer to by number.
+    """Names that chunks after it refer to by number.
 
     Attributes:
         process: The process; in the first chunk of a file.
         channels: Names of channels, the first of which has the number ``first_channel``.
         labels: Channel and text of labels, the first of which has the number ``first_label``.
-        details: What is told of single events, as JSON; the first has the number ``first_detail``.
+        details: Further facts about single events, as JSON; the first has the number ``first_detail``.
         threads: Threads.
         series: Numeric series.
         heatmaps: Heat maps.
@@ -126,7 +126,7 @@ class Chunk:
 
     Attributes:
         kind: A :class:`ChunkKind`, or a number that a later version may have given a meaning.
-        num_records: How many records it holds.
+        num_records: Number of records.
         payload: The records.
     """
 
@@ -139,7 +139,7 @@ class DamagedChunkError(ValueError):
     """A chunk that is not as it was written.
 
     Attributes:
-        end: Where the next chunk begins, if that can be told.
+        end: Begin of the next chunk, if that is known.
     """
 
     def __init__(self, message: str, end: int | None = None) -> None:

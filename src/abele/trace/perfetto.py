@@ -54,8 +54,8 @@ class PerfettoWriter:
     """Writes a Perfetto trace.
 
     Args:
-        stream: Where it goes.
-        unix_ns: What time the time 0 is, in nanoseconds since 1970 began; None when nobody knows.
+        stream: File to write to.
+        unix_ns: Time of the time 0, in nanoseconds since 1970 began; None when nobody knows.
     """
 
     def __init__(self, stream: IO[bytes], unix_ns: int | None = None) -> None:

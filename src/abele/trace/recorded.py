@@ -88,7 +88,7 @@ class RecordedFile:
         return now.st_size != self._size or (now.st_dev, now.st_ino) != self._identity
 
     def read(self) -> TraceSource:
-        """What the file holds by now; of a file that was read before, only what is new is read.
+        """Events of the file by now; of a file that was read before, only new parts are read.
 
         Raises:
             FileFormatError: It is missing, no trace, or of a newer version.

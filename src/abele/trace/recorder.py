@@ -45,7 +45,7 @@ FLUSH_SECONDS = 0.25
 
 
 class ThreadBuffer:
-    """What one thread notes down.
+    """Notes of one thread.
 
     Attributes:
         number: The thread's number in the file.
@@ -90,7 +90,7 @@ class Recorder:
     Args:
         path: The file, or the folder in which each process has a file of its own.
         channels: Names of the channels that are recorded; all of them when None.
-        flush_seconds: How often the file is written.
+        flush_seconds: Seconds between writes of the file.
 
     Raises:
         FileFormatError: The file cannot be written.
@@ -385,7 +385,7 @@ class Recorder:
 
 
 def detail_text(metadata: Any) -> str:
-    """What is told of an event, as JSON of bounded length; empty for nothing.
+    """Metadata of an event, as JSON of bounded length; empty for none.
 
     Raises:
         InvalidOptionError: It is no mapping.
@@ -427,7 +427,7 @@ def _writer(target: Path) -> TraceWriter:
 
 
 def of_child(path: Path) -> Path:
-    """Where a forked process writes whose parent writes to ``path``: beside a file, in the same folder."""
+    """File of a forked process whose parent writes to ``path``: beside a file, in the same folder."""
     return path.with_name(f"{path.stem}-{os.getpid()}{ENDING}") if path.suffix == ENDING else path
 
 

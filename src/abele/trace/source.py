@@ -1,4 +1,4 @@
-"""What one file contributes to a trace, whatever its format."""
+"""Contribution of one file to a trace, whatever its format."""
 
 from __future__ import annotations
 
@@ -74,17 +74,17 @@ class TraceSource:
 
     Attributes:
         file: Name of the file.
-        unix_ns: When its time zero was, in nanoseconds since 1970 began; None when it does not say.
+        unix_ns: Time of its time zero, in nanoseconds since 1970 began; None when it does not say.
         processes: Its processes.
         threads: Their threads, those of a process one after the other.
         channels: Names of channels.
         labels: Texts of labels.
-        details: What is told of single events, as JSON.
+        details: Further facts about single events, as JSON.
         spans: Events.
         marks: Instants.
         series: Numeric series, with rows and codes of this source.
         heatmaps: Heat maps, likewise.
-        notes: What a reader should know of the file.
+        notes: Remarks for readers of the file.
     """
 
     file: str

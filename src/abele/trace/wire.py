@@ -31,7 +31,7 @@ def varint(value: int) -> bytes:
 
 
 def tag(field: int, kind: int) -> bytes:
-    """What comes before a field."""
+    """Bytes before a field."""
     return varint(field << 3 | kind)
 
 

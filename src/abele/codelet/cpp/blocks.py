@@ -21,7 +21,7 @@ _NUMBERS = re.compile(r",? ![\w.]+ !\d+| #\d+(?= \[|$)")
 
 @dataclass(frozen=True)
 class InstructionOperand:
-    """What an instruction takes.
+    """Operand of an instruction.
 
     Attributes:
         name: Name of the value; empty for a constant.
@@ -42,9 +42,9 @@ class Instruction:
         name: Name of its result; empty if it has none.
         opcode: Its opcode.
         type: Type of its result.
-        operands: What it takes, blocks left out; of a call the callee last.
+        operands: Its operands, blocks left out; of a call the callee last.
         targets: Blocks that it leads to.
-        text: How it is written, without what only its own module can refer to.
+        text: Its text, without references that only its own module resolves.
         block: Block that it is in.
     """
 
@@ -73,7 +73,7 @@ class BasicBlock:
 
     Attributes:
         name: Its name.
-        instructions: What it does.
+        instructions: Its instructions.
     """
 
     name: str
@@ -152,7 +152,7 @@ class FlowGraph:
         return found
 
     def roots(self, pointer: str, through: Sequence[str]) -> set[str]:
-        """What a pointer may have been made from: parameters, local memory, loads, constants.
+        """Origins that a pointer may have been made from: parameters, local memory, loads, constants.
 
         Args:
             pointer: Name of the pointer, or text of the constant.

@@ -45,7 +45,7 @@ class Site:
             time; then what happens there is in ``place``).
         line: ``file:line``.
         member: Position of the field, or -1.
-        place: What the pointer belongs to: ``field``, ``row``, ``local``, or ``any``.
+        place: Memory that the pointer belongs to: ``field``, ``row``, ``local``, or ``any``.
     """
 
     kind: str
@@ -60,7 +60,7 @@ class Checked:
 
     Attributes:
         body: Its blocks.
-        around: What they refer to.
+        around: Declarations that they refer to.
         sites: Its accesses, by the number in a report.
         places: Places where it may end before its time.
     """
@@ -83,7 +83,7 @@ class Checked:
 
 @dataclass(frozen=True)
 class _Place:
-    """Where a pointer may lead: a base and a number of bytes, as operands."""
+    """Memory that a pointer may lead to: a base and a number of bytes, as operands."""
 
     kind: str
     member: int
@@ -153,7 +153,7 @@ class _Checker:
                 yield f"  store {type_} {value}, ptr {place}, align 8"
 
     def _place(self, pointer: InstructionOperand) -> _Place | None:
-        """Where a pointer leads; None for constants, which are never left."""
+        """Memory that a pointer leads to; None for constants, which are never left."""
         roots = self.blocks.roots(pointer.name or pointer.text, _POINTERS)
         # One root: C++ lets a pointer lead into that place alone, wherever it points meanwhile. Several, or one that is
         # not known: any place of the vertex will do.

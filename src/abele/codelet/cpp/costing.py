@@ -124,17 +124,17 @@ def _straight(block: BasicBlock, following: str, free: _Free) -> StraightCode:
 
 
 class _Free:
-    """What the tile does for free in loops.
+    """Instructions that cost the tile nothing in loops.
 
     The tile's compiler turns an index into addresses that loads and stores move on as they go, and ends a counted loop
     with one branch that counts down. LLVM's code, which is not yet for any machine, spells out all of it: an ``add``
-    for each index, a ``getelementptr`` for each address, a compare. So each loop is searched for what moves by an
-    invariant amount each time round ("affine"): the step of a variable first, then whatever is made of affine values
-    and invariants by additions, shifts and widenings. Of these, all are free that end in addresses alone, and the
+    for each index, a ``getelementptr`` for each address, a compare. So each loop is searched for values that move by an
+    invariant amount each time round ("affine"). The steps of variables are affine, and so are sums, shifts and
+    widenings of affine values and invariants. An affine value is free if it ends in addresses alone, and so is the
     compare of the latch with an invariant. A value that is also stored or computed with costs its instruction: the tile
-    has to have it in a register. Where no such value is left, one step remains for the loop if it touches a row at more
-    than one place, and none otherwise: loads and stores step their addresses. Held against codelets in Python, whose
-    loops are known from the source, counts agree within a quarter.
+    has to have it in a register. Without such a value, one step remains for a loop that touches a row at more than one
+    place, and none for others: loads and stores step their addresses. Counts agree within a quarter with those of the
+    same codelets in Python, whose loops are known from the source.
 
     Attributes:
         blocks: The code.
@@ -182,7 +182,7 @@ class _Free:
             self.stepping.add(next(iter(steps.values())))
 
     def cost(self, instruction: Instruction) -> Slots:
-        """What an instruction costs where it stands."""
+        """Slots of an instruction at its place."""
         if instruction.name in self.stepping:
             return slots.LOOP_STEP
         return FREE if instruction.name in self.names else instruction_cost(instruction, self.blocks)
@@ -257,7 +257,7 @@ def _moves(instruction: Instruction, affine: set[str], inside: set[str]) -> bool
 
 
 def instruction_cost(instruction: Instruction, blocks: FlowGraph) -> Slots:
-    """What an instruction costs the worker."""
+    """Slots of an instruction on the worker."""
     opcode = instruction.opcode
     if opcode in _NOTHING:
         return _widening(instruction, blocks)

@@ -128,7 +128,7 @@ def _is_harmless(divisor: str) -> bool:
 
 
 def _suffix(type_: str) -> str:
-    """How intrinsics name a type."""
+    """Name of a type in intrinsics."""
     lanes = re.fullmatch(r"<(\d+) x (\w+)>", type_)
     if lanes:
         return f"v{lanes[1]}{_suffix(lanes[2])}"

@@ -27,8 +27,9 @@ class Message:
     """An error that the compiler found in the user's file.
 
     Attributes:
-        error: What it means.
-        places: Lines and columns of the user's file that it is about: where it is, and what asked for that.
+        error: Error of ours that it becomes.
+        places: Lines and columns of the user's file that it is about: its own place, and that of the code that asked
+            for it.
     """
 
     error: CodeletError

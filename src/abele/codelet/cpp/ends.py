@@ -127,7 +127,7 @@ def _acts(call: Instruction) -> bool:
 
 
 class _LoopEnds:
-    """What is known of one loop."""
+    """Search for the ends of one loop."""
 
     def __init__(self, blocks: FlowGraph, loop: NaturalLoop) -> None:
         self.blocks, self.loop = blocks, loop

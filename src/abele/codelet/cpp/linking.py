@@ -25,8 +25,9 @@ _REMEDY = "make it static, or put it in a namespace of each file; or load the fi
 
 @dataclass(frozen=True)
 class FrontEnd:
-    """What the front end made of one file, or of several. It keeps no module: one that outlives its context, as it may
-    in a cycle of garbage, ends the process.
+    """Result of the front end for one file, or for several.
+
+    It keeps no module: one that outlives its context, as it may in a cycle of garbage, ends the process.
 
     Attributes:
         bitcode: The module, not optimised.
@@ -42,7 +43,7 @@ class FrontEnd:
 
     @classmethod
     def of(cls, module: Any, bitcode: bytes | None = None) -> FrontEnd:
-        """What a module has, whose bitcode may be known."""
+        """Result of the front end in a module, whose bitcode may be known."""
         defined = [f for f in module.functions if not f.is_declaration]
         return cls(
             bytes(module.as_bitcode()) if bitcode is None else bitcode,
@@ -64,7 +65,7 @@ def linked(files: Sequence[tuple[str, FrontEnd]]) -> FrontEnd:
     """One module of several.
 
     Args:
-        files: What was made of each file, by its name.
+        files: Result of the front end for each file, by its name.
 
     Raises:
         CodeletLinkError: Two files define the same function or variable.

@@ -209,7 +209,7 @@ def _definition(unit: Unit, number: int, code: VertexSource, constraints: dict[s
 
 
 class _StreamStarts:
-    """Where the random numbers of each group of vertices begin: far from those of the groups before."""
+    """Starts of the random numbers of each group of vertices: far from those of the groups before."""
 
     def __init__(self) -> None:
         self._groups = 0
@@ -247,7 +247,7 @@ def _field(member: Member) -> FieldDef:
 
 
 def _no_metadata(num: int) -> Any:
-    """What stands for metadata until the field is connected."""
+    """Placeholder of metadata until the field is connected."""
     return np.zeros(num, dtype=np.uint8)
 
 

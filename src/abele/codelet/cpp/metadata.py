@@ -50,7 +50,7 @@ class MetadataNode:
     Attributes:
         kind: ``DICompositeType``, ``DIDerivedType``, …; empty for a list.
         text: Its content.
-        graph: Where the others are.
+        graph: Graph of all nodes.
     """
 
     kind: str
@@ -105,7 +105,7 @@ class MetadataNode:
 
     @cached_property
     def tag(self) -> str:
-        """What kind of type it is: ``class_type``, ``member``, …; LLVM writes it first, so nothing else is read."""
+        """Kind of the type: ``class_type``, ``member``, …; LLVM writes it first, so nothing else is read."""
         head, _, tag = self.text.partition(",")[0].partition("DW_TAG_")
         return tag if head == "tag: " else ""
 
@@ -194,7 +194,7 @@ class Metadata:
 
 
 def items(text: str) -> list[str]:
-    """What commas divide in the content of a node, strings left whole.
+    """Entries of a node, which commas divide; strings are left whole.
 
     Commas within brackets divide too (``!DIExpression(DW_OP_constu, 5)``): no entry that is read here has any, and no
     piece of one looks like an entry, having no ``": "``.
@@ -216,7 +216,7 @@ def items(text: str) -> list[str]:
 
 
 def string_value(written: str) -> str:
-    """What a string stands for, which is written ``"a\\22b"`` or ``!"a\\22b"``; of what is no string, nothing.
+    """Content of a string that is written ``"a\\22b"`` or ``!"a\\22b"``; empty for anything else.
 
     Bytes that are no printable ASCII are written by their codes, and a backslash doubly.
     """

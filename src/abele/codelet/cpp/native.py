@@ -76,10 +76,10 @@ def module_text(
     Args:
         vertex: The vertex class.
         code: The code of one vertex; counting, it adds to ``%slots``.
-        function: Which function. Of code that draws random numbers, the tables have one more column: how often each
-            vertex has drawn, u32.
+        function: Name of the function. Of code that draws random numbers, the tables have one more column: number of
+            draws of each vertex, u32.
         aliasing: True if fields of one vertex may overlap.
-        sizes: What all vertices have in common.
+        sizes: Sizes that all vertices have in common.
     """
     module = ll.Module("cpp")
     _VertexLoop(module, vertex, function, sizes, code.body).emit()

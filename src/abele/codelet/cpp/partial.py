@@ -19,11 +19,11 @@ _STUB = "abele_refused_"
 
 
 def without_errors(text: str, messages: Sequence[Message]) -> str:
-    """The source with what the messages are about replaced; lines stay where they are.
+    """The source with the code that the messages are about replaced; lines stay where they are.
 
     Args:
         text: The source.
-        messages: What the compiler says of it.
+        messages: Messages of the compiler about it.
 
     Raises:
         CodeletError: That of a message which is about neither a function nor a vertex class.

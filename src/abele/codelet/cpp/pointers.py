@@ -111,8 +111,7 @@ def _types(arguments: str) -> tuple[str, ...]:
 
 
 def _table(text: str, call: re.Match[str]) -> tuple[str, str, list[str]] | None:
-    """Where a called pointer was read from, if that is in a constant table of functions: the address, the table's name,
-    its functions in order."""
+    """Constant table of functions that a called pointer was read from: the address, the table's name, its functions."""
     before = text[text.rfind("\ndefine ", 0, call.start()) : call.start()]
     read = re.search(rf"^  {re.escape(call['callee'])} = load ptr, ptr (%{_QUOTED}),", before, re.M)
     if read is None:

@@ -46,7 +46,7 @@ class Member:
 
     Attributes:
         name: Its name.
-        offset: Byte of the object that it begins at.
+        offset: First byte in the object.
         direction: ``in``, ``out``, ``inout`` or ``state``.
         type: Name of its element type.
         shape: ``scalar``, ``vector``, ``rows`` (each of its own length) or ``gather`` (elements wired one by one).
@@ -54,7 +54,7 @@ class Member:
         layouts: Layouts of its vectors, the outer first; ``VectorList`` layouts are prefixed so.
         alignment: Bytes that its first element is aligned to, where stated.
         interleaved: True if it asks for interleaved memory.
-        location: Where it is declared.
+        location: Source line of its declaration.
         held: C++ type of scalar state that the object holds in 64 bits, 32 on the tile; else empty.
     """
 
@@ -91,8 +91,9 @@ class VertexClass:
         members: Its fields, those of base classes first.
         compute: Symbol of its ``compute``; empty where the file has no code for it.
         this_offset: Byte of the object at which that of ``compute``'s class begins.
-        cpp: How C++ code names it.
-        refusal: Why it cannot be had (:func:`~abele.codelet.cpp.refusals.refusal_text`); empty where it may.
+        cpp: Name in C++ code.
+        refusal: Reason for which it is refused (:func:`~abele.codelet.cpp.refusals.refusal_text`); empty where it is
+            not.
         tables: Bytes of the object that are pointers to tables of virtual functions.
     """
 
@@ -262,7 +263,7 @@ def _check_bases(node: MetadataNode, vertex: str) -> None:
 
 
 def _cpp_name(node: MetadataNode) -> str:
-    """How C++ names a class: the compiler writes template arguments as C++ has them, Poplar does not."""
+    """C++ name of a class: the compiler writes template arguments as C++ has them, Poplar does not."""
     return f"::{scope_name(node)}{node.string('name')}"
 
 

@@ -248,7 +248,7 @@ class _FunctionBlocks:
 
 
 def _joined(joins: re.Match[str]) -> str:
-    """What a phi, a select or a freeze takes, without blocks and conditions."""
+    """Operands of a phi, a select or a freeze, without blocks and conditions."""
     if "block" not in joins[0] and joins.re is _SELECT:
         return f"{joins['a']} {joins['b']}".partition(", !")[0]
     args = joins["args"]

@@ -155,8 +155,8 @@ class Compiler:
     """A C++ compiler that makes LLVM bitcode.
 
     Attributes:
-        command: How it is called.
-        version: What tells its versions apart.
+        command: Command that starts it.
+        version: Text that tells its versions apart.
     """
 
     command: tuple[str, ...]
@@ -228,7 +228,7 @@ def compile_to_bitcode(text: str, name: str, flags: Sequence[str], include: Sequ
 
 
 def _compiled(command: list[str], text: str, folder: str) -> subprocess.CompletedProcess[str]:
-    """What comes of a compiler command, tried again for as long as what it says has a remedy."""
+    """Result of a compiler command, repeated as long as its output has a remedy."""
     last = Path(folder) / "last"
     write_stand_ins(text, last)
     command = [*command, "-idirafter", str(last)]

@@ -188,7 +188,7 @@ class Unit:
 
     @cached_property
     def _front(self) -> FrontEnd:
-        """What the front end made, from the disk where the classes are known."""
+        """Result of the front end, from the disk where the classes are known."""
         if "_reflected" not in vars(self):
             bitcode = self._kept("front")
             if bitcode is not None:

@@ -41,7 +41,7 @@ class Nonlinearity:
         enumerator: In ``popnn::NonLinearityType``.
         op: Its operation.
         gradient: The operation of its input gradient, on an activation and the output gradient.
-        gradient_takes: Which activation that is: ``output`` or ``input``.
+        gradient_takes: Kind of that activation: ``output`` or ``input``.
     """
 
     name: str

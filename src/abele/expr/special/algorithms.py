@@ -32,7 +32,7 @@ _SERIES_TERMS, _FRACTION_TERMS = 60, 40
 
 
 class Arithmetic(Protocol):
-    """What numbers have no operator for."""
+    """Operations on numbers that have no operator."""
 
     def select(self, condition: Number, then: Number, otherwise: Number) -> Number:
         """``then`` where a condition holds."""

@@ -124,7 +124,7 @@ class _InCode:
 
 
 def emitter(algorithm: Callable[..., Any]) -> Callable[..., Value]:
-    """What appends the code of an algorithm on f32 values: widened, computed, rounded once."""
+    """Function that appends the code of an algorithm on f32 values: widened, computed, rounded once."""
 
     def emit(b: ll.IRBuilder, *args: Value) -> Value:
         wide = [b.fpext(a, like(a, F64)) for a in args]

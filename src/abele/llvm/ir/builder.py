@@ -57,7 +57,7 @@ class IRBuilder:
 
     @contextmanager
     def if_then(self, condition: CodeValue) -> Iterator[None]:
-        """What is written inside runs where ``condition`` holds."""
+        """Run the instructions written inside where ``condition`` holds."""
         then, done = self.append_basic_block("then"), self.append_basic_block("done")
         self.cbranch(condition, then, done)
         self.position_at_end(then)
@@ -107,11 +107,11 @@ class IRBuilder:
         return self._two("udiv", x, y)
 
     def srem(self, x: CodeValue, y: CodeValue) -> InstructionValue:
-        """What is left of x / y of signed integers."""
+        """Remainder of x / y, signed integers."""
         return self._two("srem", x, y)
 
     def urem(self, x: CodeValue, y: CodeValue) -> InstructionValue:
-        """What is left of x / y of unsigned integers."""
+        """Remainder of x / y, unsigned integers."""
         return self._two("urem", x, y)
 
     def and_(self, x: CodeValue, y: CodeValue) -> InstructionValue:
@@ -163,7 +163,7 @@ class IRBuilder:
         return self._two("fdiv", x, y)
 
     def frem(self, x: CodeValue, y: CodeValue) -> InstructionValue:
-        """What is left of x / y of floats."""
+        """Remainder of x / y, floats."""
         return self._two("frem", x, y)
 
     def fneg(self, x: CodeValue) -> InstructionValue:
@@ -173,19 +173,19 @@ class IRBuilder:
     # Comparisons
 
     def icmp_signed(self, sign: str, x: CodeValue, y: CodeValue) -> InstructionValue:
-        """How signed integers compare."""
+        """Comparison of signed integers."""
         return self._compare(f"icmp {_SIGNED[sign]}", x, y)
 
     def icmp_unsigned(self, sign: str, x: CodeValue, y: CodeValue) -> InstructionValue:
-        """How unsigned integers compare."""
+        """Comparison of unsigned integers."""
         return self._compare(f"icmp {_UNSIGNED[sign]}", x, y)
 
     def fcmp_ordered(self, sign: str, x: CodeValue, y: CodeValue) -> InstructionValue:
-        """How floats compare; false where either is NaN."""
+        """Comparison of floats; false where either is NaN."""
         return self._compare(f"fcmp {sign if sign == 'ord' else 'o' + _FLOATS[sign]}", x, y)
 
     def fcmp_unordered(self, sign: str, x: CodeValue, y: CodeValue) -> InstructionValue:
-        """How floats compare; true where either is NaN."""
+        """Comparison of floats; true where either is NaN."""
         return self._compare(f"fcmp {sign if sign == 'uno' else 'u' + _FLOATS[sign]}", x, y)
 
     def select(self, condition: CodeValue, x: CodeValue, y: CodeValue) -> InstructionValue:
@@ -288,7 +288,7 @@ class IRBuilder:
         return self._give(value.type, f"atomicrmw {op} {pointer.typed}, {value.typed} {ordering}")
 
     def fence(self, ordering: str) -> InstructionValue:
-        """What is in memory before and after is seen in that order, as ``ordering`` says: ``seq_cst`` …"""
+        """Fence between memory accesses before and after, of order ``ordering``: ``seq_cst`` …"""
         return self._do(f"fence {ordering}")
 
     def gep(

@@ -32,7 +32,7 @@ class Type:
 
 
 class VoidType(Type):
-    """What a function has that gives nothing."""
+    """Result type of a function that gives nothing."""
 
     __slots__ = ()
 
@@ -110,7 +110,7 @@ class ArrayType(Type):
 
 
 class FunctionType(Type):
-    """What a function takes and gives."""
+    """Types of the arguments and result of a function."""
 
     __slots__ = ("args", "result")
 
