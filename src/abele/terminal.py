@@ -40,7 +40,7 @@ _PLAIN = {
     "\u202f": " ",
     "\N{REPLACEMENT CHARACTER}": "?",
 }
-"""What stands for a character that the terminal lacks."""
+"""Replacement of a character that the terminal lacks."""
 
 
 def visible_text(text: str) -> str:

@@ -37,7 +37,7 @@ END, STOP, ENDED = "abele.end", "abele.stop", "abele.ended"
 MOST_SLOTS = 1 << 30
 """Slots of a vertex, 3.5 s on a Bow, at which counting them beforehand gives up a loop that need not end."""
 STOPPED = "is in a loop that did not end, and was stopped"
-"""What happens to a vertex whose loop the host ends."""
+"""Words for a vertex whose loop the host ends."""
 _PLACES = 1 << 16
 _DECLARED = re.compile(rf'^declare [^\n]*@"?{re.escape(END)}"?\([^\n]*\n', re.M)
 

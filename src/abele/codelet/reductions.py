@@ -34,7 +34,7 @@ LANES = 32
 """Accumulators of a loop; two registers of 512 bits."""
 
 IDENTITY = {"add": 0.0, "mul": 1.0, "max": -math.inf, "min": math.inf}
-"""What a lane starts from, for each operation."""
+"""Start of a lane, for each operation."""
 
 
 def accumulators(body: list[Stmt]) -> dict[str, str]:

@@ -48,7 +48,7 @@ _SIGNS = {"add": "+", "sub": "-", "mul": "*", "div": "/", "floordiv": "//", "mod
 _SIGNS |= {"and": "&", "or": "|", "xor": "^", "shl": "<<", "shr": ">>"}
 _SUM, _PRODUCT, _OTHER, _ATOM = 1, 2, 0, 3
 _LEVELS = {"+": _SUM, "-": _SUM, "*": _PRODUCT, "/": _PRODUCT, "//": _PRODUCT}
-"""How tightly the arithmetic operators bind; parts of any other operation are put in brackets."""
+"""Binding strengths of the arithmetic operators; parts of any other operation are put in brackets."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,7 +143,7 @@ class WrittenValue:
 
 
 Operand = WrittenValue | int | float | bool
-"""What operations take: values, and numbers."""
+"""Operands of operations: values, and numbers."""
 
 
 def type_name(type_: ElementType) -> str:

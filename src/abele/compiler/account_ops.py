@@ -94,7 +94,7 @@ def _flops(node: Program, superstep_of: Mapping[int, Superstep]) -> int:
 
 
 _PRODUCTS = ("ConvPartial",)
-"""What names of codelets begin with whose vertices multiply on the matrix unit."""
+"""Prefixes of codelets whose vertices multiply on the matrix unit."""
 
 
 def _arithmetic(codelets: Iterable[CodeletDef]) -> str:

@@ -16,7 +16,7 @@ from abele.machine import System
 from abele.words import counted
 
 CANNOT_FIT = "Out of memory: Cannot fit all variable data onto one or more tiles"
-"""How Poplar says it, so that a search finds both."""
+"""Poplar's words, so that a search finds both."""
 _WORST = 8
 _LARGEST = 3
 

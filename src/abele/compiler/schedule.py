@@ -25,13 +25,13 @@ from abele.compiler.unroll import Item, RepeatedItems, Rows
 from abele.graph.intervals import Int64
 
 State = npt.NDArray[np.float64]
-"""When each resource is free, [resources, k], for k states of the machine at the start."""
+"""Cycle at which each resource is free, [resources, k], for k states of the machine at the start."""
 Resource = int | Link
 NEVER = -np.inf
 MAX_TRACED = 16_384
 """Executions of rows that a trace holds."""
 WHOLE = 1e-9
-"""What a number of trips may lack to be whole: it comes of divisions."""
+"""Tolerance of a whole number of trips: it comes from divisions."""
 
 
 @dataclass(frozen=True, slots=True)

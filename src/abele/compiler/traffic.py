@@ -34,7 +34,7 @@ Int8 = npt.NDArray[np.int8]
 
 WORD_BYTES = 4
 PAIR_BYTES = 8
-"""What a pair of tiles receives at once. Source: machine.md §2.2 (64-bit items)."""
+"""Bytes that a pair of tiles receives at once. Source: machine.md §2.2 (64-bit items)."""
 _MOST_COMPARED = 1 << 20
 """Pieces of neighbouring tiles that are compared at a time. Chosen: it bounds the memory for it."""
 

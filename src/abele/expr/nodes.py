@@ -92,7 +92,7 @@ def _collect(expression: Expr, found: list[Expr]) -> None:
 
 
 ExprLike = Expr | float | int | bool
-"""What builders take for an expression: numbers become constants."""
+"""Arguments that builders take for an expression: numbers become constants."""
 
 
 @dataclass(frozen=True)

@@ -90,7 +90,7 @@ class InVertex:
 
 
 VertexForm: TypeAlias = "InVertex | Callable[..., Expr]"
-"""How vertices say an operation: a construct of their language, or an expression of those."""
+"""Form of an operation in vertices: a construct of their language, or an expression of those."""
 
 UNARY_START = (9 + 11, 17)
 """Supervisor cycles and worker slots before the loop of UnaryOp1D. Source: machine reference §4.8."""

@@ -33,7 +33,7 @@ class VertexIntrospector:
     __slots__ = ("_group", "_vertex")
 
     field_type: ClassVar[type[FieldInfo]] = FieldInfo
-    """What it tells of a field."""
+    """Class of a field's description."""
 
     def __init__(self, group: VertexGroup, vertex: int) -> None:
         self._group = group

@@ -153,7 +153,7 @@ def _write_undef(by: Substitution, step: WriteUndef) -> None:
 
 
 SUBSTITUTED: Meanings[Callable[[Substitution, Any], None]] = Meanings("can be made for other variables")
-"""What changes in a copy of each kind of step."""
+"""Changes in a copy of each kind of step."""
 
 SUBSTITUTED.add(Execute, _execute)
 SUBSTITUTED.add(Copy, _copy)

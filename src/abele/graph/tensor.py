@@ -44,7 +44,7 @@ class Tensor:
 
     shape: tuple[int, ...]
     shape_type: ClassVar[type[tuple[int, ...]]] = tuple
-    """What shapes are kept as."""
+    """Class of shapes."""
 
     def __init__(
         self, graph: Graph, dtype: ElementType, shape: Sequence[int], content: Content | Concatenation

@@ -11,7 +11,7 @@ from typing import Any
 PROGRAM = "program"
 """The phase of the program's own code."""
 ENDED, FAILED = "ended", "failed"
-"""How programs come to their end: as they should, or not."""
+"""Ends of programs: as they should, or not."""
 
 
 @dataclass(slots=True)

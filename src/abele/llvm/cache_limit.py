@@ -26,7 +26,9 @@ LIMIT_VARIABLE = "ABELE_CACHE_LIMIT"
 """Environment variable that names the limit: a number with a unit, as in ``500 MB``, or ``none``."""
 DEFAULT_LIMIT_BYTES = 1 << 30
 _KEPT_PROPORTION = 0.8
-"""What is left of a cache that had grown too large: less than the limit, so that the next object does not exceed it."""
+"""Part of a cache that is left once it had grown too large: below the limit, so that the next object does not exceed
+it.
+"""
 _BLOCK_BYTES = 4096
 """Room on disk goes by blocks of this size."""
 _DAY_SECONDS = 86_400
@@ -39,7 +41,7 @@ _SHARD = re.compile(r"[0-9a-f]{2}")
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kMGT]?)(i?)B?", re.IGNORECASE)
 
 _stored_bytes: dict[Path, int] = {}
-"""What this process has stored in each directory since it last looked through it."""
+"""Bytes that this process has stored in each directory since it last looked through it."""
 
 
 class CacheEntry(NamedTuple):

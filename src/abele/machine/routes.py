@@ -67,7 +67,7 @@ class LinkLoads(NamedTuple):
 
 
 LINK_KINDS = ("rung", "rail", "gateway")
-"""What links join: IPUs of a pair, neighbours on a rail, machines of neighbouring racks."""
+"""Kinds of links: between IPUs of a pair, neighbours on a rail, machines of neighbouring racks."""
 
 
 def link_loads(source: Int64, target: Int64, amount: Int64, system: System) -> LinkLoads:

@@ -88,7 +88,7 @@ _BY_NAME |= {"quarter": f8_143, "QUARTER": f8_143, "F143": f8_143, "F152": f8_15
 _BY_DTYPE = {t.np: t for t in ALL}
 _SCALED = re.compile(r"(f8_143|f8_152)\*2\^(-?\d+)")
 SCALES = range(-32, 32)
-"""What an 8-bit float may be scaled by: a power of two with an exponent of 6 bits. Source: G."""
+"""Exponents of two by which an 8-bit float may be scaled: numbers of 6 bits. Source: G."""
 
 
 def quarter(format: str | ElementType = "F143", scale: int = 0) -> ElementType:

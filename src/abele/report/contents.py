@@ -24,7 +24,7 @@ _LONGEST_WORD = 1 << 16
 _MOST_TILES = 1 << 22
 """Tiles that a file may describe: 44 Pod64s; bounds what a short file can make its reader allocate."""
 TILES = "tiles"
-"""What a column refers to that gives tiles."""
+"""Reference of a column that gives tiles."""
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=_MOST)]
 Word = Annotated[str, msgspec.Meta(max_length=_LONGEST_WORD)]
@@ -33,7 +33,7 @@ Scalar = str | Number | float | bool | None
 _Level1 = Scalar | list[Scalar] | dict[str, Scalar]
 _Level2 = Scalar | list[_Level1] | dict[str, _Level1]
 Plain = Scalar | list[_Level2] | dict[str, _Level2]
-"""What an entry of ``meta`` may be: numbers and text, in lists and mappings three deep."""
+"""Entries of ``meta``: numbers and text, in lists and mappings three deep."""
 
 
 class MemoryHead(msgspec.Struct):

@@ -22,7 +22,7 @@ NUM_FUNCTIONS = 8
 COLUMNS = ("share", "time", "each", "best", "times", "GFLOP/s", "GB/s", "machine", "balance", "kind", "source", "leaf")
 """Columns of the text."""
 NUM_WORDS = 3
-"""How many of the last columns are words."""
+"""Number of last columns that are words."""
 _SHOWN_SHARE = 0.005
 """Of all time: what a function takes that the text shows."""
 _NAME_LETTERS = 70

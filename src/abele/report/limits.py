@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from abele.report.report import Report
 
 LIMITS = ("device", "link", "loader")
-"""What can limit a rate."""
+"""Parts of a system that can limit a rate."""
 
 
 @dataclass(frozen=True)

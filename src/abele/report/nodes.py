@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 Int64 = npt.NDArray[np.int64]
 
 _MOST_NESTED = 256
-"""How deep nodes of our programs are at most, functions included; what a file says beyond is left out."""
+"""Most levels of nodes of our programs, functions included; deeper ones in a file are left out."""
 
 
 def steps_of_node(report: Report, node: int) -> Int64:

@@ -33,7 +33,7 @@ MOST_ROWS = 5_000_000
 """Rows of an answer."""
 _ASKS_CATALOG = re.compile(r"\bshow\b|information_schema|\bduckdb_|\bpg_|\bsqlite_|\bpragma_", re.IGNORECASE)
 _SETTINGS = re.compile(r"^(\s*(?:describe|desc|summarize)\s+)variables\b", re.IGNORECASE)
-"""What the database would take for a question about its own variables."""
+"""Statements that the database would take for a question about its own variables."""
 _ANSWER = "abele answer"
 _INTERRUPT_SECONDS = 0.05
 _LIMITS = {

@@ -57,7 +57,7 @@ FUNCTION_CALLS = Schema(
     },
     since=7,
 )
-"""Where functions are called, in order of functions and steps; a Call in a function comes up for each call of that."""
+"""Calls of functions, in order of functions and steps; a Call in a function comes up for each call of that."""
 
 SUPERSTEPS = Schema(
     "supersteps",
@@ -108,7 +108,7 @@ VERTICES = Schema(
     },
     since=7,
 )
-"""Which vertices each superstep runs, codelet by codelet, in order of supersteps."""
+"""Vertices of each superstep by codelet, in order of supersteps."""
 
 SUPERSTEP_VARIABLES = Schema(
     "superstep_variables",
@@ -120,4 +120,4 @@ SUPERSTEP_VARIABLES = Schema(
     },
     since=7,
 )
-"""Which variables each superstep touches, in order of supersteps and variables."""
+"""Variables that each superstep touches, in order of supersteps and variables."""

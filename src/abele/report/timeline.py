@@ -27,7 +27,7 @@ LETTERS = {
     ".": "idle",
     "~": "not recorded",
 }
-"""What each letter of a lane stands for."""
+"""Meaning of each letter of a lane."""
 _IDLE, _UNKNOWN = ".", "~"
 _LEAST = 10
 """Fewest characters of a lane."""

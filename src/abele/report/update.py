@@ -19,8 +19,9 @@ if TYPE_CHECKING:
     from abele.report.report import Report
 
 PARTS = ("compute", "arrange", "exchange", "replicas", "sync", "host", "streaming_memory")
-"""What an IPU's time goes to while it does not wait: vertices, copies on tiles, exchanges between tiles and IPUs, and
-between replicas, barriers, streams of the host, and streaming memory."""
+"""Kinds of an IPU's time while it does not wait: vertices, copies on tiles, exchanges between tiles and IPUs, and
+between replicas, barriers, streams of the host, and streaming memory.
+"""
 OUTSIDE = ("host", "streaming_memory")
 """Those that go on beside the chip."""
 _TITLES = {"streaming_memory": "memory"}

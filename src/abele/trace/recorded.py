@@ -23,7 +23,7 @@ _MOST_BINS = 1 << 12
 _LONGEST = 1 << 12
 _LATEST_UNIX_NS = 1 << 62
 LOST = "(lost)"
-"""What stands for a name whose chunk is damaged."""
+"""Name for one whose chunk is damaged."""
 
 
 @dataclass

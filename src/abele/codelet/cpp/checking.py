@@ -26,7 +26,7 @@ WORDS = 6
 that were to be touched."""
 WORKER = 4
 PARAMETERS = ("ptr %abele.report", "i64 %abele.number", "ptr %abele.nowhere")
-"""What checked code of a vertex takes beside its fields."""
+"""Parameters of a vertex's checked code beside its fields."""
 NOWHERE_BYTES = 4096
 _FIELD = re.compile(r"^p(\d+)$")
 _POINTERS = ("getelementptr", "bitcast", "select", "phi", "freeze", "addrspacecast")

@@ -18,7 +18,7 @@ from abele.llvm import ir as ll
 from abele.llvm.emit import Value, constant
 
 PREFIXES = tuple(f"abele_{op}." for op in ("sdiv", "udiv", "srem", "urem"))
-"""How the symbols of divisions begin; what follows is the type, as intrinsics have it."""
+"""Prefixes of the symbols of divisions; the rest is the type, as intrinsics have it."""
 CALLED = re.compile(r"@(abele_([su](?:div|rem))\.((?:v\d+)?i\d+))(?=\()")
 """Finds the symbols of divisions in code: whole, the instruction's name, the type."""
 _TYPE = r"i\d+|<\d+ x i\d+>"

@@ -93,7 +93,7 @@ _HELD = {
     "unsigned long": ("zext i32 {} to i64", "trunc i64 {} to i32"),
     "double": ("fpext float {} to double", "fptrunc double {} to float"),
 }
-"""How state that is held in 64 bits is widened from 32 and back."""
+"""Conversions of state that is held in 64 bits from 32 and back."""
 
 
 def _state(member: Member, index: int) -> tuple[list[str], list[str]]:

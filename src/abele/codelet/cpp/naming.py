@@ -11,7 +11,7 @@ BASIC = {
     "long long": "longlong",
     "unsigned long long": "unsigned longlong",
 }
-"""Where Poplar's name of a type differs from C++'s."""
+"""Types whose Poplar name differs from C++'s."""
 ELEMENT_TYPES: dict[str, ElementType] = {
     "_Float16": f16,
     "float": f32,

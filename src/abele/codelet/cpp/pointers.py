@@ -34,7 +34,7 @@ _WORDS = re.compile(
 )
 _POINTER_BYTES = 8
 OUTSIDE = "abele.outside"
-"""What is called where a pointer is to no function: it ends the vertex."""
+"""Function that is called where a pointer is to no function: it ends the vertex."""
 
 
 _NONE = f"none:\n  call void @{OUTSIDE}()\n  unreachable\n"

@@ -76,7 +76,7 @@ _FLOAT_LIMITS = {
     "MIN_10_EXP": "(-37)",
 }
 _LIMITS = [f"-D__{type_}_{k}__={v}" for type_ in ("DBL", "LDBL") for k, v in _FLOAT_LIMITS.items()]
-"""What ``<cfloat>`` and ``std::numeric_limits`` say of double, which is float on the machine."""
+"""Limits of double in ``<cfloat>`` and ``std::numeric_limits``: those of float, which it is on the machine."""
 _IPUDEF = "-includeipudef.h"
 _ALIGNMENT = "-includepoplar/Alignment.hpp"
 _TARGET_FLAGS = ("-target", "-march", "-mcpu", "--target", "-O")
@@ -143,8 +143,9 @@ _SECOND_TRIES = (
     (re.compile(r"no member named '\w+' in namespace 'ipu'"), "-includeipu_vector_math"),
     (re.compile("cannot use 'throw' with exceptions disabled"), "-includeabele/throw.hpp"),
 )
-"""What is said, and the flag that mends it. ``size()`` meets a ``size_t``, one type on the tile, two here, and becomes
-one; a header that other compilers bring is brought."""
+"""Messages, and the flag that mends each. ``size()`` meets a ``size_t``, one type on the tile, two here, and becomes
+one; a header that other compilers bring is brought.
+"""
 _ROUNDS = 20
 """Times that a file is compiled, each without what had errors the time before."""
 _TIMEOUT_SECONDS = 300

@@ -119,7 +119,7 @@ def _goes_by(scalar: Tensor) -> str:
 
 
 DECISION = NodeMeaning(lambda n: "decide", _decide, why=_decide_why)
-"""What a loop or branch means that looks at a scalar, whatever its kind."""
+"""Rules for a loop or branch that tests a scalar, whatever its kind."""
 
 
 # --- ends ------------------------------------------------------------------------------------------------------------

@@ -49,4 +49,4 @@ class NodeMeaning:
 
 
 NODES: Meanings[NodeMeaning] = Meanings("can be compiled")
-"""What each kind of node means; decisions of loops and branches go by their flow."""
+"""Rules for each kind of node; decisions of loops and branches go by their flow."""

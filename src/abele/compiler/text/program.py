@@ -184,4 +184,4 @@ TEXT: Meanings[Callable[[Any], str]] = Meanings(
         CrossReplicaExchange: _replica_exchange,
     },
 )
-"""What each kind of node is in a line; one that is not entered shows its class and name."""
+"""Text of each kind of node in a line; one that is not entered shows its class and name."""

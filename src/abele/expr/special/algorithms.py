@@ -320,7 +320,7 @@ def inverse_normal(m: Arithmetic, p: Number) -> Number:
 # --- Bessel functions -------------------------------------------------------------------------------------------------
 
 _NEAR = 8.0
-"""Where fits in x end and those of modulus and phase begin."""
+"""Bound of x between its fits and those of modulus and phase."""
 
 
 def scaled_i0(m: Arithmetic, x: Number) -> Number:

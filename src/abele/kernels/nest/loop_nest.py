@@ -18,7 +18,7 @@ from abele.numerics import ElementType
 Dims = tuple[tuple[str, int], ...]
 """Loop dims with their extents, outermost first."""
 PAST_CACHES = " past the caches"
-"""What texts say of a store that streams."""
+"""Words for a store that streams."""
 
 
 @dataclass(frozen=True)

@@ -58,7 +58,7 @@ from abele.kernels.tasks.widen_operands import widen_operands
 from abele.writing import writing
 
 Form = BoundCalls | TaskProgram | LeafProgram | FunctionProgram | NativePlan
-"""What passes take and return."""
+"""Forms that passes take and return."""
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ PIPELINE = tuple(
 """The passes of :func:`abele.kernels.plan_native`, in order."""
 
 Watch = Callable[[PlannerPass, Form], None]
-"""What is told of every pass that has run, and of the form that it made."""
+"""Function that is called with every pass that has run, and the form that it made."""
 
 
 def run_passes(form: Form, *, after: str | None = None, check: bool | None = None, watch: Watch | None = None) -> Form:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 MAX_KEPT_BYTES = 1 << 22
-"""What a packed block may take that is kept for the next call: it comes from a shared cache, and is used in full."""
+"""Most bytes of a packed block that is kept for the next call: it comes from a shared cache, and is used in full."""
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ WAYS = ("auto", "loops", "packed", "mkl")
 """``auto``: what is expected to be fastest. ``loops``: register tiles that read operands where they lie. ``packed``:
 the packed routine, wherever a task is a product. ``mkl``: MKL, wherever a task is a product that it can take."""
 MIN_GAIN = 1.05
-"""How many times as fast as the packed routine a library has to be to be called."""
+"""Least ratio of a library's speed to the packed routine's for the library to be called."""
 
 
 @dataclass(frozen=True)

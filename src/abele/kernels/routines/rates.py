@@ -23,4 +23,4 @@ class PackedRates:
 
 
 USUAL = PackedRates()
-"""What is expected of a host that is not measured."""
+"""Expected rates of a host that is not measured."""

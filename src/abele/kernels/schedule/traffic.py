@@ -24,9 +24,9 @@ from abele.kernels.target import HostTarget
 
 LINE_BYTES = 64
 OWN_COST, SHARED_COST = 1.5, 8.0
-"""What a line costs from the second-level cache, and from the last."""
+"""Costs of a line from the second-level cache, and from the last."""
 MEMORY_COST = 40.0
-"""What a line from beyond all caches costs."""
+"""Cost of a line from beyond all caches."""
 JUMP_COST = 64.0
 """Further cost of a line from beyond the second-level cache where the next access is not the next line, so that
 nothing prefetches it."""

@@ -36,7 +36,7 @@ from abele.kernels.tasks.program import (
 from abele.numerics import ElementType, u32
 
 _LEGAL_AMONG = "_legal_among"
-"""Where a task keeps the spaces that it touches, as they were when it was found legal."""
+"""Name of a task's attribute with the spaces that it touches, as they were when it was found legal."""
 
 
 def check_program(program: TaskProgram) -> None:

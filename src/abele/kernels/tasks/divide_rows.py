@@ -35,7 +35,7 @@ from abele.kernels.tasks.row_parts import CarriedSums, DividedSpaces, relocated
 from abele.kernels.tasks.row_table import RowTable, row_tables
 
 BLOCK_BYTES = 1 << 19
-"""What a task may touch for a block of rows, to stay in a second-level cache."""
+"""Most bytes that a task touches for a block of rows, to stay in a second-level cache."""
 MIN_ROWS, FEW_ROWS = 64, 32
 """Rows of a block: of fewer, register tiles are not filled and keys are read too often. Where there are few rows
 altogether, blocks of half as many leave out more. Measured with 256 to 2,048 tokens."""

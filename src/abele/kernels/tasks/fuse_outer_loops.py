@@ -36,7 +36,7 @@ MIN_POINTS = 1 << 14
 
 
 SAMPLES_BYTES = 1 << 19
-"""What a vector's worth of samples may take of the largest value that is passed on, to stay in a second-level cache."""
+"""Most bytes of a vector's worth of samples in the largest value that is passed on, to stay in a second-level cache."""
 
 
 def fuse_outer_loops(program: TaskProgram) -> TaskProgram:

@@ -36,7 +36,7 @@ MIN_ROWS = 32
 MIN_ROW, MAX_ROW_BYTES = 64, 1 << 16
 """Elements from which a row is worth a loop of its own, and bytes of an array up to which it stays in a cache."""
 MAX_SUMS_BYTES = 1 << 17
-"""What the sums of a task over the rows may take: every chunk has its own, which pass by with every few rows."""
+"""Most bytes of the sums of a task over the rows: every chunk has its own, which pass by with every few rows."""
 MIN_REUSE = 16
 """Uses of each operand element from which a task is bound by arithmetic, not by memory."""
 

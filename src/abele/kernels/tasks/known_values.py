@@ -86,7 +86,7 @@ class Known:
 
 
 ANY = Known(np.array([[-FINITE]]), np.array([[FINITE]]))
-"""What is known of any finite value."""
+"""Bounds of any finite value."""
 
 
 def exactly(value: float) -> Known:

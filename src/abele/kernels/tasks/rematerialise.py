@@ -21,7 +21,7 @@ from abele.kernels.tasks.fuse_outer_loops import chains_by_level
 from abele.kernels.tasks.program import Ref, SpaceTable, Task, TaskProgram
 
 NARROW = 8
-"""How many times smaller than the largest value of a chain those are that are kept all the same, such as row sums."""
+"""Ratio to the largest value of a chain below which values are kept all the same, such as row sums."""
 
 
 def rematerialise(program: TaskProgram) -> TaskProgram:

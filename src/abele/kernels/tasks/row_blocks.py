@@ -17,7 +17,7 @@ from abele.kernels.tasks.layout import SpaceLayout, lanes_innermost, row_major, 
 from abele.kernels.tasks.program import Space, Task, TaskProgram
 
 BLOCK_BYTES = 3 << 13
-"""What a block of rows may take: most of a first-level cache of 32 KiB, the smallest that is common."""
+"""Most bytes of a block of rows: most of a first-level cache of 32 KiB, the smallest that is common."""
 
 
 def spaces_in_rows(program: TaskProgram, local: set[int]) -> set[int]:

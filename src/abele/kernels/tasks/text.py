@@ -31,7 +31,7 @@ from abele.kernels.tasks.program import (
 from abele.words import counted
 
 COMBINED = {"add": "sum", "mul": "product", "max": "max", "min": "min"}
-"""What a reduction by each combine is called."""
+"""Name of a reduction by each combine."""
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ _AS_LONG = 1e-6
 """Methods that differ by no more than this part take as long: what is left is rounding. Chosen."""
 Groups = tuple[tuple[int, ...], ...]
 Kind = tuple[tuple[tuple[int, int], int], ...]
-"""What goes in a step: ways and bytes of lanes, and how many lanes are alike."""
+"""Traffic of a step: ways and bytes of lanes, and the number of equal lanes."""
 
 
 def cheapest(members: Int64, order: Int64, num_ipus: int, system: System, row_bytes: int) -> Method:

@@ -102,7 +102,7 @@ class Planning:
 
 
 DEFAULT = Planning()
-"""What is kept to where nothing is asked for."""
+"""Constraints where none are asked for."""
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,7 @@ class MatMulParams:
 
 MatMulPlanParams = tuple[Target, MatMulParams, Options]
 ConvPlanParams = tuple[Target, CppConvParams, Options]
-"""What is planned for a target, with the options of its call."""
+"""Target, convolution and options of its call, as planned."""
 
 
 def preplan(

@@ -24,7 +24,7 @@ LOSS_TYPES = ("SUM_SQUARED_LOSS", "CROSS_ENTROPY_LOSS")
 MASKED_LABEL_CODE = 0xFFFFFFFF
 """The label of a sample that contributes nothing. Source: PopLibs' Loss.hpp."""
 EPS_LOG = {f32: 1.17549435e-38, f16: 6.103515625e-05}
-"""What is added to a probability before its logarithm: the smallest normal number. Source: PopLibs' Loss codelets."""
+"""Addend of a probability before its logarithm: the smallest normal number. Source: PopLibs' Loss codelets."""
 
 
 def calc_loss(

@@ -12,7 +12,7 @@ from abele.poplibs.popnn.pool_params import PoolParams
 from abele.poplibs.popops.expressions.host_kernel import nest_over, point
 
 NO_PLACE = int(np.iinfo(np.int32).max)
-"""What stands for no element of a window: more than all numbers, so that a minimum passes over it."""
+"""Number for no element of a window: more than all numbers, so that a minimum passes over it."""
 
 
 def _window_nest(params: PoolParams, shape: tuple[int, ...], store: ir.Store) -> ir.Nest:

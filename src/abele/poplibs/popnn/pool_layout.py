@@ -44,7 +44,7 @@ PREFERENCE = 4 / 3
 §4.17."""
 
 REARRANGED_BYTES_PER_CYCLE = 4
-"""What a plan reckons with for groups that are not those of its input. Source: machine reference §4.17."""
+"""Rate of a plan for groups that are not those of its input. Source: machine reference §4.17."""
 
 CUTS_AT_A_TIME = 128
 """Ways to cut that are costed together, those that may be cheapest first. Chosen."""

@@ -32,7 +32,7 @@ COMPARE = 2
 """A comparison and its branch. Source: machine reference §1.2, one instruction each."""
 
 POSITION = MULTIPLY + 2 * ADD + CONVERT
-"""Where a sample lies along one dimension of the image."""
+"""Slots for the place of a sample along one dimension of the image."""
 
 CORNER = 3 * ADD + 2 * CONVERT + 2 * ADD
 """The pixels before and after a sample along one dimension, kept inside, and the shares of both."""

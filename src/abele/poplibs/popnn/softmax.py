@@ -53,8 +53,7 @@ def softmax_in_place(graph: Graph, tensor: Tensor, prog: Steps, name: str = "sof
 
 
 SOFTMAX_SCALING = {f32: 1.0, f16: 16384.0}
-"""What a scaled softmax is multiplied by, so that small probabilities are no denormals.
-Source: PopLibs' NonLinearity.hpp."""
+"""Factor of a scaled softmax, so that small probabilities are no denormals. Source: PopLibs' NonLinearity.hpp."""
 
 
 def softmax_scaling(dtype: ElementType) -> float:

@@ -139,7 +139,7 @@ class Expr:
 
 
 ExprLike = Expr | Number
-"""What builders take for an expression: numbers become constants."""
+"""Arguments that builders take for an expression: numbers become constants."""
 
 
 class PlaceHolder(Expr):

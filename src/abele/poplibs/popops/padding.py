@@ -9,7 +9,7 @@ from abele.poplibs.popops.layout.pad import PaddingType
 __all__ = ["MappingMethod", "Type"]
 
 Type = PaddingType
-"""Where padding takes its values from."""
+"""Source of padding values."""
 
 
 class MappingMethod(StrEnum):

@@ -115,4 +115,4 @@ KINDS: dict[str, Fits] = {
     "stream": lambda value: hasattr(value, "write"),
     "any": lambda value: True,
 }
-"""What fits an argument, by kind."""
+"""Test of an argument, by kind."""

@@ -117,7 +117,7 @@ class Rule:
 
 
 _SETTLED_BY_CLASS = (Tensor, Program, ComputeSet, int, float, type(None))
-"""What a rule says of one object of such a class, it says of all."""
+"""Classes for which a rule's answer about one object holds for all."""
 
 
 def _anything(value: Any) -> bool:

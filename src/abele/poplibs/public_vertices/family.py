@@ -17,7 +17,7 @@ from abele.poplibs.public_vertices.generated import build
 from abele.poplibs.public_vertices.parameters import TemplateParameter
 
 Certainty = Literal["sure", "likely", "guessed"]
-"""How well fields are known: as in PopLibs; most likely as there; the meaning is right but names may differ."""
+"""Certainty of fields: as in PopLibs; most likely as there; the meaning is right but names may differ."""
 STREAM, DRAWS = "stream", "draws"
 """State of a vertex that draws random numbers: which numbers are its own, and how often it has run."""
 

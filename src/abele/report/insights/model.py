@@ -54,9 +54,9 @@ KINDS = (
     "streaming memory",
     "loader",
 )
-"""What a cost is: tiles too full; sync groups that wait; tiles that wait for the slowest; vertices at work; data
-between tiles; data put in order on tiles; data between replicas; barriers; host streams; streaming memory; making
-batches."""
+"""Kinds of cost: tiles too full; sync groups that wait; tiles that wait for the slowest; vertices at work; data between
+tiles; data put in order on tiles; data between replicas; barriers; host streams; streaming memory; making batches.
+"""
 
 VIEWS = ("summary", "timeline", "memory", "liveness", "operations", "exchange", "tiles")
 """Pages that a cost may lead to."""

@@ -30,7 +30,7 @@ Float64 = npt.NDArray[np.float64]
 Bool = npt.NDArray[np.bool_]
 
 SIDES = ("compute", "arrange", "exchange", "replicas", "sync", "host", "streaming memory")
-"""What cycles of a step go to."""
+"""Kinds of cycles of a step."""
 MOST_TILE_RUNS = 4_000_000
 """Rows of ``phase_tiles`` up to which it is looked up which tile is the slowest or busiest: a column that is read from
 a file is checked as a whole, which takes seconds where there are more."""

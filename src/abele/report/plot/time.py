@@ -31,7 +31,7 @@ _LANE_ROWS, _FILLED_ROWS = 50, 42
 """Rows of pixels of a lane, and those of them that are filled; the others part it from the next."""
 _ROW = np.arange(_FILLED_ROWS)[:, None]
 _STRIPES = (_ROW + np.arange(_COLUMNS)) % 8 < 2
-"""Where the stripes run that stand for what the report does not hold."""
+"""Pixels of the stripes for parts that the report does not hold."""
 
 Float64 = npt.NDArray[np.float64]
 

@@ -21,7 +21,7 @@ from abele.runtime.supersteps.placed_groups import PlacedGroup
 from abele.words import counted
 
 GRACE_SECONDS = 1.0
-"""What a step has to end by itself, before its loops are asked to."""
+"""Seconds for a step to end by itself, before its loops are asked to."""
 LOOK_SECONDS = 0.25
 """Time between two looks at a run."""
 

@@ -84,12 +84,12 @@ class SharedWord(IntEnum):
     STREAMS = 5
     ENTRY = 6
     GUARDS = 7
-    """Where each thread's guard is: see ``faults``."""
+    """Address of each thread's guard: see ``faults``."""
     STOP = 8
     FAULT = 9
     """Not 0 once a leaf has faulted; the run ends at the next barrier."""
     NOTES = 10
-    """Where the notes of thread 0 are, if the run is timed; those of the others follow."""
+    """Address of thread 0's notes, if the run is timed; those of the others follow."""
     NOTES_BYTES = 11
     """Bytes of one thread's notes."""
     RELEASE = 16
@@ -112,11 +112,11 @@ class GuardWord(IntEnum):
     SIGNAL = 15
     """The signal of the last fault; 0 for none."""
     ADDRESS = 16
-    """What the fault was about: for memory, the address."""
+    """Address in memory that the fault was about, if it has one."""
     STACK = 17
-    """Where the stack of leaves begins; 0: they use the thread's."""
+    """Begin of the leaves' stack; 0: they use the thread's."""
     SELF = 18
-    """Where the guard itself is, by which it is known."""
+    """Address of the guard itself, by which it is known."""
     WORDS = 32
 
 
@@ -124,7 +124,7 @@ class NoteWord(IntEnum):
     """Words that a timed run notes for each instruction, and in the row before them; see ``texts/timed.ll``."""
 
     COUNT = 0
-    """How often a thread ran its share of the leaf, or called back."""
+    """Number of times that a thread ran its share of the leaf, or called back."""
     BUSY = 1
     """Time that this took, in nanoseconds."""
     WAITED = 2
@@ -148,7 +148,7 @@ class NotesHead(IntEnum):
 ACTION_BYTES = 152
 """Size of ``struct sigaction`` of the C library."""
 ZONE = 0xFFE5
-"""What fills memory between variables, 16 bits at a time: a quiet NaN as f16, bf16 and f32, a rare integer."""
+"""Fill of memory between variables, 16 bits at a time: a quiet NaN as f16, bf16 and f32, a rare integer."""
 
 
 class StreamWord(IntEnum):
@@ -158,9 +158,9 @@ class StreamWord(IntEnum):
     BASE = 1
     BYTES = 2
     CALLBACK = 3
-    """What FETCH calls."""
+    """Callback of FETCH."""
     AFTER = 4
-    """What DRAIN calls."""
+    """Callback of DRAIN."""
     WORDS = 5
 
 

@@ -38,7 +38,7 @@ _LEAF_STACK_BYTES = 1 << 23
 _BEYOND_STACK = 1 << 30
 _NOTED = (GuardWord.LEAF, GuardWord.BEGIN, GuardWord.END, GuardWord.ARGS, GuardWord.STACK)
 _ROOM_ABOVE = 4096
-"""What an array on the stack may be left by upwards without a fault."""
+"""Bytes by which an array on the stack may be left upwards without a fault."""
 _CALL = ctypes.CFUNCTYPE(
     ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64
 )
@@ -176,7 +176,7 @@ class _Stack(ctypes.Structure):
 
 
 _before = (_Action * 65)()
-"""What the process did at each signal before."""
+"""Actions of the process at each signal before."""
 
 
 def _install(table: Int64) -> None:

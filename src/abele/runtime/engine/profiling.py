@@ -21,7 +21,7 @@ from abele.runtime.control.notes import Notes, TimedInstruction
 from abele.runtime.control.virtual_machine import VirtualMachine
 
 _NUMBER = re.compile(r"(?:^|\+)#\d+ ")
-"""What stands before the names of steps in those of a plan's leaves."""
+"""Prefix of the names of steps in those of a plan's leaves."""
 Row = dict[str, Any]
 
 _SECOND = 1e-9

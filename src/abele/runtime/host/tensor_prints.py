@@ -13,7 +13,7 @@ from abele.numerics import to_host
 from abele.runtime.memory.arena import Arena
 
 _PLAIN = PrintTensorFmt(float_format="fixed", max_line_width=0)
-"""How a tensor is printed without a format."""
+"""Format of a tensor that is printed without one."""
 _LARGE, _SMALL, _SPREAD = 1e8, 1e-4, 1e3
 """Beyond these, ``auto`` writes an exponent. Source: NumPy's rule for printed arrays."""
 _GAP = "..."

@@ -340,4 +340,4 @@ STEPS: Meanings[Callable[[ProgramLowering, Any], None]] = Meanings(
         **float_modes.STEPS,
     },
 )
-"""How each kind of step is lowered."""
+"""Lowering of each kind of step."""

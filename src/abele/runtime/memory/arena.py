@@ -20,7 +20,7 @@ from abele.runtime.ranks.group import ReplicaShare
 _LEAST_ZONE, _MOST_ZONE, _ZONE_PART = ALIGNMENT, 512, 8
 """Bytes between variables: an eighth of what lies before them, within limits."""
 _MOST_BYTES = 1 << 56
-"""What no host has: sizes below it can be summed with room for what lies between variables."""
+"""Bytes that no host has: sizes below it can be summed with room for the gaps between variables."""
 
 
 @dataclass(frozen=True, slots=True)

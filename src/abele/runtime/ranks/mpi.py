@@ -24,7 +24,7 @@ PATIENCE_VARIABLE = "ABELE_RANKS_TIMEOUT"
 """Seconds after which a rank that does not come is given up; without it, a process waits as long as it takes."""
 
 _SPIN_SECONDS = 2e-3
-"""How long a process looks for messages without a pause, on a host with a core for each of its ranks."""
+"""Seconds for which a process looks for messages without a pause, on a host with a core for each of its ranks."""
 _LEAST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 2e-5, 2e-3
 _PAUSE_PART = 1 / 20
 """Pauses are this part of what was waited already, and so make no wait longer by more."""

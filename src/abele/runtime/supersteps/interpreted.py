@@ -96,7 +96,7 @@ class _StoppedError(BaseException):
 
 _lock = threading.Lock()
 _running: dict[int, PlacedGroup] = {}
-"""What each thread runs as plain Python now."""
+"""Vertices that each thread runs as plain Python now."""
 
 
 def _raise_in(thread: int, error: type[BaseException] | None) -> None:

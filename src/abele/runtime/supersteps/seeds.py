@@ -11,9 +11,11 @@ from abele.graph.intervals import Int64
 from abele.runtime.memory.host_memory import address_of, aligned_block
 
 _STEP = 0x9E3779B97F4A7C15
-"""What the state grows by in each superstep, or run of host kernels, that rounds.
+"""Increment of the state in each superstep, or run of host kernels, that rounds. Source: the increment of SplitMix64,
+the golden ratio.
 
-Source: the increment of SplitMix64, the golden ratio."""
+Source: the increment of SplitMix64, the golden ratio.
+"""
 _WORD = (1 << 64) - 1
 
 

@@ -36,7 +36,7 @@ from abele.poplibs.popops.programs.side_by_side import zip_programs
 from abele.poplibs.poputil.options import Options
 
 Given = CreateTensorArgs | ConvolutionArgs | CalculateWeightDeltasArgs
-"""What convolutions are given."""
+"""Arguments of one convolution."""
 Emit = Callable[[Share, Program], Tensor]
 """Appends a convolution to a program, on a share of the tiles."""
 

@@ -52,7 +52,7 @@ class Share:
 
 
 Estimate = Callable[[Limits], Phases]
-"""What a convolution is expected to take within limits."""
+"""Estimate of a convolution's cycles within limits."""
 
 _ROUNDS = 5
 

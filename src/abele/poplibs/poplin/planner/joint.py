@@ -28,7 +28,7 @@ _ROLES = (
     {"g": "g", "b": "ci", "ci": "b", "co": "co"},
     {"g": "g", "b": "b", "ci": "co", "co": "ci"},
 )
-"""What dimensions of the forward pass are called in each pass."""
+"""Name of each dimension of the forward pass in each pass."""
 _NUMBERED = ("g", "b", "ci", "co")
 """Dimensions of the forward pass in which tiles are numbered."""
 

@@ -20,7 +20,7 @@ from abele.poplibs.poplin.vertices.cost import weights_per_unit
 from abele.poplibs.poplin.vertices.method import Method
 
 SIDES = ("input", "weights", "output")
-"""What can be rearranged."""
+"""Sides of a contraction that can be rearranged."""
 
 
 def padded_sides(problem: Contraction, method: Method) -> tuple[str, ...]:

@@ -21,7 +21,7 @@ _NUMBER_BYTES = 2
 """``useLimitedVer``: sizes and strides that fit 16 bits, which those of a tile's slice nearly always do."""
 _POINTER_BYTES = 4
 _LIST_BYTES = 4
-"""What a ``VectorList`` keeps of each of its rows: where it begins and how long it is, in one word."""
+"""Bytes of a ``VectorList`` per row: its begin and length, in one word."""
 _ITEM_BYTES = 3 * _NUMBER_BYTES
 """An item of work: first output, number of outputs, first input."""
 

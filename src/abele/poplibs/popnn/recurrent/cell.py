@@ -168,7 +168,7 @@ class Setting:
 
 
 def put(loop: SequenceLoop, tensor: Tensor, where: Tensor) -> None:
-    """where ← tensor, wherever both lie."""
+    """``where`` ← ``tensor``, on whatever tiles both are."""
     if not tensor.is_same_view(where):
         loop.prog.add(Copy(tensor, where))
 

@@ -13,7 +13,7 @@ from abele.poplibs.popnn.recurrent.params import GruParams
 from abele.poplibs.popops.expr import Expr, PlaceHolder, _1, _2, _3
 
 KEPT = ("reset", "update", "cell", "previous_output", "state_product")
-"""What is kept of every step for the backward pass; the last only where the reset follows the product."""
+"""Values kept of every step for the backward pass; the last only where the reset follows the product."""
 
 
 class GruCell:

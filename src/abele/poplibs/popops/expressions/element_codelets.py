@@ -21,8 +21,9 @@ from abele.numerics import ElementType, i32
 from abele.poplibs.popops.expressions.fused import Fused
 
 Access = Literal["full", "row", "column", "single", "whole"]
-"""How a vertex reads an operand: an element for each of its own, for each row, for each column, one, or a vector of
-its own (a seed)."""
+"""Elements of an operand that a vertex reads: one for each of its own, for each row, for each column, one in all, or a
+vector of its own (a seed).
+"""
 
 
 _VECTOR: Any = Vector

@@ -23,7 +23,7 @@ from abele.poplibs.popops.reductions.host_kernel import side_by_side
 Bundle = list[Program]
 """Steps of one kind, of several programs, that run at once."""
 _SAME = 1000
-"""What it is worth that two steps do the same thing, in steps saved."""
+"""Value of two steps doing the same thing, in steps saved."""
 
 
 def zip_programs(graph: Graph, programs: Sequence[Program], name: str = "side_by_side") -> Steps:

@@ -20,7 +20,7 @@ from abele.poplibs.popops.reductions.ops import ReduceOp, accumulator, start_of
 
 Int64 = npt.NDArray[np.int64]
 Direction = Literal["rows", "columns"]
-"""What a vertex reduces: the rows of its rectangle, leaving one result per column, or the columns."""
+"""Dimension that a vertex reduces: the rows of its rectangle, leaving one result per column, or the columns."""
 
 
 @dataclass(frozen=True)

@@ -34,9 +34,9 @@ Int64 = npt.NDArray[np.int64]
 MAX_STEPS = 4
 """Steps of a tree of partial results that are costed. Chosen."""
 EXCHANGE_DISTANCES = (0.5, 0.25, 0.375, 0.125)
-"""How far apart rectangles are that may exchange their hosts, as shares of all, in the order of trying. Chosen."""
+"""Distances between rectangles that may swap their hosts, as shares of all, in the order of trying. Chosen."""
 FIRST_HOST = 0.25
-"""Where the first of few rectangles lies, as a share of the distance between two of them. Chosen."""
+"""Place of the first of few rectangles, as a share of the distance between two of them. Chosen."""
 HOST_TRIES = 8
 """Idle tiles that are tried for a rectangle whose host still holds one of its rows. Chosen."""
 

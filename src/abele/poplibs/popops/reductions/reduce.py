@@ -23,7 +23,7 @@ from abele.poplibs.poputil.options import Options, element_type, read_options
 from abele.words import counted
 
 Into = Steps | list[ComputeSet]
-"""What steps are appended to: a sequence, or a list of compute sets that later reductions may share."""
+"""Destination of steps: a sequence, or a list of compute sets that later reductions may share."""
 OPTIONS = {"accumType.interTile": element_type(None), "accumType.inVertex": element_type(None)}
 
 

@@ -45,7 +45,7 @@ Int64 = npt.NDArray[np.int64]
 Adding = Callable[[ComputeSet], None]
 """Adds the vertices of one step to a compute set."""
 Scale = float | Tensor | None
-"""What multiplies a result: a number, a tensor of one f32 element, or nothing."""
+"""Factor of a result: a number, a tensor of one f32 element, or none."""
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from abele.poplibs.poputil.grid import BlockGrid
 
 Int64 = npt.NDArray[np.int64]
 MOST_OF_MEAN = 2
-"""How many times the mean of all tiles one tile may have before repeated elements are dealt out."""
+"""Multiple of the tiles' mean that one tile may have before repeated elements are dealt out."""
 WORTH_SPREADING = 1024
 """Elements of one tile below which it is left alone: another exchange would cost more. Guessed."""
 

@@ -29,7 +29,7 @@ from abele.poplibs.popops.slicing.multi_cost import add_cycles, slice_cycles
 
 Int64 = npt.NDArray[np.int64]
 Operation = Literal["none", "add", "max", "mul"]
-"""How an update joins a row with what the table holds; ``none`` puts it in its place."""
+"""Operation that joins an update's row with the table's; ``none`` replaces it."""
 Scaled = Literal["", "number", "tensor"]
 
 CHECK_START_SLOTS, CHECK_SLOTS = 11, 5

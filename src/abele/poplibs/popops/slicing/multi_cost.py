@@ -32,7 +32,7 @@ COPY_SLOTS = {8: (4, 3), 16: (2, 2), 32: (2, 2)}
 ADD_SLOTS = {16: 3 + 30, 32: 3 + 29}
 """Worker slots of MultiUpdateAdd before the first index, by bits of an element of the table."""
 ADD_SCALED_SLOTS = {16: 6, 32: 4}
-"""What a scale adds to them. The reference says 4 to 6; that the conversion of the scale makes 6 of 4 is a guess."""
+"""Slots that a scale adds to them. The reference says 4 to 6: that the scale's conversion makes 6 of 4 is a guess."""
 ADD_ROW_SLOTS = {16: 12, 32: 11}
 """Slots of an index in range with its first atom of 4 bytes; a scale adds one where elements have 16 bits."""
 ADD_ATOM_SLOTS = {16: 4, 32: 3}

@@ -45,7 +45,7 @@ from abele.words import counted
 
 Scale = float | Tensor
 REDUCTION: dict[str, str] = {"add": "ADD", "max": "MAX", "mul": "MUL"}
-"""How partial results of each operation are joined."""
+"""Reduction that joins partial results of each operation."""
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from abele.poplibs.popops.slicing.windows import Windows, check_dims, index_vect
 from abele.words import counted
 
 Computation = Callable[[Graph, Tensor, Tensor, Steps], Tensor]
-"""What joins a window of the operand with an update of the same shape: ``f(graph, window, update, prog)``."""
+"""Function that joins a window of the operand with an update of the same shape: ``f(graph, window, update, prog)``."""
 
 _SKIPS = {"validateIndices": False}
 """Updates whose window is not inside are given an index out of range, so that nothing is written."""

@@ -22,7 +22,7 @@ from abele.poplibs.popops.slicing.step_cost import stretch_cycles
 
 Int64 = npt.NDArray[np.int64]
 Remap = Literal["", "first", "padding"]
-"""Which offsets are taken for 0: none, all whose window leaves the tensor, or all of these but the extent itself."""
+"""Offsets that are taken for 0: none, all whose window leaves the tensor, or all of these but the extent itself."""
 
 
 @macro
