@@ -43,11 +43,11 @@ class MachineError(AbeleError):
 
 
 class InvalidOptionError(AbeleError, ValueError):
-    """An option that does not exist, or a value that it does not take."""
+    """An option that does not exist, or a value outside those that it takes."""
 
 
 class MissingPackageError(AbeleError, ImportError):
-    """A part of Abele that needs a package which is not installed; ``remedy`` says how to install it."""
+    """A part of Abele without a package that it needs; ``remedy`` says how to install it."""
 
 
 class PackingError(AbeleError, ValueError):
@@ -79,11 +79,11 @@ class TypeMismatchError(AbeleError, TypeError):
 
 
 class TileMappingError(AbeleError):
-    """A variable, constant or vertex that is mapped nowhere, partly, or to a tile that the system lacks."""
+    """A variable, constant or vertex that is mapped nowhere, partly, or to a tile outside the system."""
 
 
 class GraphConnectionError(AbeleError):
-    """A vertex field that is not connected, connected twice, or connected to something that does not fit."""
+    """A vertex field that is not connected, connected twice, or connected to a wrong operand."""
 
 
 class UnknownFieldError(GraphConnectionError):
@@ -119,7 +119,7 @@ class CodeletError(AbeleError):
 
 
 class VectorSizeError(CodeletError, GraphConnectionError):
-    """The size of a vector that carries none (a pointer without a length), or a vector that was given none."""
+    """The size of a vector without one (a pointer without a length), or a vector that was given none."""
 
 
 class CodeletParseError(CodeletError):
@@ -155,7 +155,7 @@ class GraphRecursionError(ControlProgramError):
 
 
 class GraphReplicationError(AbeleError):
-    """A number of replicas that the system cannot hold, or a step that means nothing across replicas."""
+    """A number of replicas that the system cannot hold, or a step without a meaning across replicas."""
 
 
 class FittingError(AbeleError):
@@ -221,7 +221,7 @@ class EngineError(AbeleError):
 
 
 class ProfilingDisabledError(EngineError):
-    """A profile that was asked of an engine that was told not to record one."""
+    """A profile of an engine that was told not to record one."""
 
 
 class SessionError(AbeleError, RuntimeError):
@@ -241,11 +241,11 @@ class PackedDataError(AbeleError, ValueError):
 
 
 class SampleLengthError(PackedDataError):
-    """Samples whose fields disagree in length, that are empty, or that are too long."""
+    """Samples of fields that disagree in length, empty ones, or ones that are too long."""
 
 
 class PackMembersError(PackedDataError):
-    """Packs that leave a sample out, hold it twice, name one that does not exist, or hold more than fits a row."""
+    """Packs that leave a sample out, hold it twice, name an unknown one, or hold more than fits a row."""
 
 
 class PlaceError(PackedDataError, IndexError):

@@ -21,7 +21,7 @@ class VisibleSegments(RenderHook):
 
 
 class _Visible:
-    """A renderable whose segments hold nothing that a terminal would obey."""
+    """A renderable without segments that a terminal would obey."""
 
     def __init__(self, inner: ConsoleRenderable) -> None:
         self._inner = inner

@@ -62,7 +62,7 @@ class LoopIds:
         self._next = self._FIRST
 
     def parallel(self, vectors: Vectors | None = None) -> tuple[ll.Metadata, ll.Metadata]:
-        """Metadata of a loop that carries nothing through memory, and the group that marks its accesses."""
+        """Metadata of a loop that carries nothing through memory, and the group of its accesses."""
         group = self._define("distinct !{}")
         accesses = f'!{{!"llvm.loop.parallel_accesses", {group.ref}}}'
         options = (accesses, *(_vector_options(vectors) if vectors is not None else ()))
@@ -249,7 +249,7 @@ class BodyEmitter(Values):
         self.builder.position_at_end(after)
 
     def _may_stop(self, statement: WhileStmt, after: ll.Block) -> None:
-        """Code that leaves a loop which need not end, once the host wants it to."""
+        """Code that leaves an endless loop once the host wants it to."""
         if self.memory.stopped is not None:
             self.memory.stopped.emit(self.builder, statement, after)
 

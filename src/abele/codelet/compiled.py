@@ -175,7 +175,7 @@ class CompiledCodelet:
 
     @cached_property
     def control(self) -> Control:
-        """Variables and results that decide which of them run."""
+        """Variables and results that decide the stretches to run."""
         return control_of(self.tree)
 
     def _code_bytes(self) -> int:

@@ -41,7 +41,7 @@ from abele.llvm.emit import I64, Value, constant
 
 @dataclass
 class Control:
-    """Variables and results that decide which statements run.
+    """Variables and results that decide the statements to run.
 
     Attributes:
         variables: Local variables that matter, by function.
@@ -84,7 +84,7 @@ class Control:
 
 
 def control_of(function: Helper) -> Control:
-    """Variables and results that decide which statements of a codelet run, followed to the least closed set."""
+    """Variables and results that decide a codelet's statements to run, followed to the least closed set."""
     functions = list(dict.fromkeys(_functions(function)))
     control = Control({f: set() for f in functions})
     before = -1

@@ -1,4 +1,4 @@
-"""Vertices that end before their time: at a call that ends the program, or in a loop that somebody stops.
+"""Vertices that end before their time: at a call that ends the program, or in a loop stopped by the host.
 
 Native code of a codelet that may do so has two globals. ``abele.ended`` holds the first end of all: 1 + the number of
 the vertex, times 2^16, plus the number of the place; 0: none. ``abele.stop`` is 1 while the host wants loops to end: a
@@ -35,7 +35,7 @@ from abele.llvm.jit import Native
 
 END, STOP, ENDED = "abele.end", "abele.stop", "abele.ended"
 MOST_SLOTS = 1 << 30
-"""Slots of a vertex, 3.5 s on a Bow, at which counting them beforehand gives up a loop that need not end."""
+"""Slots of a vertex, 3.5 s on a Bow, at which counting beforehand gives up an endless loop."""
 STOPPED = "is in a loop that did not end, and was stopped"
 """Words for a vertex whose loop the host ends."""
 _PLACES = 1 << 16
@@ -117,7 +117,7 @@ def ask_to_end(native: Native, asked: bool) -> None:
 
 
 def endless_loops(function: Helper) -> tuple[WhileStmt, ...]:
-    """Loops of a codelet in Python that need not end, those of the functions that it calls included."""
+    """Endless loops of a Python codelet, those of functions that it calls included."""
     called = {e.helper: None for e in all_expressions(function.body) if isinstance(e, HelperCall)}
     found = (s for f in (function, *called) for s in walk(f.body) if isinstance(s, WhileStmt))
     return tuple(s for s in found if not _counts(s))

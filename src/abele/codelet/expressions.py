@@ -357,7 +357,7 @@ def locals_of_function(function: FunctionType) -> frozenset[str]:
 
 
 def _is_fixed(found: Any) -> bool:
-    """True if something that was resolved is a setting or an element type, which the code is made by."""
+    """True if a resolved object is a setting or an element type, by which code is made."""
     return is_setting(found) and not isinstance(found, WholeField | Self | VertexMethod | VertexFunction)
 
 

@@ -56,7 +56,7 @@ class Macros(Prints):
 
     @contextmanager
     def room(self, targets: tuple[str, ...] = ()) -> Iterator[list[Stmt]]:
-        """Collect statements that come before the one that is read inside."""
+        """Collect statements that come before the one read inside."""
         kept = self.expansion.before, self.expansion.targets
         found: list[Stmt] = []
         if not self.expansion.open:

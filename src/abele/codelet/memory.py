@@ -52,7 +52,7 @@ def num_columns(field: FieldDef) -> int:
 
 
 class Aliasing:
-    """Metadata that tells LLVM that fields do not overlap: one scope per field, and one for the tables themselves.
+    """Metadata for LLVM on fields that do not overlap: one scope per field, and one for the tables themselves.
 
     Attributes:
         enabled: Off where fields may overlap.

@@ -1,4 +1,4 @@
-"""Sizes that all vertices of a group have in common, for code that is made for them."""
+"""Sizes common to all vertices of a group, for code that is made for them."""
 
 from __future__ import annotations
 

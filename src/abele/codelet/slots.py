@@ -80,7 +80,7 @@ bytes of an instruction; the split is D from published assembly (``setzi``, ``or
 
 
 def of_constant(word: int) -> Slots:
-    """Slots that make a floating-point constant of the bits ``word``, once in each stretch that it is used in.
+    """Slots that make a floating-point constant of the bits ``word``, once per stretch.
 
     Zero has a register of its own. Others are made where they are used: there are eight registers, and a compiler
     makes what is as cheap as a move again instead of keeping it. Source: §1.2 S for the registers; §7.1 D: an

@@ -101,7 +101,7 @@ class Statements(Macros):
         return body, True
 
     def statement(self, node: ast.stmt) -> list[Stmt]:
-        """The statements that ``node`` means, after those of macros that it calls; none for a docstring."""
+        """Statements of ``node``, after those of macros that it calls; none for a docstring."""
         with self.room() as before:
             read = self._statement(node)
         return [*before, *read]
@@ -192,7 +192,7 @@ class Statements(Macros):
         return [self._set(node, target, self._valued(found, node.value))]
 
     def _returned_to(self, node: ast.Assign, target: ast.expr, function: FunctionType, first: list[Any]) -> list[Stmt]:
-        """``a, b = macro(…)``; variables that the macro returns are those that they are assigned to, where they can."""
+        """``a, b = macro(…)``; variables that the macro returns are the targets themselves, where they can be."""
         assert isinstance(node.value, ast.Call)
         targets = target.elts if isinstance(target, ast.Tuple) else [target]
         with self.room(tuple(t.id if isinstance(t, ast.Name) else "" for t in targets)) as before:

@@ -1,4 +1,4 @@
-"""Vertices: the classes that users derive from, and the decorator that makes a codelet of one."""
+"""Vertices: base classes for users, and the decorator that makes a codelet of a class."""
 
 from __future__ import annotations
 

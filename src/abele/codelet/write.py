@@ -1,4 +1,4 @@
-"""Codelets written by Python code: a statement at a time, as the tree that is compiled and the text that says the same.
+"""Codelets written by Python code, a statement at a time: the tree that is compiled, and its text.
 
 Text is what listings, the debugger and tracebacks show, line for line; it is never read. The tree is what reading it
 would give: both come about in the same call, by the rules of :mod:`abele.codelet.construct`.

@@ -60,7 +60,7 @@ def compute_set_access(uses: Sequence[FieldUse], writes: Writes, layout: Layout)
 
 
 def node_access(node: Program, layout: Layout) -> Access:
-    """Variables that a step touches that reads and writes whole views."""
+    """Variables that a step touches by reading and writing whole views."""
     read = [_variables(t, layout) for t in node.reads()]
     reads = distinct(np.concatenate(read)) if read else _none()
     written = node.writes()

@@ -87,7 +87,7 @@ def ipu_tables(
 
 
 def exchange_blocks(phases: Sequence[PhaseOf], cycles: Int64, plan: Sequence[Superstep], graph: Graph) -> Table:
-    """The table of who sends to whom, in the phases on which runs spend most cycles, as far as there is room.
+    """Table of bytes between sender and receiver tiles, in the phases of most cycles, as far as there is room.
 
     Args:
         phases: The phases by their numbers.

@@ -219,7 +219,7 @@ def superstep_variables(plan: Sequence[Superstep], variables: Sequence[Variable]
 
 
 def _read_elements(superstep: Superstep, extents: _Extents) -> Int64:
-    """Distinct elements that a superstep may read of each variable that it reads, in their order, int64[n]."""
+    """Distinct elements that a superstep may read of each variable, in the order of its reads, int64[n]."""
     node, reads = superstep.node, superstep.access.reads
     if isinstance(node, Execute):
         regions = {id(u.edge.regions): u.edge.regions for u in field_uses(node.compute_set.groups) if u.reads}
@@ -236,7 +236,7 @@ def _read_elements(superstep: Superstep, extents: _Extents) -> Int64:
 
 
 def _written_elements(access: Access, extents: _Extents) -> Int64:
-    """Elements that a superstep writes of each variable that it writes, in their order, int64[n]."""
+    """Elements that a superstep writes of each variable, in the order of its writes, int64[n]."""
     elements = extents.size[access.writes].copy()
     for variable, (begin, end) in access.partial.items():
         elements[np.searchsorted(access.writes, variable)] = int((end - begin).sum())

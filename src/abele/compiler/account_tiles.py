@@ -87,7 +87,7 @@ def memory_of(plan: MemoryPlan, num_tiles: int) -> Memory:
 
 
 def variable_tiles(memory: MemoryPlan, num_tiles: int) -> Table:
-    """The relation of the variables that are used, in their order, and the tiles that hold part of them."""
+    """Relation of the variables in use, in their order, and their tiles."""
     shares, used = memory.shares, memory.liveness.used
     row_of = np.cumsum(used) - 1
     kept = used[shares.variable]
@@ -98,7 +98,7 @@ def variable_tiles(memory: MemoryPlan, num_tiles: int) -> Table:
 
 
 def lifetimes(memory: MemoryPlan, first_row: Int64) -> Table:
-    """The relation of variables that are used and not always live, and the rows of the steps table at which they are.
+    """Relation of variables that are used and not always live, and the rows of the steps table at which they live.
 
     Args:
         memory: The memory plan.

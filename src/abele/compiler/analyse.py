@@ -247,7 +247,7 @@ class Analysis:
     def meeting_host(
         self, step: Step, tensors: Sequence[Tensor], *, rendezvous: int = 1, alone: bool = False
     ) -> Superstep:
-        """A step at which the sync groups that hold some tensors exchange them with the host.
+        """Superstep in which the sync groups of some tensors exchange them with the host.
 
         Args:
             step: The step.
@@ -261,7 +261,7 @@ class Analysis:
         return replace(met, links=self.groups.host_links(holding), link_cycles=cycles)
 
     def meeting_memory(self, step: Step, tensor: Tensor) -> Superstep:
-        """A step at which those that hold a tensor exchange it with streaming memory, each IPU for itself."""
+        """Superstep in which the tiles of a tensor exchange it with streaming memory, each IPU for itself."""
         holding = self._groups_of([tensor])
         return replace(self._outside(step, [tensor], holding, 1), links=self.groups.drams(holding))
 

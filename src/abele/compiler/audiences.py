@@ -154,7 +154,7 @@ class Audiences:
 
 
 def find_audiences(wanted: Sequence[WantedRegions], num_tiles: int) -> tuple[Audiences, list[tuple[Int64, Int64]]]:
-    """Sets of tiles that want the same pieces, and the regions of each field that each set wants.
+    """Sets of tiles that want the same pieces, and the regions of each field by set.
 
     Args:
         wanted: Regions that tiles want, field by field.

@@ -132,7 +132,7 @@ class EqualSteps:
         return None
 
     def find_copied(self, first: Analysed, others: Mapping[Variable, Variable], shift: int) -> EqualStep | None:
-        """An analysed compute set as the one that another, which copies its vertices to other variables, equals.
+        """Analysed compute set as the equal of a copy of its vertices for other variables.
 
         None where the variables do not lie as those that they stand for, because they were mapped anew.
 
@@ -356,7 +356,7 @@ def _spread(tile: Int32) -> tuple[int, ...]:
 
 
 def _places(length: int) -> tuple[int, ...]:
-    """Some positions in a column, by which most columns that differ are told apart."""
+    """Some positions in a column, by which most different columns are told apart."""
     return (length // 5, length // 3, length // 2, length - 1) if length else ()
 
 

@@ -131,7 +131,7 @@ class _Pieces(NamedTuple):
 def _inward(
     wishes: Sequence[FieldWish], num_tiles: int, tiles_per_ipu: int, blocks: TileBlocks | None
 ) -> tuple[ExchangePhase | None, Moves]:
-    """The exchange that brings what tiles want, and the copies that arrange it, those of own data among them."""
+    """Exchange that brings requested data, and the copies that arrange it, copies of own data among them."""
     if not wishes:
         return None, Moves.joined([])
     audiences, pairs = find_audiences([wish.wanted for wish in wishes], num_tiles)
@@ -165,7 +165,7 @@ class _Wanted(NamedTuple):
 
 
 def _portions(wanted: Sequence[_Wanted], num_tiles: int) -> Iterator[Sequence[_Wanted]]:
-    """Requests of audiences, split by the tiles that hold the data into portions that the processor's caches hold.
+    """Requests of audiences, split by the tiles of the data into portions for the processor's caches.
 
     Pieces of different holders never overlap nor join, so the results of portions add up.
     """
@@ -216,7 +216,7 @@ def _inward_part(
 def _outward(
     outputs: Sequence[tuple[PairPieces, int]], num_tiles: int, tiles_per_ipu: int, blocks: TileBlocks | None
 ) -> tuple[ExchangePhase | None, Moves]:
-    """The exchange that sends results home, and the copies that put them in place, from pieces and widths of elements.
+    """Exchange that sends results home, and copies that put them in place, from pieces and widths of elements.
 
     Only one vertex writes a piece, so receivers have nothing in common, and each is looked at by itself.
     """

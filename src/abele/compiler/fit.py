@@ -1,4 +1,4 @@
-"""Fit: the error that says which tile is too full, of what, and what would help."""
+"""Fit: the error for a tile that is too full, with its contents and levers."""
 
 from __future__ import annotations
 

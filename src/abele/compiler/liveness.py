@@ -270,7 +270,7 @@ class _Events:
 
 
 def _distinct_accesses(accesses: Mapping[int, Access], steps: int) -> tuple[list[Access], Int64]:
-    """The accesses that differ, and which of them each step has, int64[steps]; −1 where it has none."""
+    """Distinct accesses, and the number of that of each step, int64[steps]; −1 where it has none."""
     numbers: dict[int, int] = {}
     different: list[Access] = []
     which = np.full(steps, -1, dtype=np.int64)

@@ -21,7 +21,7 @@ from abele.graph.mapping import Int32
 _LEAST_COMPARED = 256
 """Pieces of a mapping from which it is compared with others."""
 _MOST_ALIKE = 4
-"""Mappings that look alike with which one is compared."""
+"""Mappings of equal look with which one is compared."""
 
 
 class TileShares(NamedTuple):

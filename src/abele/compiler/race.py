@@ -1,5 +1,6 @@
-"""Race check: within a compute set no element is written by two vertices, or by two fields of one, or written by one
-vertex and read by another.
+"""Race check: within a compute set no element is written twice, or written by one vertex and read by another.
+
+Two fields of one vertex that write an element count as two writes.
 
 Vertices of a compute set run in no order, so any of these would make results depend on one. The check is a sweep:
 written intervals are sorted by address, and one that begins before the furthest end so far overlaps an earlier one.

@@ -1,10 +1,10 @@
-"""Scopes: the parts of a program whose steps run equally often, and how often that is by what a run counted.
+"""Scopes: the parts of a program whose steps run equally often, and their number of entries from a run's counts.
 
-A run does not count steps. It counts which way each branch and loop went that data decides, a word for every way, and
-how often each step ran follows from the program's structure: a step runs as often as the innermost ``Repeat``,
-``RepeatWhile``, ``If`` or ``Switch`` arm around it, its *scope*, is entered, and that is the number of entries of the
-scope around that one, times the count of a ``Repeat``, or what the words of the node say. So counting costs a run one
-addition per decision, and working the numbers out costs a few operations per scope, for any number of runs at once.
+A run does not count steps. It counts the ways of branches and loops that depend on data, one word per way. The
+executions of each step follow from the program's structure. A step runs as often as its *scope* is entered: the
+innermost ``Repeat``, ``RepeatWhile``, ``If`` or ``Switch`` arm around it. Entries of a scope are those of the scope
+around it times the count of a ``Repeat``, or the words of the node. So counting costs a run one addition per decision,
+and working the numbers out costs a few operations per scope, for any number of runs at once.
 
 The words of a node inside a function are summed over all calls of it. They are dealt out to the call sites in
 proportion to how often each is entered, which keeps the sum over the sites exact.

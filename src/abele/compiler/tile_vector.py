@@ -301,7 +301,7 @@ class TileVector:
         total[self.tile_set.tiles] += times * (self.values[:-1].astype(np.int64) - self.elsewhere)
 
     def _entries(self) -> tuple[Int32, Int64]:
-        """Tiles whose number is not that of all others, and their numbers."""
+        """Tiles whose number differs from that of all others, and their numbers."""
         kept = self.values[:-1] != self.values[-1]
         return self.tile_set.tiles[kept], self.values[:-1][kept].astype(np.int64)
 

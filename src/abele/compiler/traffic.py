@@ -169,7 +169,7 @@ class ExchangePhase:
 
 
 class _AudienceCopies(NamedTuple):
-    """Copies that each audience makes, but for members that hold the data themselves.
+    """Copies that each audience makes, but for members with the data on them.
 
     Attributes:
         audience: Audience that copies, int64[k].
@@ -207,7 +207,7 @@ def phase_of(
     audiences: Audiences | None = None,
     blocks: TileBlocks | None = None,
 ) -> tuple[ExchangePhase, Moves]:
-    """The exchange phase that serves ``transfers``, and the copies within tiles that finish its work.
+    """Exchange phase that serves ``transfers``, and the copies within tiles for the rest of its work.
 
     Copies are needed where a tile wants an element a second time in another arrangement, and where pieces of less than
     a word, or not aligned to one, arrive.
@@ -264,7 +264,7 @@ def _by_address(transfers: Transfers) -> Transfers:
 
 
 def _received(transfers: Transfers, audiences: Audiences, *, is_apart: bool) -> tuple[Transfers, _AudienceCopies]:
-    """Pieces that arrive at each receiver once, and the copies of repeated requests, which are in order of address.
+    """Pieces that arrive at each receiver once, and the copies of repeated requests, in order of address.
 
     Requests that are apart bring nothing twice, so they arrive as they are: only those that may join their neighbours
         are put side by side. Other requests are sorted by receiver, which keeps the order of each.

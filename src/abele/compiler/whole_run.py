@@ -98,7 +98,7 @@ class _Trip(NamedTuple):
 
 @dataclass
 class _RunWalk(Run):
-    """A walk through the program that tells trips that are alike once.
+    """Walk through the program that lists equal trips once.
 
     Attributes:
         spans: Row, meet, start, end and loop of each span.
@@ -188,7 +188,7 @@ class _RunWalk(Run):
         return state
 
     def _apart(self, loop: RepeatedItems) -> tuple[Int64, ...]:
-        """Resources that a loop needs, in parts that no row of it brings together."""
+        """Resources of a loop, in parts that no row of it brings together."""
         if id(loop) not in self._parts:
             root = list(range(self.num_resources))
 

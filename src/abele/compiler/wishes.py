@@ -64,7 +64,7 @@ def in_domains(wishes: Sequence[FieldWish], layout: Layout) -> list[FieldWish]:
 
 
 def _variables(residence: Residence, layout: Layout) -> tuple[Int64, Int64]:
-    """The variables that pieces lie in, ascending, and which of them each does; or 0 for all where it is one."""
+    """Variables of pieces, ascending, and the number of each piece's; or 0 for all where it is one."""
     ends = layout.variables_at(np.array([residence.begin.min(), residence.begin.max()]))
     if ends[0] == ends[1]:
         return ends[:1], np.zeros(1, dtype=np.int64)

@@ -110,7 +110,7 @@ class Load(Expr):
 
 @dataclass(frozen=True)
 class RowLoad(Expr):
-    """An element of an operand whose place along one dim is a value, such as one that was loaded itself.
+    """Element of an operand at a place along one dim that is a value, such as a loaded one.
 
     Attributes:
         operand: The operand.
@@ -280,7 +280,7 @@ def select(condition: Expr, then: ExprLike, otherwise: ExprLike) -> Apply:
 
 
 def split_index(index: Iterable[AffineLike | Expr]) -> tuple[tuple[Affine, ...], int | None, Expr | None]:
-    """An index whose places are affine, but for one that may be a value: with 0 there, which it is, and the value.
+    """Index with affine places, but for one that may be a value: with 0 there, its dim, and the value.
 
     Raises:
         TensorError: Several places are values.

@@ -86,7 +86,7 @@ def _pieces(tensor: Tensor, tiles: IntervalMap, gather: bool) -> tuple[Int64, In
 def _relocated(
     graph: Graph, tensor: Tensor, begin: Int64, length: Int64, stored: Variable
 ) -> tuple[Content, tuple[int, ...]]:
-    """The content of a view whose elements, at the given intervals, have moved to a variable that holds these in order.
+    """Content of a view whose elements, at the given intervals, have moved to a new variable in order.
 
     Returns:
         The content, and its shape: that of the view or of the flattened view.

@@ -59,7 +59,7 @@ class Content(ABC):
 
     @abstractmethod
     def with_variables(self, other: Callable[[Variable], Variable], moved: Callable[[Int64], Int64]) -> Content:
-        """The same of other variables: ``other`` gives that of each variable, ``moved`` that of each address."""
+        """The same of other variables: ``other`` gives the new variable, ``moved`` the new address."""
 
     @abstractmethod
     def addresses(self, shape: Sequence[int]) -> Int64:

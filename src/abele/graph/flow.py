@@ -42,7 +42,7 @@ class Rounds:
 
 @dataclass(frozen=True, slots=True)
 class While:
-    """Rounds that a predicate ends, which a program computes before each.
+    """Rounds that a predicate ends; a program computes it before each.
 
     Attributes:
         condition: Program that runs before each decision.

@@ -9,7 +9,7 @@ from abele.graph.debug import DebugRecord, caller
 
 
 class Origins:
-    """The scopes that are open, and the source lines that they are pinned to."""
+    """Open scopes, and their pinned source lines."""
 
     __slots__ = ("_locations", "_scopes")
 

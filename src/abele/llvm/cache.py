@@ -22,7 +22,7 @@ VARIABLE = "ABELE_CACHE_DIR"
 """Environment variable that names the directory; ``off`` keeps nothing on disk."""
 _DIGEST_BYTES = 32
 _TOUCH_SECONDS = 3600
-"""Age from which an object that is used is touched."""
+"""Age from which a used object is touched."""
 
 
 def cache_directory() -> Path | None:

@@ -1,4 +1,4 @@
-"""Limit of the room that cached objects take, and the removal of those that were not used for longest.
+"""Limit of the room of cached objects, and the removal of those that were not used for longest.
 
 Several processes may store, use and remove objects at once, without a lock: an object is one file, which appears whole
 and vanishes whole, and whoever finds a file gone counts it as removed. Two processes that remove at once choose the
@@ -33,7 +33,7 @@ _BLOCK_BYTES = 4096
 """Room on disk goes by blocks of this size."""
 _DAY_SECONDS = 86_400
 _STALE_SECONDS = 3600
-"""Age from which a file that was never finished belongs to a process that is gone."""
+"""Age from which an unfinished file belongs to a process that is gone."""
 _MARKER = "looked-through"
 _OBJECT = re.compile(r"[0-9a-f]{64}[-\w]*\.o")
 _PARTIAL = re.compile(r"tmp[a-z0-9_]{8}")

@@ -123,7 +123,7 @@ _FAR = 112
 
 
 def _random_half(b: ll.IRBuilder, value: Value, word: Value, fmt: Format, *, held: bool) -> Value:
-    """Bits of the f16 that a value rounds to at random, by the instruction that cuts off.
+    """Bits of the f16 that a value rounds to at random, by the instruction for cutting off.
 
     That gives the largest number for what is beyond it. So sums are made where f32 ends as f16 does, and what is beyond
     is infinite already.

@@ -109,7 +109,10 @@ MEMORY_KINDS = (
     MemoryKind(name="LPDDR5", bytes=512e9, bytes_per_second=800e9, joules_per_byte=50e-12, relative_cost=1),
     MemoryKind(name="DDR5", bytes=1536e9, bytes_per_second=500e9, joules_per_byte=300e-12, relative_cost=1.25),
 )
-"""Kinds of memory to choose from: SRAM over half the die (much more than 50 TB/s, much less than 1 pJ/B, which stand
-here as bounds), six stacks of HBM3-4800, sixteen of LPDDR5-6400, twelve channels of DDR5-5600 DIMMs. Source: GC-ESO, AI
-accelerators will need more memory.
+"""Kinds of memory to choose from.
+
+SRAM over half the die (much more than 50 TB/s, much less than 1 pJ/B, which stand here as bounds), six stacks of
+HBM3-4800, sixteen of LPDDR5-6400, twelve channels of DDR5-5600 DIMMs.
+
+Source: GC-ESO, AI accelerators will need more memory.
 """

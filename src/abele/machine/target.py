@@ -17,7 +17,7 @@ ARCHITECTURES = {
     "ipu2": {4: "m2000", 16: "pod16", 64: "pod64", 256: "pod256", 1024: "pod1024"},
     "ipu21": {1: "c600"},
 }
-"""Presets that stand for each architecture that Poplar names, by the most IPUs that each is taken for."""
+"""Presets for each architecture of Poplar, by the most IPUs of each."""
 _CPU_BYTES = 1 << 34
 """Memory of the one tile of a CPU target: as good as unlimited."""
 

@@ -45,7 +45,7 @@ class Option:
         return _words(self.type)
 
     def check(self, given: Any) -> Any:
-        """The value that is given, which must be of the option's type already: nothing is read out of text.
+        """Value that is given, which must be of the option's type already: text is not read.
 
         Raises:
             ValueError: It is not.
@@ -147,7 +147,7 @@ def _parts(wanted: Any) -> tuple[Any, ...]:
 
 
 def _word(value: Any, wanted: Any) -> str | None:
-    """Word that is given of those that an option takes, in any case; True and False are words too."""
+    """Word that is given of those allowed, in any case; True and False are words too."""
     parts = _parts(wanted)
     words = [word for part in parts if get_origin(part) is Literal for word in get_args(part)]
     text = str(value).strip().lower()

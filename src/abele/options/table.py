@@ -37,7 +37,7 @@ class OptionTable(Mapping[str, Option]):
         return len(self._options)
 
     def find(self, name: str, at: str | None = None) -> str:
-        """The name of an option, which may be given in snake_case for one that is in camelCase.
+        """Name of an option; snake_case will do for one in camelCase.
 
         Raises:
             InvalidOptionError: There is none; the message names the nearest.

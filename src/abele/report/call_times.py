@@ -25,7 +25,7 @@ class CallTimes:
 
 
 class _Waited(threading.local):
-    """Seconds that a thread has waited for data since its last call, and the loaders that it is waiting in now."""
+    """Seconds that a thread has waited for data since its last call, and the number of loaders that it waits in now."""
 
     seconds = 0.0
     depth = 0
@@ -49,6 +49,6 @@ def waiting_for_data() -> Iterator[None]:
 
 
 def take_waited() -> float:
-    """Seconds that this thread has waited for data since the last time that it was asked."""
+    """Seconds that this thread has waited for data since the last call of this."""
     seconds, _waited.seconds = _waited.seconds, 0.0
     return seconds

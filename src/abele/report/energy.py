@@ -264,7 +264,7 @@ class _Amounts:
 
     @property
     def touched(self) -> np.ndarray:
-        """Bytes that supersteps read and write of variables, by the step that runs them, float64[steps]."""
+        """Bytes that supersteps read and write of variables, by step, float64[steps]."""
         report, superstep = self._report, self._report.steps["superstep"].astype(np.int64)
         found = np.zeros(len(superstep))
         table = report.superstep_variables
@@ -298,7 +298,7 @@ class _Amounts:
         return sent + self.bytes_with("host") + self.bytes_with("streaming memory")
 
     def bytes_with(self, partner: str) -> float:
-        """Bytes that tiles exchange with something that is no tile."""
+        """Bytes between tiles and other parts of the system."""
         moved = self._report.steps["exchanged_bytes"] * self._times
         return float(moved[self._partner == partner].sum())
 

@@ -1,4 +1,4 @@
-"""Time of loading: batches that worker processes make, and the calls that take them.
+"""Time of loading: batches from worker processes, and the calls that take them.
 
 The device alone does not set the rate. Worker processes make whole batches, each by itself, in the order of the epoch:
 batch ``k`` is made by worker ``k mod workers``. The calling process takes them in order, calls the program and, while
@@ -81,7 +81,7 @@ class Loading(Spec):
 
     @classmethod
     def from_table(cls, table: Mapping[str, Any]) -> Loading:
-        """The loading that a table describes, whose ``host`` may be left out, a name, a file, or a table.
+        """Loading described by a table, whose ``host`` may be left out, a name, a file, or a table.
 
         Raises:
             MachineError: It does not describe one.
@@ -116,7 +116,7 @@ class Loading(Spec):
 
     @property
     def load_seconds(self) -> float:
-        """Seconds in which a worker makes one batch while all workers that have work are busy.
+        """Seconds in which a worker makes one batch while all workers with work are busy.
 
         Workers share the cores, and each byte of a batch is written and read once in memory that they share too.
         """
@@ -203,7 +203,7 @@ def _followed(loading: Loading, batches: int, call_seconds: float) -> float:
 
 @dataclass
 class _Clocks:
-    """Times at which each process is free again, and at which batches were asked for.
+    """Times at which processes are free again, and at which batches were asked for.
 
     Attributes:
         workers: Each worker.

@@ -130,7 +130,7 @@ class _Database:
             self._connection.execute(empty_table_sql(self.report, table))
 
     def answer(self, statement: Any) -> Table:
-        """The answer to a statement; tables that it names in ways that only the database sees are added on the way."""
+        """Answer to a statement; tables named in ways that only the database sees are added on the way."""
         while True:
             try:
                 return self._answer(statement)

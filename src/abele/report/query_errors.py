@@ -1,4 +1,4 @@
-"""Errors of queries, in words that name the tables and columns that there are."""
+"""Errors of queries, in words that name the tables and columns."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def _remedy(text: str, query: str, columns: Mapping[str, tuple[str, ...]]) -> st
 
 
 def _column_remedy(name: str, query: str, columns: Mapping[str, tuple[str, ...]]) -> str:
-    """The column of the query's tables that was probably meant, or the columns that these have."""
+    """Column of the query's tables that was probably meant, or the columns of these."""
     words = {word.casefold() for word in re.findall(r"\w+", query)}
     named = {table: names for table, names in columns.items() if table in words} or columns
     every = [each for names in named.values() for each in names]

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 Columns = Mapping[str, Column]
 ROW = "id"
-"""Name of the column that says which row of its table a row is: what columns of other tables refer to."""
+"""Name of the column with the number of a row in its table: columns of other tables refer to it."""
 _SQL_TYPES = {"<i4": "INTEGER", "<i8": "BIGINT", "<f8": "DOUBLE", "|b1": "BOOLEAN", "text": "VARCHAR"}
 
 

@@ -257,7 +257,7 @@ HOST_FUNCTIONS = Schema(
     },
     since=4,
 )
-"""Times of the functions of leaves that call several, as those do which run block after block of samples."""
+"""Times of the functions of leaves that call several, such as loops over blocks of samples."""
 
 STEP_GROUPS = Schema(
     "step_groups",

@@ -39,7 +39,7 @@ def report_line(report: Report) -> str:
 
 
 def view_hint(path: Path) -> str:
-    """One line that says how to look at a report that was written."""
+    """Line that says how to look at a written report."""
     return f"report written: abele view {visible(shlex.quote(str(path)))}"
 
 

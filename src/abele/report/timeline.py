@@ -32,7 +32,7 @@ _IDLE, _UNKNOWN = ".", "~"
 _LEAST = 10
 """Fewest characters of a lane."""
 _SPAN_CHARACTERS = 5
-"""Characters that a span has on average in a picture that cannot show all."""
+"""Mean characters of a span in a picture without room for all."""
 
 Int64 = npt.NDArray[np.int64]
 Float64 = npt.NDArray[np.float64]

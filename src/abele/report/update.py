@@ -336,7 +336,7 @@ def _rounded(parts: dict[str, float]) -> dict[str, int]:
 
 
 def _united(begin: Int64, end: Int64) -> tuple[Int64, Int64]:
-    """Intervals that do not overlap, in order, which cover the same."""
+    """Intervals without overlaps, in order, that cover the same."""
     order = np.argsort(begin, kind="stable")
     begin, reach = begin[order], np.maximum.accumulate(end[order]) if len(end) else end
     first = np.flatnonzero(np.append(True, begin[1:] > reach[:-1])) if len(begin) else np.zeros(0, np.int64)

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 Int64 = npt.NDArray[np.int64]
 
 _MOST_USES = 1 << 26
-"""Variables that all steps of a program touch, which are put side by side: 2 GB."""
+"""Most variables touched by all steps of a program that are put side by side: 2 GB."""
 _MOST_WRITERS = 64
-"""Operations that write parts of a variable for one reader, of which the last are told."""
+"""Most operations that write parts of a variable for one reader; the last are told."""
 
 
 def variables_of(report: Report, step: int) -> Table:

@@ -342,7 +342,7 @@ class RecordedFile:
         return threads, rows
 
     def _still_open(self) -> dict[str, Integers]:
-        """Events that were open when the file was last written, less those that ended since."""
+        """Events that were open when the file was last written, less those ended since."""
         if not self._open:
             return dict.fromkeys(("thread", "label", "begin", "until"), np.zeros(0, np.int64))
         since = {name: values[self._size_when_open :] for name, values in self._spans.joined().items()}

@@ -17,7 +17,7 @@ MOST_THREADS = 1 << 16
 
 @dataclass(frozen=True)
 class SourceProcess:
-    """A process: its number, that of the one that started it, its name and computer."""
+    """A process: its number, its parent's, its name and computer."""
 
     id: int
     name: str

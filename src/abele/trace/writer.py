@@ -80,7 +80,7 @@ class TraceWriter:
             self._add(ChunkKind.HEATMAP, len(time[rows]), b"".join(packed(part) for part in parts))
 
     def open_events(self, *columns: Array) -> None:
-        """Add which events are open, as the last ones that a reader believes; at most one chunk of them."""
+        """Add the open events, as the last ones that a reader believes; at most one chunk of them."""
         rows = slice(0, RECORDS_PER_CHUNK)
         parts = [packed(column[rows]) for column in columns]
         self._add(ChunkKind.OPEN, len(columns[0][rows]), b"".join(parts))

@@ -15,7 +15,7 @@ from abele.codelet.ends import END
 from abele.llvm.host import host_cpu
 
 HINT = re.compile(r"call void @llvm\.(?:assume|experimental\.noalias)")
-"""Calls that only tell the optimiser something, in terms of values or metadata that counting may leave out."""
+"""Calls that only inform the optimiser; counting may leave out their values and metadata."""
 _NUMBERS = re.compile(r",? ![\w.]+ !\d+| #\d+(?= \[|$)")
 
 

@@ -331,7 +331,7 @@ def checked_code(
 
 
 def end_in_report(place: int) -> str:
-    """The instruction that reports the end of a vertex at a place, which is the site of that number."""
+    """Instruction that reports the end of a vertex at a place, the site of that number."""
     return (
         f"  call void @abele.note(ptr %abele.report, i64 %abele.number, i64 {place}, i64 0, i64 0, i32 %worker, i64 0)"
     )

@@ -1,4 +1,4 @@
-"""Elementary functions that code of a vertex calls, given the bodies that Python codelets have, which vectorise."""
+"""Elementary functions called by vertices' code, with the bodies of Python codelets, which vectorise."""
 
 from __future__ import annotations
 

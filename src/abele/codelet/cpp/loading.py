@@ -30,7 +30,7 @@ from abele.numerics import u32
 TEXT_NAME = "codelet.cpp"
 """Stands for the file of source that was given as text."""
 DRAWN = "random numbers drawn"
-"""Name of the state that every vertex has which draws random numbers: how often it has."""
+"""Name of the state that counts the random numbers drawn by a vertex."""
 _ASSEMBLY = (".s", ".S", ".asm")
 _OBJECTS = (".gp", ".o", ".a", ".so", ".bc", ".ll")
 

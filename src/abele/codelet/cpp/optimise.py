@@ -158,7 +158,7 @@ def private(text: str) -> str:
 
 
 def unwritten(text: str, roots: Sequence[str]) -> set[str]:
-    """Names of the variables of a module that no code writes which some functions reach.
+    """Names of a module's variables that some functions reach and no code writes.
 
     Args:
         text: Text of the module.

@@ -81,7 +81,7 @@ def with_direct_calls(text: str) -> str | None:
 
 
 def _with_numbers(text: str, taken: list[str]) -> str:
-    """A module in which addresses of functions are numbers, which compare as the addresses do."""
+    """Module with numbers for addresses of functions; they compare as the addresses do."""
     numbers = {name: f"inttoptr (i64 {_POINTER_BYTES * n} to ptr)" for n, name in enumerate(taken, 1)}
     address = re.compile(rf"@{_QUOTED}(?!\()")
 
@@ -142,7 +142,7 @@ def _branch(signature: _Signature, name: str, label: str) -> str:
 
 
 def _compared(name: str, signature: _Signature, candidates: list[str]) -> str:
-    """A function that calls the one of some functions which a pointer is to."""
+    """Function that calls, of some functions, the one that a pointer is to."""
     parameters, _ = _parameters(signature)
     blocks = ["  br label %test0\n"]
     for n, candidate in enumerate(candidates):
@@ -155,7 +155,7 @@ def _compared(name: str, signature: _Signature, candidates: list[str]) -> str:
 
 
 def _switched(name: str, signature: _Signature, table: str, entries: list[str]) -> str:
-    """A function that calls the one of some functions whose place in a table an address is."""
+    """Function that calls, of some functions, the one at an address in a table."""
     parameters, _ = _parameters(signature)
     known = {n: e for n, e in enumerate(entries) if e}
     first: dict[str, str] = {}

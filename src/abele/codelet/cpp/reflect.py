@@ -35,7 +35,7 @@ _Refused = Callable[..., CodeletError]
 METADATA_OFFSET = 12
 """Byte of a vector's object at which the metadata of 8-bit floats lie."""
 METADATA_OF = "metadata of "
-"""Prefix of the state that holds them, which the program does not declare."""
+"""Prefix of the state for them, which the program does not declare."""
 _METADATA_ASKED = "11getMetadataEv"
 _ALLOWED = "Input, Output, InOut and Vector of half, float, bool and integers up to 64 bits; without them: state"
 

@@ -104,7 +104,7 @@ def _execute(node: Execute) -> str:
 
 
 def vertices_text(compute_set: ComputeSet) -> str:
-    """The vertices of a compute set: how many of which codelets, and on which tiles."""
+    """Vertices of a compute set: numbers by codelet, and tiles."""
     groups = [g for g in compute_set.groups if g.num]
     if not groups:
         return "no vertices"

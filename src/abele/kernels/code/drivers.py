@@ -61,7 +61,7 @@ class DriverStep:
 
 @dataclass(frozen=True)
 class DriverRows:
-    """Blocks of rows that a driver's steps run one after the other, each with the keys that a table names.
+    """Blocks of rows that a driver's steps run one after the other, each with the keys in a table.
 
     Attributes:
         blocks: Blocks of rows.

@@ -475,7 +475,7 @@ class _NestCode:
         return sorted(points, key=lambda p: [n for d, n in p.offsets if d in most])
 
     def _clamps(self) -> dict[str, list[Bound]]:
-        """Guards of all accumulators that a loop range can express, by the dim whose loop it is."""
+        """Guards of all accumulators that a loop range can express, by the loop's dim."""
         # Loops are shared by all accumulators, so only guards that all have can shorten them.
         sets = [set(a.guards) for a in self.nest.accumulates]
         clamps: dict[str, list[Bound]] = {}
@@ -520,7 +520,7 @@ class _NestCode:
         return after
 
     def _is_zero_beyond(self, value: Expr) -> bool:
-        """True if ``value`` is a product of two loads along the lanes, which are zero in lanes that do not exist."""
+        """True if ``value`` is a product of two loads along the lanes, which are zero beyond the last lane."""
         return _is_product(value) and all(
             isinstance(a, Fetch) and a.access.stride(self.schedule.lane) != 0 and self.points.sure.issuperset(a.bounds)
             for a in value.args

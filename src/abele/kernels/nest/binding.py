@@ -101,7 +101,7 @@ class StoreRounding:
 
 @dataclass(frozen=True)
 class BoundCalls:
-    """A straight run of calls, every buffer that one of them is bound to, by id, and the CPU that will run them.
+    """Straight run of calls, every buffer of theirs by id, and the CPU that will run them.
 
     Results are rounded to nearest where ``rounding`` does not say otherwise.
     """

@@ -48,7 +48,7 @@ def _scratch(program: FunctionProgram) -> tuple[dict[int, int], int]:
 
 
 def _place(sizes: Sequence[int], used: Sequence[Sequence[int]]) -> tuple[dict[int, int], int]:
-    """Byte offsets of the spaces that steps use, and the bytes that all need."""
+    """Byte offsets of the spaces that steps use, and the bytes of all."""
     lives: dict[int, tuple[int, int]] = {}
     for number, spaces in enumerate(used):
         for space in spaces:

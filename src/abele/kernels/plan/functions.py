@@ -61,9 +61,7 @@ class TaskFunction:
 
     @property
     def cost(self) -> int:
-        """Cost by which threads are shared out: points that it works through, and elements that it moves once per
-        result.
-        """
+        """Cost by which threads are shared out: points, and elements that it moves once per result."""
         task = self.task
         outside = {e for v in (*task.locals, *(p.value for p in task.puts)) for e in v.walk() if isinstance(e, Ref)}
         results = math.prod(n for _, n in task.parallel)

@@ -343,7 +343,7 @@ def _tasks_in_order(leaf: LeafTasks, arrays: Sequence[tuple[Array, ElementType]]
 def _calls_at(
     loop: OuterLoop, point: tuple[int, ...], count: int, arrays: Sequence[Array]
 ) -> Iterator[tuple[int, int, int]]:
-    """The numbers of tasks that run at ``point``, in order, with the row and the key at which each begins."""
+    """Numbers of the tasks that run at ``point``, in order, with the first row and key of each."""
     seen = loop.seen
     if seen is None:
         yield from ((number, 0, 0) for number in range(count))

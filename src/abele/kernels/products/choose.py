@@ -1,4 +1,4 @@
-"""Choose which nests run as matrix products, and in which shares."""
+"""Choose the nests that run as matrix products, and their shares."""
 
 from __future__ import annotations
 

@@ -121,7 +121,7 @@ def _digits(names: list[str], extents: Mapping[str, int], nearness: Callable[[st
 
 
 def _factors(nest: LoopNest) -> tuple[ElementAccess, ElementAccess] | None:
-    """The two loads whose products the nest sums up, if it does that and nothing else."""
+    """Two loads whose products the nest sums up, if it does nothing else."""
     if nest.unit or len(nest.accumulates) != 1:
         return None
     (sums,) = nest.accumulates
@@ -156,7 +156,7 @@ def _out_stride(nest: LoopNest, dim: str) -> int:
 
 
 def _bare_result(nest: LoopNest, columns: str) -> tuple[ElementAccess | None, bool]:
-    """The store that keeps the sums as they are, or adds them to what is there, and which of both; if there is one."""
+    """Store that keeps the sums or adds them to the present values, and true if it adds; None if there is none."""
     if len(nest.outs) != 1:
         return None, False
     (out,) = nest.outs

@@ -45,20 +45,23 @@ LINE_COST = 0.3
 BROADCAST_COST, SPREAD_COST = 0.5, 1.5
 """Cost of loading one element into all lanes, and of each lane of a strided load, in vector loads."""
 FAR_SPREAD_COST = 8.0
-"""The same of a lane whose neighbours lie :data:`FAR_BYTES` apart: each then has a page of its own, and often the place
-of its line in the caches in common with the others, so that lines are lost before they are used up."""
+"""Cost of such a lane where its neighbours lie :data:`FAR_BYTES` apart. Each then has a page of its own, and often the
+same place in the caches as the others, so that lines are lost before they are used up.
+"""
 CONFLICT_COST = 4.0
-"""Cost of a line that is lost between two points of the reduction, since more of them than the first-level cache has
-ways for lie a power of two apart: it comes from the second level for every element, and nothing prefetches it."""
+"""Cost of a line that is lost between two points of the reduction. More of them than the first-level cache has ways for
+lie a power of two apart: it comes from the second level for every element, and nothing prefetches it.
+"""
 FAR_TILE_COST = 0.05
-"""Further cost of a load whose neighbours in the tile lie :data:`FAR_BYTES` apart, in vector loads: of tiles that cost
-the same otherwise, the one whose points lie close touches fewer pages, and other places of the first-level cache."""
+"""Further cost of a load whose neighbours in the tile lie :data:`FAR_BYTES` apart, in vector loads. Of tiles of equal
+cost, the one of close points touches fewer pages, and other places of the first-level cache.
+"""
 OVERLAP_LOSS = 0.15
-"""Share of arithmetic and loads, which run side by side, that does not overlap."""
+"""Share of arithmetic and loads that does not overlap; they run side by side."""
 SPILL_COST = 4.0
 """Cost of an accumulator beyond the registers: it is stored and loaded at every point of the reduction."""
 HIDING_TILE, WAIT_COST = 8, 0.25
-"""Independent accumulators that hide the latency of a multiply-add, and the cost of each that is missing."""
+"""Independent accumulators that hide the latency of a multiply-add, and the cost of each missing one."""
 WORKING_REGISTERS = 2
 """Registers that values at hand take beside accumulators and held vectors; a multiply-add needs one, for its operand
 that streams."""
@@ -72,7 +75,7 @@ LONG_EXPRESSION = 24
 """Operations of a point from which two points at once fill the pipelines; of shorter ones four do."""
 
 MIN_LEADING = 8
-"""Units of the dims around stores to rows that values name from which on these are what threads share."""
+"""Units above which threads share the dims around stores to rows that values name."""
 MAX_ROW_UNITS = 64
 """Runs of rows that such stores are cut into where nothing else can be shared."""
 
@@ -116,7 +119,7 @@ def _cheapest(nest: LoopNest, target: HostTarget) -> tuple[NestSchedule, float]:
 
 @lru_cache(maxsize=4096)
 def choose_packed_schedule(nest: LoopNest, target: HostTarget) -> tuple[NestSchedule, Panel | None]:
-    """The schedule of ``nest``, and the operand that is copied panel by panel, whose dims are then the first units."""
+    """Schedule of ``nest``, and the operand that is copied panel by panel; its dims are then the first units."""
     schedule = choose_schedule(nest, target)
     panel = find_panel(nest, schedule)
     if panel is None:
@@ -127,7 +130,7 @@ def choose_packed_schedule(nest: LoopNest, target: HostTarget) -> tuple[NestSche
 
 
 def _in_row_order(nest: LoopNest, target: HostTarget) -> NestSchedule:
-    """The schedule of a nest that stores to rows which values name: loops in their order, but for what is separate.
+    """Schedule of a nest with stores to rows that values name: loops in their order, but for separate ones.
 
     Points of most dims may store to any row, so that they run one after the other. What can be shared are dims whose
     points never meet: those around the others, such as groups of tables, or the columns of a row. Columns are swept:
@@ -349,7 +352,7 @@ class _CostModel:
 
     @staticmethod
     def _row_fetches(values: Iterable[Expr]) -> list[RowFetch]:
-        """The loads in ``values`` of rows that values name, in an order that is always the same."""
+        """Loads in ``values`` of rows that values name, in a fixed order."""
         return sorted({e for value in values for e in value.walk() if isinstance(e, RowFetch)}, key=str)
 
     def _row_cost(self, fetch: RowFetch) -> float:
@@ -389,9 +392,10 @@ class _CostModel:
         return (FAR_SPREAD_COST if far else SPREAD_COST) * self.width if stride else BROADCAST_COST
 
     def _rows(self, fetch: Fetch, target: HostTarget) -> dict[str, int]:
-        """Dims along which a tile reads lines apart, each for several points of the reduction, and how many such lines
-        stay in the first-level cache meanwhile; none where the next point is beyond the next line, which is fetched
-        ahead of its use."""
+        """Lines that a tile reads per dim and that stay in the first-level cache for several points of the reduction.
+
+        None where the next point is beyond the next line, which is fetched ahead of its use.
+        """
         access = fetch.access
         along = [abs(access.stride(d)) * (self.width if d == self.lane else 1) for d, _ in self.nest.reduced]
         near = min((step for step in along if step), default=0) * access.type.bytes

@@ -1,4 +1,4 @@
-"""Memory traffic of a loop nest: the cache lines that its loops read again, and those that nothing prefetches.
+"""Memory traffic of a loop nest: cache lines that its loops read again, and lines without a prefetch.
 
 Inside a loop that does not move an array, the array's elements are read again in every round. Whether that costs
 anything depends on what is touched in between: if the loops inside touch no more than a cache holds, the lines come
@@ -204,7 +204,7 @@ class Traffic:
         return array.loaded and looping <= array.dims
 
     def _run(self, number: int, steps: dict[str, int]) -> tuple[int, set[str]]:
-        """Bytes of an array in a row that a tile touches, and the dims along which the row goes on."""
+        """Bytes of an array in a row that a tile touches, and the dims along the row beyond it."""
         run, further = self.arrays[number].bytes, set[str]()
         for dim, stride in self.steps[number]:
             if stride > run:

@@ -104,7 +104,7 @@ class _LeafBuilder:
         return LeafTasks(tuple(self.program.tasks[n] for n in group.tasks), OuterLoop(group.extents, group.dims))
 
     def rows(self, numbers: Sequence[int], rows: RowDims) -> tuple[LeafTasks, list[Task]]:
-        """The leaf of tasks that run row by row, and the tasks that combine the chunks of their sums afterwards."""
+        """Leaf of tasks that run row by row, and tasks to combine the chunks of their sums afterwards."""
         tasks, after = [], []
         sums = [
             any(d in dict(self.program.tasks[n].reduced) for d in names)
@@ -155,7 +155,7 @@ class _LeafBuilder:
         return LeafTasks(tuple(task for task, _ in tasks), loop), after
 
     def _with_copies(self, samples: SampleDim, tasks: Sequence[tuple[Task, str]]) -> list[tuple[Task, str]]:
-        """``tasks`` reading a copy by blocks of every space of which one reads values again, and which is not so."""
+        """``tasks`` reading copies by blocks of spaces that one reads again and that are not so yet."""
         # A copy holds until the space that it was made from is written.
         copies: dict[int, int] = {}
         changed: list[tuple[Task, str]] = []
@@ -172,7 +172,7 @@ class _LeafBuilder:
         return changed
 
     def _copy(self, space: int) -> tuple[Task, int]:
-        """The task that copies a block of ``space``, and the place of the samples in it."""
+        """Task that copies a block of ``space``, and the place of the samples in it."""
         original, place = self.spaces[space], self.places[space]
         copy = self.spaces.add(original.shape, original.type, f"{original.name}.block")
         self.places[copy.number] = place
@@ -183,7 +183,7 @@ class _LeafBuilder:
 
 
 class _Chunks:
-    """Tasks that reduce over samples, split into one part per chunk of blocks and a task that combines the parts."""
+    """Tasks that reduce over samples, split into one part per chunk of blocks and a task for the combination."""
 
     def __init__(self, spaces: SpaceTable, blocks: int, count: int) -> None:
         self.spaces, self.blocks, self.count = spaces, blocks, count

@@ -1,4 +1,4 @@
-"""Choose whether a program runs block after block of samples, along which dim, and how many samples a block has."""
+"""Choose the dim along which a program runs block after block of samples, if any, and the samples per block."""
 
 from __future__ import annotations
 

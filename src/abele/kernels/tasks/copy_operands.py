@@ -29,8 +29,9 @@ from abele.kernels.tasks.program import Put, Ref, SpaceTable, Task, TaskReductio
 MIN_REUSE = 32
 """Uses of each copied element that make the copy worth its time."""
 MIN_GUARDED_REUSE, NEAR_BYTES = 6, 1 << 21
-"""The same where loads are guarded, and the copy's bytes stay in caches: no lanes or tiles run along a guarded dim,
-which costs more than a load that is near."""
+"""The same where loads are guarded, and the copy's bytes stay in caches. No lanes or tiles run along a guarded dim,
+which costs more than a near load.
+"""
 COPY_COST, NEAR_COPY_COST = 1.0, 0.25
 """Cost of each copied element, read and written, in vector operations: from memory, and where copies stay in caches."""
 
@@ -159,7 +160,7 @@ def _copied(spaces: SpaceTable, task: Task, ref: Ref, kept: tuple[Bound, ...]) -
 
 
 def _ranges(task: Task, ref: Ref, shape: Sequence[int], guards: Sequence[Bound]) -> list[_Range]:
-    """The positions of every dim of ``ref`` that a copy has which puts zeros in place of ``guards``."""
+    """Positions of every dim of ``ref`` in a copy that puts zeros in place of ``guards``."""
     guarded = {_place(g, ref, shape) for g in guards}
     return [
         _touched(position, task) if place in guarded else _Range(0, extent)

@@ -60,7 +60,7 @@ def divide_rows(program: LeafProgram) -> LeafProgram:
 
 @dataclass(frozen=True)
 class _Block:
-    """Rows that a group runs for at a time, and the keys that these need: from one point to before another."""
+    """Rows that a group runs for at a time, and their keys: from one point to before another."""
 
     rows: tuple[int, int]
     keys: tuple[int, int]

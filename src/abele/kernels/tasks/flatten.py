@@ -192,7 +192,7 @@ class _Flattener:
         return self.arrays.index(array)
 
     def start(self, part: Hash) -> IntegerArgument | None:
-        """The argument from which the index of random numbers counts, where that moves."""
+        """Argument from which the index of random numbers counts, where it moves."""
         moves = () if self.moving is None else tuple(part.index.coefficient(dim) for dim in self.moving.dims)
         return IntegerArgument(self.numbers.index(moves)) if any(moves) else None
 
@@ -215,7 +215,7 @@ class _Flattener:
         return tuple(move_bound(b, self.dims) for b in bounds)
 
     def _ragged(self, space: int, index: tuple[Affine, ...]) -> tuple[Bound, ...]:
-        """The condition under which the lanes exist in ``space``, of which ``index`` is touched."""
+        """Condition under which the lanes exist in ``space``, which is touched at ``index``."""
         if self.blocked is None:
             return ()
         apart = space in self.blocked.places and self.layouts(space).block_stride is not None

@@ -34,7 +34,7 @@ from abele.kernels.tasks.sample_dim import DimClasses, Node, accesses, dim_class
 MIN_ROWS = 32
 """Rows of a group, so that threads share them evenly."""
 MIN_ROW, MAX_ROW_BYTES = 64, 1 << 16
-"""Elements from which a row is worth a loop of its own, and bytes of an array up to which it stays in a cache."""
+"""Elements from which a row is worth a loop of its own, and bytes of an array that stays in a cache."""
 MAX_SUMS_BYTES = 1 << 17
 """Most bytes of the sums of a task over the rows: every chunk has its own, which pass by with every few rows."""
 MIN_REUSE = 16
@@ -167,7 +167,7 @@ class _Finder:
         return None
 
     def _large(self, number: int) -> frozenset[int]:
-        """Arrays that the task touches, of a size that makes it worth while to pass over them once instead of twice."""
+        """Arrays of the task that are large enough to pass over them once instead of twice."""
         spaces = self.program.spaces
         return frozenset(s for s in self._touched(number) if spaces[s].size >= MIN_ROWS * MIN_ROW)
 
@@ -240,7 +240,7 @@ class _Finder:
         return RowDims(extents, self._block(step, rows, extents), dims, local)
 
     def _outermost(self, step: _Step) -> list[Node]:
-        """The rows, without dims that would leave them too short, or along which large arrays lie in memory."""
+        """Rows without dims that would make them too short, or along which large arrays lie."""
         longest = max(self.program.tasks[m.number].points for m in step.members)
         streams = {node for m in step.members for node in self._streams(m, longest)}
         rows = list(takewhile(lambda node: node not in streams, step.rows))
@@ -249,7 +249,7 @@ class _Finder:
         return rows
 
     def _streams(self, member: _Member, size: int) -> Iterator[Node]:
-        """The dims along which the arrays of ``size`` elements that a task touches lie in memory."""
+        """Dims along which the arrays of ``size`` elements of a task lie in memory."""
         spaces, names = self.program.spaces, {name: node for node, name in member.names.items()}
         for access in accesses(self.program.tasks[member.number]):
             space = spaces[access.space]

@@ -56,7 +56,7 @@ class Mask:
 
     @property
     def outer(self) -> dict[int, int]:
-        """Its places that are outer dims, and which these are."""
+        """Outer dims by place."""
         named = ((place, at) for place, at in enumerate(self.index) if isinstance(at, str) and at.startswith("o"))
         return {place: int(at[1:]) for place, at in named}
 

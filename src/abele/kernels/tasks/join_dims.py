@@ -69,9 +69,9 @@ def _pairs(program: TaskProgram) -> list[Pair]:
 
 
 def neighbours(program: TaskProgram, dims: list[SampleDim]) -> Iterator[Pair]:
-    """Pairs of ``dims`` that are digits of one loop, one right after the other, in every task that splits a loop there.
+    """Pairs of ``dims`` that are digits of one loop, one right after the other, in every task with a split loop.
 
-    Tasks that were written with a loop for each digit, as copies of views are, split none; but some task does.
+    Tasks written with a loop for each digit, as copies of views are, have no split; but some task has one.
     """
     for outer in dims if len(dims) > 1 else []:
         faster = {n: _next_digit(program.tasks[n], name) for n, name in outer.tasks.items()}

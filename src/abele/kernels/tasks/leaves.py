@@ -49,7 +49,7 @@ class BlockLoop:
         return self.outer_dims[number] if self.outer_dims else ()
 
     def place_of(self, block: int) -> tuple[tuple[int, ...], int]:
-        """The point of the outer dims at which ``block`` is, and which of the blocks there it is."""
+        """Point of the outer dims at which ``block`` is, and its number among the blocks there."""
         inside = -(-self.samples // self.block)
         point, rest = [], block // inside
         for extent in reversed(self.outer):
@@ -60,7 +60,7 @@ class BlockLoop:
 
 @dataclass(frozen=True)
 class SeenKeys:
-    """Loop that runs tasks block after block of rows, each with the keys that a table made at run time names.
+    """Loop that runs tasks block after block of rows, each with the keys in a table made at run time.
 
     The table has for every block of rows the first key that one of its rows sees, and the one after the last. Tasks are
     made once for each of a few numbers of keys, and the smallest number that covers the range is called: as if rows and
@@ -108,7 +108,7 @@ class SeenKeys:
 
 @dataclass(frozen=True)
 class OuterLoop:
-    """Loop that runs the tasks of a leaf point after point of outer dims that they share; points are the leaf's units.
+    """Loop that runs the tasks of a leaf point after point of shared outer dims; points are the leaf's units.
 
     Attributes:
         extents: Extents of the dims, slowest first.
@@ -165,7 +165,7 @@ class LeafProgram:
     constants: Mapping[int, Array] = field(default_factory=dict, repr=False, compare=False)
 
     def bytes_of(self, space: Space) -> int:
-        """Bytes that ``space`` takes as it is laid out, a last block that is not full included."""
+        """Bytes of ``space`` in its layout, a last block of fewer samples included."""
         layout = self.layouts.get(space.number)
         if layout is None:
             return space.bytes

@@ -1,4 +1,4 @@
-"""From one nest to tasks: which dims are reduced, which stores need a start value, which run point after point."""
+"""From one nest to tasks: reduced dims, stores with a start value, and loops that run point after point."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ def _fixed(program: TaskProgram) -> Iterator[int]:
 
 
 def _votes(program: TaskProgram, classes: DimClasses, free: set[int]) -> dict[Pair, float]:
-    """Bytes that tasks touch, for every pair of dims in the order of their loops or of arrays that stay."""
+    """Bytes that tasks touch, for every pair of dims in the order of loops or of fixed arrays."""
     votes: dict[Pair, float] = {}
 
     def vote(space: int, outer: int, inner: int, weight: float) -> None:

@@ -96,7 +96,7 @@ def _latest(roles: Sequence[_Role], depends: Sequence[set[int]], earliest: list[
 
 
 def _gap(before: _Role, after: _Role) -> int:
-    """Number of stages by blocks that ``after`` must run later than ``before``, on which it depends."""
+    """Number of stages by blocks that ``after`` must run later than ``before``, its dependence."""
     return int(after is not _Role.WHOLE and before is not _Role.PER_SAMPLE)
 
 

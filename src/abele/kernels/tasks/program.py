@@ -195,7 +195,7 @@ class Task:
 
     @cached_property
     def in_rows(self) -> frozenset[int]:
-        """Spaces of which it touches rows that values name: any of their elements, whatever the point."""
+        """Spaces of which it touches rows named by values: any of their elements, whatever the point."""
         stored = {p.space for p in self.puts if p.place is not None}
         return frozenset(stored | {f.access.array for f in self.row_fetches})
 
@@ -280,7 +280,7 @@ class TaskStage:
 
 @dataclass(frozen=True)
 class TaskGroup:
-    """Tasks that run together, point after point of the outer dims that they share.
+    """Tasks that run together, point after point of their shared outer dims.
 
     Attributes:
         tasks: Their numbers, which follow each other in the program.

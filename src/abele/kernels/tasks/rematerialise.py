@@ -1,7 +1,7 @@
 """Compute shares of attention again in the backward pass, where keeping them from the forward pass costs too much.
 
 A network keeps the shares of all its layers until their gradients are made, and these grow with the square of the
-sequence: 400 MB a layer for 8 samples of 1,024 tokens under 12 heads. As long as all of them stay in the last cache,
+sequence: 400 MB per layer for 8 samples of 1,024 tokens under 12 heads. As long as all of them stay in the last cache,
 reading them back is cheaper than anything else. Beyond that, a value that the backward group of a chain reads from the
 forward group is made again in the backward group, from queries, keys and what each row had for its maximum and sum;
 nothing but these then goes to memory.
@@ -124,7 +124,7 @@ def _can_be_made_again(
 
 
 class _LateCopies:
-    """Tasks that make again what one level reads late, in order, and the spaces that they write, by the original."""
+    """Tasks that make again the values that one level reads late, in order, and their spaces, by the original."""
 
     def __init__(self, program: TaskProgram, history: _History, item: _ReadLate, spaces: SpaceTable) -> None:
         self.program, self.history, self.item, self.spaces = program, history, item, spaces

@@ -30,7 +30,7 @@ from abele.numerics import ElementType, u32
 from abele.numerics.narrow import round_to_nearest
 
 _MOVES = frozenset({"select", "max", "min", "neg", "abs", "relu"})
-"""Operations that give one of their arguments, that with another sign, or zero."""
+"""Operations that give one of their arguments, its negative, or zero."""
 
 
 def round_stores(program: TaskProgram) -> TaskProgram:

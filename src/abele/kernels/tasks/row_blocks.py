@@ -21,7 +21,7 @@ BLOCK_BYTES = 3 << 13
 
 
 def spaces_in_rows(program: TaskProgram, local: set[int]) -> set[int]:
-    """Those of ``local``, which exist for one block at a time, that only tasks along rows touch."""
+    """Spaces of ``local``, which exist for one block at a time, touched by tasks along rows only."""
     rows = set(local)
     tasks = [(task, dim) for task, dim in _tasks_by_blocks(program) if local & (task.reads | task.writes)]
     # Taking out one space may make another task run across samples, so go on until none is taken out.

@@ -1,4 +1,4 @@
-"""Dims of a group's tasks that are the rows and the keys of scores, along which an attention is divided.
+"""Dims of a group's tasks that are the rows and the keys of scores: an attention is divided along them.
 
 Dims are the same where tasks meet in a space along them. The dim of the rows is one that every task of the group has
 once: as a parallel dim, so that the task does each row by itself, or as a reduced dim of sums, so that it adds up what

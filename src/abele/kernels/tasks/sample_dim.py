@@ -114,6 +114,6 @@ def _is_within_rows(program: TaskProgram, candidate: SampleDim) -> bool:
 
 
 def _work(program: TaskProgram, candidate: SampleDim) -> tuple[int, int]:
-    """Points of the tasks that have the dim, and of those that do not reduce over it."""
+    """Points of the tasks that have the dim, and points without a reduction over it."""
     tasks = [(program.tasks[n], dim) for n, dim in candidate.tasks.items()]
     return sum(t.points for t, _ in tasks), sum(t.points for t, dim in tasks if dim in dict(t.parallel))

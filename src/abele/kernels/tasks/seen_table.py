@@ -1,9 +1,9 @@
-"""Tasks that find, while a program runs, which keys each block of rows sees: the table of :class:`SeenKeys`.
+"""Tasks that find, while a program runs, the keys that each block of rows sees: the table of :class:`SeenKeys`.
 
-First the *gap* of every block of rows and point of the keys' dim: how far at least its elements of the mask lie below
-what is largest in their rows; zero of truth values that hide nothing, infinity where all are hidden. It depends on the
-mask alone, and is made once for all layers. Then the first key, and the last, whose gap is not too wide. Too wide is
-what is infinite, or where scores are bounded, wider than twice the bound and what makes exp zero.
+First the *gap* of every block of rows and point of the keys' dim: the least distance of its elements of the mask below
+the largest in their rows; zero of truth values that hide nothing, infinity where all are hidden. It depends on the mask
+alone, and is made once for all layers. Then the first key, and the last, whose gap is not too wide. A gap is too wide
+if it is infinite or, where scores are bounded, exceeds twice the bound plus the distance that makes exp zero.
 """
 
 from __future__ import annotations
@@ -171,7 +171,7 @@ class TableWriter:
         return top, places
 
     def _limit(self, bound: ScoreBound, tasks: list[Task]) -> tuple[int, tuple[int, ...]]:
-        """The space of gaps from which on keys are hidden, and which outer dims it has."""
+        """Space of gaps from which on keys are hidden, and its outer dims."""
         squares = [self._longest(bound, ref, tasks) for ref in bound.operands]
         outer = tuple(sorted({o for _, own in squares for o in own}))
         extents = bound.task.extents

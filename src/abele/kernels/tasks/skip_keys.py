@@ -1,11 +1,11 @@
-"""Leave out, block by block of rows, the keys that masks hide which a program makes while it runs.
+"""Leave out, block by block of rows, the keys hidden by masks that a program makes while it runs.
 
-Packed sequences see only themselves, and padding is seen by nobody; which keys that leaves is in arrays that are known
-only when the program runs. So a group of batched products (:mod:`abele.kernels.tasks.divide_rows`) that reads such a
-mask runs its blocks of rows in a loop, each with the keys from the first that one of its rows sees to the last, as a
-table says that is made from the mask before the group runs (:mod:`abele.kernels.tasks.seen_table`). Its tasks exist
-once for each of a few numbers of keys, and are called at the row and the key at which the block's range begins. Nothing
-is computed in other blocks of scores, forward and backward; where a mask hides nothing, all is, in the same blocks.
+Packed sequences see only themselves, and padding is seen by nobody; the arrays that say so are known only when the
+program runs. So a group of batched products (:mod:`abele.kernels.tasks.divide_rows`) that reads such a mask runs its
+blocks of rows in a loop. Each block has the keys from the first that one of its rows sees to the last. A table made
+from the mask before the group runs has these ranges (:mod:`abele.kernels.tasks.seen_table`). Its tasks exist once for
+each of a few numbers of keys, and are called at the row and the key at which the block's range begins. Nothing is
+computed in other blocks of scores, forward and backward; where a mask hides nothing, all is, in the same blocks.
 
 That results stay what they are is proven beforehand of elements of the mask, whatever they will be
 (:mod:`abele.kernels.tasks.hiding_masks`). What a group keeps of rows by keys for a later one (shares, for the backward
@@ -65,7 +65,7 @@ class _Plan:
 
     @property
     def ranges(self) -> object:
-        """Key that is equal for groups that run over the same ranges."""
+        """Key that is equal for groups of the same ranges."""
         bound = self.bound and (self.bound.operands, self.bound.factor)
         return self.mask, bound, self.blocks, self.dims.table
 

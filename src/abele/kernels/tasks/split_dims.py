@@ -43,13 +43,14 @@ from abele.numerics import u32
 MIN_STRETCH_BYTES = 64
 """Stretches of a row of at least so many bytes are read as well as whole rows: a cache line."""
 MIN_USES = 0.5
-"""Elements that are touched for each of a table from which on a copy of it in rows pays. Measured: an element by itself
-takes 2 to 3 ns, one of a stretch a tenth of that, and one that is copied from columns to rows 0.3 to 0.5."""
+"""Accesses per table element above which copying the table row-major is cheaper. Measured: a single element takes 2 to
+3 ns, one of a stretch a tenth of that, one copied from columns to rows 0.3 to 0.5.
+"""
 
 
 @dataclass
 class _CannotIndexError(Exception):
-    """An operand whose index does not split, or a buffer whose views do not agree.
+    """Operand without a split of its index, or buffer of which views disagree.
 
     Attributes:
         call: Number of the call.
@@ -458,7 +459,7 @@ class _View:
         return self._address(operand, index, dim), RowPlace(self.expression(row), factors or ((1, 0),))
 
     def _lies_apart(self, access: _RowAccess) -> bool:
-        """True if rows are touched whose elements lie apart, often enough for a copy in which they do not."""
+        """True if rows are touched whose elements lie apart, often enough for a copy to pay."""
         operand, index, dim, named_by = access
         shape, binding, last = self.shapes[operand], self._binding(operand), len(index) - 1
         name = plain(index[last])

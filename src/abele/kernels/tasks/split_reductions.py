@@ -78,7 +78,7 @@ def _cut(spaces: SpaceTable, task: Task) -> tuple[str, int]:
 
 
 def _cut_panels(task: Task) -> tuple[str, int] | None:
-    """Parts whose panels fit into the second-level cache beside the rows that meet them."""
+    """Parts whose panels fit into the second-level cache beside their rows."""
     length = math.prod(extent for _, extent in task.reduced)
     if not WHOLE_POINTS < length <= PART_POINTS * MAX_PARTS:
         return None

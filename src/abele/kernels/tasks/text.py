@@ -123,7 +123,7 @@ def _touched(spaces: Sequence[Space], tasks: Sequence[Task]) -> list[Space]:
 
 
 def space_lines(spaces: Sequence[Space], names: Names, layouts: Mapping[int, SpaceLayout]) -> Iterator[str]:
-    """A line per space: name, type, shape, whose it is, and how it lies where that is not row-major."""
+    """Line per space: name, type, shape, owner, and layout if it is not row-major."""
     width = max((len(names.of[space.number]) for space in spaces), default=0)
     for space in spaces:
         shape = f"{space.type}[{', '.join(map(str, space.shape))}]"

@@ -115,7 +115,7 @@ class Slot(InstructionValue):
 
 
 class Phi(InstructionValue):
-    """A value that depends on the block from which control came."""
+    """Value that depends on the block of origin."""
 
     __slots__ = ("incoming",)
 

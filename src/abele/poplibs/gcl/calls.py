@@ -141,7 +141,7 @@ class ReduceIntoCall(CollectiveCall):
 
 
 def check_group(graph: Graph, group: CommGroup, options: Options, name: str) -> None:
-    """Refuse groups that no links join, and options that name other links.
+    """Refuse groups without links between them, and options that name other links.
 
     Raises:
         TypeMismatchError: The group is no :class:`CommGroup`.

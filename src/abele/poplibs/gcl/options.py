@@ -48,7 +48,7 @@ def read_method(function: str, given: Options) -> Wanted:
 
 
 def check_links(function: str, given: Options, num_ipus: int, *, between_racks: bool) -> None:
-    """Refuse options that name other links or rings than those that the data takes.
+    """Refuse options that name links or rings other than the data's own.
 
     Args:
         function: Name of the collective in errors.

@@ -62,7 +62,7 @@ def distances_codelet() -> type:
 
 @cache
 def pick_rows_codelet(dtype: ElementType) -> type:
-    """The codelet that copies rows of ``dtype`` from the places that a table tells."""
+    """Codelet that copies rows of ``dtype`` by the places in a table."""
 
     @codelet
     class PickRows(Vertex):

@@ -228,7 +228,7 @@ def _scale(reduction: str, count: int, name: str) -> float:
 
 
 _OF_LABELS = ("nll_loss", "nll_loss_gradient", "cross_entropy_gradient")
-"""Losses and gradients whose second operand is labels, which meet the numbers of the classes."""
+"""Losses and gradients whose second operand is labels: numbers of the classes."""
 
 
 def _expression(op: str, scale: float) -> Expr:

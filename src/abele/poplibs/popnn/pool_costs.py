@@ -33,19 +33,21 @@ store beside a load; one that does so where two operands are equal has a compari
 maxima has. Source: machine reference §4.10 (pooling)."""
 
 VECTOR_SLOTS = 20
-"""Slots of each channel vector of a work item beside its positions. A vertex has strides between positions and a number
-of vectors per group among its fields, so its innermost loop runs over positions, and a loop around it over the channel
-vectors: each has pointers to set, a loop to begin and a result to finish. Calibrated, see :func:`calibrations`."""
+"""Slots of each channel vector of a work item beside its positions. A vertex has strides between positions among its
+fields, and a number of vectors per group. So its innermost loop runs over positions, and a loop around it over the
+channel vectors: each has pointers to set, a loop to begin and a result to finish. Calibrated, see :func:`calibrations`.
+"""
 
 NUMBER_BYTES = 2
 POINTER_BYTES = 4
 LIST_BYTES = 4
 ITEM_BYTES = 3 * NUMBER_BYTES
 NUMBERS = 5
-"""Bytes of a 16-bit number, of a pointer, of where a row of a list begins and how long it is, and of an item of work
-(first output, first input, number of positions); numbers of a vertex: what to set first, groups and vectors of
-channels, strides of input and output. Source: declarations of PopLibs' codelets (docs/library_vertices.md); that there
-is a list for each piece of a row, with an item for each window position that it meets, is guessed."""
+"""Sizes of a vertex's lists. Bytes of a 16-bit number, of a pointer, of a row of a list (begin and length), and of an
+item of work (first output, first input, number of positions). Numbers of a vertex: value to set first, groups and
+vectors of channels, strides of input and output. Source: declarations of PopLibs' codelets (docs/library_vertices.md).
+It is guessed that each piece of a row has a list, with an item for each window position that it meets.
+"""
 
 INIT_SLOTS = 1
 """Slots of setting a channel vector of the result before anything is added to it: one store of 64 bits.

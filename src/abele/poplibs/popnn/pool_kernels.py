@@ -50,7 +50,7 @@ def window_index(params: PoolParams) -> ir.Affine:
 
 
 def _places_nest(params: PoolParams, operand: int) -> ir.Nest:
-    """The nest that finds the element of each window that gets its gradient, of operands 1 (output) and 2 (input).
+    """Nest that finds, in each window, the element for its gradient, of operands 1 (output) and 2 (input).
 
     That is the least number of an element that equals the maximum, so a minimum over the window. Of NaN, which equal
     nothing, the last one counts: they stand below all numbers, as -1 less theirs, so that the same minimum finds it.

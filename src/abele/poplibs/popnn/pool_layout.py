@@ -47,7 +47,7 @@ REARRANGED_BYTES_PER_CYCLE = 4
 """Rate of a plan for groups that are not those of its input. Source: machine reference §4.17."""
 
 CUTS_AT_A_TIME = 128
-"""Ways to cut that are costed together, those that may be cheapest first. Chosen."""
+"""Ways to cut that are costed together, the likely cheapest first. Chosen."""
 
 
 def create_pool_input(

@@ -229,7 +229,7 @@ def _written_out(node: language.Expr) -> language.Expr:
 
 
 def check_placeholders(node: language.Expr, types: Types) -> None:
-    """Refuse an expression that uses operands which are not there.
+    """Refuse an expression with operands that are not there.
 
     Raises:
         TensorError: It does.

@@ -91,7 +91,7 @@ def get_seed(graph: Graph, prog: Sequence, name: str = "get_seed") -> Tensor:
 
 
 def own_seed(graph: Graph) -> Tensor:
-    """The seed of ``graph`` that random operations use which are given none; made when first asked for."""
+    """Seed of ``graph`` for random operations without one of their own; made when first asked for."""
     top = graph.top_level
     if top not in _OWN_SEEDS:
         _OWN_SEEDS[top] = len(top.variables)

@@ -114,7 +114,7 @@ class Arguments:
         return self._number_of(args, named, what)
 
     def _number_of(self, args: tuple[Any, ...], named: dict[str, Any], what: str) -> Refusal | None:
-        """The error of arguments that are too many, that are missing, or that have names that there are not."""
+        """Error of arguments that are too many, missing, or of unknown names."""
         if len(args) > len(self.names) and (self.orders or not self.takes_more):
             error = TypeMismatchError(
                 f"{what}: {counted(len(args), 'argument')} by position, at most {len(self.names)} are taken",
@@ -167,7 +167,7 @@ class Arguments:
         return self if target is self.function else Arguments(target, called=self.called)
 
     def _misfit(self, miss: CallReading, args: tuple[Any, ...], named: dict[str, Any]) -> AbeleError:
-        """The error of the first argument that does not fit the order of PopLibs that the call is nearest to."""
+        """Error of the first argument that does not fit the nearest order of PopLibs."""
         what, place = str(named.get("name") or self.called), miss.fitted + 1
         if place >= len(args):
             return TypeMismatchError(f"{what}: {miss.wanted or 'an argument'} must be given", remedy=self._order())

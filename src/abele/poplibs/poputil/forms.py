@@ -98,7 +98,7 @@ def make_form(target: Call, text: str | None = None) -> Form:
 
 
 def hints_of(function: Call) -> dict[str, Any]:
-    """The annotations of a function, or of an object that can be called, as the types that they name."""
+    """Annotations of a function, or of an object that can be called, as types."""
     plain = _plain(function)
     return get_type_hints(arguments_record(plain) or plain)
 

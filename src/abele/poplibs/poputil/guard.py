@@ -1,4 +1,4 @@
-"""Guards of every library function against operands that are no tensors or of another graph, programs that are none.
+"""Guards of every library function against operands of another kind or another graph, and programs that are none.
 
 The public names of a library are guarded where the library exports them. Calls between library functions are not: they
 pass on what was looked at already.

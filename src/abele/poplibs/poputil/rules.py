@@ -97,7 +97,7 @@ class Rule:
         return self.fits(value) if self.takes is _anything else self.takes(value)
 
     def checker(self) -> Check:
-        """A function that does what :meth:`check` does, and remembers the classes that it has seen."""
+        """Function that does what :meth:`check` does, and remembers classes that passed."""
         if self.takes is _anything and self.inside is not None:
             return self.inside
         known: dict[type, Check | None] = {}

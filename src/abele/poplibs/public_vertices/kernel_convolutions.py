@@ -1,4 +1,4 @@
-"""Partial convolutions with kernels, whose work lists say which inputs meet each position of the kernel.
+"""Partial convolutions with kernels, whose work lists give the inputs at each position of the kernel.
 
 There are six work lists for each kernel position, one per worker. They have three numbers for each run of positions:
 the first output, how many, and the first input.

@@ -14,9 +14,9 @@ from abele.report.text import count_text, percent_text
 from abele.words import counted, visible
 
 _UNBALANCED = 0.3
-"""Part of the cycles in which tiles wait, from which on balance is what the cost is about."""
+"""Part of the cycles that tiles wait above which balance is the cost's subject."""
 _EVEN = 0.9
-"""Mean of the tiles that compute, as part of the slowest one, from which on they have the same to do."""
+"""Mean of the tiles at work, as part of the slowest one, above which they have equal work."""
 _ONE_VERTEX = 0.5
 """Part of what the slowest tile does from which on one vertex is worth telling."""
 _WORTH = 0.05

@@ -35,7 +35,7 @@ _CANDIDATES = 8
 _LEAST = 0.005
 """Part of a run below which a cost does not matter."""
 _WITHOUT_GAIN = 4
-"""A cost of which nobody knows what can be gained counts as much as one of which a quarter can."""
+"""Divisor by which a cost of unknown gain counts: as much as one with a quarter to gain."""
 
 
 def insights(report: Report, program: int = 0, *, count: int = COUNT) -> Insights:

@@ -32,8 +32,9 @@ Bool = npt.NDArray[np.bool_]
 SIDES = ("compute", "arrange", "exchange", "replicas", "sync", "host", "streaming memory")
 """Kinds of cycles of a step."""
 MOST_TILE_RUNS = 4_000_000
-"""Rows of ``phase_tiles`` up to which it is looked up which tile is the slowest or busiest: a column that is read from
-a file is checked as a whole, which takes seconds where there are more."""
+"""Rows of ``phase_tiles`` up to which the slowest or busiest tile is looked up. A column that is read from a file is
+checked as a whole, which takes seconds where there are more.
+"""
 _ANEW = re.compile("|".join(WRITTEN_ANEW))
 
 
@@ -241,7 +242,7 @@ class ProgramSteps:
     def even_workers(self) -> Float64:
         """Compute cycles of one execution if each worker of each active tile had the same to do, float64[steps].
 
-        NaN where the report does not hold which vertices a step runs, or what they take is assumed.
+        NaN where the report does not hold the vertices of a step, or their cycles are assumed.
         """
         report, superstep = self.report, self.column("superstep")
         vertices, none = report.vertices, np.full(len(self.rows), np.nan)

@@ -1,4 +1,4 @@
-"""The look that all pictures share, and the figure that a notebook shows."""
+"""Common look of all pictures, and the figure that a notebook shows."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ OTHER_COLOUR = "#777b82"
 
 
 class ReportFigure(Figure):
-    """A figure that belongs to no window, which a notebook shows as it is."""
+    """Figure without a window, which a notebook shows as it is."""
 
     def _repr_png_(self) -> bytes:
         buffer = io.BytesIO()

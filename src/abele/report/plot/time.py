@@ -95,7 +95,7 @@ def draw_timeline(axes: Axes, report: Report, options: PlotOptions) -> None:
 
 
 def _name_runs(axes: Axes, report: Report, groups: list[int], edges: Float64) -> None:
-    """Write over lanes which block of the program runs, and for which micro-batch, where there is room for it."""
+    """Write over lanes the running block of the program and its micro-batch, where there is room."""
     runs = [block_runs(report, group) for group in groups]
     _, short = run_labels(run for each in runs for run in each)
     width = float(edges[-1] - edges[0])

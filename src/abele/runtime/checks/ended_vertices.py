@@ -1,4 +1,4 @@
-"""Vertices that end before their time: by a call that ends a program, or stopped in a loop that need not end.
+"""Vertices that end before their time: by a call that ends a program, or stopped in an endless loop.
 
 Native code notes which vertex did so, and where (:mod:`abele.codelet.ends`). Here the notes become errors, and loops
 are asked to end: those of native code by a flag that they look at, those of plain Python by an exception in their
@@ -112,6 +112,6 @@ class StepWatch:
         return self.is_late or (self._stopped_at is not None and now - self._stopped_at > GRACE_SECONDS)
 
     def explain(self, error: AbeleError) -> None:
-        """Say in the error of a vertex that was stopped that the limit did so."""
+        """Name the limit in the error of a vertex that it stopped."""
         error.because = f"its step took more than {counted(self._limit, 'second')}: option target.hostSyncTimeout"
         error.remedy = "see that the loop ends, or raise the option; 0 is no limit"

@@ -30,8 +30,10 @@ _COPY = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
 
 @dataclass(eq=False)
 class BoundedVertices:
-    """Runs the vertices of a compute set. A Python vertex that reaches outside a field is put back as it was and run
-    again as plain Python, which says where; C++ vertices know their lines themselves.
+    """Runs the vertices of a compute set with checked accesses.
+
+    A Python vertex that reaches outside a field is put back as it was and run again as plain Python, which says where;
+    C++ vertices know their lines themselves.
 
     Attributes:
         compile: Gives the native code of a codelet.
@@ -179,7 +181,7 @@ def _copy(runs: Runs) -> None:
 
 
 def _unexplained(placed: PlacedGroup, violation: Violation) -> CodeletError:
-    """For accesses that plain Python does not repeat, which takes a codelet that shares memory with another."""
+    """Error of accesses that plain Python does not repeat: the codelet shares memory with another."""
     definition = placed.group.codelet
     name = definition.fields[violation.field].name
     return CodeletError(

@@ -40,7 +40,7 @@ class Zones:
         self._fill(0, len(self.begin), *self._places)
 
     def changed(self) -> list[int]:
-        """Addresses at which zones begin that were written to."""
+        """Begins of zones that were written to."""
         found, number = [], self._changed(0, len(self.begin), *self._places)
         while number >= 0:
             found.append(int(self.begin[number]))

@@ -98,7 +98,7 @@ class SharedWord(IntEnum):
 
 
 class GuardWord(IntEnum):
-    """Words by which a thread finds its way out of a leaf that faults; see ``native/guarded_x86.ll``."""
+    """Words for a thread's way out of a leaf that faults; see ``native/guarded_x86.ll``."""
 
     REGISTERS = 0
     """Nine of them: what a called function keeps, the stack, where to return, and the floating-point mode."""

@@ -1,4 +1,4 @@
-"""Callbacks: Python that a running program calls, and the errors that it may raise."""
+"""Callbacks: Python that a running program calls, and their errors."""
 
 from __future__ import annotations
 

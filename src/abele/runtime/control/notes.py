@@ -19,7 +19,7 @@ from abele.runtime.control.primitives import primitives
 from abele.runtime.memory.host_memory import address_of, aligned_block
 
 CLOCKS = {"wall": time.CLOCK_MONOTONIC, "processor": time.CLOCK_THREAD_CPUTIME_ID}
-"""Clocks that notes may be of, by name: time that passes, and time that a thread is given a core for."""
+"""Clocks of notes, by name: time that passes, and time on a core."""
 
 
 _TRIES = 64
@@ -86,7 +86,7 @@ class Notes:
         self.clock_cost = int(_CLOCK_COST(primitives().clock_cost)(self.address, _TRIES))
 
     def _with_timed_leaves(self, code: Int64, timed: Sequence[TimedInstruction]) -> tuple[Int64, int]:
-        """The code with leaves that note the times of what they call, and how many words a thread's notes take."""
+        """The code with leaves that note the times of what they call, and the number of words in a thread's notes."""
         found, words = aligned_block(code.nbytes).view(np.int64).reshape(code.shape), self._shape[1] * self._shape[2]
         found[...] = code
         for instruction in timed:

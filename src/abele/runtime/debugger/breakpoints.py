@@ -22,7 +22,7 @@ class OpenMemory(Protocol):
         """The values of a tensor."""
 
     def written(self, step: Program) -> Iterator[tuple[Variable, npt.NDArray[Any], npt.NDArray[Any]]]:
-        """Variables that a step writes, which of their elements, and the present values, [replicas, k]."""
+        """Variables that a step writes, the numbers of their elements, and the present values, [replicas, k]."""
 
 
 class Breakpoint(ABC):

@@ -242,7 +242,7 @@ class Debugger:
         self._leaves.image.arena.write_all(tensor, checked_values(tensor, values))
 
     def written(self, step: Program) -> Iterator[tuple[Variable, npt.NDArray[Any], npt.NDArray[Any]]]:
-        """Variables that a step writes, which of their elements, and the present values, [replicas, k]."""
+        """Variables that a step writes, the numbers of their elements, and the present values, [replicas, k]."""
         elements = self._history.elements(step)
         for part, values in zip(elements.parts, self._history.values(elements), strict=True):
             yield part.variable, part.index, values

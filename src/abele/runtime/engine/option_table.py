@@ -22,7 +22,7 @@ def _honoured(name: str, takes: Any, default: Value, doc: str, *, auto: bool = F
 
 
 def _accepted(name: str, takes: Any, default: Value, doc: str, *, auto: bool = False) -> tuple[str, Option]:
-    """An option that is accepted, so that programs that set it run."""
+    """Option that is accepted, so that programs with it run."""
     return name, Option(default, _type(takes, auto), doc=doc, honoured=False)
 
 

@@ -205,7 +205,7 @@ def _described(timed: TimedInstruction) -> Row:
 
 
 def _steps(timed: TimedInstruction) -> tuple[Program, ...]:
-    """The steps that an instruction carries out, those that give it most to do first."""
+    """Steps that an instruction carries out, in order of their work."""
     if timed.leaf is not None and timed.leaf.kernel is not None:
         plan, number = timed.leaf.kernel
         heavy = max(plan.parts(number), key=lambda part: (bool(part.origins), part.work.effort)).origins

@@ -1,4 +1,4 @@
-"""Records that an engine keeps of its runs, and the reports that it writes by itself."""
+"""Records of an engine's runs, and the reports that it writes by itself."""
 
 from __future__ import annotations
 

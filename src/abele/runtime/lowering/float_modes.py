@@ -1,4 +1,4 @@
-"""Compute sets under the floating-point behaviour that is on when they run, and the steps that change it."""
+"""Compute sets under the present floating-point behaviour, and the steps that change it."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from abele.runtime.memory.effects import EffectsOf
 
 
 def step_scopes(program: Program, effects: EffectsOf) -> dict[Program, IntervalSet]:
-    """The loops whose rounds are steps, and the whole program, each with the state that its rounds leave."""
+    """Loops of steps, and the whole program, each with the state that its rounds leave."""
     scopes: dict[Program, IntervalSet] = {}
     _find(program, (program,), effects, scopes)
     return scopes

@@ -1,4 +1,4 @@
-"""Tallies: how often a run took each way that data decides, from which follows how often each step ran."""
+"""Tallies: times that a run took each way that data decides; executions of steps follow from them."""
 
 from __future__ import annotations
 

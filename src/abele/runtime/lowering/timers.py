@@ -1,4 +1,4 @@
-"""Timers: a clock that advances by the modelled cycles of the steps that run."""
+"""Timers: a clock that advances by the modelled cycles of steps."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from abele.kernels import NativePlan
 from abele.runtime.control.leaf import Phase, StreamUse
 
 NO_STRIDES: Mapping[Variable, int] = MappingProxyType({})
-"""Of a run that is in no loop, or whose loop moves nothing on."""
+"""Of a run in no loop, or in a loop that moves nothing on."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -157,7 +157,7 @@ def operands(step: Program) -> tuple[tuple[End, ...], tuple[End, ...]]:
 
 
 class Storage:
-    """Variables that must be stored as the graph says, and those that exist only inside one run.
+    """Variables that must be stored as the graph says, and variables inside one run only.
 
     A variable needs no storage when a single run touches it, writes it before it reads it, and reads its last value:
         one that nobody reads is a result. Constants, variables with initial contents and those that the host keeps are
@@ -221,7 +221,7 @@ class Storage:
 
     @property
     def reordered(self) -> frozenset[Variable]:
-        """The variables whose elements always have the order that host bodies give them."""
+        """Variables whose elements always have the order of host bodies."""
         return frozenset(filter(self.keeps_host_order, self._all_ordered))
 
     def keeps_host_order(self, variable: Variable) -> bool:

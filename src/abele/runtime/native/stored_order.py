@@ -1,4 +1,4 @@
-"""The order in which the host stores a variable whose rows values name.
+"""Order in which the host stores a variable for rows that values name.
 
 Tiles hold a table in parts of its columns, and a variable is row-major in its own shape, so that a row of the table
 lies in many pieces. A host that looks up rows wants them whole. Where host kernels alone touch a variable, between
@@ -150,7 +150,7 @@ def stored_orders(
 
 
 def _wanted(call: LibraryCall) -> Iterator[tuple[Variable, Order]]:
-    """The variables whose rows a call takes in pieces, and the order in which they are whole."""
+    """Variables whose rows a call takes in pieces, and the orders that make them whole."""
     assert call.kernel is not None
     tensors = (*call.inputs, *call.outputs)
     for number, dim in row_operands(call.kernel):

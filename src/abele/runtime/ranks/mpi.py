@@ -21,7 +21,7 @@ from abele.job.progress import PROGRESS
 from abele.runtime.ranks.group import RankMessage
 
 PATIENCE_VARIABLE = "ABELE_RANKS_TIMEOUT"
-"""Seconds after which a rank that does not come is given up; without it, a process waits as long as it takes."""
+"""Seconds after which a missing rank is given up; without it, a process waits as long as it takes."""
 
 _SPIN_SECONDS = 2e-3
 """Seconds for which a process looks for messages without a pause, on a host with a core for each of its ranks."""

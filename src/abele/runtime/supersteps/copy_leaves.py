@@ -92,7 +92,7 @@ def shortened(runs: Runs) -> Runs:
 def copy_leaf(
     name: str, runs: Runs, writes: IntervalSet = EMPTY, *, source: Argument = 0, destination: Argument = 0
 ) -> Leaf:
-    """A leaf that carries out runs which do not overlap; its units are runs.
+    """Leaf of runs that do not overlap; its units are runs.
 
     Args:
         name: For listings.

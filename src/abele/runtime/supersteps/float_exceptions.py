@@ -1,9 +1,9 @@
-"""Floating-point exceptions: supersteps that make a NaN or an infinity from numbers that were none.
+"""Floating-point exceptions: supersteps that make a NaN or an infinity from finite numbers.
 
 An element that is NaN after a superstep, in a vertex that read no NaN, comes from an invalid operation. One that is
 infinite, in a vertex that read no infinity, comes from a division by zero or an overflow if the processor's flags say
-that one happened; which of the two, the flags say as well. A vertex that stores comparisons of floats, as ``x < y``
-makes it, and read a NaN, made an invalid operation too; ``x != x``, which asks for NaN, is none.
+that one happened; the flags also tell the two apart. A vertex that stores comparisons of floats, as ``x < y`` makes it,
+and read a NaN, made an invalid operation too; ``x != x``, which asks for NaN, is none.
 
 Limits: what a vertex computes and does not store goes unseen, as do integers. Code of selected branches may run whole
 and raise flags, and some functions reach infinity without a flag. So an infinity that a codelet stores as a constant,
@@ -175,7 +175,7 @@ class FloatChecks:
                     raise self._error(kind, watched.placed, int(vertices[0]), len(vertices))
 
     def _kinds(self, fresh: npt.NDArray[np.uint8], flags: int) -> list[tuple[int, Int64]]:
-        """Exceptions that the findings tell of, each with the vertices that show it."""
+        """Exceptions of the findings, each with the vertices that show it."""
         invalid, infinite = (np.flatnonzero(fresh & bit) for bit in (_NAN, _INFINITE))
         kinds = [(INVALID, invalid)]
         # Plain Python raises no flags: either exception may have been it.

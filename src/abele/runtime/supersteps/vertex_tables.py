@@ -196,7 +196,7 @@ def region_pointers(edge: Edge, width: int, arena: Arena, scratch: ScratchPool, 
 
 
 def fields_overlap(tables: VertexTables) -> bool:
-    """True if some vertex has two fields (or rows of one) that share memory, of which one is written."""
+    """True if some vertex has two fields (or rows of one) in shared memory, of which one is written."""
     memory = [m for m in tables.memory if len(m.vertex)]
     if not any(m.written for m in memory):
         return False

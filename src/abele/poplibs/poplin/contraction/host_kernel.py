@@ -115,6 +115,6 @@ def _load(operand: int, index: Index, shape: tuple[int, ...], extents: dict[str,
 
 
 def _zero(shape: tuple[int, ...], target: int) -> Nest:
-    """The nest that clears an output which no input reaches."""
+    """Nest that clears an output without inputs."""
     dims = {f"d{i}": n for i, n in enumerate(shape)}
     return Nest(tuple(dims.items()), (Store(target, tuple(map(affine, dims)), as_expr(0.0)),))

@@ -1,4 +1,4 @@
-"""Operands of a contraction: a tensor whose dimensions have names, walked in the order in which memory holds it."""
+"""Operands of a contraction: tensors of named dimensions, walked in the order of memory."""
 
 from __future__ import annotations
 

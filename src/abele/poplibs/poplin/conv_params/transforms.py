@@ -151,7 +151,7 @@ class TransformedConv:
         return (self.batch, self.out_channels, *self.output_field)
 
     def seen_input(self, x: Tensor) -> Tensor:
-        """The part of the input that is read, in the order in which it is."""
+        """Part of the input that is read, in the order of reading."""
         return _seen(x, self.input)
 
     def seen_weights(self, weights: Tensor) -> Tensor:

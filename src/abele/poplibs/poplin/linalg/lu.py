@@ -25,8 +25,9 @@ from abele.poplibs.popops.reductions.reduce import emit_reduce
 def lu_factorization(
     graph: Graph, a: Tensor, prog: Sequence, *, name: str = "lu_factorization"
 ) -> tuple[Tensor, Tensor]:
-    """L and U with A = L·U, as two new tensors: L [m, p] with ones on its diagonal and zeros above, U [p, n] with
-    zeros below its diagonal, where p is the smaller of m and n.
+    """L and U with A = L·U, as two new tensors.
+
+    L [m, p] has ones on its diagonal and zeros above, U [p, n] has zeros below its diagonal, with p = min(m, n).
 
     No rows are exchanged: a pivot of zero gives infinities and not-a-numbers, and small pivots cost accuracy. Factor
     a matrix whose diagonal dominates, or use :func:`qr_factorization`. ``a`` is left as it is.

@@ -1,4 +1,4 @@
-"""Matrices whose rows are spread over tiles, and steps that go over them once per column."""
+"""Matrices with rows spread over tiles, and steps that go over them once per column."""
 
 from __future__ import annotations
 

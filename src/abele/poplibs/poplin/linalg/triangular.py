@@ -131,7 +131,7 @@ def _create(
     function: str,
     name: str,
 ) -> Tensor:
-    """An operand in the order in which the system is solved, which is the transposed one on the right."""
+    """Operand in the order of solving the system; on the right that is the transposed one."""
     chosen = blocks.read(function, options, blocks.SOLVE_OPTIONS)
     if not chosen.library:
         return blocks.create_matrix(graph, dtype, shape, chosen.block, function, name)

@@ -42,7 +42,7 @@ def arrange(
     target: Operand,
     edges: Mapping[str, Int64] = MappingProxyType({}),
 ) -> Operand:
-    """Add the vertices that copy ``source`` into ``target``, which has another storage order.
+    """Add the vertices that copy ``source`` into ``target``, of another storage order.
 
     Args:
         graph: The graph.
@@ -161,7 +161,7 @@ def _walk(source: Operand, target: Operand, size: dict[str, Int64]) -> npt.NDArr
 
 
 def _work(source: Operand, target: Operand, size: dict[str, Int64]) -> tuple[Int64, Int64]:
-    """Matrices that every box turns around, and the blocks that they are turned in."""
+    """Matrices that every box transposes, and their blocks."""
     rows, columns = target.innermost, source.innermost
     heights = size[rows]
     widths = np.ones_like(heights) if rows == columns else size[columns]

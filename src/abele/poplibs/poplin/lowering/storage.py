@@ -48,7 +48,7 @@ class Layouts:
 def layouts(
     problem: Contraction, x: Operand, w: Operand, out_blocks: Mapping[str, int], *, follows: bool = False
 ) -> Layouts:
-    """The blocks in which operands are stored, and which operands are not stored so yet.
+    """Blocks of the operands' storage, and the operands to rewrite.
 
     Args:
         problem: The contraction.

@@ -161,7 +161,7 @@ def _unfit(name: str, tried: _TriedShares) -> AbeleError:
 
 
 def _scaled(work: npt.NDArray[np.float64], tiles: int, least: int) -> npt.NDArray[np.int64]:
-    """Shares that add up to ``tiles``, each ``least`` at least, in which the most work a tile is as little as can be.
+    """Shares that add up to ``tiles``, each ``least`` at least, with the least maximum of work per tile.
 
     Even ones where there is room: tiles 2i and 2i + 1 are a pair that receives the same data faster.
     """

@@ -59,7 +59,7 @@ class MatmulLayout:
 def best_layout(
     system: System, a_shape: tuple[int, ...], b_shape: tuple[int, ...], types: Types, planning: Planning
 ) -> MatmulLayout:
-    """The layout whose plan is expected to take the fewest cycles, of those that fit the tiles and what is asked for.
+    """Layout whose plan is expected to take the fewest cycles, of those that fit the tiles and the request.
 
     Raises:
         OutOfMemoryError, InvalidOptionError: None fits; the error is that of the first.

@@ -67,7 +67,7 @@ class PlanSeries:
 def make_schedule(
     problem: Contraction, grains: tuple[int, ...], target: PlanningTarget, planning: Planning, *, halves: bool = False
 ) -> PlanSeries:
-    """The schedule that is expected to take the fewest cycles, of those that keep to the memory allowed.
+    """Schedule that is expected to take the fewest cycles within the memory allowed.
 
     Where none does, one plan with as much memory as it needs. For the arguments and errors see
     :func:`~abele.poplibs.poplin.planner.search.find_plan`.

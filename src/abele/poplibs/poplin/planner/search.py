@@ -53,7 +53,7 @@ from abele.poplibs.poplin.vertices.work import Work
 from abele.words import counted
 
 _MOST_CANDIDATES = 400_000
-"""Splits that are looked at before those that leave too many tiles are dropped; longer lists are thinned. Chosen."""
+"""Splits above which those that leave too many tiles are dropped; longer lists are thinned. Chosen."""
 _MOST_STAGES = 3
 """Stages of a sum of partials. Source: §5.12."""
 
@@ -389,7 +389,7 @@ def _multiplied(columns: Iterable[Int64]) -> Int64:
 
 
 def _axis_table(axis: Axis, out_parts: Int64, kernel_parts: Int64) -> tuple[Int64, Int64]:
-    """Most pairs that meet in a box, and most inputs that one reaches, for numbers of parts along an axis."""
+    """Most pairs in a box, and most inputs of one, for numbers of parts along an axis."""
     outs, out_index = _levels(out_parts)
     kernels, kernel_index = _levels(kernel_parts)
     pairs, inputs = _most_met(axis, tuple(outs.tolist()), tuple(kernels.tolist()))

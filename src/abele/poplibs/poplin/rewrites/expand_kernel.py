@@ -38,7 +38,7 @@ _VECTOR = 4
 
 
 def expansions(call: ContractionCall) -> Iterator[ContractionCall]:
-    """``call`` with its kernel folded into the channels, along every choice of field dimensions for which that is one.
+    """``call`` with its kernel folded into the channels, along every valid choice of field dimensions.
 
     Dimensions whose kernel has one position but that are not pointwise (strides) are always among them.
     """

@@ -25,7 +25,7 @@ from abele.poplibs.poplin.rewrites.swap_operands import swapped, turned_roles
 
 
 def flattenings(call: ContractionCall) -> Iterator[ContractionCall]:
-    """``call`` with output positions as out-channels, along every choice of field dimensions for which that is one.
+    """``call`` with output positions as out-channels, along every valid choice of field dimensions.
 
     Args:
         call: A convolution or an input gradient, whose output is [batch, channels, *field].

@@ -231,7 +231,7 @@ def _core_cycles(dtype: ElementType) -> int:
 
 
 def _filled(short: tuple[int, int, int], many: int, core: int) -> tuple[tuple[int, int, int], int, int]:
-    """PL's slots of f32 sweeps, which are those of Mk2, for units that take another time per position (Mk1: 4 cycles).
+    """PL's slots of f32 sweeps, those of Mk2, for units of another time per position (Mk1: 4 cycles).
 
     Filling the units costs as much less as the positions in flight take less. Source: derived from machine.md §1.3.
     """

@@ -18,7 +18,7 @@ from abele.poplibs.poplin.vertices import cost
 from abele.poplibs.poplin.vertices.work import Work
 
 _NUMBER_BYTES = 2
-"""``useLimitedVer``: sizes and strides that fit 16 bits, which those of a tile's slice nearly always do."""
+"""``useLimitedVer``: sizes and strides of 16 bits, as nearly all of a tile's slice have."""
 _POINTER_BYTES = 4
 _LIST_BYTES = 4
 """Bytes of a ``VectorList`` per row: its begin and length, in one word."""

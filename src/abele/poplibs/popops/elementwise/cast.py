@@ -161,7 +161,7 @@ def cast_scaled(
 
 
 def cast_codes(graph: Graph, tensor: Tensor, dtype: ElementType, prog: Sequence, name: str) -> Tensor:
-    """The numbers that codes of 8-bit floats stand for without their scale, in a wider float, which has them all."""
+    """Numbers of 8-bit floats' codes without their scale, in a wider float, which has them all."""
     out = clone(graph, tensor, f"{name}/out", dtype)
     scale = -tensor.dtype.scale
     cast_scaled(graph, tensor, out, scale, prog, name, is_inverse=False, saturate=False, throws=True)

@@ -25,7 +25,7 @@ Int64 = npt.NDArray[np.int64]
 
 
 class CycleFormula(Protocol):
-    """Tile cycles of vertices that are an operation of their own, from the number of elements that each computes.
+    """Formula of the tile cycles of vertices with an operation of their own, from the number of elements of each.
 
     Formulas are frozen dataclasses: two of them are the same formula if and only if their ``repr`` is the same, and a
     codelet class is shared only by calls of the same text and the same formula.

@@ -1,4 +1,4 @@
-"""Changing which dimension lies innermost in memory, where that lets vertices use whole vectors.
+"""Change the innermost dimension in memory, where that lets vertices use whole vectors.
 
 Vertices that read two tensors of different innermost dimensions meet only one element at a time that lies together in
 both. Regrouping copies one of them, so that runs of a whole vector along the wanted dimension lie together; every later

@@ -1,4 +1,4 @@
-"""The vertices of a reduction: one that reduces a rectangle, one that reduces several."""
+"""The vertices of a reduction: one for a single rectangle, one for several."""
 
 # Bodies and annotations are in the vertex language, whose own compiler checks their types.
 # mypy: ignore-errors
@@ -82,7 +82,7 @@ def finished(self, op, kind, total, finish, at):
 def rectangle_codelet(
     op: ReduceOp, dtype: ElementType, direction: Direction, finish: Finish, *, short: bool = False
 ) -> type:
-    """The vertex that reduces a rectangle of ``columns`` columns, whose rows begin ``width`` elements apart in ``x``.
+    """Vertex that reduces a rectangle of ``columns`` columns; its rows begin ``width`` elements apart in ``x``.
 
     The first element of the rectangle is element ``first`` of ``x``. Counts are stored in 16 bits if ``short``,
     and then neither vector needs a length.

@@ -34,8 +34,9 @@ MIN_BLOCK = 32
 
 
 MOST_AT_ONCE = 2 * MIN_BLOCK
-"""Blocks of a row above which their sums are a row to be cut into blocks themselves: one vertex that goes through all
-would take longer than the two supersteps that this adds."""
+"""Blocks of a row above which their sums are a row to be cut into blocks themselves. One vertex for all would take
+longer than the two supersteps that this adds.
+"""
 
 
 def cum_sum(

@@ -38,7 +38,7 @@ EXCHANGE_DISTANCES = (0.5, 0.25, 0.375, 0.125)
 FIRST_HOST = 0.25
 """Place of the first of few rectangles, as a share of the distance between two of them. Chosen."""
 HOST_TRIES = 8
-"""Idle tiles that are tried for a rectangle whose host still holds one of its rows. Chosen."""
+"""Idle tiles that are tried for a rectangle with a host that holds one of its rows. Chosen."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class Planner:
         return local.partials
 
     def group_sizes(self, deepest: int, size: int, longest: int, wanted: TileMapping | None) -> tuple[int, ...]:
-        """Rows that each step brings together, for outputs that have ``deepest`` partial results.
+        """Rows that each step brings together, for outputs of ``deepest`` partial results.
 
         Args:
             deepest: Partial results of one output.

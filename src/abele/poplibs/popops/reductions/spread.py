@@ -1,4 +1,4 @@
-"""Tiles on which elements that appear many times are reduced.
+"""Tiles that reduce elements of many appearances.
 
 A reduction works where its operand lies, for moving an element costs more than adding it. That fails for views that
 show one element many times, such as the zeros around a slice: all of them lie on the tile of that element, which would

@@ -27,7 +27,7 @@ def slice_kernel(table: Tensor, offsets: Tensor, out: Tensor) -> ir.HostKernel:
 def update_kernel(
     table: Tensor, rows: Tensor, offsets: Tensor, operation: Operation, scale: float | Tensor
 ) -> ir.HostKernel:
-    """The kernel that joins ``rows`` [groups, indices, columns] with the entries of ``table`` that ``offsets`` name."""
+    """Kernel that joins ``rows`` [groups, indices, columns] with the entries of ``table`` named by ``offsets``."""
     value: ir.Expr = ir.load(1, *ROWS)
     more: tuple[Tensor, ...] = ()
     if isinstance(scale, Tensor):

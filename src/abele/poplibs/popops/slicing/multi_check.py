@@ -31,9 +31,10 @@ MULTI_OPTIONS = PLAN_OPTIONS | {
     "paddingIndexUsed": flag(False),
     "validateIndices": VALIDATE_INDICES,
 }
-"""Options of slices and updates by indices: those of plans, of which only ``validateIndices`` matters here, and
-``remapOutOfBoundIndices``, which makes index 0 of those out of range; with ``paddingIndexUsed`` one past the last entry
-stays as it is. A slice by an index out of range is zero, an update leaves the table as it was."""
+"""Options of slices and updates by indices: those of plans (only ``validateIndices`` matters here) and
+``remapOutOfBoundIndices``. The latter makes index 0 of those out of range; with ``paddingIndexUsed`` one past the last
+entry stays as it is. A slice by an index out of range is zero, an update leaves the table as it was.
+"""
 
 
 def read_multi_options(name: str, given: Options) -> dict[str, Any]:

@@ -27,7 +27,7 @@ ROW_SLOTS = 19
 OUTSIDE_SLOTS = 8
 """Slots of an index out of range."""
 COPY_SLOTS = {8: (4, 3), 16: (2, 2), 32: (2, 2)}
-"""Elements that a worker copies at a time and slots that it takes, by bits of an element."""
+"""Elements of one copy of a worker, and its slots, by bits of an element."""
 
 ADD_SLOTS = {16: 3 + 30, 32: 3 + 29}
 """Worker slots of MultiUpdateAdd before the first index, by bits of an element of the table."""

@@ -114,7 +114,7 @@ class SlicePlan(metaclass=_MadeOrNone):
 
     @cached_property
     def parts(self) -> Parts:
-        """All combinations; those that share a part of the table are neighbours, which may receive it in pairs."""
+        """All combinations; those of one part of the table are neighbours, which may receive it in pairs."""
         splits = (self.num_groups, self.entry_split, self.column_split, self.lookup_split)
         group, entry, column, lookup = (i.reshape(-1).astype(np.int64) for i in np.indices(splits))
         # Mixed-radix number of the combination, so that combinations next to each other are on neighbouring tiles.

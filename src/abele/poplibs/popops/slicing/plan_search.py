@@ -93,7 +93,7 @@ def search(system: System, table: SlicePlan, wish: Wish) -> SlicePlan:
 
 
 def _best(costs: dict[str, Array], wish: Wish, system: System) -> int:
-    """The candidate of least cost whose temporary data fit, or the one that needs least memory."""
+    """Candidate of least cost whose temporary data fit, or the one of least memory."""
     memory, cycles = costs["bytes on the fullest tile"], costs["cycles"]
     # Cycles decide among those that fit; where none fits, memory does.
     fits = costs["temporary bytes"] <= wish.proportion * system.ipu.tile.total_bytes
@@ -183,7 +183,7 @@ class _Model:
         return np.asarray(happens * (start + self.ipu.launch.compute_set_cycles + self.ipu.launch.run_all_cycles))
 
     def _gathered(self) -> tuple[Array, Array, Array]:
-        """Receiving the part of the table that is spread over the tiles that share it: cycles, bytes, fragments."""
+        """Cycles, bytes and fragments of receiving the part of the table that is spread over its sharers."""
         split = self.found.lookup_split
         several = split > 1
         size = np.where(several, self.rows * self.width * self.bytes, 0)

@@ -310,7 +310,7 @@ def _rows(units: _Units, size: int, whole: Tensor, ipu: Ipu) -> tuple[Int64, _Un
 
 
 def _worker(region: Int64, total: Int64) -> Int64:
-    """Number of the worker, of six that share ``total`` regions evenly, that has ``region``."""
+    """Number of the worker, of six that share ``total`` regions evenly, for ``region``."""
     return (WORKERS * (region + 1) - 1) // total
 
 

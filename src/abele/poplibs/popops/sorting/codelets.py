@@ -146,7 +146,7 @@ def _sort(code: CodeWriter, record: Record, row: Callable[[], WrittenValue]) -> 
 
 @lru_cache(maxsize=256)
 def local_codelet(record: Record, whole: bool) -> type:
-    """The vertex that sorts rows of ``row`` records, or ends the merge of rows whose halves need no more exchange.
+    """Vertex that sorts rows of ``row`` records, or ends the merge of rows without further exchange.
 
     A merge begins at half of ``width``, a power of two that is at least ``row``.
     """

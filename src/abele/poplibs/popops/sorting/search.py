@@ -33,8 +33,9 @@ Int64 = npt.NDArray[np.int64]
 LARGEST_PART = 2**15
 """Bytes of a row that one tile receives. Guessed: a twentieth of a tile's memory."""
 STEP_SLOTS, VALUE_SLOTS, ENTRY_SLOTS = 6, 6, 20
-"""Issue slots of a step of a search (address, load, comparison, choice of both ends, branch), of what comes before
-and after the steps, and of entering the vertex. Counted by hand from the loop below."""
+"""Issue slots of a step of a search, of the instructions around the steps, and of entering the vertex. A step has an
+address, a load, a comparison, a choice of both ends and a branch. Counted by hand from the loop below.
+"""
 
 
 @cache
