@@ -43,7 +43,7 @@ class MachineError(AbeleError):
 
 
 class InvalidOptionError(AbeleError, ValueError):
-    """An option that does not exist, or a value outside those that it takes."""
+    """An unknown option, or a value that it does not take."""
 
 
 class MissingPackageError(AbeleError, ImportError):
@@ -241,7 +241,7 @@ class PackedDataError(AbeleError, ValueError):
 
 
 class SampleLengthError(PackedDataError):
-    """Samples of fields that disagree in length, empty ones, or ones that are too long."""
+    """Samples with fields of different lengths, without elements, or too long."""
 
 
 class PackMembersError(PackedDataError):

@@ -98,7 +98,7 @@ def variable_tiles(memory: MemoryPlan, num_tiles: int) -> Table:
 
 
 def lifetimes(memory: MemoryPlan, first_row: Int64) -> Table:
-    """Relation of variables that are used and not always live, and the rows of the steps table at which they live.
+    """Relation of variables that are not always live, and their rows of the steps table.
 
     Args:
         memory: The memory plan.

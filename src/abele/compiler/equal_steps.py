@@ -15,6 +15,9 @@ compared with up to four analysed ones. Without the places, the fifth layer of o
 the next IPU. What was tried: hashing the columns themselves, which reads every array twice where most steps differ in
 their shape already; comparing with all analysed steps, which is quadratic where steps differ in their wiring alone;
 keeping the vectors of first ones dense, which filled the memory that is given to them on a Pod after eight steps.
+
+Example: a layer on IPU 1 that is wired as one on IPU 0, on tiles 1,472 further on, takes over that one's analysis; its
+exchange is not planned again.
 """
 
 from __future__ import annotations

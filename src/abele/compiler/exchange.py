@@ -131,7 +131,7 @@ class _Pieces(NamedTuple):
 def _inward(
     wishes: Sequence[FieldWish], num_tiles: int, tiles_per_ipu: int, blocks: TileBlocks | None
 ) -> tuple[ExchangePhase | None, Moves]:
-    """Exchange that brings requested data, and the copies that arrange it, copies of own data among them."""
+    """Exchange that brings requested data, and the copies for its arrangement, copies of own data among them."""
     if not wishes:
         return None, Moves.joined([])
     audiences, pairs = find_audiences([wish.wanted for wish in wishes], num_tiles)
@@ -216,7 +216,7 @@ def _inward_part(
 def _outward(
     outputs: Sequence[tuple[PairPieces, int]], num_tiles: int, tiles_per_ipu: int, blocks: TileBlocks | None
 ) -> tuple[ExchangePhase | None, Moves]:
-    """Exchange that sends results home, and copies that put them in place, from pieces and widths of elements.
+    """Exchange that sends results home, and copies to put them in place, from pieces and widths of elements.
 
     Only one vertex writes a piece, so receivers have nothing in common, and each is looked at by itself.
     """

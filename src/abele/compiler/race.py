@@ -9,6 +9,8 @@ element would follow the size of variables instead of what the compute set touch
 intervals are apart, so those that a read overlaps are one stretch of the sorted list, found by two binary searches,
 and it is enough to know whether one vertex owns the whole stretch. Intervals are exact to the element, so what is
 reported is a race and never an approximation of one.
+
+Example: of writes to [0, 4) and [3, 6), the second begins at 3, before the furthest end so far, 4: a race on element 3.
 """
 
 from __future__ import annotations

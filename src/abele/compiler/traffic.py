@@ -1,15 +1,17 @@
 """Traffic: what an exchange phase moves between tiles, each element once to a receiving tile and once from its sender.
 
-Wishes for pieces of memory overlap: vertices of one tile want the same elements, and so do tiles. Both are settled by
+Requests for pieces of memory overlap: vertices of one tile want the same elements, and so do tiles. Both are settled by
 a sweep over sorted intervals. Sorted by (receiver, address), the part of an interval beyond the furthest end so far is
-what no earlier wish of that tile has brought, and the sum of these parts is the union exactly; nothing is compared
-pair by pair. Sorted by address alone, the same sweep over what arrives gives what leaves, since packed addresses
-belong to one tile: each element leaves once, and the fabric delivers it to all that listen. A third one, by (receiving
-IPU, address), gives the bytes that cross between IPUs, which also cross once for all tiles behind the link. Wishes that
-are content with any arrangement come before the others at the same address; only the others pay for a copy where their
-elements have come already.
+what no earlier request of that tile has brought, and the sum of these parts is the union exactly; nothing is compared
+pair by pair. Sorted by address alone, the same sweep over what arrives gives what leaves, since packed addresses belong
+to one tile: each element leaves once, and the fabric delivers it to all that listen. A third one, by (receiving IPU,
+address), gives the bytes that cross between IPUs, which also cross once for all tiles behind the link. Requests without
+a layout constraint are placed first at an address; the others pay for a copy where their elements have come already.
 
 A receiver is an audience (``audiences``): tiles that want the same are swept once.
+
+Example: two vertices of tile 5 want elements [0, 100) and [50, 150) that tile 3 holds. 150 elements leave tile 3 and
+arrive at tile 5. If tile 6 wants the same, it receives 150 too, and tile 3 still sends 150.
 """
 
 from __future__ import annotations
@@ -209,7 +211,7 @@ def phase_of(
 ) -> tuple[ExchangePhase, Moves]:
     """Exchange phase that serves ``transfers``, and the copies within tiles for the rest of its work.
 
-    Copies are needed where a tile wants an element a second time in another arrangement, and where pieces of less than
+    Copies are needed where a tile wants an element again in another arrangement, and where pieces of less than
     a word, or not aligned to one, arrive.
 
     Args:

@@ -8,6 +8,9 @@ the last one. Resources that no row of the loop brings together need not agree: 
 and a loop. Where links let groups take turns, some trips together may repeat while a single one does not.
 
 What was tried: one period for all resources, which a loop over IPUs that do not meet never reaches.
+
+Example: if the second of 1,000 trips leaves all resources 50 cycles later than the first did, it stands for all trips
+from it on, with a period of 50.
 """
 
 from __future__ import annotations

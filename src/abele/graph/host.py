@@ -67,7 +67,7 @@ class HostHandle:
 
 
 class HostCall(Program):
-    """Call a host function: its inputs go to the host, the program waits, its outputs come back.
+    """Ask the host to run a function: its inputs go to the host, the program waits, its outputs come back.
 
     Raises:
         ControlProgramError: The number or sizes of the tensors differ from the function's.

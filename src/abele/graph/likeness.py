@@ -71,7 +71,7 @@ class Likeness:
         return variable.shape, variable.dtype.name, variable.kind, self._mapping(variable.mapping, first_tile), contents
 
     def _mapping(self, mapping: TileMapping, first_tile: int) -> int:
-        """Number that is equal for mappings that look equal from a tile."""
+        """Number of a mapping, equal for mappings that look alike from a tile."""
         known = self._mappings.get((id(mapping), first_tile))
         if known is None:
             near = mapping.shifted(-first_tile)

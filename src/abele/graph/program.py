@@ -43,7 +43,7 @@ class Program:
         return ()
 
     def touches(self) -> tuple[Tensor, ...]:
-        """Views that the step reads or writes, and others that it names."""
+        """Views that the step reads, writes or names."""
         return (*self.reads(), *self.writes())
 
 

@@ -114,7 +114,7 @@ class Tensor:
         return facts_text(self)
 
     def text(self) -> str:
-        """:meth:`debug_str`, then a line per contiguous piece: where in the view, of which variable, on which tiles."""
+        """:meth:`debug_str`, then a line per contiguous piece: place in the view, variable, tiles."""
         from abele.graph.tensor_text import pieces_text
 
         return pieces_text(self)

@@ -25,7 +25,7 @@ def facts_text(tensor: Tensor) -> str:
 
 
 def pieces_text(tensor: Tensor) -> str:
-    """:func:`facts_text`, then a line per contiguous piece: where in the view, of which variable, on which tiles."""
+    """:func:`facts_text`, then a line per contiguous piece: place in the view, variable, tiles."""
     lines = [facts_text(tensor)]
     at = 0
     regions = tensor.var_regions()

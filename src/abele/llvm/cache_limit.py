@@ -33,7 +33,7 @@ _BLOCK_BYTES = 4096
 """Room on disk goes by blocks of this size."""
 _DAY_SECONDS = 86_400
 _STALE_SECONDS = 3600
-"""Age from which an unfinished file belongs to a process that is gone."""
+"""Age from which an unfinished file counts as that of a dead process."""
 _MARKER = "looked-through"
 _OBJECT = re.compile(r"[0-9a-f]{64}[-\w]*\.o")
 _PARTIAL = re.compile(r"tmp[a-z0-9_]{8}")

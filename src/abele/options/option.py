@@ -45,7 +45,7 @@ class Option:
         return _words(self.type)
 
     def check(self, given: Any) -> Any:
-        """Value that is given, which must be of the option's type already: text is not read.
+        """Given value, which must be of the option's type already: text is not read.
 
         Raises:
             ValueError: It is not.

@@ -25,7 +25,7 @@ class CallTimes:
 
 
 class _Waited(threading.local):
-    """Seconds that a thread has waited for data since its last call, and the number of loaders that it waits in now."""
+    """Seconds that a thread has waited for data since its last call, and the loaders of its present waits."""
 
     seconds = 0.0
     depth = 0

@@ -7,6 +7,9 @@ The first batches come late, since every epoch begins with empty queues. A last 
 workers takes as long as a full one. And the work of the calling process for each batch comes on top. :func:`epoch`
 follows these events batch by batch. That is exact for workers of equal speed, because every event waits for at most two
 earlier ones: a worker for its batch before and for being asked, the caller for the batch and for the call before.
+
+Example: 4 workers make a batch in 1 s each, and a call takes 0.3 s. An epoch of 10 batches takes 1 + 10 · 0.3 = 4 s,
+not 3: the program waits for the first batch.
 """
 
 from __future__ import annotations
@@ -203,7 +206,7 @@ def _followed(loading: Loading, batches: int, call_seconds: float) -> float:
 
 @dataclass
 class _Clocks:
-    """Times at which processes are free again, and at which batches were asked for.
+    """Times at which processes are free again, and times of requests for batches.
 
     Attributes:
         workers: Each worker.

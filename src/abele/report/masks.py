@@ -143,7 +143,7 @@ def masks(report: Report, program: int = 0) -> Masks:
 
 
 def _roles(report: Report, program: int) -> tuple[Bools, Bools]:
-    """Operations that make masks, and operations that apply them, by row of the ops table."""
+    """Operations that make masks, and operations for applying them, by row of the ops table."""
     kinds = np.asarray(report.ops["kind"].tolist())
     edges = op_edges(report, program)
     writer, reader = (np.asarray(edges[name], np.int64) for name in ("writer", "reader"))

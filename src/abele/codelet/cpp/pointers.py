@@ -142,7 +142,7 @@ def _branch(signature: _Signature, name: str, label: str) -> str:
 
 
 def _compared(name: str, signature: _Signature, candidates: list[str]) -> str:
-    """Function that calls, of some functions, the one that a pointer is to."""
+    """Function that calls the candidate at a given pointer."""
     parameters, _ = _parameters(signature)
     blocks = ["  br label %test0\n"]
     for n, candidate in enumerate(candidates):

@@ -7,6 +7,9 @@ anywhere else.
 
 These stores are not ordered with those that follow, so a function, or the driver that calls it round after round, ends
 in a fence before any other thread is told that they are done.
+
+Example: a store of 64 bytes at a multiple of 64 fills its line at once. Two stores of 32 bytes fill one if the second
+follows where the first ends.
 """
 
 from __future__ import annotations

@@ -125,7 +125,7 @@ PIPELINE = tuple(
 """The passes of :func:`abele.kernels.plan_native`, in order."""
 
 Watch = Callable[[PlannerPass, Form], None]
-"""Function that is called with every pass and the form that it made."""
+"""Function to call with every pass and the form that it made."""
 
 
 def run_passes(form: Form, *, after: str | None = None, check: bool | None = None, watch: Watch | None = None) -> Form:

@@ -11,6 +11,9 @@ decide on results. The model depends on the nest, and on the CPU's vectors and c
 
 Dims on which guards depend get neither lanes nor tiles, since each of their loads would be masked. Tiles over three
 dims are not tried: a CPU has too few accumulators for a third dim to add much reuse.
+
+Example: a tile of 4 rows by 2 vectors has 8 accumulators. Per point of the reduction it loads 2 vectors and 4 scalars
+for 8 multiply-adds.
 """
 
 from __future__ import annotations
@@ -45,8 +48,10 @@ LINE_COST = 0.3
 BROADCAST_COST, SPREAD_COST = 0.5, 1.5
 """Cost of loading one element into all lanes, and of each lane of a strided load, in vector loads."""
 FAR_SPREAD_COST = 8.0
-"""Cost of such a lane where its neighbours lie :data:`FAR_BYTES` apart. Each then has a page of its own, and often the
-same place in the caches as the others, so that lines are lost before they are used up.
+"""Cost of such a lane where its neighbours lie :data:`FAR_BYTES` apart.
+
+Each then has a page of its own, and often the same place in the caches as the others, so that lines are lost before
+they are used up.
 """
 CONFLICT_COST = 4.0
 """Cost of a line that is lost between two points of the reduction. More of them than the first-level cache has ways for
@@ -75,7 +80,7 @@ LONG_EXPRESSION = 24
 """Operations of a point from which two points at once fill the pipelines; of shorter ones four do."""
 
 MIN_LEADING = 8
-"""Units above which threads share the dims around stores to rows that values name."""
+"""Least units for threads to share the dims around stores to rows that values name."""
 MAX_ROW_UNITS = 64
 """Runs of rows that such stores are cut into where nothing else can be shared."""
 

@@ -2,12 +2,16 @@
 
 Inside a loop that does not move an array, the array's elements are read again in every round. Whether that costs
 anything depends on what is touched in between: if the loops inside touch no more than a cache holds, the lines come
-from that cache. So for each loop, from the innermost outwards, the bytes touched by one round are the product of the
-extents inside it, per array, less where windows overlap, and the bytes read again are weighted by the smallest cache
-that holds all of them. This is the reuse-distance estimate of loop tiling, with three caches and no associativity.
+from that cache. So each loop is taken in turn, from the innermost outwards. The bytes touched by one round are the
+product of the extents inside the loop, per array, less where windows overlap. The bytes read again are weighted by the
+smallest cache that holds all of them. This is the reuse-distance estimate of loop tiling, with three caches and no
+associativity.
 
 Large arrays cost something even when each element is read once, where the next access is not the next line and nothing
 prefetches it; that is counted apart.
+
+Example: a product of 1,024³ in f32 with the rows outermost reads the 4 MB of B again for each row, from the smallest
+cache that holds them.
 """
 
 from __future__ import annotations

@@ -10,6 +10,9 @@ consecutive blocks, and a task after the stage combines the chunks in order. The
 on the number of threads, so results have the same bits on any machine of the same vector width. With a chunk per
 thread, bits would follow the number of threads; with one per block, the partial gradients of a wide layer would outgrow
 the caches.
+
+Example: 4,096 samples in blocks of 64 are 64 blocks. In 8 chunks, each runs 8 of these one after the other and makes
+one partial gradient; a task afterwards adds up the 8.
 """
 
 from __future__ import annotations
@@ -172,7 +175,7 @@ class _LeafBuilder:
         return changed
 
     def _copy(self, space: int) -> tuple[Task, int]:
-        """Task that copies a block of ``space``, and the place of the samples in it."""
+        """Task for copies of one block of ``space``, and the place of the samples in it."""
         original, place = self.spaces[space], self.places[space]
         copy = self.spaces.add(original.shape, original.type, f"{original.name}.block")
         self.places[copy.number] = place

@@ -7,6 +7,9 @@ that stages or leaves give keeps every dependence.
 
 Bounds are exact for accesses without guards. A guarded access may leave its space only along positions of which a guard
 speaks; that the guard is the right one, tests show by evaluating programs.
+
+Example: y[i] = x[i + 1] over i < 8 is legal for an x of nine elements, or for one of eight with the guard i < 7 on the
+load.
 """
 
 from __future__ import annotations

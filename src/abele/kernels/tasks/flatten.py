@@ -215,7 +215,7 @@ class _Flattener:
         return tuple(move_bound(b, self.dims) for b in bounds)
 
     def _ragged(self, space: int, index: tuple[Affine, ...]) -> tuple[Bound, ...]:
-        """Condition under which the lanes exist in ``space``, which is touched at ``index``."""
+        """Condition of the lanes' existence in ``space``, which is touched at ``index``."""
         if self.blocked is None:
             return ()
         apart = space in self.blocked.places and self.layouts(space).block_stride is not None

@@ -13,6 +13,9 @@ outer dims of their own. A way out and back in must not lead through a task outs
 a detour (forward and backward pass, with the loss between them) are groups of their own: the level of a task says how
 many detours lie before it. Groups, each contracted to a point, then leave the graph of dependences without cycles, and
 tasks can be put in an order in which those of a group follow each other.
+
+Example: 8 samples with 12 heads are 96 points. The scores of one, 512 × 512 in f32, take 1 MB where those of all take
+96.
 """
 
 from __future__ import annotations

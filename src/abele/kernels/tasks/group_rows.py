@@ -16,6 +16,8 @@ or before it; nothing yet depends on the task, so any later step will do, and th
 becomes a step of its own at the end. So the list is in order at any time, whatever is joined.
 
 Contractions are left alone: they use operands many times, and have better orders of their own.
+
+Example: 8 samples of 512 tokens are 4,096 rows. In f32, a block of 8 rows of 768 features takes 24 KB of each array.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ from abele.kernels.tasks.sample_dim import DimClasses, Node, accesses, dim_class
 MIN_ROWS = 32
 """Rows of a group, so that threads share them evenly."""
 MIN_ROW, MAX_ROW_BYTES = 64, 1 << 16
-"""Elements from which a row is worth a loop of its own, and bytes of an array that stays in a cache."""
+"""Least elements of a row for a loop of its own, and most bytes of an array that stays in a cache."""
 MAX_SUMS_BYTES = 1 << 17
 """Most bytes of the sums of a task over the rows: every chunk has its own, which pass by with every few rows."""
 MIN_REUSE = 16
@@ -240,7 +242,7 @@ class _Finder:
         return RowDims(extents, self._block(step, rows, extents), dims, local)
 
     def _outermost(self, step: _Step) -> list[Node]:
-        """Rows without dims that would make them too short, or along which large arrays lie."""
+        """Rows, without dims of too short rows and dims along which large arrays lie."""
         longest = max(self.program.tasks[m.number].points for m in step.members)
         streams = {node for m in step.members for node in self._streams(m, longest)}
         rows = list(takewhile(lambda node: node not in streams, step.rows))

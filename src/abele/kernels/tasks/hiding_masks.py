@@ -9,6 +9,9 @@ Large finite numbers, such as -1000, hide a key where exp of its score, less the
 depends on the other scores. They are sums of products of queries and keys, so no larger than the product of the longest
 query and the longest key (Cauchy and Schwarz), which costs little to compute. :class:`ScoreBound` names the operands;
 the test is made where the program runs.
+
+Example: of queries and keys no longer than 8, scores lie between ±64. A mask of 1,000 below zero puts a hidden score at
+least 872 below the largest of its row, and exp(−872) is zero in f32.
 """
 
 from __future__ import annotations

@@ -2,12 +2,15 @@
 
 An array of the caller's stays as it lies. One that holds samples in groups, with something else between group and
 sample, keeps the digits of samples apart in all tasks and spaces that they run through: the two outputs of a network's
-last layer would leave its convolutions a few groups to run by blocks where there were many samples. What little there
-is in such an array is copied instead: before all tasks where one of them reads what it held, and after all where one
-writes it. Everything between has its samples whole.
+last layer would leave its convolutions a few groups to run by blocks where there were many samples. Such a small array
+is copied instead: before all tasks if one of them reads its old contents, and after all if one writes it. Everything
+between has its samples whole.
 
-Only the dim that samples would be chosen from is looked at, and only if its tasks do so much that copies are nothing
-beside them. Weights are never copied: they have no samples.
+Only the dim of the samples is considered, and only if its tasks do so much work that copies do not matter. Weights are
+never copied: they have no samples.
+
+Example: an output [2, 3, 64] of 128 samples, in two groups with 3 results between, keeps the digits 2 and 64 apart.
+Copied to [128, 3], it leaves one dim of 128 everywhere.
 """
 
 from __future__ import annotations

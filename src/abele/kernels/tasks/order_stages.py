@@ -9,6 +9,9 @@ others then run as early as they can.
 
 Every dependence goes to an earlier stage, to an earlier task outside of loops over blocks, or along one sample inside
 of one.
+
+Example: a network's layers and gradients, sample by sample, are stage 0. The norm of its weight gradients is ready
+after the last block, so tasks by blocks that use it are stage 1.
 """
 
 from __future__ import annotations

@@ -124,7 +124,7 @@ def _can_be_made_again(
 
 
 class _LateCopies:
-    """Tasks that make again the values that one level reads late, in order, and their spaces, by the original."""
+    """Tasks that make again, in order, values for late readers, and their spaces by the original."""
 
     def __init__(self, program: TaskProgram, history: _History, item: _ReadLate, spaces: SpaceTable) -> None:
         self.program, self.history, self.item, self.spaces = program, history, item, spaces

@@ -12,6 +12,9 @@ hold f32 sums, or move elements as they are.
 
 A value that the array can hold is not rounded: an element of the same type, a constant of it, the larger of two, one of
 two. To nearest, constants are rounded by the compiler, as they are where vertices hold them.
+
+Example: y = x + 1 with y in f16 becomes y = ``Rounded(x + 1, word)``. The value 1.0003 lies 31 % of the way from 1 to
+the next f16, 1.00098, so 31 % of the words round it up.
 """
 
 from __future__ import annotations

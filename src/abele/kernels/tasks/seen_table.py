@@ -1,4 +1,4 @@
-"""Tasks that find, while a program runs, the keys that each block of rows sees: the table of :class:`SeenKeys`.
+"""Tasks that find, while a program runs, the keys seen by each block of rows: the table of :class:`SeenKeys`.
 
 First the *gap* of every block of rows and point of the keys' dim: the least distance of its elements of the mask below
 the largest in their rows; zero of truth values that hide nothing, infinity where all are hidden. It depends on the mask

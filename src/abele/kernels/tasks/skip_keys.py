@@ -8,10 +8,14 @@ each of a few numbers of keys, and are called at the row and the key at which th
 computed in other blocks of scores, forward and backward; where a mask hides nothing, all is, in the same blocks.
 
 That results stay what they are is proven beforehand of elements of the mask, whatever they will be
-(:mod:`abele.kernels.tasks.hiding_masks`). What a group keeps of rows by keys for a later one (shares, for the backward
-pass) exists in its ranges alone, so that all that read it must run over the same ones; otherwise neither is divided.
+(:mod:`abele.kernels.tasks.hiding_masks`). Values by rows and keys that a group keeps for a later one (shares, for the
+backward pass) exist in its ranges alone. So all groups that read them must run over the same ranges; otherwise none is
+divided.
 
 Ranges are hulls: sequences whose tokens are scattered cost as much as all between their first and last.
+
+Example: 512 rows of two sequences of 300 and 212 tokens, in blocks of 128. The first two blocks see keys 0 to 299, the
+third, which has rows of both sequences, all 512, the last keys 300 to 511.
 """
 
 from __future__ import annotations

@@ -20,6 +20,9 @@ Rows that values name are found by address: a buffer need not be split for them,
 several strides, as the number of a row can be taken apart where it is used. Only the loops over the other dims are
 split as the view's strides are. Rows whose elements lie apart, such as those of a table that tiles hold column by
 column, go through a copy whose rows are stretches of memory, where enough of them are touched.
+
+Example: a dim of 32 that one view has as [2, 16] and another as [4, 8] gets marks at 8 and 16, and becomes digits [2,
+2, 8].
 """
 
 from __future__ import annotations

@@ -94,7 +94,7 @@ def calc_loss(
 def calc_accuracy(
     graph: Graph, model_outputs: Tensor, expected: Tensor, num_correct: Tensor, *, name: str = "calc_accuracy"
 ) -> Steps:
-    """Program that sets ``num_correct`` to the count of samples whose largest output is their label's.
+    """Program that sets ``num_correct``: the samples whose largest output is their label's.
 
     Args:
         graph: Graph in which vertices are made.

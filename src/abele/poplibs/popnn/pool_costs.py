@@ -43,10 +43,12 @@ POINTER_BYTES = 4
 LIST_BYTES = 4
 ITEM_BYTES = 3 * NUMBER_BYTES
 NUMBERS = 5
-"""Sizes of a vertex's lists. Bytes of a 16-bit number, of a pointer, of a row of a list (begin and length), and of an
-item of work (first output, first input, number of positions). Numbers of a vertex: value to set first, groups and
-vectors of channels, strides of input and output. Source: declarations of PopLibs' codelets (docs/library_vertices.md).
-It is guessed that each piece of a row has a list, with an item for each window position that it meets.
+"""Numbers of a vertex; the other constants are bytes of its lists.
+
+Bytes of a 16-bit number, of a pointer, of a row of a list (begin and length), and of an item of work (first output,
+first input, number of positions). Numbers of a vertex: value to set first, groups and vectors of channels, strides of
+input and output. Source: declarations of PopLibs' codelets (docs/library_vertices.md); a list for each piece of a row,
+with an item for each window position that it meets, is guessed.
 """
 
 INIT_SLOTS = 1

@@ -9,10 +9,13 @@ one word per argument after the graph, as in ``"tensor out_type dims *params:Red
 - ``^`` at the beginning: the graph is not the first argument; it is found among the others, or is that of a tensor.
 - ``*params:ReduceParams`` is an object of that class whose fields are parameters of ours.
 
-After the last word a call may go on with a debug name, options and a planning cache, in any order and each at most
+After the last word, a call may go on with a debug name, options and a planning cache, in any order and each at most
 once. A form fits a call when every argument fits its word, words that may be left out being passed over; arguments that
 are named keep their names. What fits is decided by kind alone, and the words of a form differ in kind wherever one may
 be left out, so at most one reading of a call exists.
+
+Example: in ``sum(graph, x, FLOAT, {0, 1}, params, prog)``, ``x`` fits ``tensor``, ``FLOAT`` fits ``out_type`` and ``{0,
+1}`` fits ``dims``. No one of them fits the word of another.
 """
 
 from __future__ import annotations

@@ -7,6 +7,9 @@ cells.
 Why rectangles: a tile's share of a tensor is a few stretches of its storage order, and each is at most three
 rectangles (the end of a row, whole rows, the beginning of a row). Within a rectangle each operand has one stride per
 direction, so one vertex with two loops covers it, whatever the shapes broadcast to.
+
+Example: elements 3 to 20 of a tensor [4, 8] are three rectangles: 5 elements at the end of row 0, row 1, and 5 elements
+at the beginning of row 2.
 """
 
 from __future__ import annotations

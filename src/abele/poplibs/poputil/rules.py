@@ -97,7 +97,7 @@ class Rule:
         return self.fits(value) if self.takes is _anything else self.takes(value)
 
     def checker(self) -> Check:
-        """Function that does what :meth:`check` does, and remembers classes that passed."""
+        """The same as :meth:`check`, with a memory of classes that passed."""
         if self.takes is _anything and self.inside is not None:
             return self.inside
         known: dict[type, Check | None] = {}

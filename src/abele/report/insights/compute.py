@@ -14,7 +14,7 @@ from abele.report.text import count_text, percent_text
 from abele.words import counted, visible
 
 _UNBALANCED = 0.3
-"""Part of the cycles that tiles wait above which balance is the cost's subject."""
+"""Share of waiting in the cycles above which balance is the cost's subject."""
 _EVEN = 0.9
 """Mean of the tiles at work, as part of the slowest one, above which they have equal work."""
 _ONE_VERTEX = 0.5

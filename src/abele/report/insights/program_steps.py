@@ -32,8 +32,9 @@ Bool = npt.NDArray[np.bool_]
 SIDES = ("compute", "arrange", "exchange", "replicas", "sync", "host", "streaming memory")
 """Kinds of cycles of a step."""
 MOST_TILE_RUNS = 4_000_000
-"""Rows of ``phase_tiles`` up to which the slowest or busiest tile is looked up. A column that is read from a file is
-checked as a whole, which takes seconds where there are more.
+"""Rows of ``phase_tiles`` up to which the slowest or busiest tile is looked up.
+
+A column of a file is checked as a whole, which takes seconds where there are more.
 """
 _ANEW = re.compile("|".join(WRITTEN_ANEW))
 

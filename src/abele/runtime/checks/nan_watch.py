@@ -20,7 +20,7 @@ from abele.runtime.supersteps.vertex_places import element_text, made_at, users,
 
 @dataclass(eq=False)
 class _Written:
-    """Floating-point elements that a compute set writes, and flags of those that are NaN before it runs."""
+    """Floating-point elements that a compute set writes, with flags of NaN before it runs."""
 
     elements: Elements
     parts: tuple[VariablePart, ...]

@@ -10,6 +10,9 @@ since the one before.
 
 Two locks: ``_state`` guards what a run changes and is held for moments; ``_asking`` lets one thread at a time work
 things out, while runs go on.
+
+Example: a while loop that made 7 trips leaves two words, 7 trips and 1 entry. The next run that counts the same shares
+them.
 """
 
 from __future__ import annotations

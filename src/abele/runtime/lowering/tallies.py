@@ -1,4 +1,4 @@
-"""Tallies: times that a run took each way that data decides; executions of steps follow from them."""
+"""Tallies: the count of each way that data decides in a run; executions of steps follow from them."""
 
 from __future__ import annotations
 

@@ -9,6 +9,9 @@ That leaves values which nobody outside can see. A variable lives only inside th
 carry a value from round to round), and if each of its values is read again later in the run (the last value of a
 variable that nobody reads is a result, which the host may ask for). Each condition is decided by element sets or by
 position, never by names, and whatever is not known to be invisible is stored.
+
+Example: of y = 2 · (a + b) as two calls, the sum lives only inside the kernels: the run alone touches it, writes it
+first, and reads it again.
 """
 
 from __future__ import annotations

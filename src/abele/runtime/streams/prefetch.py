@@ -11,6 +11,8 @@ prefetch that has begun is woken by its end or by :meth:`Prefetcher.abandon`, wh
 leaks into the next run: a prefetch that outlives its run is *stale*. Its buffer goes back unused and the feed is told
 to invalidate, once, also if other buffers of that run were dropped before (``_owed``), unless the feed keeps what it
 gave. No lock is held while the user's code runs.
+
+Example: of 3 buffers, the program reads copy 0 from one while threads fill the others for copies 1 and 2.
 """
 
 from __future__ import annotations

@@ -76,7 +76,7 @@ class Behaviour:
         return self.possible & ROUNDING if any(map(_makes_narrow, steps)) else 0
 
     def ways(self, bits: int) -> Iterator[Rounding]:
-        """Roundings that may be on, given ``bits`` that may change."""
+        """Roundings that may be on while ``bits`` may change."""
         free = bits & ~self.certain
         for choice in range(ROUNDING + 1):
             if not choice & ~free:
@@ -88,7 +88,7 @@ class Behaviour:
 
 
 def bits_of(step: SetFloatingPointBehaviour) -> tuple[int, int]:
-    """Bits that a step sets one way or the other, and bits that it switches on."""
+    """Bits that a step sets one way or the other, and bits switched on."""
     switched = {BITS[name]: on for name, on in step.fields.items() if name in BITS}
     if "nan_on_overflow" in step.fields:
         switched[SATURATING] = not step.fields["nan_on_overflow"]

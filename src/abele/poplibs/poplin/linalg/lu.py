@@ -8,6 +8,9 @@ factors that row k was subtracted with, which are L's; and the square behind the
 that are still to be found. No row is exchanged, so a row never leaves its tile: a round moves one row, where a search
 for a pivot would also need a reduction and an exchange of two rows. That is why the result is only as accurate as the
 pivots are large.
+
+Example: of A = [[2, 1], [4, 5]], round 0 takes the factor 4 / 2 = 2, which is L[1, 0], and leaves 5 − 2 · 1 = 3. So U
+is [[2, 1], [0, 3]].
 """
 
 from __future__ import annotations

@@ -434,7 +434,7 @@ def _made(compute_set: ComputeSet | None) -> ComputeSet:
 
 
 def cheapest(calls: Iterable[ContractionCall]) -> ContractionCall:
-    """Call that is expected to take the fewest cycles, of those that fit the tiles and the plan's constraints.
+    """Call of the fewest expected cycles, of those that fit the tiles and the plan's constraints.
 
     Calls that cannot be better than the best so far are not planned. Of equal ones the first is taken.
 

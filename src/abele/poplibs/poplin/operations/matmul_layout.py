@@ -59,7 +59,7 @@ class MatmulLayout:
 def best_layout(
     system: System, a_shape: tuple[int, ...], b_shape: tuple[int, ...], types: Types, planning: Planning
 ) -> MatmulLayout:
-    """Layout whose plan is expected to take the fewest cycles, of those that fit the tiles and the request.
+    """Layout of the fewest expected cycles, of those that fit the tiles and the request.
 
     Raises:
         OutOfMemoryError, InvalidOptionError: None fits; the error is that of the first.

@@ -53,7 +53,7 @@ from abele.poplibs.poplin.vertices.work import Work
 from abele.words import counted
 
 _MOST_CANDIDATES = 400_000
-"""Splits above which those that leave too many tiles are dropped; longer lists are thinned. Chosen."""
+"""Splits above which those of too many idle tiles are dropped; longer lists are thinned. Chosen."""
 _MOST_STAGES = 3
 """Stages of a sum of partials. Source: §5.12."""
 

@@ -8,6 +8,9 @@ form alone, so the two can differ.
 
 Both kinds read extents and strides from ``geometry``, whose elements are named in
 :mod:`~abele.poplibs.poplin.vertices.geometry_fields`.
+
+Example: a slice of 16 in-channels, 8 out-channels and 10 positions under one kernel position is 16 · 8 · 10 = 1,280
+multiply-adds; its vertex writes 80 partial products.
 """
 
 # Bodies and annotations are in the vertex language, whose own compiler checks their types.

@@ -8,6 +8,8 @@ loop, from the gradients of the gates. What is left in the loops is one product 
 elements; weights, one after the other in the order of its loops, are copied once before the first step.
 
 Sums are made in another order than on tiles, so results agree within rounding.
+
+Example: for 100 steps of 8 samples, one product of 800 rows before the loop takes the place of 100 products of 8 rows.
 """
 
 from __future__ import annotations

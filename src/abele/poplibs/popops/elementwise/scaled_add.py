@@ -48,8 +48,10 @@ CHECK_CYCLES = 30
 """Deciding on the tile whether a scale is accurate in f16. Source: machine reference §1.5 (CheckAccuracyWhenCast)."""
 
 SCALED_OPTIONS = {"optimizeForSpeed": flag(False), "scaleFloatToHalfTolerance": number(1e-6)}
-"""Options of scaled addition: true to put operands in memory elements that are read at once, and the tolerance by which
-a scale may move for arithmetic in f16.
+"""Options of scaled addition.
+
+True to put operands in memory elements that are read at once; and the tolerance by which a scale may move for
+arithmetic in f16.
 """
 
 

@@ -38,7 +38,7 @@ EXCHANGE_DISTANCES = (0.5, 0.25, 0.375, 0.125)
 FIRST_HOST = 0.25
 """Place of the first of few rectangles, as a share of the distance between two of them. Chosen."""
 HOST_TRIES = 8
-"""Idle tiles that are tried for a rectangle with a host that holds one of its rows. Chosen."""
+"""Idle tiles to try for a rectangle whose host holds one of its rows. Chosen."""
 
 
 @dataclass(frozen=True)
