@@ -1,4 +1,4 @@
-"""Rates of this machine: how many f32 operations a second its cores can do, and how many bytes they can move.
+"""Rates of this machine: f32 operations per second of its cores, and bytes that they move.
 
 Both are measured by loops of native code. Arithmetic: chains of multiply-adds in registers, as many side by side as
 hide their latency, without any memory. Memory: one array is read and another written, each too large for all caches;
@@ -56,7 +56,7 @@ class MachineRates:
 
 
 def machine_rates() -> MachineRates:
-    """The rates of this machine; measured once a host, in about a second."""
+    """The rates of this machine; measured once per host, in about a second."""
     return measured("rates", VERSION, MachineRates, measure_rates)
 
 

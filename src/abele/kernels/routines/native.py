@@ -1,4 +1,4 @@
-"""The packed routine as native code of this CPU, made once a host."""
+"""The packed routine as native code of this CPU, made once per host."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ def create_norm_gamma(graph: Graph, acts: Tensor, name: str = "gamma") -> Tensor
 
 
 def create_norm_beta(graph: Graph, acts: Tensor, name: str = "beta") -> Tensor:
-    """A new tensor of one addend a channel of ``acts``.
+    """A new tensor of one addend per channel of ``acts``.
 
     Raises:
         TensorError: ``acts`` has no channels.

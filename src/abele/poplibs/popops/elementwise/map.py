@@ -142,7 +142,7 @@ def map_with_outputs(
     An output may be one of ``tensors``: every expression sees its elements as they were before.
 
     Raises:
-        TensorError: Not one expression an output, the outputs differ in shape, or the operands do not broadcast to it.
+        TensorError: Not one expression per output, the outputs differ in shape, or the operands do not broadcast to it.
         TypeMismatchError: An expression gives another kind of element than its output holds.
         ConstantWriteError: An output that cannot be written.
     """

@@ -1,4 +1,4 @@
-"""Expressions as one vertex an operation, with a tensor for every intermediate result."""
+"""Expressions as one vertex per operation, with a tensor for every intermediate result."""
 
 from __future__ import annotations
 
