@@ -2,7 +2,7 @@
 
 A tracepoint appends three integers to a list that only its thread appends to, which needs no lock, makes no objects
 for the garbage collector to visit, and takes a fraction of a microsecond. A background thread empties the lists into
-chunks several times per second. A thread that is faster than that empties its list itself, so that memory stays bounded.
+chunks several times per second. A faster thread empties its list itself, so that memory stays bounded.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Calls of collectives: their arguments, and what they check and read alike."""
+"""Calls of collectives: their arguments, and checks and options that they share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Methods of collectives: what goes which way round a ring, step by step.
+"""Methods of collectives: the rows sent each way round a ring, step by step.
 
 A ring is a list of moves per step, and nothing else differs between methods. Rows are numbered by how far clockwise
 their home is from where they lie, so that "send row j that way" is one step for all members of all rings. A *lane* is a

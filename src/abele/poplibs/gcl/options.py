@@ -26,7 +26,7 @@ Wanted = Method | Literal["auto"]
 """A method, or the one that is estimated to take least time."""
 
 RING_OF_IPUS = {"peripheral-ring": 1, "rung-ring-2": 2, "rung-ring-4": 4, "rung-ring-8": 8}
-"""IPUs of a replica by what GCL calls the rings of such replicas. Source: GCL's option ``topology``."""
+"""IPUs of a replica by GCL's name of its rings. Source: GCL's option ``topology``."""
 
 
 def read_method(function: str, given: Options) -> Wanted:

@@ -31,7 +31,7 @@ def columns(graph: Graph, dtype: ElementType, rows: int, width: int, name: str) 
 
 
 def column_parts(graph: Graph, dtype: ElementType, width: int, count: int) -> list[slice]:
-    """So many ranges of columns, or fewer: whole vectors of 8 bytes, so that no tile gets half a word."""
+    """Up to ``count`` ranges of columns: whole vectors of 8 bytes, so that no tile gets half a word."""
     grain = vector_grain(graph, dtype)
     vectors = -(-width // grain)
     cuts = [min(vectors * k // count * grain, width) for k in range(count + 1)]

@@ -127,12 +127,12 @@ class _Circle:
         return _chosen(tensor, self.order, np.roll(self.order, -move.sent))
 
     def arriving(self, tensor: Tensor, move: Move) -> Tensor:
-        """Rows of ``tensor`` [IPUs, parts, width] that receive what a move sends: [IPUs, width]."""
+        """Rows of ``tensor`` [IPUs, parts, width] that receive a move's data: [IPUs, width]."""
         onto = np.roll(self.order, -move.way)
         return _chosen(tensor, onto, np.roll(onto, -move.received))
 
     def lane(self, received: Tensor, move: Move) -> Tensor:
-        """Rows of ``received`` [IPUs, lanes, width] that receive what a move sends: [IPUs, width]."""
+        """Rows of ``received`` [IPUs, lanes, width] that receive a move's data: [IPUs, width]."""
         onto = np.roll(self.order, -move.way)
         return _chosen(received, onto, np.full(len(onto), move.lane))
 

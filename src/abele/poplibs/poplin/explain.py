@@ -1,4 +1,4 @@
-"""Explaining plans: what the planner chose, what it left, and what would make it choose the same again."""
+"""Explanations of plans: the planner's choice, its alternatives, and the options that fix it."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _VERTICES = {
     "outer_product": "outer product (OuterProduct)",
 }
 REARRANGING = "rearranging"
-"""Name of the term that stands for what happens before and after the plan."""
+"""Name of the cost term of steps before and after the plan."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class Explanation:
 
     @property
     def rearranging_cycles(self) -> int:
-        """Expected cycles of what is done to operands and output around the plan."""
+        """Expected cycles of rearranging operands and output around the plan."""
         return self.cycles - self.schedule.cycles
 
     @property

@@ -1,4 +1,4 @@
-"""Options of matmuls and convolutions, by PopLibs' names, and what they mean for the planner."""
+"""Options of matmuls and convolutions, by PopLibs' names, and the planner's constraints that they give."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def read_settings(
     *,
     is_conv: bool = False,
 ) -> ContractionOptions:
-    """The settings of a call, from PopLibs' options and the keywords that stand for the commonest of them.
+    """Settings of a call, from PopLibs' options and the keywords for the commonest of them.
 
     Raises:
         InvalidOptionError: An unknown option, or a value that it does not take.
@@ -172,7 +172,7 @@ TRANSFORM = "swapOperands"
 
 
 def _constraints(function: str, given: str, *, is_conv: bool) -> tuple[tuple[tuple[str, int], ...], str, bool | None]:
-    """The parts, the kind of vertex, and whether operands swap, as ``planConstraints`` asks for."""
+    """Parts, kind of vertex and swapping of operands that ``planConstraints`` asks for."""
     if not given:
         return (), "", None
     try:
@@ -217,7 +217,7 @@ def _parts(dim: str, value: Any) -> dict[str, int]:
 
 
 def resolve_types(name: str, dtypes: dict[str, ElementType], output_type: Any, partials_type: Any) -> Types:
-    """The types of a contraction, from its operands' types and what the user asked for.
+    """Types of a contraction, from its operands' types and the user's choice.
 
     Args:
         name: The operation, for errors.
@@ -277,4 +277,4 @@ def _quarter_types(name: str, dtypes: dict[str, ElementType], output_type: Any, 
 
 
 class QuarterPartialsWarning(UserWarning):
-    """Partial sums of products of 8-bit floats were asked for in another type than f16, which they have."""
+    """Partial sums of products of 8-bit floats were requested in a type other than f16, which they have."""

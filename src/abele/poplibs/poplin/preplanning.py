@@ -1,4 +1,4 @@
-"""Planning ahead by PopLibs' names: sets of what will be called, and a cache that plans go to."""
+"""Planning ahead by PopLibs' names: sets of future calls, and a cache of plans."""
 
 from __future__ import annotations
 

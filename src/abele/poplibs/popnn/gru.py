@@ -320,7 +320,7 @@ def _setting(call: LayerCall) -> Setting:
 
 
 def _checked(call: GruForward | GruBackward) -> Tensor | None:
-    """The attention, steps first, after a look at all operands."""
+    """Attention, steps first, after checks of all operands."""
     params, states = call.params, {"initial output": call.state}
     check_operands(params, states, call.input, call.weights, _biases_shape(params))
     if call.attention is None:

@@ -104,7 +104,7 @@ def pool_kernel(params: PoolParams, dtype: ElementType) -> ir.HostKernel:
 
 
 def pool_gradient_kernel(params: PoolParams, dtype: ElementType) -> ir.HostKernel:
-    """Scatter the gradient of each output over its window; what falls into the padding is dropped.
+    """Scatter the gradient of each output over its window; elements in the padding are dropped.
 
     Operands: the output gradient, for max pooling the output and the input; the input gradient; temporaries.
     """

@@ -33,15 +33,13 @@ Float64 = npt.NDArray[np.float64]
 
 GRAIN_BYTES = 8
 MAX_GRAINS = 8
-"""Channels of a group are whole grains, vectors of the data path, and at most so many. Source: machine reference
-§4.17."""
+"""Most grains of a channel group; grains are vectors of the data path. Source: machine reference §4.17."""
 
 PREFERRED_BYTES = 32
-"""A group of so many bytes is preferred: 16 channels of f16, 8 of f32. Source: machine reference §4.17."""
+"""Preferred bytes of a group: 16 channels of f16, 8 of f32. Source: machine reference §4.17."""
 
 PREFERENCE = 4 / 3
-"""A plan with a preferred group is taken if it costs less than so many times the best. Source: machine reference
-§4.17."""
+"""Ratio to the best cost up to which a plan with a preferred group is taken. Source: machine reference §4.17."""
 
 REARRANGED_BYTES_PER_CYCLE = 4
 """Rate of a plan for groups that are not those of its input. Source: machine reference §4.17."""
@@ -203,7 +201,7 @@ def _blocks(group: int, extents: Sequence[int], parts: Sequence[int], tiles: int
 
 
 def _tile_of_each(extents: Sequence[int], parts: Sequence[int], tiles: int) -> Int64:
-    """Tile of every position of a box whose dimensions are cut into so many parts each."""
+    """Tile of every position of a box with each dimension cut into parts."""
     number: Int64 = np.zeros((), np.int64)
     for extent, count in zip(extents, parts, strict=True):
         number = number[..., None] * count + np.arange(extent) * count // extent

@@ -84,7 +84,7 @@ def _covers_field(params: PoolParams) -> bool:
 
 
 def _reducing(graph: Graph, params: PoolParams, tensor: Tensor, name: str) -> tuple[Tensor, Emit]:
-    """The result of one window that is the whole field, and what appends its steps."""
+    """Result of a window that is the whole field, and a function to append its steps."""
     finish = Finish(tensor.dtype, "number" if params.kind == "avg" else "")
     scale = 1.0 / math.prod(params.kernel) if params.kind == "avg" else None
     op = find_reduce_op("MAX" if params.kind == "max" else "ADD")
@@ -96,7 +96,7 @@ def _reducing(graph: Graph, params: PoolParams, tensor: Tensor, name: str) -> tu
 
 
 def _pooling(graph: Graph, params: PoolParams, tensor: Tensor, name: str) -> tuple[Tensor, Emit]:
-    """The result of many windows, and what appends its step."""
+    """Result of many windows, and a function to append its step."""
     group = _group(tensor)
     out, blocks = create_blocks(graph, tensor.dtype, params, f"{name}/out", group=group, is_input=False)
     return out, lambda body: body.add(
@@ -203,7 +203,7 @@ def _check(role: str, tensor: Tensor, shape: tuple[int, ...], name: str, dtype: 
 
 
 def _group(tensor: Tensor) -> int:
-    """Channels that follow each other innermost in memory, or what a new tensor would group."""
+    """Channels that follow each other innermost in memory, or the group of a new tensor."""
     order = storage_order(tensor)
     inner = [(d, n) for d, n in zip(order.dims(), order.extents, strict=True) if n != 1]
     if inner and inner[-1][0] == 1:

@@ -1,4 +1,4 @@
-"""Plain recurrent networks, and the pieces that loops over sequences are made of.
+"""Plain recurrent networks, and the parts of loops over sequences.
 
 Weights are input weights [1, input, units], output weights [1, units, units], biases [1, units].
 """
@@ -134,7 +134,7 @@ def param_delta_update(
     options: Options = None,
     name: str = "param_delta_update",
 ) -> None:
-    """Add what one step contributes to the gradients of the weights, in place.
+    """Add the contribution of one step to the gradients of the weights, in place.
 
     Args:
         graph: Graph in which vertices are made.
@@ -220,7 +220,7 @@ def rnn_bwd_sequence(
     options: Options = None,
     name: str = "rnn_bwd",
 ) -> Backward:
-    """Gradients of input, initial state and weights from what :func:`rnn_fwd_sequence` kept.
+    """Gradients of input, initial state and weights from the values that :func:`rnn_fwd_sequence` kept.
 
     Raises:
         TensorError: An operand does not have the shape that the parameters say.

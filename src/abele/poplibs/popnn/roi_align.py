@@ -262,7 +262,7 @@ class _Cut:
 
 
 def _boxes(tensor: Tensor, *spans: tuple[Int64, Int64]) -> Regions:
-    """For each vertex what it has of the first dimensions, and all of the others."""
+    """Regions of each vertex: its part of the first dimensions, and all of the others."""
     whole = np.array(tensor.shape[len(spans) :], np.int64)
     rows = len(spans[0][0])
     start = np.stack([s[0] for s in spans], axis=1)

@@ -1,4 +1,4 @@
-"""Expressions over placeholders: what ``map`` computes for every element.
+"""Expressions over placeholders, which ``map`` evaluates for every element.
 
 >>> from abele.numerics import f32
 >>> print((_1 * 2.0 + exp(_2)).lower((f32, f32)))
@@ -188,7 +188,7 @@ def converted(expression: Expr, before: ElementType, after: ElementType) -> Expr
 
 
 class Raw(Expr):
-    """An expression of the common language as it stands, for what has no operator: element indices and random bits."""
+    """Expression of the common language for values without an operator: element indices and random bits."""
 
     __slots__ = ()
 
@@ -213,7 +213,7 @@ class Op(Expr):
 
 
 def written_out(node: language.Expr) -> Expr:
-    """An expression of the common language, every operation of it as often as it is written: none is shared."""
+    """Expression of the common language with every use of an operation written out: none is shared."""
     return Expr(_written_out(node))
 
 
@@ -240,7 +240,7 @@ def check_placeholders(node: language.Expr, types: Types) -> None:
 
 
 def parts(*nodes: language.Expr) -> list[language.Expr]:
-    """Every node of expressions once, however often it is used; arguments, in popops' order, before what uses them."""
+    """Nodes of expressions, each once; arguments, in popops' order, before their users."""
     seen: dict[int, language.Expr] = {}
 
     def visit(node: language.Expr) -> None:
@@ -273,7 +273,7 @@ def as_expr(value: object) -> Expr:
 _1, _2, _3, _4, _5, _6, _7, _8, _9 = (PlaceHolder(i) for i in range(1, 10))
 
 ELEMENT = "element"
-"""Name of the kernel dim that stands for the row-major index of an element in the mapped shape."""
+"""Name of the kernel dim for the row-major index of an element in the mapped shape."""
 
 
 def element_index() -> Raw:
@@ -294,7 +294,7 @@ def random_bits(seed: int, modifier: int, draw: int = 0, draws: int = 1) -> Raw:
 
 
 def from_callable(function: ExprLike | Callable[..., ExprLike], arity: int) -> Expr:
-    """``function`` itself if it is an expression, or what it returns for ``arity`` placeholders.
+    """``function`` itself if it is an expression, or its result for ``arity`` placeholders.
 
     Raises:
         TensorError: It does not take so many arguments.

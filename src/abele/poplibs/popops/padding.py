@@ -1,4 +1,4 @@
-"""PopLibs' namespace ``popops::padding``: what :func:`~abele.poplibs.popops.layout.pad.pad` takes."""
+"""PopLibs' namespace ``popops::padding``: arguments of :func:`~abele.poplibs.popops.layout.pad.pad`."""
 
 from __future__ import annotations
 

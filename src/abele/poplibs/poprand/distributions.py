@@ -28,7 +28,7 @@ VECTOR_CYCLES = 4.0
 INTEGER_CYCLES = 6.0
 """Cycles of two integers. Source: machine reference §4.11 (uniform INT: 3n)."""
 EXACT_FLOAT_BITS = 24
-"""Integer ranges of more than 2²⁴ numbers are drawn in integer arithmetic: an f32 does not tell them apart."""
+"""Bits above which integer ranges are drawn in integer arithmetic: an f32 does not hold more than 2²⁴ numbers."""
 
 
 def uniform(

@@ -46,7 +46,7 @@ def advance_seed(graph: Graph, seed: Tensor, prog: Sequence, name: str = "advanc
 
 
 def set_seed(graph: Graph, master_seed: Tensor, seed_modifier: int, prog: Sequence, name: str = "set_seed") -> None:
-    """Seed the generator of every worker, and what random operations without a seed draw from.
+    """Seed the generator of every worker, and the seed of random operations without one.
 
     Every worker of every tile gets four words of its own, hashed from the master seed, the modifier and its place.
 
@@ -84,7 +84,7 @@ def set_seed(graph: Graph, master_seed: Tensor, seed_modifier: int, prog: Sequen
 
 
 def get_seed(graph: Graph, prog: Sequence, name: str = "get_seed") -> Tensor:
-    """A u32[2] with what random operations without a seed draw from at this point of the program."""
+    """A u32[2] with the seed of random operations without one at this point of the program."""
     seed = graph.variable(u32, (2,), name=name, map=0)
     prog.add(Copy(own_seed(graph), seed))
     return seed

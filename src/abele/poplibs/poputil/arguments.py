@@ -1,4 +1,4 @@
-"""Putting the arguments of a call into our order, and saying what does not fit."""
+"""Putting the arguments of a call into our order, and errors of those that do not fit."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Arguments:
 
     @cached_property
     def fewest(self) -> int:
-        """Arguments by position with which nothing is missing, whatever is named; beyond all where a name is needed."""
+        """Fewest arguments by position with which none is missing; beyond all where a name is needed."""
         needed = [self.names.index(n) + 1 if n in self.names else len(self.names) + 1 for n in self.required]
         return max(needed, default=0)
 
@@ -71,7 +71,7 @@ class Arguments:
 
     @cached_property
     def forms(self) -> list[Form]:
-        """Orders in which arguments are taken: PopLibs', then ours with what any call may end with."""
+        """Orders of arguments: PopLibs', then ours with the arguments that any call may end with."""
         made = [
             make_form(self.function, order) if isinstance(order, str) else make_form(order[1], order[0])
             for order in self.orders

@@ -1,4 +1,4 @@
-"""PopLibs' own orders of arguments: what a C++ program hands over by position, told from what each argument is.
+"""PopLibs' own orders of arguments, recognised by the kind of each argument that a C++ program passes by position.
 
 A function has parameters of ours, and *forms*: orders in which PopLibs' header takes the same things. A form is text,
 one word per argument after the graph, as in ``"tensor out_type dims *params:ReduceParams prog"``:

@@ -1,4 +1,4 @@
-"""Cells: what each tile holds of a tensor, cut into rectangles of a [blocks, rows, columns] grid.
+"""Cells: the elements of a tensor on each tile, cut into rectangles of a [blocks, rows, columns] grid.
 
 Operands that are repeated along some dimensions, or reduced over them, have a simple form within a rectangle: one
 element, one per row, one per column, or all. Every element-wise, reducing and random operation is placed by these
@@ -122,7 +122,7 @@ class Cells:
         return Cells(self.grid, self.tile[chosen], *(a[chosen] for a in columns))
 
     def runs(self) -> tuple[Int64, Int64, Int64]:
-        """Stretches of the flattened grid that the cells are made of, cell by cell.
+        """Stretches of the flattened grid in each cell, cell by cell.
 
         Returns:
             Cell, first element and elements of each stretch, int64[k] each; a stretch is as many rows as lie together.
@@ -134,7 +134,7 @@ class Cells:
 
 
 def cells_of(grid: BlockGrid, mapping: TileMapping) -> Cells:
-    """Cut what each tile holds into cells that lie together: whole rows, or one row or a part of it.
+    """Cut the elements of each tile into cells that lie together: whole rows, or one row or a part of it.
 
     Args:
         grid: The collapsed tensor.

@@ -9,7 +9,7 @@ from abele.graph.program import Sequence
 
 
 def note_host(prog: Sequence, host_body: Sequence | None) -> None:
-    """Give the library call that ``prog`` ends with what the host may run in place of its body."""
+    """Give the last library call of ``prog`` a program that the host may run in place of its body."""
     call = prog.steps[-1]
     assert isinstance(call, LibraryCall)
     call.host_body = host_body

@@ -21,7 +21,7 @@ from abele.poplibs.poputil.order import storage_order
 from abele.words import counted
 
 CHANNEL_GROUPS = (16, 8, 4)
-"""Sizes of the innermost channel group, best first: what the AMP unit and the vector widths take at a time."""
+"""Sizes of the innermost channel group, best first: those of the AMP unit and the vector widths."""
 
 MAX_IMBALANCE = 2
 """An input's mapping is reused for an output unless its fullest tile has this many times a linear mapping's."""

@@ -1,4 +1,4 @@
-"""Rules: what an argument of a library function must be, from the annotation of its parameter.
+"""Rules of the arguments of library functions, from the annotations of their parameters.
 
 A rule is made from the annotation *object*, as ``typing.get_type_hints`` resolves it, so an alias means what it stands
 for and a parameter is guarded under whatever name its module gives to the type. It answers two questions that differ on
@@ -86,7 +86,7 @@ class Rule:
             self.inside(what, role, value, graph)
 
     def inside_of(self, value: Any) -> Check | None:
-        """The further look at ``value`` in particular, which will do."""
+        """Further check of ``value``, which fits."""
         if value is None or not self.parts:
             return None if value is None and self.takes is not _anything else self.inside
         part = next((p for p in self.parts if p.accepts(value)), None)
@@ -129,7 +129,7 @@ def _is_instance(*kinds: type) -> Fits:
 
 
 def _is_number(value: Any) -> bool:
-    """True if ``value`` counts as one number: also a NumPy scalar, and what converts itself."""
+    """True if ``value`` counts as one number: also a NumPy scalar, and an object that converts itself."""
     if isinstance(value, numbers.Real):
         return True
     return not isinstance(value, (str, Tensor)) and hasattr(value, "__float__") and getattr(value, "ndim", 0) == 0
@@ -192,7 +192,7 @@ _ITEMS = (abc.Sequence, abc.Iterable, list)
 
 @cache
 def rule_of(annotation: Any) -> Rule:
-    """The rule of a resolved annotation; :data:`ANY` where it says nothing that could be looked at."""
+    """Rule of a resolved annotation; :data:`ANY` where it has nothing to check."""
     if annotation in _PLAIN:
         return _PLAIN[annotation]
     origin, parts = typing.get_origin(annotation), typing.get_args(annotation)
@@ -231,7 +231,7 @@ def _check_fields(what: str, role: str, value: Any, graph: Graph) -> None:
 
 
 def _list_of(item: Rule, *, is_list: bool) -> Rule:
-    """Items of one rule. Where order matters any list or tuple is of this kind, unless it is one of compute sets."""
+    """Rule of items. Where order matters any list or tuple is of this kind, unless it is one of compute sets."""
 
     def check_items(what: str, role: str, value: Any, graph: Graph) -> None:
         for n, element in enumerate(value):
@@ -277,7 +277,7 @@ def _union(parts: tuple[Any, ...]) -> Rule:
 
 
 def _without_twins(parts: tuple[Any, ...]) -> list[Any]:
-    """``parts`` without None, ``int`` and ``bool`` beside ``float``, and text beside what is also known by name."""
+    """``parts`` without None, ``int`` and ``bool`` beside ``float``, and text beside types that have names."""
     kept = [part for part in parts if part is not type(None)]
     if float in kept:
         kept = [part for part in kept if part not in (int, bool)]
@@ -287,7 +287,7 @@ def _without_twins(parts: tuple[Any, ...]) -> list[Any]:
 
 
 def _one_of(rules: tuple[Rule, ...]) -> Rule:
-    """Rule that takes the values of any of ``rules``. A tensor is looked at as a tensor, a list as a list."""
+    """Rule that takes the values of any of ``rules``. A tensor is checked as a tensor, a list as a list."""
 
     def takes(value: Any) -> bool:
         return any(rule.accepts(value) for rule in rules)

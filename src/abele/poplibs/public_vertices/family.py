@@ -1,4 +1,4 @@
-"""Families of library vertices: a template's name, its parameters, and what makes an instance of it."""
+"""Families of library vertices: a template's name, its parameters, and the function that makes an instance."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def definition(name: str, instance: Any) -> CodeletDef:
 
 
 def _public(declared: FieldDef, defaults: Mapping[str, float]) -> FieldDef:
-    """A field under its public name, with what its state starts from."""
+    """Field under its public name, with the initial value of its state."""
     if declared.name in defaults:
         start = defaults[declared.name]
         return replace(declared, initial=lambda num: np.full(num, start, declared.type.np))

@@ -158,7 +158,7 @@ class _VertexNames:
 
 
 def _first(entry: str, unit: int, channels: str) -> str:
-    """The position that a number of a work list stands for."""
+    """Position of a number in a work list."""
     number_ = f"i64(self.worklists[q][{entry}])"
     return f"{number_} * {unit} // {channels}" if unit else number_
 

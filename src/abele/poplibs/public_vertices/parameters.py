@@ -1,4 +1,4 @@
-"""Template parameters of library vertices: how the text of an argument is read, and what is allowed."""
+"""Template parameters of library vertices: reading the text of an argument, and its allowed values."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def choice(enumeration: str, table: Mapping[str, Argument], default: Any = REQUI
 
 
 def struct(namespace: str, table: Mapping[str, Argument]) -> TemplateParameter:
-    """A class that says what a template does, ``popops::ReduceAdd``."""
+    """Class that names a template's operation, ``popops::ReduceAdd``."""
 
     def read(text: str) -> Argument:
         *scope, last = text.split("::")

@@ -151,7 +151,7 @@ def _of_kind(kind: str, scaled: bool) -> Callable[..., type]:
 
 @macro
 def _finished(self, r, kind, total, held):
-    """An accumulator as it is stored in place of ``held``."""
+    """Accumulator in the form that is stored in place of ``held``."""
     result = total
     if r.scaled:
         result = result * self.k

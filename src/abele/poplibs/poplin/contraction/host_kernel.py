@@ -57,7 +57,7 @@ def _nests(problem: Contraction, operands: Sequence[Binding], target: int) -> tu
 def _nest(
     problem: Contraction, phases: tuple[ResidueClass, ...], operands: Sequence[Binding], target: int, *, first: bool
 ) -> Nest:
-    """The nest of one combination of residue classes; later ones add onto what the first left."""
+    """Nest of one combination of residue classes; later ones add onto the first's results."""
     extents = {"g": problem.groups, "b": problem.batch, "co": problem.out_channels}
     index = {d: affine(d) for d in ("g", "b", "co", "ci")}
     for d, phase in enumerate(phases):

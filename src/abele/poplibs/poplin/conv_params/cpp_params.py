@@ -140,7 +140,7 @@ class CppConvParams:
 
     @property
     def core(self) -> ConvParams:
-        """The convolution without what happens before and after."""
+        """The convolution without its transforms."""
         found = self.frozen()
         return found.core if isinstance(found, TransformedConv) else found
 

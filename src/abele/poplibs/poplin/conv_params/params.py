@@ -224,7 +224,7 @@ class ConvParams:
         )
 
     def canonicalize(self) -> ConvParams:
-        """The same convolution without what changes nothing: dilation of a single element, and turning one around."""
+        """The same convolution without parameters that change nothing: dilation or flipping of a single element."""
         single = [n == 1 for n in self.kernel]
         return replace(
             self,

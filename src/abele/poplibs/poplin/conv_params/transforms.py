@@ -1,4 +1,4 @@
-"""PopLibs' full description of a convolution: what happens to input, kernel and output around the sliding.
+"""PopLibs' full description of a convolution: transforms of input, kernel and output around the sliding.
 
 Input and kernel are truncated, dilated, padded and flipped, in this order; the output is truncated, strided and padded.
 All of it becomes a plain :class:`~abele.poplibs.poplin.conv_params.params.ConvParams` over views: what is cut off or
@@ -169,7 +169,7 @@ class TransformedConv:
         return deltas
 
     def shown_input_gradient(self, graph: Graph, gradient: Tensor) -> Tensor:
-        """The gradient of the whole input, from that of what is read of it; zero elsewhere."""
+        """Gradient of the whole input, from that of its part that is read; zero elsewhere."""
         turned = _flipped(gradient, self.input.flip)
         return _padded(graph, turned, self.input.truncation_lower, self.input.truncation_upper)
 

@@ -69,7 +69,7 @@ class RecursiveSolve(HalvedSolve):
         return [int(t) for t in numbers]
 
     def _by_rows(self, body: Sequence, a: Tensor, b: Tensor, x: Tensor) -> None:
-        """Append a block's steps: in place if it is the only one, else as a call of what blocks of its size share."""
+        """Append a block's steps: in place if it is the only one, else as a call of the function of its size."""
         if max(self.a.shape[1], self.b.shape[2]) <= self.chosen.block:
             self._rows(body, a, b, x)
             return

@@ -97,7 +97,7 @@ def _partial_products(
 
 
 def _factor_field(scaling: Scaling, num: int) -> dict[str, Any]:
-    """The field that tells ``num`` vertices what they scale by, if they do."""
+    """Field with the scale of ``num`` vertices, if they have one."""
     if scaling.kind == "tensor":
         assert scaling.factor is not None
         return {"factor": scaling.factor.reshape((1,)).broadcast(num, 0)}

@@ -84,7 +84,7 @@ class InputExpansion(Protocol):
         """Cycles that it is expected to take."""
 
     def emit(self, graph: Graph, compute_set: ComputeSet) -> Operand:
-        """Add its vertices; the input as it is used."""
+        """Add its vertices; returns the input in its new order."""
 
 
 class Widening(Protocol):
@@ -94,7 +94,7 @@ class Widening(Protocol):
         """Cycles that it is expected to take."""
 
     def emit(self, graph: Graph, compute_set: ComputeSet) -> Operand:
-        """Add its vertices; the weights as they are used."""
+        """Add its vertices; returns the weights in their new order."""
 
 
 class Spread(Protocol):
@@ -157,7 +157,7 @@ class ContractionCall:
 
     @property
     def is_direct(self) -> bool:
-        """True if vertices can write the output in the order that is asked for: out-channels innermost."""
+        """True if vertices can write the output in the requested order: out-channels innermost."""
         wanted = self.wanted
         if wanted is None:
             return True
@@ -219,14 +219,16 @@ class ContractionCall:
         return self._around([(self.problem, machine.tiles)]) + least_cycles(self.problem, machine)
 
     def _around(self, parts: Sequence[tuple[Contraction, int]]) -> int:
-        """Expected cycles of what is done to operands and output, where parts of the work run on so many tiles each."""
+        """Expected cycles of rearranging operands and output, where parts of the work run on the given numbers of
+        tiles.
+        """
         machine = target_of(self.graph.system, self.planning)
         # Rewriting operands is part of the price, so that ways with and without it are compared fairly.
         before = sum(way.estimate(machine) for way in (self.expansion, self.widening) if way is not None)
         return before + sum(self._arranging(side, parts, machine) for side in SIDES)
 
     def _arranging(self, side: str, parts: Sequence[tuple[Contraction, int]], machine: PlanningTarget) -> int:
-        """Expected cycles of arranging a side: what its order here takes, and no less than PopLibs charges."""
+        """Expected cycles of arranging a side: those of its order here, and no less than PopLibs charges."""
         output = 0 if self.is_direct or self.like is None else self.like.size
         x, w = (t.tensor.size * needed for t, needed in zip((self.x, self.w), self._permutes, strict=True))
         elements = {"input": x, "weights": w, "output": output}[side]
@@ -248,7 +250,7 @@ class ContractionCall:
 
     @property
     def phases(self) -> dict[str, int]:
-        """Expected cycles by kind of step: what comes before, and every term of every plan."""
+        """Expected cycles by kind of step: steps before, and every term of every plan."""
         phases = {"before": self.cycles - self.schedule.cycles}
         for number, plan in enumerate(self.schedule.plans):
             phases |= {(f"{name}, part {number}" if number else name): n for name, n in plan.terms}
@@ -256,7 +258,7 @@ class ContractionCall:
 
     @property
     def cycles_beside(self) -> int:
-        """Expected cycles together with what runs at the same time."""
+        """Expected cycles together with the work that runs at the same time."""
         if not self.planning.beside:
             return self.cycles
         mine, theirs = self.phases, dict(self.planning.beside)
@@ -386,7 +388,7 @@ class ContractionCall:
             yield plan, out.slice(self.schedule.dim, begin, size)
 
     def _operands(self, body: Program) -> tuple[Operand, Operand]:
-        """Input and weights as vertices read them; what must be written anew for that is, in as few steps as can be."""
+        """Input and weights as vertices read them; both are rewritten in as few steps as possible."""
         rewritten = self.expansion is not None, self.widening is not None
         # An operand that is both rewritten and arranged needs a second step, as the first must be over.
         late = any(map(all, zip(rewritten, self.rewrites, strict=True)))

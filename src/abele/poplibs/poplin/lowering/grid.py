@@ -1,4 +1,4 @@
-"""Slices: what of each operand every vertex of a planned contraction works on.
+"""Slices: part of each operand that every vertex of a planned contraction works on.
 
 There is one vertex for each combination of parts, and one tile for each vertex. The order of vertices is that of
 ``ContractionPlan.split_dims``, in which dimensions that are summed over come last: so the vertices of one output

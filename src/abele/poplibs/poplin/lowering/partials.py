@@ -1,4 +1,4 @@
-"""Summing partials: in stages, so that no tile hears from too many others.
+"""Summing partials: in stages, so that no tile receives from too many others.
 
 The partials of a block lie next to each other in one variable, [block, depth, elements], each mapped to the tile that
 computes it. A share of a block is the same range of elements of each partial: its vertex reads one row for each, and
@@ -109,7 +109,7 @@ def sum_stage(
 
 
 def finish(graph: Graph, body: Program, partials: OutputPartials, output: ElementType, where: Home) -> None:
-    """Append the last stage: sum what partials are left of every share, or convert where there is one."""
+    """Append the last stage: sum the remaining partials of every share, or convert where there is one."""
     count = np.full(len(where.block), partials.depth, dtype=np.int64)
     rows = partials.rows(where.block, where.low, where.length, np.zeros_like(count), count)
     shares = _Shares(where.tile, rows, where.regions)

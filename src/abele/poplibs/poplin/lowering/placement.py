@@ -1,4 +1,4 @@
-"""Placing operands where a plan reads them: every tile gets a share of what it and others need.
+"""Placing operands where a plan reads them: every tile gets a share of the data that it and others need.
 
 A slice of an operand is read by a group of tiles (those that differ only in dimensions which the operand lacks). Each
 of them holds an equal share of it and receives the rest. That balances memory, spreads sending over all tiles, and no

@@ -1,4 +1,4 @@
-"""Stages: what the compute sets of a contraction do, one after the other."""
+"""Stages: the order of a contraction's compute sets."""
 
 from __future__ import annotations
 

@@ -112,7 +112,7 @@ def input_order(problem: Contraction, chosen: Layouts, extents: Mapping[str, int
 
 
 def weights_order(problem: Contraction, chosen: Layouts, extents: Mapping[str, int]) -> list[tuple[str, int]]:
-    """Storage order of weights that are written anew: what a vertex reads follows each other."""
+    """Storage order of rewritten weights: elements that one vertex reads follow each other."""
     order = ["g", "co1", "ci1", *problem.weight_dims[3:], "co0", "ci0"]
     return blocked(_known(order, extents), dict(chosen.blocks), extents)
 

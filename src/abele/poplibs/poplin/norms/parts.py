@@ -405,7 +405,7 @@ def whiten(
     gamma_beta: Sequence[Tensor] = (),
     whitened: Tensor | None = None,
 ) -> None:
-    """Write (x − mean) · i, times gamma plus beta where given, to ``out``; what it was before gamma to ``whitened``."""
+    """Write (x − mean) · i to ``whitened``, and the same, times gamma plus beta where given, to ``out``."""
     plain = (_1 - _2) * _3
     operands = [x, *(beside(t, kept, x.ndim) for t in stats), *gamma_beta]
     exprs = [plain * _4 + _5] if gamma_beta else [plain]

@@ -132,7 +132,7 @@ def normalise(
 def norm_param_gradients(
     graph: Graph, whitened: Tensor, grads_in: Tensor, prog: Steps, name: str = "norm_param_gradients"
 ) -> tuple[Tensor, Tensor]:
-    """Gradients of gamma and beta from the whitened activations and the gradient of what :func:`normalise` gave.
+    """Gradients of gamma and beta from the whitened activations and the gradient of :func:`normalise`'s result.
 
     Raises:
         TensorError: The shapes differ.

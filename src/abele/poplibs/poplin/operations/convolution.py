@@ -344,7 +344,7 @@ def _given(named: Mapping[str, Any]) -> dict[str, Any]:
 def check_shapes(
     name: str, params: ConvParams | TransformedConv, given: Mapping[str, tuple[Tensor, Sequence[int]]]
 ) -> None:
-    """Raise unless every tensor, by what it is called, has its shape.
+    """Raise unless every tensor, by its name, has its shape.
 
     Raises:
         TensorError: One has another.

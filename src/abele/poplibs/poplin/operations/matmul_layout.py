@@ -21,7 +21,7 @@ from abele.poplibs.poputil.layout import channels_per_group
 
 _FORWARD = "TRAINING_FWD"
 _COLUMN_BLOCKS = (16, 8)
-"""Out-channels in a block: what one pass of 16 or of 8 conv units makes. Source: machine.md §5.4."""
+"""Out-channels in a block: those of one pass of 16 or of 8 conv units. Source: machine.md §5.4."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Products that are added onto what is there: accumulating matmuls and weight updates."""
+"""Products that are added onto present values: accumulating matmuls and weight updates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plans: how a contraction is cut over the tiles, by which vertex, and what it is expected to cost."""
+"""Plans: the split of a contraction over the tiles, its vertex, and its expected cost."""
 
 from __future__ import annotations
 

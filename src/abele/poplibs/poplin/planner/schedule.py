@@ -98,7 +98,7 @@ def _in_parts(
     *,
     halves: bool,
 ) -> PlanSeries | None:
-    """The schedule of so many parts along a dimension, or None where it does not fit, or what is asked for does not."""
+    """Schedule of ``count`` parts along a dimension, or None where it does not fit."""
     extent, grain = problem.extents[dim], grains[problem.split_dims.index(dim)]
     if parts > -(-extent // grain):
         return None

@@ -274,7 +274,7 @@ def _near(least: Int64, count: int, cycles_of: Callable[[Int64], Int64]) -> Int6
 
 
 def _beside(terms: Mapping[str, Int64], planning: Planning) -> Int64:
-    """Cycles of every candidate together with what runs at the same time: steps of a kind end with the longest.
+    """Cycles of every candidate together with the work at the same time: steps of a kind end with the longest.
 
     Terms that are not known yet are taken for nothing.
     """
@@ -455,7 +455,7 @@ def _out_groups(problem: Contraction, units: int, planning: Planning) -> tuple[i
 def _products(
     problem: Contraction, methods: list[Method], slices: _Slices, parts: Int64, target: PlanningTarget
 ) -> tuple[Int64, dict[str, Int64]]:
-    """The vertex of every candidate, by number, and the cycles that it takes, with what its groups have rearranged.
+    """Vertex of every candidate, by number, and its cycles, with those of rearranging its groups.
 
     Which vertex is fastest depends on the size of its slice.
     """
@@ -559,7 +559,7 @@ def _temporary_bytes(problem: Contraction, slices: _Slices) -> Int64:
 
 
 def _bound(problem: Contraction, least: int, proportion: float, target: PlanningTarget, *, strict: bool) -> int:
-    """The memory that plans may use: the proportion asked for, doubled until one fits unless ``strict``."""
+    """Memory that plans may use: the requested proportion, doubled until one fits unless ``strict``."""
     available = int(target.tile_bytes * proportion) or least
     # Doubled as PopLibs does, so that a proportion that is too small costs speed and not the whole plan.
     while available < min(least, target.tile_bytes) and not strict:

@@ -144,7 +144,7 @@ class KernelExpansion:
 
     @property
     def _is_turned(self) -> bool:
-        """True if what lies next to each other in the source does not in the result."""
+        """True if neighbours in the source are not neighbours in the result."""
         return self.source.operand().innermost != "ci" or self.problem.in_channels == 1
 
     def emit(self, graph: Graph, compute_set: ComputeSet) -> Operand:

@@ -93,7 +93,7 @@ class OutputWindows:
     problem: Contraction
 
     def input_view(self, x: Binding) -> Binding:
-        """The input as it is planned: with inputs along these dimensions in the channels that are summed."""
+        """Input in the planned form: with inputs along these dimensions in the summed channels."""
         folded = folded_kernel(turned_roles(x).operand(), self.expansion.dims)
         extents = self.problem.extents
         return Binding(folded.reshape([extents[dim] for dim in self.problem.in_dims]), self.problem.in_dims, 1)

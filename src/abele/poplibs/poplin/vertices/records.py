@@ -60,7 +60,7 @@ def reduce_add_rows(shares: Int64) -> Int64:
 
 
 def transpose(boxes: Int64) -> Int64:
-    """Transpose of so many boxes of one shape: pointers to source and target of each, and their sizes.
+    """Bytes of the record of a transpose of boxes of one shape: pointers to source and target of each, and their sizes.
 
     Several boxes on a tile have lists of pointers (Transpose2D).
     """

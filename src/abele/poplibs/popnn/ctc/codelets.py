@@ -27,7 +27,7 @@ Int64 = npt.NDArray[np.int64]
 LOW = -1e30
 """The logarithm of 0: small enough to add nothing, large enough not to overflow when steps are added up."""
 FLOOR = -1e29
-"""Whatever is below stands for 0."""
+"""Bound below which values count as 0."""
 
 
 @macro
@@ -229,7 +229,7 @@ def backward_codelet() -> type:
 
 @cache
 def loss_codelet() -> type:
-    """The loss of a sequence: what has come to the last label, or to the blank after it. ``row`` begins with two pads.
+    """Loss of a sequence: the probability at the last label and at the blank after it. ``row`` begins with two pads.
 
     Of no time steps the empty labels alone are possible. ``shown`` is 0 for an infinite loss if ``zero`` says so.
 
@@ -271,7 +271,7 @@ def loss_codelet() -> type:
 
 @cache
 def gradient_codelet(softmax: bool) -> type:
-    """Gradients of a block of time steps [steps, classes], from what both sweeps kept, [parts, steps, share].
+    """Gradients of a block of time steps [steps, classes], from both sweeps' values, [parts, steps, share].
 
     With ``softmax`` the gradient goes through a softmax before. Beyond the time of a sequence it is 0; for an infinite
     loss it is 0 if ``zero`` says so, else not a number.

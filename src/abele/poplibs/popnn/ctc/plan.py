@@ -102,7 +102,7 @@ def plan(
     *,
     options: Options = None,
 ) -> Plan:
-    """Spread a CTC loss over all tiles: no step can be shorter than what the worker with most positions takes.
+    """Spread a CTC loss over all tiles: the worker with most positions bounds the time of a step.
 
     Args:
         graph: The graph.

@@ -27,7 +27,7 @@ Int64 = npt.NDArray[np.int64]
 LOW = -1e30
 """The logarithm of 0: small enough to add nothing, large enough not to overflow when steps are added up."""
 FLOOR = -1e29
-"""Whatever is below stands for 0."""
+"""Bound below which scores count as probability 0."""
 
 
 @cache
@@ -138,7 +138,7 @@ def _staying(self, w, parts):
 
 @macro
 def _choosing(self, w, parts):
-    """The best w of all, best first: where each comes from and what is added; ``chosen`` is [2, w], blank and label."""
+    """The best ``w`` of all, best first: origin and added label of each; ``chosen`` is [2, w], blank and label."""
     for k in range(w):
         best = f32(FLOOR)
         kept = -1
@@ -179,7 +179,7 @@ def _choosing(self, w, parts):
 
 @macro
 def _moving(self, w, t):
-    """The chosen beams take their places; each extension is a new label, after the last one of what it extends."""
+    """Move the chosen beams to their places; each extension adds a label to its parent's."""
     for k in range(w):
         source = self.origin[k]
         end = i32(0)

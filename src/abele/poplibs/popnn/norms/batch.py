@@ -106,7 +106,7 @@ def batch_normalise_inference(
     prog: Sequence,
     name: str = "batch_normalise",
 ) -> Tensor:
-    """acts · combined_multiplicand + addend, channel by channel: what inference needs.
+    """acts · combined_multiplicand + addend, channel by channel, for inference.
 
     The factor is gamma · inv_std_dev, the addend beta − factor · mean.
 

@@ -1,4 +1,4 @@
-"""A norm's view of its activations: which dimensions share statistics, and what parameters meet which elements."""
+"""A norm's view of its activations: dimensions that share statistics, and the elements of each parameter."""
 
 from __future__ import annotations
 

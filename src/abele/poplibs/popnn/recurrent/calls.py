@@ -1,4 +1,4 @@
-"""Calls of recurrent layers: what LSTM, GRU and plain layers take alike, and what they do with it alike."""
+"""Calls of recurrent layers: arguments and steps that LSTM, GRU and plain layers share."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ class Weights:
 
 
 class Cell(Protocol):
-    """A kind of cell: its products, and what a step does.
+    """Kind of cell: its products, and one step.
 
     Attributes:
         columns: The operand of its products.
@@ -47,7 +47,7 @@ class Cell(Protocol):
         """Take the weights, as the products of this pass need them."""
 
     def forward(self, loop: SequenceLoop, states: list[Tensor], step: Tensor, given: Tensor | None) -> None:
-        """One step: overwrite ``states``, leave in ``step`` what is kept; ``given`` holds products of the input."""
+        """One step: overwrite ``states``, write the kept values to ``step``; ``given`` holds products of the input."""
 
     def backward(self, loop: SequenceLoop, step: Tensor, gradients: list[Tensor], deltas: Tensor) -> Tensor | None:
         """One step back: overwrite gradients of the states; ``deltas`` becomes the gradients of the gates.
@@ -67,7 +67,7 @@ class Cell(Protocol):
 
 
 class HostedCell(Cell, Protocol):
-    """A kind of cell that hosts run in a form of their own: what it does with all steps at once."""
+    """Kind of cell that hosts run in a form of their own: its work on all steps at once."""
 
     def take_deltas(self, deltas: Tensor) -> None:
         """Let the products of a step back read gradients of the gates where they are, if they read all of them."""

@@ -33,7 +33,7 @@ class HostUnits(Units):
         return self.new((count, self.batch, self.size), name)
 
     def stacks(self, steps: int, count: int, name: str) -> Tensor:
-        """A new tensor [steps, count, batch, units]; what belongs to a sample of a step is one row."""
+        """A new tensor [steps, count, batch, units]; the elements of one sample and step are one row."""
         return self.new((steps, self.batch, count, self.size), name).transpose((0, 2, 1, 3))
 
     def operand(self, sizes: tuple[int, ...], name: str) -> Tensor:

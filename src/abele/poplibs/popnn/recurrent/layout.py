@@ -17,7 +17,7 @@ from abele.poplibs.poputil.mapping import linear_mapping, set_mapping
 
 @dataclass(frozen=True)
 class Units:
-    """The layout of what belongs to hidden units.
+    """Layout of tensors with a dimension of hidden units.
 
     Attributes:
         graph: Graph in which tensors are made.

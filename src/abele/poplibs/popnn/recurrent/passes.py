@@ -238,7 +238,7 @@ def backward_pass(
 def update_pass(
     setting: Setting, cell: Cell, kept: Tensor, deltas: Tensor, input: Tensor, prog: Sequence, *, has_input: bool
 ) -> Weights:
-    """Gradients of the weights, from what forward and backward pass kept."""
+    """Gradients of the weights, from the kept values of forward and backward pass."""
     step = setting.units.stack(kept.shape[1], "step")
     gates = setting.units.stack(deltas.shape[1], "deltas")
     together = setting.options.steps_per_update

@@ -60,7 +60,7 @@ def split_rows(weights: Tensor, sizes: tuple[int, ...], gates: int) -> list[Tens
 
 
 def join_rows(parts: list[Tensor]) -> Tensor:
-    """[gates, size, units] for each input as one [sum of sizes, units · gates]: what makes a unit lies together."""
+    """[gates, size, units] for each input as one [sum of sizes, units · gates]: the gates of a unit lie together."""
     flat = [p.transpose((1, 2, 0)).reshape((p.shape[1], p.shape[0] * p.shape[2])) for p in parts]
     return flat[0] if len(flat) == 1 else concat(flat, 0)
 

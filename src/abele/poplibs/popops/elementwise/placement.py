@@ -1,4 +1,4 @@
-"""Placing element-wise operations: which vertex computes what, on the tile that holds its output."""
+"""Placing element-wise operations: vertices and their shares, on the tiles of the outputs."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def execute_elementwise(
     base: str = "MultiVertex",
     vector_broadcast: bool = True,
 ) -> Program:
-    """The superstep that evaluates ``fused``: one vertex for what each tile holds of the outputs.
+    """Superstep that evaluates ``fused``: one vertex per tile for its part of the outputs.
 
     Args:
         graph: Graph in which vertices are made.

@@ -36,8 +36,9 @@ class ScaledAddSpecialisation(StrEnum):
 SUPERVISOR_CYCLES = 21 + 11 + 7 + 12 + 6
 SUBTRACT_CYCLES = 7
 AXPBY_CYCLES = 12
-"""Cycles before the workers start, and what subtraction and a scale of the first operand add.
-Source: machine reference §4.8 (ScaledAdd)."""
+"""Cycles before the workers start, and those of subtraction and of a scale of the first operand. Source: machine
+reference §4.8 (ScaledAdd).
+"""
 LOOP_SLOTS = {(32, 32): 3, (16, 16): 3, (32, 16): 4, (16, 32): 5}
 """Slots of a vector by bits of the two operands. Source: machine reference §4.8 (ScaledAdd)."""
 CONSTRAINED_SLOTS = (2, 1)

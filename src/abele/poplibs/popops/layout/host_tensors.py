@@ -1,4 +1,4 @@
-"""Tensors laid out for what the host writes and reads."""
+"""Tensors laid out for reads and writes of the host."""
 
 from __future__ import annotations
 

@@ -23,11 +23,11 @@ from abele.poplibs.popops.reductions.host_kernel import side_by_side
 Bundle = list[Program]
 """Steps of one kind, of several programs, that run at once."""
 _SAME = 1000
-"""Value of two steps doing the same thing, in steps saved."""
+"""Weight of equal work of two steps, in saved steps."""
 
 
 def zip_programs(graph: Graph, programs: Sequence[Program], name: str = "side_by_side") -> Steps:
-    """One program that does what several do, their steps side by side in as few supersteps as can be.
+    """One program of several, their steps side by side in as few supersteps as possible.
 
     The order of steps within each program stays. Steps that do the same thing run together where that can be (compute
     sets of one stage or whose vertices do the same; calls of one function, above all with such compute sets), then as
@@ -141,7 +141,7 @@ def _aligned(bundles: Sequence[Bundle], lane: Sequence[Program]) -> list[Bundle]
 
 
 def _merged(graph: Graph, bundle: Bundle, name: str) -> Iterator[Program]:
-    """The step, or copies one after the other where element types differ, that does what a bundle does."""
+    """Step of a bundle, or copies one after the other where element types differ."""
     if len(bundle) == 1:
         yield bundle[0]
     elif isinstance(bundle[0], Execute):

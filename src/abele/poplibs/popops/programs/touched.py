@@ -12,7 +12,7 @@ from abele.graph.intervals import Int64, distinct
 
 
 def check_independent(programs: Sequence[Sequence[Program]]) -> None:
-    """Raise if one of several programs, given as lists of steps, writes what another reads or writes.
+    """Raise if one of several programs, given as lists of steps, writes data of another.
 
     Raises:
         ControlProgramError: One does.

@@ -68,7 +68,7 @@ def accumulated(op, total, element):
 
 @macro
 def finished(self, op, kind, total, finish, at):
-    """An accumulator as it is stored as output ``at``."""
+    """Accumulator in the form that is stored as output ``at``."""
     result = total
     if finish.scale != "":
         result = result * self.scale

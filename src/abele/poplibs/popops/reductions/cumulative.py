@@ -78,7 +78,7 @@ def scan(
     reverse: bool = False,
     name: str = "scan",
 ) -> Tensor:
-    """As :func:`cum_sum`, with another operation: what it makes of everything up to each element.
+    """As :func:`cum_sum`, with another operation over all elements up to each.
 
     Args:
         graph: Graph in which vertices and the result are made.

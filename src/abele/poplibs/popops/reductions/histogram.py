@@ -69,7 +69,7 @@ def histogram_with_output(
     options: Options = None,
     name: str = "histogram",
 ) -> None:
-    """Write the :func:`histogram` to ``out``, u32 or f32, or add it to what is there (``update``).
+    """Write the :func:`histogram` to ``out``, u32 or f32, or add it to the present counts (``update``).
 
     ``options`` are those of :func:`histogram`; what is counted in follows from ``out``.
 

@@ -151,7 +151,7 @@ class Planner:
         return kept, min(spare // kept, rows) if worth else 1
 
     def _gather(self, steps: list[Combination], partials: Partials, group: int, wanted: TileMapping | None) -> Partials:
-        """Append the step that brings up to ``group`` rows of each output to one tile, and what follows there."""
+        """Append the step that brings up to ``group`` rows of each output to one tile, and the steps after it."""
         longest = self._columns(partials.size, group) if wanted is None else 0
         at = None if wanted is None else wanted.begin
         pieces = cut(partials.begin, partials.length, longest, grain=self._least_columns, extra=at)

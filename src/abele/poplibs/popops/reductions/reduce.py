@@ -112,7 +112,7 @@ def reduce_with_output(
     options: Options = None,
     name: str = "reduce",
 ) -> None:
-    """Write the reduction of ``tensor`` over ``dims`` to ``out``, or combine it with what is there (``update``).
+    """Write the reduction of ``tensor`` over ``dims`` to ``out``, or combine it with the present values (``update``).
 
     Raises:
         TensorError: ``out`` does not have the shape of the result; see also :func:`reduce`.
@@ -171,7 +171,7 @@ class _Call:
 
     @property
     def is_pointwise(self) -> bool:
-        """True if nothing is combined, neither with each other nor with what the output holds."""
+        """True if nothing is combined, neither elements with each other nor results with the output."""
         finish = self.reduction.finish
         return self.reduction.tensor.size == self.out.size and not finish.updates and finish.scale != "tensor"
 

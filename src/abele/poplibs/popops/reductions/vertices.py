@@ -25,7 +25,7 @@ SLOTS_OF_FOUR = {16: 2, 32: 3}
 
 @cache
 def has_nan_codelet(dtype: ElementType, infinite: bool) -> type:
-    """The vertex that tests what a tile holds: a number less itself is 0, less an infinite one it is none.
+    """Vertex that tests the elements of a tile: a number less itself is 0, an infinite one less itself is NaN.
 
     Source of its cost: machine reference §4.8 (Has-NaN), by fours of elements.
     """
@@ -57,7 +57,7 @@ def has_nan_codelet(dtype: ElementType, infinite: bool) -> type:
 
 @cache
 def histogram_codelet(dtype: ElementType, number: ElementType, absolute: bool) -> type:
-    """The vertex that counts what a worker holds, level by level; its issue slots are counted."""
+    """Vertex that counts the elements of a worker, level by level; its issue slots are counted."""
 
     @codelet
     class Histogram(Vertex):

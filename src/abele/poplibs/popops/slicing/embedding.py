@@ -25,7 +25,7 @@ CONSTRAINTS: dict[ConstraintName, str] = {
     "lookupSplit": "lookup_split",
     "groupSplit": "group_split",
 }
-"""Splits that ``planConstraints`` may give, and what plans call them."""
+"""Splits that ``planConstraints`` may give, and their names in plans."""
 
 PLAN_OPTIONS: dict[str, Option] = {
     "availableMemoryProportion": PROPORTION,

@@ -109,7 +109,7 @@ def create_gather_input(
     *,
     name: str = "gather_input",
 ) -> Tensor:
-    """A new tensor to be gathered from: what indices count along lies on one tile, as far as memory allows.
+    """A new tensor to be gathered from: elements along the indexed axis lie on one tile, as far as memory allows.
 
     Args:
         graph: Graph in which it is made.

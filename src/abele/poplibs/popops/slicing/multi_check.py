@@ -102,7 +102,7 @@ def prepared_offsets(
     prog: Sequence,
     name: str,
 ) -> Tensor:
-    """The offsets that vertices see, after what the options want: checked, or moved into range."""
+    """Offsets for vertices, after the options: checked, or moved into range."""
     if not offsets.size:
         return offsets
     if validates(graph, chosen) or (plan is not None and plan.validates):

@@ -41,7 +41,7 @@ SHORT_WIDTH = 4
 
 
 def short(width: int) -> int:
-    """``width`` if rows of so many elements have code of their own, else 0: then the vertex's state tells."""
+    """``width`` if rows of this width have code of their own, else 0: then the vertex's state has it."""
     return width if width <= SHORT_WIDTH else 0
 
 
@@ -135,7 +135,7 @@ def select_codelet(dtype: ElementType, index: ElementType) -> type:
 
 @macro
 def joined(operation, old, e):
-    """A row's element, and what an update brings."""
+    """A row's element, joined with that of an update."""
     if operation == "add":
         return old + e
     if operation == "mul":

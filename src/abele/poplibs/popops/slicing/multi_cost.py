@@ -65,7 +65,7 @@ def slice_cycles(num: Array, width: Array, dtype: ElementType, *, share: Any = 1
 
 
 def add_cycles(num: Array, width: Array, dtype: ElementType, *, scaled: bool, share: Any = 1.0) -> Array:
-    """Tile cycles of MultiUpdateAdd, whose workers share the rows of the table: each looks at every index.
+    """Tile cycles of MultiUpdateAdd, whose workers share the rows of the table: each reads every index.
 
     Args:
         num: Indices of each vertex.

@@ -10,11 +10,11 @@ from abele.poplibs.popops.expr import Op, _1, _2
 from abele.poplibs.popops.reductions.reduce import reduce
 
 _MAPS = {"MAX": "max", "MUL": "mul"}
-"""The operation of two elements that a reduction of many stands for."""
+"""Operation of two elements for each reduction of many."""
 
 
 def emit_join(graph: Graph, body: Sequence, partials: Tensor, table: Tensor, op: str) -> None:
-    """Append the steps that reduce ``partials`` over the parts of the indices, and join what they give with ``table``.
+    """Append the steps that reduce ``partials`` over the parts of the indices, and join the result with ``table``.
 
     Two calls, as in PopLibs (DynamicSlice.cpp): a reduction whose result lies where reductions put it, and then an
     element-wise step in the layout of the table.

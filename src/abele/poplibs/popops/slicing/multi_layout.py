@@ -28,7 +28,8 @@ from abele.words import counted
 Int64 = npt.NDArray[np.int64]
 ON_TILE_PROPORTION = 0.5
 """Share of a tile's memory up to which a table without a plan has all its entries of a column on one tile. Guessed: the
-rest is for what else a program holds."""
+rest is for other data of the program.
+"""
 
 
 def create_sliceable_tensor(
@@ -244,7 +245,7 @@ def plan_of_call(graph: Graph, table: Tensor, num: int, plan: SlicePlan | None, 
 
 
 def is_stored_for(table: Tensor, plan: SlicePlan) -> bool:
-    """True if what a part of ``plan`` has of ``table`` [groups, entries, columns] is one stretch of it.
+    """True if each part of ``plan`` has one stretch of ``table`` [groups, entries, columns].
 
     Others would be gathered piece by piece: a plan without parts of columns goes through whole rows instead.
     """
@@ -276,7 +277,7 @@ def _is_one_stretch(table: Tensor, plan: SlicePlan) -> bool:
 
 
 def blocked(view: Tensor, plan: SlicePlan) -> Tensor:
-    """[groups, rows, columns] seen as it is stored, [groups, parts, rows, width]."""
+    """[groups, rows, columns] in the form in which it is stored, [groups, parts, rows, width]."""
     groups, rows, _ = view.shape
     return view.reshape((groups, rows, plan.column_split, plan.width)).transpose((0, 2, 1, 3))
 

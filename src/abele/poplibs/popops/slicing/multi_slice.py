@@ -154,7 +154,7 @@ def _emit(graph: Graph, body: Steps, plan: SlicePlan, table: Tensor, offsets: Te
 def _sliced(
     graph: Graph, plan: SlicePlan, table: Tensor, offsets: Tensor, out: Tensor, partials: Tensor | None
 ) -> Execute:
-    """Each tile slices what it has of the entries, into ``partials`` or, where it has all, into ``out``."""
+    """Slice on each tile its part of the entries, into ``partials`` or, where it has all, into ``out``."""
     parts = plan.parts
     low, num = lookup_rows(plan, parts, offsets.shape[1])
     first, rows = entry_rows(plan, parts)

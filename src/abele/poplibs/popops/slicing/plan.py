@@ -18,7 +18,7 @@ Int32 = npt.NDArray[np.int32]
 
 @dataclass(frozen=True)
 class Parts:
-    """One entry for each combination of parts: what a tile works on.
+    """One entry for each combination of parts: the work of one tile.
 
     Attributes:
         group: Group of the table, int64[n].

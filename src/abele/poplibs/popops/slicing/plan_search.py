@@ -1,4 +1,4 @@
-"""Searching the splits of a table: what each costs in cycles and bytes, for all of them at once.
+"""Search of the splits of a table: cycles and bytes of each, for all of them at once.
 
 Cycles are those of the vertices with indices spread evenly over the entries, and of exchange at 4 bytes per cycle and
 tile, double where neighbouring tiles want the same. Bytes are those of the fullest tile.
@@ -195,7 +195,7 @@ class _Model:
         return self._received(num * INDEX_BYTES, same), -(-num // self.per_tile)
 
     def _slice(self) -> tuple[Array, Array, Array]:
-        """Cycles, bytes and fragments of slicing: each tile what it has, then the right one of what all have."""
+        """Cycles, bytes and fragments of slicing: each tile its own part, then one choice among all parts."""
         split, row = self.found.entry_split, self.width * self.bytes
         cycles, fragments = self._indices(self.num)
         table_cycles, table, table_fragments = self._gathered()

@@ -123,7 +123,7 @@ def create_like_window(
 
 
 def _sample(graph: Graph, tensor: Tensor, dims: tuple[int, ...]) -> Tensor | None:
-    """One index along each of ``dims``, if what belongs to it lies where that of the others does."""
+    """One index along each of ``dims``, if its elements lie as those of the others do."""
     for dim in dims:
         at = _held_at(graph, _to_front(tensor, dim))
         # Indices are spread over tiles: each point of the other dimensions brings all its indices to one tile.

@@ -10,7 +10,7 @@ from abele.graph import Graph
 from abele.poplibs.poputil.options import flag
 
 VALIDATE_INDICES = flag(None)
-"""``validateIndices`` of a call; where it is not given, what the graph says counts."""
+"""``validateIndices`` of a call; by default the graph's setting counts."""
 
 _checked: WeakSet[Graph] = WeakSet()
 

@@ -28,7 +28,7 @@ from abele.poplibs.poputil.host_body import host_rows
 
 @macro
 def _is_before(one, other, largest_first):
-    """True if a key stands before another, not beside it. What is no number counts as the largest."""
+    """True if a key stands before another, not beside it. NaN counts as the largest."""
     return not (one <= other or other != other) if largest_first else not (one >= other or one != one)
 
 

@@ -155,7 +155,7 @@ def _sorted(
 
 
 def check_keys(keys: Tensor, values: Sequence[Tensor], name: str) -> None:
-    """Check what is to be sorted.
+    """Check the operands of a sort.
 
     Raises:
         TensorError: A scalar, or values of another shape.
