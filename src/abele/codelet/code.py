@@ -281,7 +281,7 @@ class BodyEmitter(Values):
 
     @contextmanager
     def _parallel(self, statement: For, vectors: Vectors | None = None) -> Iterator[ll.Metadata | None]:
-        """Mark what is emitted inside as accesses of a loop that carries nothing through memory, if it does not."""
+        """Mark accesses emitted inside as those of a loop that carries nothing through memory, if that is so."""
         aliasing = self.memory.aliasing
         if not aliasing.enabled or not is_parallel(statement):
             yield None

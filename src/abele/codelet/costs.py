@@ -1,4 +1,4 @@
-"""Counting issue slots: what every stretch of straight-line code and every loop iteration of a codelet costs.
+"""Counting issue slots: cost of every stretch of straight-line code and every loop iteration of a codelet.
 
 The count follows the code that a scalar compiler would make, structure by structure: each instruction takes a slot
 (:mod:`~abele.codelet.straight_code`), equal expressions and constants of one stretch are evaluated once, invariant
@@ -168,7 +168,7 @@ class Segment:
                 self._readers.setdefault(name, []).append(form.number)
 
     def _changed(self, what: str) -> None:
-        """Forget what is made of a variable or field that changes."""
+        """Forget expressions of a variable or field that changes."""
         self.known.difference_update(self._readers.pop(what, ()))
 
     def all(self, expressions: Iterable[VertexExpr]) -> None:
@@ -390,7 +390,7 @@ def stored_fields(body: list[Stmt]) -> set[str]:
 
 
 def _cost(e: VertexExpr) -> Slots:
-    """The operation of an expression, without what is inside."""
+    """Slots of an expression's operation, without its arguments."""
     match e:
         case Scalar():
             return slots.LOAD

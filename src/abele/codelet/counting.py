@@ -59,7 +59,7 @@ class Control:
         return len(self.results) + sum(map(len, self.variables.values()))
 
     def deciding(self, function: Helper) -> Iterator[VertexExpr]:
-        """Expressions of ``function`` that matter."""
+        """Expressions of ``function`` that decide the count."""
         for statement in walk(function.body):
             yield from self._of(statement, function)
             for call in calls(own_expressions(statement)):
@@ -78,7 +78,7 @@ class Control:
         return ()
 
     def arguments(self, call: HelperCall) -> Iterator[tuple[str, VertexExpr]]:
-        """Parameters of a called helper that matter, and what they are given."""
+        """Parameters of a called helper that decide the count, and their arguments."""
         needed = self.variables[call.helper]
         return ((n, a) for n, a in zip(call.helper.parameters, call.args, strict=True) if n in needed)
 
@@ -119,8 +119,9 @@ def _reads_data(part: VertexExpr, changing: set[str]) -> bool:
 
 
 class CountCode(BodyEmitter):
-    """Emits the count of one vertex: conditions, loop bounds and what they need; a loop whose iterations all cost the
-    same becomes a product."""
+    """Emits the count of one vertex: conditions, loop bounds and their operands; a loop of equal iterations becomes a
+    product.
+    """
 
     reads_data = False
 
@@ -185,7 +186,7 @@ class CountCode(BodyEmitter):
         self.builder.store(self.builder.add(self.builder.load(self.counter, typ=I64), slots), self.counter)
 
     def _fixed(self, body: list[Stmt]) -> int | None:
-        """Slots of ``body`` when they are always the same and it sets nothing that matters."""
+        """Slots of ``body`` when they are constant and it sets no deciding variable."""
         assert self.charges is not None
         relevant = self.control.variables[self._current]
         for statement in body:

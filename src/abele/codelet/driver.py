@@ -226,7 +226,7 @@ def _function(
     prints: tuple[Print, ...] = (),
     loops: tuple[WhileStmt, ...] = (),
 ) -> None:
-    """Define function ``name``; ``vertex`` emits what is done for one vertex."""
+    """Define function ``name``; ``vertex`` emits the code of one vertex."""
     arguments = [I64, I64, POINTER] + [POINTER] * counts + [I64] * rounding.is_random
     fn = ll.Function(module, ll.FunctionType(VOID, arguments), name)
     begin, end, tables, *out = fn.args

@@ -95,14 +95,14 @@ def end_function(*, faults: bool = True) -> str:
 
 
 def with_end_function(text: str, *, faults: bool = True) -> str:
-    """The text of a module that calls ``abele.end`` with that function; others as they are."""
+    """Text of a module that calls ``abele.end`` with that function; others unchanged."""
     if f"@{END}" not in text and f'@"{END}"' not in text:
         return text
     return _DECLARED.sub("", text) + "\n" + end_function(faults=faults)
 
 
 def take_end(native: Native) -> tuple[int, int] | None:
-    """Vertex and place of the first end in code since this was last asked."""
+    """Vertex and place of the first end in code since the last call of this."""
     word = ctypes.c_int64.from_address(native.address(ENDED))
     if not word.value:
         return None

@@ -63,7 +63,7 @@ class Expressions:
     scope: NameScope
 
     def value(self, node: ast.expr) -> VertexExpr:
-        """The value that ``node`` stands for."""
+        """Value of ``node``."""
         return self._valued(self.resolve(node), node)
 
     def _valued(self, found: Any, node: ast.expr) -> VertexExpr:
@@ -80,11 +80,11 @@ class Expressions:
         raise self.origin.problem(node, f"{_kind(found)} is used as a value", _value_hint(found))
 
     def condition(self, node: ast.expr) -> VertexExpr:
-        """The bool that ``node`` stands for."""
+        """Bool of ``node``."""
         return construct.truth(self.value(node), node.lineno)
 
     def index(self, node: ast.expr) -> VertexExpr:
-        """The integer that ``node`` stands for, as i64."""
+        """Integer of ``node``, as i64."""
         value = self.value(node)
         if value.type.is_float:
             raise self.origin.problem(node, f"a {value.type} is used as an index", "convert it: i32(…)")
@@ -116,7 +116,7 @@ class Expressions:
         raise self._outside(node)
 
     def no_room(self) -> AbstractContextManager[None]:
-        """Around what is read where no statements can come before."""
+        """Read inside without room for statements before."""
         return nullcontext()
 
     def call(self, node: ast.Call) -> Any:
@@ -344,7 +344,7 @@ class Expressions:
     def converted(
         self, node: ast.AST, value: VertexExpr, wanted: ElementType, target: str, *, narrowing: bool
     ) -> VertexExpr:
-        """``value`` as ``wanted``, the type of ``target``; an error where that is not done without being asked for."""
+        """``value`` as ``wanted``, the type of ``target``; an error where that needs an explicit conversion."""
         if converts(value, wanted, narrowing=narrowing):
             return cast(value, wanted)
         how = "write x != 0" if wanted == bool_ else f"convert it: {wanted}(…)"
@@ -362,7 +362,7 @@ def _is_fixed(found: Any) -> bool:
 
 
 def _unreserved(attribute: str) -> str:
-    """The field that an attribute ``in_`` stands for: one whose name Python reserves, ``in``."""
+    """Field of an attribute ``in_``: one whose name Python reserves, ``in``."""
     bare = attribute.removesuffix("_")
     return bare if keyword.iskeyword(bare) else attribute
 

@@ -1,4 +1,4 @@
-"""Fields of a vertex: the annotations that declare them, and what they mean."""
+"""Fields of a vertex: the annotations that declare them, and their meanings."""
 
 from __future__ import annotations
 

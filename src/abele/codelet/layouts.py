@@ -1,4 +1,4 @@
-"""Vector layouts: how the record of a vertex describes a vector, and what that costs in bytes."""
+"""Vector layouts: descriptions of a vector in the record of a vertex, and their bytes."""
 
 from __future__ import annotations
 

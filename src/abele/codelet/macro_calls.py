@@ -1,4 +1,4 @@
-"""Reading calls of macros: what they stand for, and the statements that come before."""
+"""Reading calls of macros: their values, and the statements before them."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Macros(Prints):
     expansion: MacroExpansion
 
     def tail(self, nodes: list[ast.stmt]) -> tuple[list[Stmt], ast.expr | None]:
-        """Statements up to a ``return``, and what that returns."""
+        """Statements up to a ``return``, and its value."""
         raise NotImplementedError
 
     def inside(self, origin: Origin, scope: NameScope) -> Macros:
@@ -67,14 +67,14 @@ class Macros(Prints):
 
     @contextmanager
     def no_room(self) -> Iterator[None]:
-        """Nothing comes before what is read inside: it is read again, or perhaps not at all, when the code runs."""
+        """Read inside without room for statements: the code is read again, or perhaps not at all, at run time."""
         kept = self.expansion.before, self.expansion.targets
         self.expansion.before, self.expansion.targets = None, ()
         yield
         self.expansion.before, self.expansion.targets = kept
 
     def macro_called(self, node: ast.expr) -> tuple[FunctionType, list[Any]] | None:
-        """The macro that ``node`` calls, and what it is given beside the arguments; None where it calls none."""
+        """Macro that ``node`` calls, and its values beside the arguments; None where it calls none."""
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name | ast.Attribute):
             return None
         called = self.resolve(node.func)
@@ -199,7 +199,7 @@ class _LocalNames(ast.NodeTransformer):
 
 
 def _ends(tree: ast.FunctionDef) -> list[str]:
-    """Names that the last statement returns; an empty one for what is no name."""
+    """Names that the last statement returns; an empty one for other expressions."""
     last = tree.body[-1]
     if not isinstance(last, ast.Return) or last.value is None:
         return []

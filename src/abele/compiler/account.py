@@ -1,4 +1,4 @@
-"""Account: reports from the analysed program and what is known of its runs."""
+"""Account: reports from the analysed program and the counts of its runs."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ from abele.report import (
 )
 
 HANDLE_ROLES = "handle_roles"
-"""Entry of an executable's ``meta`` that says what host handles are for."""
+"""Entry of an executable's ``meta`` with the roles of host handles."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,7 +81,7 @@ class ReportSource:
 
 
 class Reporter:
-    """Makes the reports of one executable: what no run changes is worked out once, when the first is asked for.
+    """Makes the reports of one executable: parts that no run changes are made once, on first use.
 
     Args:
         graph: Its graph.
@@ -144,7 +144,7 @@ class Reporter:
     def _tile_tables(
         self, rows: Sequence[tuple[Step, Part]], phases: Sequence[Part], phase_of: Int64, executions: Int64
     ) -> dict[str, Table]:
-        """The relations with tiles, each made when somebody looks into it."""
+        """Relations with tiles, each made on first use."""
         num_tiles, memory = self.graph.num_tiles, self.memory
         done_on = PHASE_TILES.deferred(lambda: phase_tiles(phases, num_tiles))
 
@@ -214,7 +214,7 @@ class Reporter:
     def _run_tables(
         self, parts: Sequence[Part], account: RunAccount, row_of: Sequence[Mapping[int, int]], ends: Sequence[Int64]
     ) -> dict[str, Table]:
-        """All executions of runs, found when somebody looks into the tables."""
+        """All executions of runs, found on first use."""
         made: list[RunTables] = []
 
         def found() -> RunTables:
@@ -338,7 +338,7 @@ class Reporter:
 
     @cached_property
     def _program_tables(self) -> dict[str, Table]:
-        """The tables of what programs are made of; empty if somebody looks only after programs have changed."""
+        """Tables of the parts of programs; empty if first used after programs have changed."""
         source, made = self.source, dict[str, Mapping[str, Table]]()
 
         def table(schema: Schema, key: str, make: Callable[[], Mapping[str, Table]]) -> Table:
@@ -370,7 +370,7 @@ class Reporter:
 
     @cached_property
     def _memory_tables(self) -> tuple[Table, Table]:
-        """The tables of variables and of what is live."""
+        """Tables of variables and of liveness."""
         first_op = first_writers(self.lowered, self.plan, self._ops[1], len(self.graph.variables))
         roles = self.source.handle_roles
         variables = variables_table(self.graph, self.memory, self._first_row, first_op, roles)

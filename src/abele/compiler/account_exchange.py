@@ -1,4 +1,4 @@
-"""Account of exchanges: what crosses between IPUs, what links carry, and who sends to whom."""
+"""Account of exchanges: bytes between IPUs, over links, and between tiles."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from abele.machine.routes import LINK_KINDS, link_loads
 from abele.report import EXCHANGE_BLOCKS, PHASE_IPUS, PHASE_LINKS, Table, Text
 
 BLOCKS_PER_IPU = 32
-"""Blocks of tiles that are told of an IPU."""
+"""Blocks of tiles per IPU."""
 MOST_PLANNED = 32
 """Supersteps that are planned again for the table of blocks."""
 MOST_ROWS = 1 << 17
@@ -58,7 +58,7 @@ class PhaseOf(NamedTuple):
 def ipu_tables(
     phases: Sequence[PhaseOf], plan: Sequence[Superstep], system: System, whole: System
 ) -> tuple[Table, Table]:
-    """The tables of what crosses between IPUs and of what links carry.
+    """Tables of the bytes between IPUs and over links.
 
     Args:
         phases: The phases by their numbers.

@@ -1,4 +1,4 @@
-"""Account of operations: library calls, and steps outside of any, with what they cost."""
+"""Account of operations: library calls, and steps outside of any, with their costs."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def ops_table(
 
 
 def _op_executions(lowered: Lowered, op_of: Int64, executions: Int64, num_ops: int) -> Int64:
-    """Times that each operation runs: what the first step of each of its call sites does."""
+    """Executions of each operation: those of the first step of each of its call sites."""
     runs = np.zeros(num_ops, dtype=np.int64)
     seen: set[tuple[int, int]] = set()
     for step in lowered.steps:
@@ -86,7 +86,7 @@ def _op_executions(lowered: Lowered, op_of: Int64, executions: Int64, num_ops: i
 
 
 def _flops(node: Program, superstep_of: Mapping[int, Superstep]) -> int:
-    """Operations of a library call, or those that estimators tell of a compute set."""
+    """Operations of a library call, or those by the estimators of a compute set."""
     if isinstance(node, LibraryCall):
         return node.flops
     compute = superstep_of[id(node)].compute

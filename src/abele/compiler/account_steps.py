@@ -1,4 +1,4 @@
-"""Account of steps: what each row of the steps table costs, and what that rests on."""
+"""Account of steps: cost of each row of the steps table, and its basis."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from abele.report import STEPS, Table
 
 
 def is_estimated(program: int, superstep: Superstep, account: RunAccount) -> bool:
-    """True if some vertices of a superstep cost what depends on data, and no run of a program has counted them."""
+    """True if the cost of some vertices of a superstep depends on data, and no run of a program has counted them."""
     compute = account.compute.get((program, superstep.index), superstep.compute)
     return compute is not None and bool(compute.estimated)
 

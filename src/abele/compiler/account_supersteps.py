@@ -1,4 +1,4 @@
-"""Account of supersteps: what each runs, vertices by codelet, and which variables it touches.
+"""Account of supersteps: vertices of each by codelet, and its variables.
 
 All of it is worked out when somebody looks into the tables. Supersteps that equal one another but for their variables
 and their IPU share the column of cycles that was found of the first (``equal_steps``), which is how they are known

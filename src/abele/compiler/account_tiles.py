@@ -1,4 +1,4 @@
-"""Account of tiles: what each of them does in each phase and program, and what it holds of each variable.
+"""Account of tiles: work of each in each phase and program, and its part of each variable.
 
 The relations are made when somebody looks into them, for all phases at once. Tiles of different phases are kept apart
 by numbering them through: tile t of phase p is p × (tiles + 1) + t, and the one number that is left out between phases
@@ -114,7 +114,7 @@ def lifetimes(memory: MemoryPlan, first_row: Int64) -> Table:
 
 
 def _runs_of_vectors(columns: Mapping[str, Sequence[TileVector | None]], num_tiles: int) -> Runs:
-    """Runs of the numbered-through tiles of several vectors, owner after owner; what all tiles have is one run."""
+    """Runs of the numbered-through tiles of several vectors, owner after owner; a value of all tiles is one run."""
     first, count = [], []
     values: dict[str, list[Int64]] = {name: [] for name in columns}
     for name, vectors in columns.items():

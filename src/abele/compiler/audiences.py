@@ -1,4 +1,4 @@
-"""Audiences: sets of tiles that want the same pieces of memory, so that what they want is looked at once.
+"""Audiences: sets of tiles that want the same pieces of memory, so that these are swept once.
 
 A matrix product that is spread over 1,440 tiles gives each of 40 blocks of an operand to 36 of them, and where that
 operand lies in short pieces, the blocks of all tiles are ten million of them; of all blocks, 280,000. What a tile

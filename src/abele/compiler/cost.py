@@ -170,7 +170,7 @@ def _by_estimator(group: VertexGroup, estimator: PerfEstimator, ipu: Ipu) -> Ver
 
 
 def _cycles_and_flops(found: Any) -> tuple[Any, Any]:
-    """Cycles, and operations where they are told: as a pair, or as an object with both."""
+    """Cycles, and operations where they are given: as a pair, or as an object with both."""
     if isinstance(found, tuple) and len(found) == 2:
         return found
     return getattr(found, "cycles", found), getattr(found, "flops", 0)

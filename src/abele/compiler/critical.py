@@ -66,7 +66,7 @@ class _Chains:
     made: list[tuple[int, Int64, Int64 | None, int, Float64]] = field(default_factory=list)
 
     def longer(self, before: Int64, row: int, cycles: Float64) -> Int64:
-        """Chains with so many cycles of a row more."""
+        """Chains that are ``cycles`` of a row longer."""
         return self._new(before, None, row, cycles)
 
     def joined(self, before: Int64, after: Int64) -> Int64:
@@ -150,7 +150,7 @@ class _Walk:
         return _State(times, np.zeros((self.size, self.size), dtype=np.int64))
 
     def _times(self, left: _State, right: _State) -> _State:
-        """The max-plus product: first what ``right`` does, then ``left``."""
+        """Max-plus product: first the steps of ``right``, then those of ``left``."""
         columns = np.arange(right.times.shape[1])
         result = _State(np.empty(right.times.shape), np.empty(right.times.shape, dtype=np.int64))
         for i in range(self.size):

@@ -1,4 +1,4 @@
-"""Divergence: whatever steers the program must be provably the same in every replica.
+"""Divergence: all that steers the program must be provably the same in every replica.
 
 This is taint analysis over whole variables: what may differ spreads from a variable that is read to all that the step
 writes, until nothing changes. It ends, since the set only grows, and it is safe because it ignores order and

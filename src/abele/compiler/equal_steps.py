@@ -1,4 +1,4 @@
-"""Equal steps: those that do the same to other variables, so that what was found of one holds for the other.
+"""Equal steps: steps that differ in their variables alone, so that the analysis of one holds for the other.
 
 Why that is right: the analysis reads of a step the codelets, tiles, costs and state of its vertices, which intervals of
 which variables they are wired to, and where the elements of these variables lie. It never looks at an address but to
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from abele.graph.graph import Graph
 
 _MOST_BYTES = 1 << 26
-"""Memory that what is kept of first ones may take."""
+"""Memory for the analyses of first steps."""
 _MOST_BLOCKS = 64
 """Blocks of a copy's views up to which it is compared with others."""
 _MOST_ALIKE = 4
@@ -193,7 +193,7 @@ class EqualSteps:
         return 0
 
     def _may_take(self, first: Analysed, found: dict[int, int], shift: int) -> bool:
-        """True if what was found of a step holds ``shift`` tiles further on."""
+        """True if the analysis of a step holds ``shift`` tiles further on."""
         if shift == 0:
             return True
         if not self._may_shift or shift % self._tiles_per_ipu:
@@ -227,7 +227,7 @@ class EqualSteps:
         return all(self._is_alike(x, y, shift) for x, y in found.items())
 
     def _is_alike(self, old: int, new: int, shift: int) -> bool:
-        """True if two variables are of one kind and size, and mapped alike but for ``shift`` tiles."""
+        """True if two variables are of one kind and size, and equally mapped but for ``shift`` tiles."""
         if old == new and shift == 0:
             return True
         a, b = self._variables[old], self._variables[new]

@@ -1,4 +1,4 @@
-"""Exchange plan: what a superstep moves between tiles, and the copies that arrange it on them.
+"""Exchange plan: data that a superstep moves between tiles, and copies on them for its arrangement.
 
 Everything is found in packed addresses (``layout``), in which two elements are neighbours exactly when they are
 neighbours in the memory of one tile. So "this field lies in one piece here" is one comparison, what is sent is an
@@ -191,7 +191,7 @@ def _portions(wanted: Sequence[_Wanted], num_tiles: int) -> Iterator[Sequence[_W
 def _inward_part(
     wanted: Sequence[_Wanted], audiences: Audiences, tiles_per_ipu: int, blocks: TileBlocks | None
 ) -> tuple[ExchangePhase | None, Moves]:
-    """The exchange that brings some of what is wanted, and its copies."""
+    """Exchange of some requested data, and its copies."""
     moves, transfers = [], []
     for wish, at, number, audience, region in wanted:
         residence = wish.residence
@@ -282,7 +282,7 @@ class _Pairs(NamedTuple):
 def plan_copy(
     source: Tensor, destination: Tensor, layout: Layout, tiles_per_ipu: int, blocks: TileBlocks | None = None
 ) -> ExchangePlan:
-    """The exchange plan of a copy between two views: an exchange for what changes tile, copies for the rest.
+    """Exchange plan of a copy between two views: an exchange for elements that change tile, copies for the rest.
 
     Views that overlap go through a buffer, as all reads come before the first write.
     """

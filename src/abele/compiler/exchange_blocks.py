@@ -1,4 +1,4 @@
-"""Exchange blocks: who sends how much to whom, added up over blocks of neighbouring tiles.
+"""Exchange blocks: bytes between tiles, added up over blocks of neighbouring tiles.
 
 Which tile gets what from which is known while a phase is planned, and forgotten afterwards, because a phase over 1,472
 tiles may have two million pairs. So it is found anew where somebody asks, by planning the step again, and in blocks of
@@ -32,7 +32,7 @@ class TileBlocks(NamedTuple):
 
     @staticmethod
     def of(num_tiles: int, tiles_per_ipu: int, width: int) -> TileBlocks:
-        """Blocks of so many tiles."""
+        """Blocks of ``width`` tiles."""
         each = -(-tiles_per_ipu // width)
         tile = np.arange(num_tiles)
         of_tile = tile // tiles_per_ipu * each + tile % tiles_per_ipu // width

@@ -157,7 +157,7 @@ class Executable:
         return Reporter(self.graph, self.lowered, self.plan, self.memory, source)
 
     def _is_unchanged(self) -> bool:
-        """True if the graph and the programs are still what was compiled."""
+        """True if the graph and the programs are unchanged since they were compiled."""
         try:
             self.check_unchanged()
         except EngineError:
@@ -183,7 +183,7 @@ class Executable:
         return layout
 
     def listing(self, *, reasons: bool = True, most: int = 2000, account: RunAccount | None = None) -> str:
-        """The lowered program as text: steps with their cycles, and what each moves and why."""
+        """Text of the lowered program: steps with their cycles, traffic and its reasons."""
         return listing_text(self, reasons=reasons, most=most, account=account)
 
     def plan_text(self, step: Step | int, *, most: int = 60) -> str:
@@ -262,7 +262,8 @@ class Executable:
         return found
 
     def check_unchanged(self) -> None:
-        """The graph and the programs are still what was compiled; counts alone are compared, so that it costs little.
+        """Refuse a graph or programs that have changed since they were compiled; counts alone are compared, which is
+        cheap.
 
         Raises:
             EngineError: A compute set or a program has grown, or a variable was mapped anew.
@@ -297,7 +298,7 @@ class Executable:
         programs: Collection[int] | None = None,
         slots: Mapping[int, Mapping[int, npt.ArrayLike]] | None = None,
     ) -> RunAccount:
-        """An account from numbers, as a run counts them or as somebody expects them.
+        """Account from numbers, such as counts of a run or expected ones.
 
         Args:
             executions: Times that each step runs in one run of its program, by ``step.index``, int64[steps]; as assumed

@@ -22,7 +22,7 @@ _LARGEST = 3
 
 
 def check_fit(plan: MemoryPlan, graph: Graph, steps: Sequence[Step]) -> None:
-    """Every tile has room for what it holds, and its code lies where instructions can be fetched.
+    """Check that every tile has room for its data, and that its code lies where instructions can be fetched.
 
     Raises:
         OutOfMemoryError: Some tile needs more; the worst are described.
@@ -57,7 +57,7 @@ _INTERLEAVED = (
 
 
 def _check_region(plan: MemoryPlan, graph: Graph, held: TileVector, room: int, words: tuple[str, str]) -> None:
-    """A part of the memory of each tile holds what can lie only there."""
+    """Check that a part of each tile's memory holds the data that can lie only there."""
     if held.max() <= room:
         return
     needed = held.dense()

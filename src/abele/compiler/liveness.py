@@ -246,11 +246,11 @@ class _Events:
         return result
 
     def where(self, flags: int) -> Int64:
-        """Positions of the events that do any of some things, int64[k]."""
+        """Positions of the events with any of some flags, int64[k]."""
         return np.flatnonzero(self.does & flags)
 
     def neighbours(self, flags: int) -> tuple[Int64, Int64]:
-        """The nearest events before and after each that do any of some things, of the same run and variable.
+        """Nearest events before and after each with any of some flags, of the same run and variable.
 
         Returns:
             Positions of events, int64[n] each; −1 where there is none.
@@ -283,7 +283,7 @@ def _distinct_accesses(accesses: Mapping[int, Access], steps: int) -> tuple[list
 
 
 def _by_access(accesses: Sequence[Access], num_variables: int) -> tuple[Int64, Int64, Int64]:
-    """The variables of each access, ascending, and what is done to them: pointers, variables and flags."""
+    """Variables of each access, ascending, and its effects on them: pointers, variables and flags."""
     keys, flags = [], []
     kinds = (("reads", _READ), ("writes", _WRITE), ("complete", _KILL | _COMPLETE), ("undefined", _KILL | _UNDEFINED))
     for name, flag in kinds:
@@ -350,7 +350,8 @@ class _Flow:
         self._later_end, self._later_decision = later, after
 
     def _look_for_unread(self) -> None:
-        """The writes of each run whose value nothing in the run wants, and what must hold behind it for that to stay.
+        """Find the writes of each run whose value the run does not read, and the conditions behind it that make them
+        dead.
 
         A value is unread if it is neither live nor declared undefined right after its write.
         """
@@ -473,7 +474,9 @@ class _Flow:
         self._walk(condition)
 
     def _pass(self, items: Sequence[_StepRegion], rejoined: tuple[Int64, Bool] | None = None) -> None:
-        """Go back over some regions without noting anything; before the first, what ``rejoined`` says is wanted too."""
+        """Go back over some regions without noting anything; before the first, the variables of ``rejoined`` are wanted
+        too.
+        """
         for position in reversed(range(len(items))):
             self._pass_over(items[position])
             if position == 1 and rejoined is not None:

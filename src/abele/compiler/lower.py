@@ -15,7 +15,9 @@ from abele.graph.program import Call, Execute, HostLoop, HostOrder, LibraryCall,
 ASSUMED_TRIPS = 1
 
 Meeting = Callable[[Program], Hashable]
-"""Gives what of the machine meets at a stream copy; two copies that meet different parts share no rendezvous."""
+"""Function that gives the parts of the machine that meet at a stream copy; copies of different parts share no
+rendezvous.
+"""
 
 
 @dataclass(frozen=True, eq=False, slots=True)

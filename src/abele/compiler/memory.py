@@ -1,4 +1,4 @@
-"""Memory: what every tile has to hold, by category, and when it holds most.
+"""Memory: bytes of every tile, by category, and the step of its peak.
 
 The peak of temporaries is found by a sweep over the moments at which lifetimes begin or end: the sum on a tile changes
 only there, so its maximum is reached right after a begin (or in a step with buffers), and nothing between need be
@@ -62,7 +62,7 @@ class Shares:
 
 
 class _DenseArrays(Mapping[str, Int64]):
-    """Tile vectors by name as arrays, each made when it is asked for."""
+    """Tile vectors by name as arrays, each made on first use."""
 
     def __init__(self, vectors: Mapping[str, TileVector]) -> None:
         self._vectors = vectors
@@ -201,9 +201,9 @@ def plan_memory(
 
 
 _BLOCK = 512
-"""Tiles whose largest sum is kept, so that the fullest tile is found without a look at all of them."""
+"""Tiles per block whose largest sum is kept, so that the fullest tile is found without a scan of all of them."""
 _DENSE_PART = 8
-"""A step that touches so large a part of all tiles (1 / 8) is looked at as a whole."""
+"""Part of all tiles (1 / 8) above which a step is handled as a whole."""
 
 
 class _Held(NamedTuple):

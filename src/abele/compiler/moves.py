@@ -12,7 +12,7 @@ from abele.graph.intervals import Int64
 from abele.graph.mapping import Int32
 
 GRANULES = (1, 2, 4, 8)
-"""Widths of pieces that copies are told apart by, in bytes. Source: §2.6, and 1 for bytes."""
+"""Widths of pieces by which copies are counted, in bytes. Source: §2.6, and 1 for bytes."""
 
 _LEAST_SUMMED = 1 << 12
 """Rows from which on it is worth to add those of one tile up. Chosen."""

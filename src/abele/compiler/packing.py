@@ -1,4 +1,4 @@
-"""Packing: where the elements of variables come to lie on their tiles.
+"""Packing: places of variables' elements on their tiles.
 
 Map pieces sorted by (variable, tile, address) lie in the order of the packed space, and running sums of their lengths
 are packed addresses. What a variable has there is its own affair: its packed elements take up the same addresses as
@@ -39,7 +39,7 @@ class TileShares(NamedTuple):
 
 
 class Packing(NamedTuple):
-    """Packed addresses of map pieces; variables that are mapped alike share a row of them.
+    """Packed addresses of map pieces; equally mapped variables share a row of them.
 
     Attributes:
         packed: Packed address of the first element of each piece of a row, int64[n].

@@ -63,7 +63,7 @@ class Residence:
 
 
 class PairPieces(NamedTuple):
-    """Pieces of (tile, region) pairs: what the tile needs, and where it lies.
+    """Pieces of (tile, region) pairs: the tile that needs each, and its place.
 
     Attributes:
         needer: Tile of the pair, int32[k].
@@ -98,7 +98,7 @@ def residence_of(regions: Regions, layout: Layout) -> Residence:
 
 
 PORTION = 1 << 17
-"""Intervals or pieces that are looked at together. Chosen: columns of so many fit in the second cache."""
+"""Intervals or pieces that are handled together. Chosen: columns of this many fit in the second cache."""
 
 
 def _joined(parts: list[Residence]) -> Residence:
@@ -177,7 +177,7 @@ def foreign_pairs(residence: Residence, tile: Int32, index: Int64) -> tuple[Int3
 
 
 def pair_pieces(residence: Residence, tile: Int32, region: Int64) -> PairPieces:
-    """The pieces that pairs of a tile and a region are made of."""
+    """Pieces of pairs of a tile and a region."""
     # Each pair repeats the pieces of its region.
     source, pair = residence.pieces_of(region)
     return PairPieces(

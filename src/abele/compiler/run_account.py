@@ -1,4 +1,4 @@
-"""Run accounts: what is known of how programs run, beside the executable, which no run changes.
+"""Run accounts: counts of how programs ran, kept beside the executable, which no run changes.
 
 The executable says what each step costs and assumes what it cannot know: a while loop makes one trip, a branch goes its
 first way, a vertex whose cost depends on data takes a slot for every element. A run tells what really happened. That is

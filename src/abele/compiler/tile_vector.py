@@ -263,7 +263,7 @@ class TileVector:
         return TileVector(self.tile_set, self.values.astype(np.int64) * factor)
 
     def shifted(self, by: int) -> TileVector:
-        """The vector of what happens ``by`` tiles further on; nothing may fall off the ends."""
+        """Vector moved ``by`` tiles; no value may fall off the ends."""
         if by == 0:
             return self
         if self.tile_set.is_all:
@@ -320,7 +320,7 @@ def added(vectors: Iterable[TileVector | None], num_tiles: int) -> TileVector:
 
 
 class TileTotal:
-    """A sum, or the largest, of many tile vectors, each taken in in time and memory that follow what it lists.
+    """Sum, or maximum, of many tile vectors, in time and memory that follow the listed tiles.
 
     What is taken in is kept as it is until all of it lists an eighth of the tiles. Then it is combined: into fewer
     entries where the same tiles come again and again, and else into an array over all tiles, which further vectors are

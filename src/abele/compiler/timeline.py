@@ -1,4 +1,4 @@
-"""Timeline: what every step of the program costs, and when it starts."""
+"""Timeline: cost of every step of the program, and its start."""
 
 from __future__ import annotations
 
@@ -149,6 +149,6 @@ def _copy(copied: Copied, name: str) -> Part:
 
 
 def _spread(by_tile: TileVector, num_tiles: int) -> tuple[int, int, float]:
-    """Slowest tile, tiles at work, and the mean of so many tiles over the slowest."""
+    """Slowest tile, tiles at work, and the mean of ``num_tiles`` tiles over the slowest."""
     slowest = by_tile.max()
     return slowest, by_tile.count_nonzero(), float(by_tile.sum()) / num_tiles / slowest if slowest else 0.0

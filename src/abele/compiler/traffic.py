@@ -1,4 +1,4 @@
-"""Traffic: what an exchange phase moves between tiles, each element once to a receiving tile and once from its sender.
+"""Traffic: bytes of an exchange phase, each element once to a receiving tile and once from its sender.
 
 Requests for pieces of memory overlap: vertices of one tile want the same elements, and so do tiles. Both are settled by
 a sweep over sorted intervals. Sorted by (receiver, address), the part of an interval beyond the furthest end so far is
@@ -186,7 +186,7 @@ class _AudienceCopies(NamedTuple):
     granule: Int64
 
     def by_tile(self, tiles: TileSet, audiences: Audiences) -> Moves:
-        """The copies of every tile: as they are where audiences are single tiles, otherwise added up."""
+        """Copies of every tile; those of audiences are added up for their members."""
         if audiences.is_alone:
             return Moves.single(audiences.tile[self.audience], self.bytes, self.granule)
         found = []
@@ -261,7 +261,7 @@ def _words(size: Int64) -> Int64:
 
 
 def _by_address(transfers: Transfers) -> Transfers:
-    """Wishes in order of address, those without an arrangement of their own first (see the top of the module)."""
+    """Requests in order of address, those without a layout constraint first (see the top of the module)."""
     return _taken(transfers, _order(transfers.begin * 2 + ~transfers.alone))
 
 
@@ -421,7 +421,7 @@ def _meeting(f: Transfers, ptr: Int64, pairs: Neighbours, *, differ: bool) -> Ne
 
 
 def _portions(sizes: Int64) -> Iterator[slice]:
-    """Slices of a column of sizes, each of which has not much more than what is compared at a time."""
+    """Slices of a column of sizes, each of about the size that is compared at a time."""
     ends = np.cumsum(sizes)
     start = 0
     while start < len(sizes):
@@ -475,7 +475,7 @@ def _overlap(begin: Int64, length: Int64, other_begin: Int64, other_length: Int6
 
 
 def _link_bytes(f: Transfers, audiences: Audiences, tiles_per_ipu: int) -> tuple[LinkBytes, bool]:
-    """Bytes between IPUs, where what several tiles of an IPU want crosses once; and whether some stay on an IPU."""
+    """Bytes between IPUs, each element once per receiving IPU; and true if some stay on an IPU."""
     if audiences.num_tiles <= tiles_per_ipu:
         return LinkBytes.none(), True
     if audiences.is_alone:

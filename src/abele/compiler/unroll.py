@@ -29,7 +29,7 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class RepeatedItems:
-    """Items that run so many times.
+    """Items of a loop, with their number of trips.
 
     Attributes:
         trips: Number of trips. A fraction stands for a branch that is taken in that share of all cases.
@@ -98,7 +98,7 @@ class _Unrolling:
             yield from inside if taken == times else [RepeatedItems(taken / times, inside)]
 
     def _while(self, items: Sequence[Step | StepBlock], times: float) -> Iterator[Item]:
-        """Condition and decision, then trips of body, condition and decision; or a trip assumed where no run told."""
+        """Condition and decision, then trips of body, condition and decision; or an assumed trip without counts."""
         condition, decision, body = items
         looked, trips = self._entries(decision) or 0.0, self._entries(body)
         if trips is None:
@@ -113,7 +113,7 @@ class _Unrolling:
             yield RepeatedItems((looked - trips) / times, head)
 
     def _entries(self, item: Step | StepBlock) -> float | None:
-        """Times that a part of the program is entered in a run; None if no step in it tells."""
+        """Times that a part of the program is entered in a run; None if no step in it is counted."""
         if isinstance(item, Step):
             return float(self.executions[item.index])
         if item.kind == "while":

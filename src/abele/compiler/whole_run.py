@@ -1,4 +1,4 @@
-"""The whole run in few spans: every execution of every row, loops as trips that are alike.
+"""The whole run in few spans: every execution of every row, with equal trips of loops as one.
 
 A trip of a loop looks at when the resources that its rows need are free, and at nothing else; and what it does to them
 is linear in the max-plus algebra (``schedule``). So if a trip leaves all of them later by the same number of cycles,
@@ -27,7 +27,7 @@ from abele.compiler.unroll import Item, RepeatedItems, Rows
 from abele.graph.intervals import Int64
 
 MOST_SPANS = 1 << 18
-"""Spans that are told of a program: BERT-Large on a Pod16 has 172,844."""
+"""Most spans of a program: BERT-Large on a Pod16 has 172,844."""
 _MOST_TOGETHER = 4
 """Trips that may repeat together."""
 
@@ -117,7 +117,7 @@ class _RunWalk(Run):
     _parts: dict[int, tuple[Int64, ...]] = field(default_factory=dict)
 
     def through(self, items: Sequence[Item], state: State, scale: float) -> State:
-        """The state after some items, whose spans are told."""
+        """State after some items, whose spans are listed."""
         for item in items:
             if self.known is not None:
                 state = self._past([item], state, scale)
@@ -172,7 +172,7 @@ class _RunWalk(Run):
         return 0
 
     def _repeat(self, loop: RepeatedItems, first: _Trip, state: State, further: int) -> State:
-        """Put what happened since ``first`` into loops that go round ``further`` times more; the state after that."""
+        """Put the spans since ``first`` into loops of ``further`` more trips; gives the state after those."""
         later = (state - first.state)[:, 0]
         number_of = np.full(self.num_resources, -1)
         begin = len(self.loops)

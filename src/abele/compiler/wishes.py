@@ -1,4 +1,4 @@
-"""Wishes: what the fields of a compute set want on tiles that do not hold it in one piece, sorted into domains.
+"""Requests of a compute set's fields on tiles that do not hold the data in one piece, sorted into domains.
 
 Tiles are found to want the same domain by domain (``audiences``), so domains should be as small as they can be. Pieces
 of two variables never overlap nor join, so each variable could be one; those that the same fields touch are taken
@@ -41,12 +41,12 @@ class FieldWish(NamedTuple):
 
     @property
     def wanted(self) -> WantedRegions:
-        """The wish as those look at it who compare tiles."""
+        """Request in the form in which tiles are compared."""
         return WantedRegions(self.tile, self.region, self.domain)
 
 
 def in_domains(wishes: Sequence[FieldWish], layout: Layout) -> list[FieldWish]:
-    """The wishes of fields, split by domain; all are in one where no two tiles want a region."""
+    """Requests of fields, split by domain; all are in one where no two tiles want a region."""
     if not any(is_shared(wish.region) for wish in wishes):
         return list(wishes)
     touched = [_variables(wish.residence, layout) for wish in wishes]
@@ -74,7 +74,7 @@ def _variables(residence: Residence, layout: Layout) -> tuple[Int64, Int64]:
 
 
 def _parts(wish: FieldWish, domains: Int64, domain: Int64) -> Iterator[FieldWish]:
-    """A wish domain by domain; ``domain`` is that of each piece."""
+    """Request domain by domain; ``domain`` is that of each piece."""
     if len(domains) == 1:
         yield wish._replace(domain=int(domains[0]))
         return

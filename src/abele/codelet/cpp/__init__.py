@@ -1,4 +1,4 @@
-"""Codelets in C++: Poplar's vertex classes compiled as they are, run natively, and counted in issue slots.
+"""Codelets in C++: Poplar's vertex classes compiled unchanged, run natively, and counted in issue slots.
 
 - :mod:`~abele.codelet.cpp.loading`: :func:`load_codelets`, from files to codelets.
 - :mod:`~abele.codelet.cpp.toolchain`: the compiler's front end, and what it says.

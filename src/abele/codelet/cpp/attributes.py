@@ -44,7 +44,7 @@ def _constraints(code: str, region: Region) -> Iterator[tuple[int, int]]:
 
 
 def _name(region: Region, scopes: list[Region]) -> str:
-    """Name of a class with what is around it; namespaces without a name, and inline ones, are not written."""
+    """Name of a class with its scopes; namespaces without a name, and inline ones, are not written."""
     around = sorted((s for s in scopes if s.begin <= region.begin and region.end <= s.end), key=lambda s: s.begin)
     names = [found["name"] for s in around if not s.head.startswith("inline") and (found := _NAMED.match(s.head))]
     return "::".join(re.sub(r"<.*|\bfinal\b", "", name).split()[-1] for name in names)

@@ -1,4 +1,4 @@
-"""The code of a vertex as blocks of instructions that can be looked at, and its loops."""
+"""Code of a vertex as blocks of instructions, and its loops."""
 
 from __future__ import annotations
 
@@ -242,7 +242,7 @@ class _InstructionReader:
         self._lines = iter(_instruction_lines(str(function)))
 
     def block(self, source: Any) -> BasicBlock:
-        """One block; to be asked for in order."""
+        """One block; blocks are read in order."""
         block = BasicBlock(source.name)
         for value in source.instructions:
             line = next(self._lines)
@@ -277,7 +277,7 @@ class _InstructionReader:
 
 
 def _instruction_lines(text: str) -> Iterator[str]:
-    """Instructions as they are written, those of several lines whole."""
+    """Lines of instructions, those of several lines joined."""
     parts: list[str] = []
     for line in text.splitlines()[1:]:
         if not parts and not line.startswith("  "):

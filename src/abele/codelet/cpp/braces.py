@@ -75,7 +75,7 @@ def directives_alone(text: str, begin: int, end: int) -> str:
 
 
 def regions(text: str) -> Iterator[Region]:
-    """The regions of a source, those inside others first; none of what is not closed.
+    """Regions of a source, inner ones first; unclosed ones are left out.
 
     Which side of an ``#if`` is compiled is not known here. Each side is read with the braces that were open at the
     ``#if``. Where both sides open as many, as in ``#ifdef A … f() { #else … g() { #endif … }``, the end is that of both
@@ -100,7 +100,7 @@ def regions(text: str) -> Iterator[Region]:
 
 @dataclass(frozen=True)
 class _Condition:
-    """An ``#if`` that is being read: what was open before it, and after each of its sides so far."""
+    """An ``#if`` that is being read: open regions before it, and after each of its sides so far."""
 
     before: list[_Heads]
     sides: list[list[_Heads]]

@@ -1,4 +1,4 @@
-"""Code of a vertex that holds every access against what its pointer was made from, and touches nothing outside.
+"""Code of a vertex with every access checked against its pointer's origin; an access outside touches nothing.
 
 Each load, store and copy of memory is preceded by a call that gives the pointer back, or one to a scrap of memory when
 the access would leave the place that the pointer belongs to. Which place that is follows from how the pointer was

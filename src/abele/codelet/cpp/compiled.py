@@ -122,7 +122,7 @@ class CompiledCppCodelet(CompiledCodelet):
 
     @cached_property
     def blocks(self) -> FlowGraph:
-        """The code, to be looked at."""
+        """Basic blocks of the code."""
         return FlowGraph(readable_text(self.cpp.vertex, self.cpp.code.body, self.cpp.code.around), VERTEX)
 
     @cached_property

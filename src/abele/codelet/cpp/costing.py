@@ -61,8 +61,9 @@ _INSTRUCTIONS = {"sdiv": slots.DIVIDE, "udiv": slots.DIVIDE, "srem": slots.REMAI
 _INSTRUCTIONS |= {"fptosi": slots.FLOAT_TO_INT, "fptoui": slots.FLOAT_TO_INT}
 """Calls that stand for an instruction, whose result they define where it has none."""
 _LIBRARY = {"exp10": 4, "log2": 6, "log10": 7, "hypot": 8, "fmod": 50}
-"""Slots of one f32 element, of what is no operation of the table. Source: §1.3 S, of 2 elements halved; log10, hypot
-and fmod are G."""
+"""Slots of one f32 element of functions outside the table. Source: §1.3 S, of 2 elements halved; log10, hypot and fmod
+are G.
+"""
 _LIBRARY_SLOTS = 110
 """Slots of other functions of the C library. Source: §1.3 S: asin 102 and more per element."""
 _NAME = re.compile(r"^(?:llvm\.|abele_|abele\.)?([a-z]\w*?)(?:_f32|_f16)?(?:f)?(?:\..*)?$")
@@ -242,7 +243,7 @@ def _is_stepped(instruction: Instruction) -> bool:
 
 
 def _cuts_index(constant: str) -> bool:
-    """True for the mask by which 64-bit code cuts an index to 32 bits; of what was shifted, without the zeros below."""
+    """True for the mask by which 64-bit code cuts an index to 32 bits; of shifted indices, without the zeros below."""
     number = constant.rpartition(" ")[2]
     below = (1 << 32) - int(number) if number.isdigit() else 0
     return below > 0 and below & (below - 1) == 0 and below < 1 << 16
@@ -314,7 +315,7 @@ def _random(instruction: Instruction, blocks: FlowGraph) -> Slots:
 
 
 def _widening(instruction: Instruction, blocks: FlowGraph) -> Slots:
-    """Widening is free for what was loaded, for truths and for indices; others take an instruction."""
+    """Slots of a widening: none for loaded values, truths and indices, one instruction for others."""
     if instruction.opcode not in ("zext", "sext"):
         return FREE
     source = instruction.operands[0]
@@ -341,7 +342,7 @@ def _lane(instruction: Instruction) -> Slots:
 
 
 def _function(instruction: Instruction) -> str:
-    """The function that a call is of, without what its name says of types."""
+    """Function of a call, without the types in its name."""
     found = _NAME.match(instruction.callee)
     return found[1] if found else instruction.callee
 

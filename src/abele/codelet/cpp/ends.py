@@ -70,7 +70,7 @@ def with_ends(
 
 
 def _cut(block: list[str], is_known: Callable[[str], bool]) -> list[str]:
-    """A block in which a vertex ends, without what no tile could do before: it ends where that begins."""
+    """Block in which a vertex ends, without instructions that no tile has: it ends where the first of them begins."""
     end = next((n for n, line in enumerate(block) if line.startswith(f"  call void @{END}(")), None)
     if end is None:
         return block
@@ -208,7 +208,7 @@ def branches_of(text: str, names: set[str]) -> str:
 
 
 def with_marks(text: str, marks: dict[str, tuple[int, str]]) -> str:
-    """A function with the mark of a loop before what ends each of some blocks.
+    """Function with the mark of a loop before the end of each of some blocks.
 
     Args:
         text: The function.
@@ -227,7 +227,7 @@ def with_marks(text: str, marks: dict[str, tuple[int, str]]) -> str:
 
 
 def with_stops(body: str, places: tuple[EndPlace, ...], leave: Callable[[int], str], *, counts: bool = False) -> str:
-    """Blocks of native code with what the marks of loops stand for, on the way round alone.
+    """Blocks of native code with the tests for the marks of loops, on the back edge alone.
 
     Args:
         body: The blocks.
@@ -290,5 +290,5 @@ def end_at(place: int) -> str:
 
 
 def stop_globals() -> str:
-    """Text of the globals by which the host stops loops and is told of ends."""
+    """Text of the globals by which the host stops loops and vertices report ends."""
     return f"@{STOP} = global i8 0\n@{ENDED} = global i64 0\n"

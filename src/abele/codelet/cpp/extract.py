@@ -1,4 +1,4 @@
-"""The code of one vertex out of an optimised module: its function, what it refers to, and no debug information."""
+"""Code of one vertex out of an optimised module: its function, its declarations, and no debug information."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Modules of several files, linked into one, as a linker does: what one defines, the others call.
+"""Modules of several files, linked into one, as a linker does: functions of one are called by the others.
 
 Names that a file keeps to itself stay its own: functions that are ``static`` or in a namespace without a name, and
 inline functions, of which C++ would take any one for all. An instance of a template that several files ask for is one.
@@ -81,7 +81,7 @@ def linked(files: Sequence[tuple[str, FrontEnd]]) -> FrontEnd:
 
 
 def _joined(texts: Sequence[str]) -> tuple[FrontEnd | str, int]:
-    """One module of several; or what the linker says, and the number of the module that it says it of."""
+    """One module of several; or the linker's message, and the number of the module that it is about."""
     context = binding.create_context()
     whole = binding.parse_assembly(texts[0], context)
     for number in range(1, len(texts)):
@@ -132,6 +132,6 @@ def _check_names(files: Sequence[FrontEnd]) -> None:
 
 
 def _is_same(one: VertexClass, two: VertexClass) -> bool:
-    """True if both are the class of one header. An instance of a template is placed where a file asks for it."""
+    """True if both are the class of one header. An instance of a template is placed where a file instantiates it."""
     templates = one.name != one.base
     return one.members == two.members and (templates or one.location == two.location)

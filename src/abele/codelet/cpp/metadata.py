@@ -59,7 +59,7 @@ class MetadataNode:
 
     @cached_property
     def entries(self) -> dict[str, str]:
-        """Its entries as they are written, by name."""
+        """Entries as written, by name."""
         return dict([item.split(": ", 1) for item in items(self.text) if ": " in item])
 
     def string(self, name: str) -> str:
@@ -93,13 +93,13 @@ class MetadataNode:
         return [] if listed is None else listed.listed
 
     def operands(self, name: str) -> list[MetadataNode | None]:
-        """The same with None for what is ``null``, as the type ``void`` of a function."""
+        """The same with None for ``null``, such as the type ``void`` of a function."""
         listed = self.node(name)
         return [] if listed is None else [self.graph.node(item) for item in items(listed.text)]
 
     @cached_property
     def listed(self) -> list[MetadataNode]:
-        """Nodes of a list; what else it may hold is left out."""
+        """Nodes of a list; other entries are left out."""
         found = map(self.graph.node, items(self.text))
         return [n for n in found if n is not None]
 
@@ -116,7 +116,7 @@ class MetadataNode:
 
     @cached_property
     def file(self) -> str:
-        """Its source file, or that of what it is in."""
+        """Source file of the node, or of its scope."""
         own = self if self.kind == "DIFile" else self.node("file")
         if own is not None:
             name, folder = own.string("filename"), own.string("directory")

@@ -1,4 +1,4 @@
-"""The source of a file without what the compiler does not take: the rest of it is compiled all the same.
+"""Source of a file without the parts that the compiler refuses: the rest is compiled all the same.
 
 A function with an error gets a body that calls a symbol spelling the error (:mod:`~abele.codelet.cpp.refusals`), a
 vertex class whose declarations have errors becomes one without fields that does so. Errors outside both are the file's.

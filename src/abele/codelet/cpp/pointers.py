@@ -129,7 +129,7 @@ def _table(text: str, call: re.Match[str]) -> tuple[str, str, list[str]] | None:
 
 
 def _parameters(signature: _Signature) -> tuple[str, str]:
-    """Parameters of a function that finds the way, and what it hands on."""
+    """Parameters of a function that finds the target, and its arguments for the target."""
     given = [f"{type_} %a{n}" for n, type_ in enumerate(signature.arguments)]
     return ", ".join(["ptr %to", *given]), ", ".join(given)
 

@@ -117,7 +117,7 @@ class VertexClass:
         return f"{self.file}:{self.line}"
 
     def check(self) -> None:
-        """Refuse a class that is known not to be had.
+        """Refuse a class that has a known reason.
 
         Raises:
             CodeletError: A field is of a kind that a vertex cannot have, or the vertex runs on the hardware only.
@@ -128,7 +128,7 @@ class VertexClass:
 
 
 def vertex_classes(metadata: Metadata, defined: set[str], instantiated: set[str]) -> list[VertexClass]:
-    """The vertex classes of a module, in order of their lines; those that cannot be had with the reason.
+    """Vertex classes of a module, in order of their lines; refused ones with the reason.
 
     Debug information has every class that a header mentions, and every instance of a template that some code names.
     Poplar's codelets are fewer: classes that are written out, and instances that are asked for. The difference is in
@@ -189,7 +189,7 @@ class _Method:
 
 
 def _compute(node: MetadataNode, kind: str, defined: set[str]) -> _Method | None:
-    """The method ``compute`` of a class or of what it derives from.
+    """Method ``compute`` of a class or of one of its bases.
 
     Of several overloads, one that takes what its kind of vertex gives comes first, then one with code.
     """
@@ -289,7 +289,7 @@ def _members(node: MetadataNode, vertex: str, offset: int) -> Iterator[Member]:
 
 
 def _metadata_of(member: Member) -> Member:
-    """State that says what the bits of a field of 8-bit floats mean."""
+    """State that holds the format and scale of a field of 8-bit floats."""
     offset = member.offset + METADATA_OFFSET
     return Member(METADATA_OF + member.name, offset, "state", u8.name, "scalar", const=True, location=member.location)
 

@@ -1,4 +1,4 @@
-"""Errors about a class that wait until somebody asks for it.
+"""Errors about a class that wait until it is used.
 
 An error refuses its own class, not its file. A function that the compiler does not take becomes a call of a symbol that
 spells the error. A vertex that still reaches that call once everything is in place is refused.

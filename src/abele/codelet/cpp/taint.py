@@ -104,7 +104,7 @@ class Taint:
         return any(use in self.names for use in instruction.uses)
 
     def _reads(self, pointer: str) -> bool:
-        """True if what lies behind a pointer is, or may be, data."""
+        """True if the memory behind a pointer is, or may be, data."""
         return any(not self._is_known(root) for root in self._roots(pointer))
 
     def _reads_from(self, source: InstructionOperand) -> bool:

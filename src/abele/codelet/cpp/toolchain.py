@@ -104,7 +104,7 @@ _STANDARD = {
     "utility": "pair|make_pair|move|forward|swap|exchange|index_sequence|make_index_sequence|integer_sequence|declval",
     "variant": "variant|visit|monostate",
 }
-"""Standard headers that other compilers bring with others, by what is missing of ``std`` without them."""
+"""Standard headers that other compilers include with others, by the missing name of ``std``."""
 _C_NAMES = {
     "cassert": "assert",
     "cfloat": "FLT_MAX|FLT_MIN|FLT_EPSILON|DBL_MAX|DBL_MIN|DBL_EPSILON",
@@ -114,7 +114,7 @@ _C_NAMES = {
     "cstdlib": "exit|abort|_Exit|abs|labs|malloc|calloc|free|rand|srand|atoi|EXIT_[A-Z]+",
     "cstring": "mem(?:cpy|set|move|cmp)|str(?:len|n?cmp|n?cpy)",
 }
-"""The same of what C has: names without ``std::``."""
+"""The same for C: names without ``std::``."""
 _OURS = {
     "-Drptsize_t=unsigned": "rptsize_t",
     _ALIGNMENT: "WORKER_ALIGN|WORKER_FUNC_ALIGN|ALWAYS_INLINE",
@@ -147,7 +147,7 @@ _SECOND_TRIES = (
 one; a header that other compilers bring is brought.
 """
 _ROUNDS = 20
-"""Times that a file is compiled, each without what had errors the time before."""
+"""Times that a file is compiled, each without the parts with errors of the time before."""
 _TIMEOUT_SECONDS = 300
 
 

@@ -164,7 +164,7 @@ def _sync(analysis: Analysis, step: Step) -> Superstep:
 def _barrier(
     analysis: Analysis, step: Step, access: Access, sync: Sync, plan: ExchangePlan | None = None, work_cycles: int = 0
 ) -> Superstep:
-    """A barrier, and what is done after it; within an IPU each goes through it by itself."""
+    """Barrier, and the work after it; within an IPU each tile goes through it by itself."""
     ipu = analysis.system.ipu
     return _steering(
         analysis,

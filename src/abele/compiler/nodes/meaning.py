@@ -1,4 +1,4 @@
-"""The table of what nodes mean to the compiler."""
+"""Table of the compiler's rules for nodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Program nodes in a file: the row of each kind, what is put in it, and how the node is made again."""
+"""Program nodes in a file: the row of each kind, its fields, and the constructor of the node."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ _HEAD = f"{'step':>6} {'kind':<13} {'times':>8} {'sync':>8} {'exchange':>9} {'co
 def listing_text(
     executable: Executable, *, reasons: bool = True, most: int = 2000, account: RunAccount | None = None
 ) -> str:
-    """The lowered program: every step with its cycles, and what the compiler inserted to make it work.
+    """Lowered program: every step with its cycles, and the compiler's insertions.
 
     Args:
         executable: The compiled program.

@@ -41,7 +41,7 @@ def _memory(executable: Executable) -> str:
 
 
 def executable_card(executable: Executable) -> str:
-    """An executable as HTML: its programs with their steps and cycles, its memory, what compiling took."""
+    """Executable as HTML: its programs with their steps and cycles, its memory, the time of compiling."""
     facts = [
         ("system", f"{executable.system.name} ({executable.system.title})"),
         ("memory", _memory(executable)),

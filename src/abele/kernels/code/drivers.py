@@ -169,7 +169,7 @@ def _rows_loop(driver: Driver, rows: DriverRows, code: DriverWriter) -> ll.Modul
 
 
 def _range_of_keys(code: DriverWriter, rows: DriverRows, unit: Value, block: Value) -> tuple[Value, Value]:
-    """The place of the number of keys, and the first key, of the range that covers what ``block`` sees."""
+    """Place of the number of keys, and the first key, of the range that covers the keys of ``block``."""
     builder = code.builder
 
     def number(value: int) -> Value:

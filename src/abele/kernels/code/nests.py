@@ -281,12 +281,12 @@ class _NestCode:
         self.branch(new, copy)
 
     def _copy_points(self, panel: Panel) -> None:
-        """Copy what one point of the reduced dims reads."""
+        """Copy the elements that one point of the reduced dims reads."""
         for point in self._points(tuple(d for d in self.unrolled if d in panel.dims)):
             copy_vector(self.points, panel, point)
 
     def _copy_rows(self, panel: Panel, along: str) -> None:
-        """Copy what all points of ``along`` read, one of the reduced dims."""
+        """Copy the elements that all points of ``along``, a reduced dim, read."""
         extent, lanes = self.extents[along], self.schedule.lanes
         step = square_step(panel, lanes, extent)
         with self.loop(ll.Constant(I64, 0), ll.Constant(I64, extent), step) as index, self.at(along, index, step):
@@ -332,7 +332,7 @@ class _NestCode:
 
     @contextmanager
     def _fixed_inside(self, loops: Sequence[str]) -> Iterator[None]:
-        """Evaluate once, before ``loops`` and those of the reduction, what the elements of a row share."""
+        """Evaluate once, before ``loops`` and those of the reduction, the values that the elements of a row share."""
         inner = (*loops, *self.schedule.reduced, self.schedule.lane)
         around = frozenset(d for d, size in self.size.items() if size == 1 and d not in inner)
         before = dict(self.points.fixed)
@@ -342,7 +342,7 @@ class _NestCode:
         self.points.fixed = before
 
     def _fix_invariants(self, around: frozenset[str] = frozenset()) -> None:
-        """Evaluate once, before the loops to come, what depends on no dim but ``around``, and on nothing written."""
+        """Evaluate once, before the loops to come, values that depend on no dim but ``around`` and no store."""
         written = {out.access.array for out in self.nest.outs}
         at = Point((), self.schedule.lanes)
         for part in self.nest.expressions() if not around else ():

@@ -1,4 +1,4 @@
-"""Host kernels as data: what a library call computes, as loop nests over its operands' logical indices.
+"""Host kernels as data: the computation of a library call, as loop nests over its operands' logical indices.
 
 A :class:`HostKernel` has operands (inputs, then outputs, then temporaries) and nests, run in order. A :class:`Nest`
 means: for every point of its dims, evaluate the value of each store and combine it into the element that the store
@@ -86,7 +86,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class QuickRandom(Random):
-    """A u32 whose upper bits alone are random, from the quicker hash: what results are rounded by."""
+    """A u32 whose upper bits alone are random, from the quicker hash, for rounding of results."""
 
 
 @dataclass(frozen=True)

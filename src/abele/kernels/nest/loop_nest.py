@@ -1,4 +1,4 @@
-"""Loop nests over flat memory: what code is generated from.
+"""Loop nests over flat memory, from which code is generated.
 
 A :class:`LoopNest` is a nest after its buffers got their layouts: every access is a number of elements, linear in the
 loop dims, from one of the function's pointer arguments. It has parallel and reduced dims; for every point of the

@@ -175,7 +175,7 @@ class _Evaluator:
             return np.asarray(op.meaning(*first, *(self.value(a, grid, common) for a in args)))
 
     def widened(self, elements: Array, type_: ElementType) -> Array:
-        """Elements as they are computed with."""
+        """Elements in their compute type."""
         return np.asarray(to_host(elements, type_), self.dtype(type_))
 
     def dtype(self, type_: ElementType) -> np.dtype[np.generic]:

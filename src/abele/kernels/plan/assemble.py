@@ -64,7 +64,7 @@ class _Binder:
         self.spaces, self.arena, self.scratch = spaces, arena, scratch
 
     def leaf(self, leaf: LeafFunctions, keep: list[object]) -> PlanLeaf:
-        """The native leaf; what holds the code of its driver is added to ``keep``."""
+        """Native leaf; the owner of its driver's code is added to ``keep``."""
         tasks = [f.task for f in leaf.functions if not f.is_start]
         calls = tuple(dict.fromkeys(task.name for task in tasks))
         origins = frozenset[int]().union(*(task.origins for task in tasks))

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def check_form(made: Form, before: Form, name: str) -> None:
-    """Check what pass ``name`` made of the form ``before``.
+    """Check the form that pass ``name`` made of the form ``before``.
 
     Raises:
         IllegalFormError: It is not legal; the message names the pass.

@@ -1,4 +1,4 @@
-"""Programs as native functions: what each leaf calls, from loop nests to addresses of code."""
+"""Programs as native functions: calls of each leaf, from loop nests to addresses of code."""
 
 from __future__ import annotations
 

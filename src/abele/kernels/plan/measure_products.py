@@ -39,13 +39,13 @@ _COLUMNS, _TILES, _ROUNDS = 320, 20, 6
 """Columns of packed products, register tiles of rows of the longer one and of loops, and rounds, some 20 milliseconds
 each."""
 _STRAIGHT, _CROSSED = (768, 512), (768, 1024)
-"""Columns and summed elements of what runs as loops: whole, and in parts of the sum."""
+"""Columns and summed elements of products that run as loops: whole, and in parts of the sum."""
 _LEAF = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
 Plan = Callable[[Sequence[Buffer], Sequence[BoundKernel], HostTarget], NativePlan]
 
 
 def measured_target(plan: Plan) -> HostTarget:
-    """The CPU of this process, whose products are chosen by what is measured on it; ``plan`` plans what is run."""
+    """CPU of this process, with products chosen by measurements on it; ``plan`` makes the plans to measure."""
     target = host_target()
     if target.products is None:
         return target

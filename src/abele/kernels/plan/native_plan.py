@@ -74,7 +74,7 @@ class NativePlan:
         return "" if self.program is None else functions_text(self.program)
 
     def timed_leaf(self, number: int) -> tuple[object, int]:
-        """A leaf's function once more, which notes the times of what it calls, and what keeps it in memory.
+        """Second copy of a leaf's function that notes the times of its calls, and its owner.
 
         Raises:
             ValueError: The leaf is one function.

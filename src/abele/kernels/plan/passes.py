@@ -156,7 +156,7 @@ def run_passes(form: Form, *, after: str | None = None, check: bool | None = Non
 def plan_native(
     buffers: Sequence[Buffer], calls: Sequence[BoundKernel], rounding: StoreRounding | None = None
 ) -> NativePlan:
-    """Native leaves that do what ``calls`` do, in order.
+    """Native leaves that carry out ``calls``, in order.
 
     Args:
         buffers: Every buffer that a call is bound to.
@@ -188,7 +188,7 @@ def dump_passes(
     target: HostTarget | None = None,
     rounding: StoreRounding | None = None,
 ) -> str:
-    """The forms of ``calls`` from pass to pass as text; passes that change nothing are told in a line.
+    """Forms of ``calls`` from pass to pass as text; a pass without changes has one line.
 
     Args:
         buffers: Every buffer that a call is bound to.

@@ -1,4 +1,4 @@
-"""Nests of what is done with the sums of a product, for whole shares and for the shorter ones at its edges."""
+"""Nests of a product's epilogues, for whole shares and for the shorter ones at its edges."""
 
 from __future__ import annotations
 

@@ -170,7 +170,7 @@ def _bare_result(nest: LoopNest, columns: str) -> tuple[ElementAccess | None, bo
 
 
 def _adds_to(out: Out, value: Expr) -> bool:
-    """True if ``value`` is what ``out`` holds plus the sums."""
+    """True if ``value`` is the present value of ``out`` plus the sums."""
     return (
         out.combine == "set"
         and isinstance(value, Apply)

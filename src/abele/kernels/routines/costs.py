@@ -15,7 +15,7 @@ from abele.llvm.host import cache_bytes
 from abele.numerics import ElementType, bf16
 
 VARIABLE = "ABELE_PRODUCTS"
-"""Environment variable: what runs matrix products (:data:`WAYS`)."""
+"""Environment variable with the way to run matrix products (:data:`WAYS`)."""
 WAYS = ("auto", "loops", "packed", "mkl")
 """``auto``: what is expected to be fastest. ``loops``: register tiles that read operands where they lie. ``packed``:
 the packed routine, wherever a task is a product. ``mkl``: MKL, wherever a task is a product that it can take."""
@@ -46,7 +46,7 @@ class ProductCosts:
         return self.pairs if self.pairs is not None and left == right == bf16 else self.sizes
 
     def takes_library(self) -> bool:
-        """True if the library multiplies what it can; it is measured where nobody has on this host."""
+        """True if the library multiplies the products that it can take; it is measured once on this host."""
         if self.library is None:
             return False
         return self.forced or library_gain(self.library, self.sizes) >= MIN_GAIN

@@ -195,7 +195,7 @@ class _PackedWriter(RoutineWriter):
     def _sums(
         self, turns: tuple[Value, Value, int], a: Value, b: Value, accumulators: Sequence[Value], vectors: int
     ) -> list[Value]:
-        """``accumulators`` after the summed elements from the first of ``turns`` to the second, so many at once."""
+        """``accumulators`` after the summed elements from the first of ``turns`` to the second, by steps."""
         sizes = self.sizes
         low, high, step = turns
         before = self.builder.block

@@ -70,7 +70,7 @@ class PackingWriter(RoutineWriter):
         return self.builder.and_(self.builder.sub(last, first), i64(-run))
 
     def _fill(self, panel: PackedPanel, depth: Value) -> None:
-        """Fill what is left of the last words after ``depth`` elements; whole elements leave nothing."""
+        """Fill the rest of the last words after ``depth`` elements; whole elements leave none."""
 
     @contextmanager
     def _pieces(self, first: Value, count: Value, run: Value) -> Iterator[tuple[Value, Value]]:

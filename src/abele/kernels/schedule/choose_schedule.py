@@ -1,4 +1,4 @@
-"""Choose the schedule of a loop nest by a small model of what its loads and arithmetic cost.
+"""Choose the schedule of a loop nest by a small model of its loads and arithmetic.
 
 A contraction is fast when each loaded vector is used many times while it is in a register, when no register spills, and
 when loops stream through memory. So the search has two steps. The first costs every register tile over one or two
@@ -42,7 +42,7 @@ there are accumulators."""
 MIN_UNITS = 32
 """Units wanted of a nest, so that threads share it evenly."""
 FINALISTS = 12
-"""Tiles of which the memory traffic is looked at, too."""
+"""Tiles of which the memory traffic is estimated, too."""
 LINE_COST = 0.3
 """Cost of a cache line from the second level, in vector operations; prefetching hides most of it."""
 BROADCAST_COST, SPREAD_COST = 0.5, 1.5
@@ -274,7 +274,7 @@ def _tiles(nest: LoopNest, lane: str, width: int, target: HostTarget) -> Iterato
 
 @lru_cache(maxsize=1024)
 def _pairs(first: int, second: int, limit: int) -> Int64:
-    """Sizes of tiles over two dims of so many points, int64[k, 2]; without those over one of them alone."""
+    """Sizes of tiles over two dims of given extents, int64[k, 2]; without those over one of them alone."""
     pairs = [(a, b) for a in _factors(first, limit) for b in _factors(second, limit // a) if min(a, b) > 1]
     return np.array(pairs, dtype=np.int64).reshape(-1, 2)
 

@@ -39,7 +39,7 @@ MAX_STREAMS, STREAM_COST = 4, 8.0
 more: rows a power of two apart fall on the same places of the first-level cache, and prefetched lines are lost again.
 """
 MAX_PERMUTED = 4
-"""Loops whose every order is looked at; of more, those along which results lie closest stay innermost."""
+"""Loops whose every order is tried; of more, those along which results lie closest stay innermost."""
 
 
 @dataclass(frozen=True)
@@ -139,7 +139,7 @@ class Traffic:
     def _round(
         self, steps: dict[str, int], outside: frozenset[str], known: KnownRounds
     ) -> tuple[tuple[int, ...], float]:
-        """Bytes of each loaded array that one round touches in the loops ``outside``, and what a line of them costs."""
+        """Bytes of each loaded array that one round touches in the loops ``outside``, and the cost of their lines."""
         found = known.get(outside)
         if found is None:
             inside = dict(self.extents) | dict.fromkeys(self.nest.unit, 1)
@@ -151,7 +151,7 @@ class Traffic:
         return found
 
     def _touched(self, number: int, inside: dict[str, int]) -> int:
-        """Bytes of an array, in whole lines, that so many points of every dim reach.
+        """Bytes of an array, in whole lines, that the given points of every dim reach.
 
         What windows share is counted once.
         """

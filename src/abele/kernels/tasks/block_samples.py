@@ -1,4 +1,4 @@
-"""Run tasks block after block of samples, so that what passes between them stays in a thread's own cache.
+"""Run tasks block after block of samples, so that values between them stay in a thread's own cache.
 
 Run task by task, a layer of a network writes its whole batch to memory before the next layer reads it back. All tasks
 of one stage by blocks are independent along the samples, so they may as well run one after the other for a block of
@@ -102,7 +102,7 @@ class _LeafBuilder:
         self.places = dict(program.samples.spaces) if program.samples is not None else {}
 
     def group(self, group: TaskGroup) -> LeafTasks:
-        """The leaf of ``group``; what only it touches exists for one point at a time."""
+        """Leaf of ``group``; spaces that only it touches exist for one point at a time."""
         self.layouts |= point_layouts(self.program, group)
         return LeafTasks(tuple(self.program.tasks[n] for n in group.tasks), OuterLoop(group.extents, group.dims))
 
@@ -224,7 +224,7 @@ def _of_one_chunk(task: Task) -> Task:
 
 
 def _start(task: Task, part: int, reduction: TaskReduction) -> Task:
-    """The task that sets ``part`` of a chunk to what its combine starts from."""
+    """Task that sets ``part`` of a chunk to the identity of its combine."""
     value = Const(identity(reduction.combine, reduction.type.np).item(), reduction.type)
     put = Put(part, (affine(0), *(affine(d) for d, _ in task.parallel)), value)
     return Task(f"{task.name}.start", task.parallel, (), (), (put,), origins=task.origins)

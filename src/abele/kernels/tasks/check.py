@@ -1,4 +1,4 @@
-"""Legality of a program of tasks, whatever pass has made it.
+"""Legality of a program of tasks, after any pass.
 
 A task is legal by itself where its dims, the elements that it names and the types of its values exist; where a store
 that sets names every dim, in its index or its guards, so that each element is set once; and where its values use only
@@ -145,7 +145,7 @@ class _TaskCheck:
         self.locals_at = 0
 
     def run(self) -> None:
-        """Check dims, then reductions, local values and stores, each with what is known by then."""
+        """Check dims, then reductions, local values and stores, each with the values known by then."""
         task = self.task
         names = [name for name, _ in (*task.parallel, *task.reduced)]
         if len(set(names)) < len(names):
@@ -272,7 +272,7 @@ def dims_in(value: Expr) -> Iterator[str]:
 
 
 def _may_be_guarded(position: Affine, guards: Sequence[Bound]) -> bool:
-    """True if one of ``guards`` speaks of ``position``: shares a dim with it, or as it is a number."""
+    """True if one of ``guards`` is about ``position``: shares a dim with it, or it is a number."""
     names = set(position.names)
     return any(names & set(guard.position.names) or names == set(guard.position.names) for guard in guards)
 
@@ -298,7 +298,7 @@ def _check_samples(program: TaskProgram, samples: SampleDim) -> None:
 
 
 def _check_stages(program: TaskProgram) -> None:
-    """Every task is in one stage, after what it depends on; inside a stage by blocks, along one sample."""
+    """Check that every task is in one stage, after its dependences; inside a stage by blocks, along one sample."""
     order = [number for stage in program.stages for number in stage.tasks]
     if sorted(order) != list(range(len(program.tasks))):
         raise IllegalFormError(f"the stages have tasks {order} of {len(program.tasks)}")
@@ -330,7 +330,7 @@ def _check_stages(program: TaskProgram) -> None:
 
 
 def _check_rows(program: TaskProgram, stage: TaskStage, rows: RowDims) -> None:
-    """Every task has the rows, all parallel or all reduced, and what tasks pass on they touch at one row.
+    """Check that every task has the rows, all parallel or all reduced, and that tasks meet at one row.
 
     A sum over rows stores after the last of them: no task of the stage may need what it stores.
     """
@@ -403,7 +403,7 @@ def _check_group(program: TaskProgram, group: TaskGroup) -> None:
 
 
 def _check_points(tasks: Sequence[Task], extents: Sequence[int], dims: Sequence[Sequence[str]]) -> None:
-    """Tasks that run together have the shared dims, and what they pass on they touch at one point of them."""
+    """Check that tasks that run together have the shared dims, and meet at one point of them."""
     if len(dims) != len(tasks):
         raise IllegalFormError(f"{len(tasks)} tasks run together, but {len(dims)} have outer dims")
     for task, names in zip(tasks, dims, strict=True):

@@ -38,7 +38,7 @@ COPY_COST, NEAR_COPY_COST = 1.0, 0.25
 
 @dataclass(frozen=True)
 class _Range:
-    """Positions of one dim of an operand that a task touches: from ``low``, so many."""
+    """Positions of one dim of an operand that a task touches: ``size`` of them from ``low`` on."""
 
     low: int
     extent: int
@@ -71,7 +71,7 @@ class _Copying:
     target: HostTarget
 
     def apart(self) -> _Copying:
-        """The same with spaces of its own, to try things with."""
+        """The same with spaces of its own, for trials."""
         return replace(self, spaces=SpaceTable(self.spaces.all()))
 
     def cost(self, tasks: Sequence[Task]) -> float:

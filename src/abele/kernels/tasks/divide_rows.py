@@ -121,7 +121,7 @@ class _Divisions:
         self.read: dict[int, _Reading] = {s.number: None for s in program.spaces if s.pinned}
 
     def of_leaves(self) -> list[_Division | None]:
-        """The division of every leaf; None where it stays as it is."""
+        """Division of every leaf; None for leaves that are not divided."""
         leaves = self.program.leaves
         found = [self._masked(leaf) if runs_by_points(leaf) else None for leaf in leaves]
         # From the last leaf to the first, since what is needed of a leaf is what later ones read.

@@ -157,7 +157,7 @@ def operand_dims(task: Task) -> tuple[set[str], set[str]] | None:
 
 
 def _is_row_wise(task: Task) -> bool:
-    """True if ``task`` is no product of rows by columns, and sets what it stores."""
+    """True if ``task`` is no product of rows by columns, and its stores set values."""
     sides = operand_dims(task)
     parallel = set(dict(task.parallel))
     if sides is not None and (sides[0] - sides[1]) & parallel and (sides[1] - sides[0]) & parallel:
@@ -166,7 +166,7 @@ def _is_row_wise(task: Task) -> bool:
 
 
 def _chains(program: TaskProgram) -> list[list[int]]:
-    """Batched products and the tasks on the ways from one to another, what hangs together in one list."""
+    """Batched products and the tasks on the ways from one to another, connected ones in one list."""
     tasks = program.tasks
     products = {n for n, task in enumerate(tasks) if batch_dims(task)}
     if len(products) < 2:
@@ -236,7 +236,7 @@ def spaces_met(tasks: Sequence[Task]) -> set[int]:
 
 
 def chains_by_level(program: TaskProgram) -> list[list[list[int]]]:
-    """Batched products and the tasks between them, what hangs together in one list, of its levels."""
+    """Batched products and the tasks between them, connected ones in one list, of its levels."""
     chains = _chains(program)
     if not chains:
         return []
@@ -245,7 +245,7 @@ def chains_by_level(program: TaskProgram) -> list[list[list[int]]]:
 
 
 def _stays_with_samples(program: TaskProgram, samples: SampleDim | None, group: TaskGroup) -> bool:
-    """True if ``group`` is a small part of what runs by blocks of samples, and its values stay in cache there, too.
+    """True if ``group`` is a small part of the work by blocks of samples, and its values stay in cache there, too.
 
     Leaving the blocks and coming back would cost its neighbours more than it gains.
     """

@@ -107,7 +107,7 @@ def _fused(spaces: Spaces, producer: Task, consumer: Task, space: int) -> Task |
 
 
 def _constants(index: Index) -> dict[int, int]:
-    """The places of ``index`` that name no dim, and what they hold."""
+    """Places of ``index`` that name no dim, and their numbers."""
     return {place: position.const for place, position in enumerate(index) if not position.terms}
 
 

@@ -284,7 +284,7 @@ def _places_in(access: Ref | Put, rows: Mapping[Node, str]) -> dict[Node, int] |
 
 
 def _is_row_wise(program: TaskProgram, task: Task) -> bool:
-    """True if ``task`` sets what it stores, and reads nothing often."""
+    """True if the stores of ``task`` set values, and it reads nothing often."""
     if task.in_rows or not all(p.is_plain for p in task.puts) or any(r.guards for r in task.reductions):
         return False
     if not task.reads:

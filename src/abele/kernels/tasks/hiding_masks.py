@@ -32,7 +32,7 @@ from abele.kernels.tasks.row_table import RowTable
 from abele.numerics import bf16, bool_, f16, f32
 
 LOW = -100.0
-"""Numbers from which down a constant tells of a mask: exp of less than -104 is zero in f32."""
+"""Bound below which a constant suggests a mask: exp of less than -104 is zero in f32."""
 DEPTH = 8
 """Tasks back from a mask of numbers within which such a constant must stand; other arrays may be biases."""
 

@@ -1,4 +1,4 @@
-"""Compute what takes little work where tasks of a group of rows read it, instead of passing it from one to the next.
+"""Compute cheap values in the tasks of a group of rows that read them, instead of passing them on.
 
 Tasks that run together for a few rows at a time (:mod:`abele.kernels.tasks.group_rows`) pass each other values in the
 first-level cache. That is cheap, but a pass over the rows and a call are not nothing: a task that only copies its rows,

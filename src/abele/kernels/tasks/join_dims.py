@@ -162,7 +162,7 @@ def _join_tasks(program: TaskProgram, pairs: list[Pair]) -> tuple[Task, ...]:
 
 
 class _Joining:
-    """One task on the way to fewer dims; what was the slower digit counts through both."""
+    """One task on the way to fewer dims; the former slower digit counts through both."""
 
     def __init__(self, task: Task, number: int, pairs: list[Pair]) -> None:
         self.old, self.pairs = task, pairs

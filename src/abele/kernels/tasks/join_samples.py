@@ -77,7 +77,7 @@ def _digits_of_samples(program: TaskProgram) -> tuple[Pair, frozenset[int]] | No
 
 
 def _can_move(program: TaskProgram, space: int) -> bool:
-    """True if tasks find the elements of ``space`` by whole dims alone, and nothing is known of what they are."""
+    """True if tasks find the elements of ``space`` by whole dims alone, and none of its values is known."""
     seeds = {part.seed.array for task in program.tasks for part in task.expressions() if isinstance(part, Hash)}
     in_rows = any(space in task.in_rows for task in program.tasks)
     return space not in seeds and not in_rows and program.spaces[space].buffer not in program.constants
@@ -119,7 +119,7 @@ def _joined(program: TaskProgram, pair: Pair, copy: _Copy) -> _Copy:
 
 
 def _is_read_first(program: TaskProgram, space: int) -> bool:
-    """True if what ``space`` held before counts: a task reads it, or leaves some of it as it was."""
+    """True if the former contents of ``space`` count: a task reads them, or leaves some of them."""
     task = next(task for task in program.tasks if space in task.reads | task.writes)
     return space in task.reads or not any(_sets_all(program.spaces[space], task, put) for put in task.puts)
 

@@ -74,7 +74,7 @@ class CellTable:
 
 @dataclass(frozen=True)
 class Known:
-    """Between what a value lies in each cell, both ends included."""
+    """Lower and upper bound of a value in each cell, both included."""
 
     low: Array
     high: Array
@@ -211,7 +211,7 @@ class Evaluation:
 
 
 def adds_nothing(reduction: TaskReduction, terms: Known, table: CellTable) -> Array:
-    """Cells whose terms leave the reduction as it is."""
+    """Cells whose terms do not change the reduction."""
     start = float(identity(reduction.combine, reduction.type.np)) if reduction.type == f32 else np.nan
     return np.broadcast_to(terms.is_always(start), table.shape)
 

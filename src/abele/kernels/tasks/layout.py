@@ -66,7 +66,7 @@ def one_point(shape: Sequence[int], outer: Sequence[int], order: Sequence[int]) 
 
 
 def rows_of_dims(shape: Sequence[int], places: Sequence[int], rows: int) -> SpaceLayout:
-    """So many rows at a time, row after row: the last of ``places`` steps from one to the next, the others stay."""
+    """Layout of ``rows`` rows at a time, row after row: the last of ``places`` steps from one to the next."""
     last, outer = places[-1], set(places[:-1])
     inner = [n for n in range(len(shape)) if n not in places]
     lengths = row_major([rows, *(shape[n] for n in inner)])

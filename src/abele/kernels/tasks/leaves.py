@@ -1,4 +1,4 @@
-"""Programs divided into leaves: what runs between two barriers of all threads."""
+"""Programs divided into leaves: the work between two barriers of all threads."""
 
 from __future__ import annotations
 

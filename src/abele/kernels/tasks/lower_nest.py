@@ -73,7 +73,7 @@ def _groups(view: NestView) -> list[list[Store]]:
 
 
 def _in_order(name: str, view: NestView, groups: list[list[Store]]) -> list[list[Store]]:
-    """``groups`` so that none reads what an earlier one wrote."""
+    """``groups`` in an order without reads of earlier results."""
     left, ordered = list(groups), []
     while left:
         for group in left:
@@ -165,7 +165,7 @@ def _known(value: Expr, fills: Mapping[Ref, float]) -> float | None:
 
 
 def _known_equality(op: str, a: float | None, b: float | None) -> bool | None:
-    """``a`` op ``b``; a NaN equals nothing, whatever the other is."""
+    """``a`` op ``b``; a NaN equals nothing."""
     if any(x is not None and math.isnan(x) for x in (a, b)):
         return op == "ne"
     return None if a is None or b is None else (a == b) == (op == "eq")

@@ -106,7 +106,7 @@ def _window_votes(program: TaskProgram, classes: DimClasses) -> dict[Pair, float
 
 
 def _order(space: Space, classes: DimClasses, votes: dict[Pair, float]) -> Order:
-    """The places of ``space``, those first that more votes have outside; of equal ones as they are."""
+    """Places of ``space``, outermost first by votes; of equal ones in their present order."""
     dims = [classes.of_space(space.number, place) for place in range(len(space.shape))]
     if len(set(dims)) < len(dims):
         return tuple(range(len(dims)))  # a dim that is there twice: votes cannot tell one from the other

@@ -149,7 +149,7 @@ def _block_bytes(program: TaskProgram, sample: SampleDim, task: Task) -> int:
 
 
 def _stationary_bytes(program: TaskProgram, sample: SampleDim, task: Task, dim: str) -> int:
-    """Bytes that the task passes over in every block: what it reads without samples, and reduces them into."""
+    """Bytes that the task passes over in every block: operands without samples, and reduced results."""
     values = [r.value for r in task.reductions] or [*task.locals, *(p.value for p in task.puts)]
     spaces = {e.space for v in values for e in v.walk() if isinstance(e, Ref) and e.space not in sample.spaces}
     parts = math.prod(n for _, n in task.parallel) * sum(r.type.bytes for r in task.reductions)

@@ -1,4 +1,4 @@
-"""Lay out what only a group of tasks touches: the elements of one point of its outer dims, in memory of the thread.
+"""Lay out spaces of one group of tasks: the elements of one point of its outer dims, in memory of the thread.
 
 Rows of scores are summed and scaled along, so the dims that a task of the group reduces, other than a product, lie
 innermost; the others as the first task that stores them loops.

@@ -295,7 +295,7 @@ class TaskGroup:
 
 @dataclass(frozen=True)
 class TaskProgram:
-    """Spaces, the tasks over them in order, and what passes have decided so far about how they run.
+    """Spaces, the tasks over them in order, and the decisions of passes so far.
 
     Attributes:
         spaces: By number.

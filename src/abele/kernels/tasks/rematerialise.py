@@ -110,7 +110,7 @@ def _is_large(program: TaskProgram, space: int, largest: int) -> bool:
 def _can_be_made_again(
     program: TaskProgram, history: _History, space: int, chain: Iterable[int], largest: int, first: int
 ) -> bool:
-    """True if ``space`` is large, and what it is made from is still there for task ``first``."""
+    """True if ``space`` is large, and its operands still have their values for task ``first``."""
     writer = history.only_writer(space)
     if writer is None or writer not in set(chain) or not _is_large(program, space, largest):
         return False
@@ -132,7 +132,7 @@ class _LateCopies:
         self.made: dict[int, int] = {}
 
     def make(self, space: int) -> None:
-        """Make ``space`` again, after what it needs; another space of the same task is made on the way."""
+        """Make ``space`` again, after its operands; another space of the same task is made on the way."""
         if space in self.made:
             return
         writer = self.history.only_writer(space)
@@ -155,7 +155,7 @@ class _LateCopies:
 
 
 def _reading(task: Task, made: Mapping[int, int]) -> Task:
-    """``task`` reading what was made again."""
+    """``task`` reading the values that were made again."""
 
     def change(part: Expr) -> Expr | None:
         return replace(part, space=made[part.space]) if isinstance(part, Ref) and part.space in made else None

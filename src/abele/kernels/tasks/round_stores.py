@@ -59,7 +59,7 @@ class _Rounder:
     numbers: Iterator[int]
 
     def task(self, task: Task) -> Task:
-        """``task`` with what it stores, and converts on the way, rounded."""
+        """``task`` with its stores, and conversions on the way, rounded."""
         reductions = tuple(replace(r, value=self._inside(r.value)) for r in task.reductions)
         values = tuple(map(self._inside, task.locals))
         return replace(task, reductions=reductions, locals=values, puts=tuple(map(self._put, task.puts)))

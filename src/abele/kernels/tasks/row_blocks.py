@@ -1,4 +1,4 @@
-"""Blocks whose tasks run along the rows of a sample: what passes between them lies in rows, too, in small blocks.
+"""Blocks whose tasks run along the rows of a sample: values between them lie in rows, too, in small blocks.
 
 Where samples are the rows of large arrays, each passed over once, vectors run along the rows and not across samples. A
 block is then no vector of samples but as many rows as stay in the first-level cache from one task to the next.

@@ -21,7 +21,7 @@ from abele.numerics import bool_, f32
 LARGEST = 3.4028234663852886e38
 """The largest number of f32: wider gaps are infinite, and less than minus it is minus infinity."""
 EXPONENT, SLACK = 104.0, 1.02
-"""exp of less than minus so much is zero in f32; and by what gaps must be wider for rounding, of f16 too."""
+"""Exponent below which exp is zero in f32, negated; and factor by which gaps must be wider for rounding, of f16 too."""
 
 
 @dataclass(frozen=True)
@@ -148,7 +148,7 @@ class TableWriter:
         return Affine((), at) if isinstance(at, int) else affine(at)
 
     def _largest(self, mask: Mask, space: Space, tasks: list[Task]) -> tuple[int, tuple[int, ...]]:
-        """The space of what is largest in each row of a mask, and the places of the mask that it has."""
+        """Space of the largest elements in each row of a mask, and the places of the mask that it has."""
         every = [p for p, at in enumerate(mask.index) if isinstance(at, str)]
         reduced = tuple(p for p in every if p == mask.key or p in mask.inner_keys)
         places = tuple(p for p in every if p not in reduced)

@@ -94,7 +94,7 @@ class _SkipFinder:
         self.found: list[tuple[_Plan, dict[int, HeldCells]]] = []
 
     def plans(self) -> list[_Plan | None]:
-        """The plan of every leaf; None where it stays as it is."""
+        """Plan of every leaf; None for leaves without one."""
         plans = [self._plan(n) if runs_by_points(leaf) else None for n, leaf in enumerate(self.program.leaves)]
         while True:
             kept = [p if p is None or self._is_read_alike(n, p, plans) else None for n, p in enumerate(plans)]
@@ -127,7 +127,7 @@ class _SkipFinder:
         return None
 
     def _tables(self, leaf: LeafTasks) -> list[RowTable]:
-        """Choices of rows and keys of ``leaf``; with what other groups say of spaces if it knows too little itself."""
+        """Choices of rows and keys of ``leaf``; with other groups' knowledge of spaces if its own is too little."""
         tables = list(row_tables(leaf, self.program.spaces, self.passed))
         if not any(any(dims.keys) for dims in tables):
             others = [other for other in self.groups if other is not leaf]
@@ -154,7 +154,7 @@ class _SkipFinder:
         return bound
 
     def _is_read_alike(self, number: int, plan: _Plan, plans: Sequence[_Plan | None]) -> bool:
-        """True if what a group keeps of rows by keys is read over the same ranges alone."""
+        """True if the values by rows and keys that a group keeps are read over the same ranges alone."""
         for space in self._kept(self.program.leaves[number], plan.dims):
             if self.program.spaces[space].pinned:
                 return False
@@ -205,7 +205,7 @@ def _blocks(leaf: LeafTasks, dims: RowTable) -> ScoreBlocks:
 
 
 def _written(leaf: LeafTasks, plan: _Plan, spaces: DividedSpaces, tables: TableWriter) -> list[LeafTasks]:
-    """``leaf`` as ``plan`` says, after what makes its table."""
+    """``leaf`` under ``plan``, after the tasks that make its table."""
     assert isinstance(leaf.loop, OuterLoop)
     dims, blocks = plan.dims, plan.blocks
     table, before = tables.table(plan.mask, plan.bound, blocks, leaf.loop.extents)

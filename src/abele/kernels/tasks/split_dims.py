@@ -44,7 +44,7 @@ from abele.kernels.tasks.program import Ref, Space, SpaceTable, TaskProgram, pla
 from abele.numerics import u32
 
 MIN_STRETCH_BYTES = 64
-"""Stretches of a row of at least so many bytes are read as well as whole rows: a cache line."""
+"""Least bytes of a stretch of a row that is read as well as a whole row: a cache line."""
 MIN_USES = 0.5
 """Accesses per table element above which copying the table row-major is cheaper. Measured: a single element takes 2 to
 3 ns, one of a stretch a tenth of that, one copied from columns to rows 0.3 to 0.5.
@@ -173,7 +173,7 @@ def _laid_like(buffer: Buffer, view: OperandBinding) -> OperandBinding:
 
 
 _Asked = tuple[object, int, tuple[Affine, ...], object]
-"""An index that was asked for: nest and how its loops are split, operand, index, and where the operand lies."""
+"""Requested index: nest and how its loops are split, operand, index, and the operand's layout."""
 
 
 class _Splitting:
@@ -323,7 +323,7 @@ def _accesses(item: Nest) -> list[tuple[int, tuple[Affine, ...]]]:
 
 
 _RowAccess = tuple[int, tuple[Affine, ...], int, frozenset[str]]
-"""An operand with rows that values name, the index of its other dims, the dim of the rows, and what names them."""
+"""Operand with rows that values name: its other dims' index, the dim of the rows, and the dims that name them."""
 
 
 def _row_accesses(item: Nest) -> list[_RowAccess]:

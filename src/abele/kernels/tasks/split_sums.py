@@ -55,7 +55,7 @@ def split_sums(program: LeafProgram) -> LeafProgram:
 
 
 def num_parts(task: Task, tile: int) -> int:
-    """Parts of ``task`` that give threads enough to do, where a register tile has so many results."""
+    """Parts of ``task`` that give threads enough to do, for ``tile`` results per register tile."""
     if task.points < MIN_POINTS:
         return 1
     tiles = -(-math.prod(n for _, n in task.parallel) // tile)

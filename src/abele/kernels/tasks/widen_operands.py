@@ -63,7 +63,7 @@ def _touched(task: Task, ref: Ref, space: Space) -> int:
 
 
 def _storing(task: Task, spaces: tuple[Space, ...], widened: set[int]) -> Task:
-    """``task`` with what it stores in ``widened`` rounded to the type that these had."""
+    """``task`` with its stores to ``widened`` rounded to the former type."""
     if not task.writes & widened:
         return task
     puts = (replace(p, value=as_stored(spaces, p)) if p.space in widened else p for p in task.puts)
