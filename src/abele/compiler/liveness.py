@@ -350,8 +350,7 @@ class _Flow:
         self._later_end, self._later_decision = later, after
 
     def _look_for_unread(self) -> None:
-        """Find the writes of each run whose value the run does not read, and the conditions behind it that make them
-        dead.
+        """Find the writes of each run whose value it does not read, and the conditions for them to be dead.
 
         A value is unread if it is neither live nor declared undefined right after its write.
         """

@@ -15,7 +15,7 @@ from abele.graph.program import Call, Execute, HostLoop, HostOrder, LibraryCall,
 ASSUMED_TRIPS = 1
 
 Meeting = Callable[[Program], Hashable]
-"""Function that gives the parts of the machine that meet at a stream copy; copies of different parts share no
+"""Function that gives the machine's parts at a stream copy; copies of different parts share no
 rendezvous.
 """
 

@@ -70,7 +70,7 @@ def with_ends(
 
 
 def _cut(block: list[str], is_known: Callable[[str], bool]) -> list[str]:
-    """Block in which a vertex ends, without instructions that no tile has: it ends where the first of them begins."""
+    """Block of a vertex's end, without instructions that no tile has: it ends where the first of them begins."""
     end = next((n for n, line in enumerate(block) if line.startswith(f"  call void @{END}(")), None)
     if end is None:
         return block
