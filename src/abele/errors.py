@@ -1,4 +1,4 @@
-"""The errors that Abele raises: typed, and telling where, why and what to do about it."""
+"""Errors of Abele: typed, with place, reason and remedy."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class MissingPackageError(AbeleError, ImportError):
 
 
 class PackingError(AbeleError, ValueError):
-    """Items that cannot be packed as asked: none at all, a capacity or depth below 1, other items than planned."""
+    """Items that cannot be packed: none at all, a capacity or depth below 1, other items than planned."""
 
 
 class ItemSizeError(PackingError):
@@ -131,7 +131,7 @@ class CodeletLoadError(CodeletError):
 
 
 class CodeletLinkError(CodeletError):
-    """A codelet that calls what no library of the tile has."""
+    """A codelet that calls a function outside the tile's libraries."""
 
 
 class SymbolError(CodeletError):
@@ -139,7 +139,7 @@ class SymbolError(CodeletError):
 
 
 class MissingPerfEstimateError(CodeletError):
-    """A vertex whose cost cannot be counted and that nobody estimated."""
+    """A vertex whose cost cannot be counted and has no estimate."""
 
 
 class CodeletAccessError(AbeleError, IndexError):
@@ -183,7 +183,7 @@ class NetworkError(AbeleError):
 
 
 class StageOrderError(NetworkError):
-    """An op of a pipeline that reads what a later stage makes.
+    """An op of a pipeline that reads the result of a later stage.
 
     Attributes:
         kind: The op's kind.
@@ -225,7 +225,7 @@ class ProfilingDisabledError(EngineError):
 
 
 class SessionError(AbeleError, RuntimeError):
-    """A request that a session cannot serve as it is: it is closed, on the device already, or not there."""
+    """A request that a session cannot serve in its state: it is closed, on the device already, or not there."""
 
 
 class SignatureError(AbeleError, ValueError):
@@ -257,7 +257,7 @@ class PaddingError(PackedDataError):
 
 
 class UnknownArrayError(AbeleError, KeyError):
-    """A parameter, buffer or piece of optimiser state that nobody holds under this name."""
+    """A parameter, buffer or piece of optimiser state of an unknown name."""
 
 
 class MissingDatumError(AbeleError, AttributeError):
@@ -326,7 +326,7 @@ class OutOfMemoryError(AbeleError):
 
     @property
     def report(self) -> Any:
-        """The :class:`abele.Report` of the program as it is, which says what would have to go.
+        """The :class:`abele.Report` of the program, with the bytes that have to go.
 
         None where the program did not get so far that there is one.
         """

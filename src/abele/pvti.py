@@ -160,7 +160,7 @@ class Series:
         self._series = series
 
     def add(self, value: float) -> None:
-        """Record what the number is now."""
+        """Record the present number."""
         self._series.add(value)
 
 

@@ -1,4 +1,4 @@
-"""Writing files: a place that cannot be written is told of by name, in one form."""
+"""Writing files: a place that cannot be written is named in an error of one form."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ def of_function(name: str) -> Slots:
 
 
 def of_store(bits: int) -> Slots:
-    """Slots of storing an element of so many bits."""
+    """Slots of storing an element of ``bits`` bits."""
     if bits >= 32:
         return STORE
     return STORE_HALF if bits == 16 else STORE_BYTE

@@ -267,7 +267,7 @@ class CodeWriter:
 
     @contextmanager
     def loop(self, name: str, first: Operand, last: Operand) -> Iterator[WrittenValue]:
-        """``for name in range(first, last):`` around what is written inside."""
+        """Loop ``for name in range(first, last):`` around the code written inside."""
         start, stop = _operand(first), _operand(last)
         from_zero = isinstance(start.tree, ConstExpr) and start.tree.value == 0
         bounds = stop.text if from_zero else f"{start.text}, {stop.text}"
@@ -280,14 +280,14 @@ class CodeWriter:
 
     @contextmanager
     def repeat(self, condition: WrittenValue) -> Iterator[None]:
-        """``while condition:`` around what is written inside."""
+        """Loop ``while condition:`` around the code written inside."""
         made = WhileStmt(condition=construct.truth(condition.tree), body=[])
         with self._block(f"while {condition.text}:", made, made.body):
             yield
 
     @contextmanager
     def when(self, condition: WrittenValue) -> Iterator[None]:
-        """``if condition:`` around what is written inside."""
+        """Branch ``if condition:`` around the code written inside."""
         made = IfStmt(condition=construct.truth(condition.tree), then=[], otherwise=[])
         with self._block(f"if {condition.text}:", made, made.then):
             yield

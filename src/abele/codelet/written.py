@@ -1,4 +1,4 @@
-"""Codelet classes from what a :class:`~abele.codelet.write.CodeWriter` has written."""
+"""Codelet classes from the code of a :class:`~abele.codelet.write.CodeWriter`."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class WrittenCode:
 
     @property
     def key(self) -> str:
-        """A digest of what native code depends on."""
+        """Digest of everything that native code depends on."""
         return hashlib.sha256((self.text + self.emitted).encode()).hexdigest()
 
 
@@ -50,7 +50,7 @@ def written_codelet(
     extra: object = None,
     record: Formula = None,
 ) -> type[Vertex]:
-    """The codelet class of what ``code`` holds; one class for one text and cost.
+    """Codelet class of the fields and statements of ``code``; one class for one text and cost.
 
     Args:
         name: Readable part of the class name; a digest of the text is appended.

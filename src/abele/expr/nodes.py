@@ -74,7 +74,7 @@ class Expr:
 
     @property
     def args(self) -> tuple[Expr, ...]:
-        """The expressions that it is made of."""
+        """Arguments of the expression."""
         return ()
 
     def walk(self) -> Iterator[Expr]:

@@ -1,4 +1,4 @@
-"""Element-wise operations: one record each, from which every room takes what it needs.
+"""Element-wise operations: one record each, read by every room.
 
 ``TABLE`` has each operation once. NumPy's evaluation takes its meaning, differentiation its derivative, host kernels
 the LLVM code, the vertex language the form that it has there with its issue slots, popops its cost in library vertices
@@ -59,7 +59,7 @@ class Slots:
 
 @dataclass(frozen=True)
 class Code:
-    """LLVM code of a primitive operation, for scalars and vectors of lanes alike.
+    """LLVM code of a primitive operation, for scalars and vectors of lanes.
 
     Attributes:
         f32: Emits it for f32 from a builder and the arguments; None where it takes no floats.
@@ -98,7 +98,7 @@ UNARY_START = (9 + 11, 17)
 
 @dataclass(frozen=True)
 class LoopCost:
-    """Cycles that a worker's inner loop takes for so many elements, loads and stores included."""
+    """Cycles of a worker's inner loop for some elements, loads and stores included."""
 
     cycles: float
     elements: int

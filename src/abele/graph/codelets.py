@@ -22,7 +22,7 @@ LIBRARIES = ("popops", "poplin", "popnn", "poprand")
 
 
 class CodeletSource(Protocol):
-    """Codelets that are made when they are asked for by name, such as those of a library."""
+    """Codelets that are made on first use of their names, such as those of a library."""
 
     def find(self, name: str) -> CodeletDef | None:
         """The codelet called ``name``, needless spaces gone; None where the name is none of the source's own."""
@@ -30,7 +30,7 @@ class CodeletSource(Protocol):
 
 @dataclass(frozen=True)
 class _Later:
-    """A codelet of a C++ file, which is made when it is asked for.
+    """Codelet of a C++ file, which is made on first use.
 
     Attributes:
         codelets: Codelets of its file, which makes it.

@@ -207,7 +207,7 @@ class ComputeSet:
         return self._made
 
     def copy_from(self, source: ComputeSet, by: Substitution) -> None:
-        """Have the vertices of another compute set, on other variables; they are made when somebody asks for them.
+        """Take the vertices of another compute set, on other variables; they are made on first use.
 
         Args:
             source: The compute set; what is added to it from now on is not copied.

@@ -27,7 +27,7 @@ class Content(ABC):
 
     @abstractmethod
     def sampled(self, dim: int, every: int) -> Content:
-        """Every so many-th index of ``dim``; NotStridedError where that needs too many blocks."""
+        """Every ``every``-th index of ``dim``; NotStridedError where that needs too many blocks."""
 
     @abstractmethod
     def permuted(self, order: Sequence[int]) -> Content:
@@ -81,7 +81,7 @@ class Content(ABC):
     @property
     @abstractmethod
     def variables(self) -> tuple[Variable, ...] | None:
-        """Variables in order of first appearance; None where only the graph can tell."""
+        """Variables in order of first appearance; None where only the graph knows them."""
 
     @property
     @abstractmethod
@@ -105,7 +105,7 @@ class Content(ABC):
 
     @property
     def is_cut(self) -> bool:
-        """True if the blocks are what a reshape or a step left of larger ones."""
+        """True if the blocks are parts of larger ones, cut by a reshape or a step."""
         return False
 
 

@@ -1,4 +1,4 @@
-"""Poplar's ways to name what a program makes; each is taken wherever a name is."""
+"""Poplar's ways to name objects of a program; each is taken wherever a name is."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class DebugInfo(DebugContext):
 
 
 def name_of(given: Any, default: str) -> str:
-    """The name that ``given`` stands for: text, a context, or several of them in a list; ``default`` when empty."""
+    """Name given by ``given``: text, a context, or several of them in a list; ``default`` when empty."""
     if isinstance(given, str):
         return given or default
     if given is None:

@@ -162,7 +162,7 @@ class Graph:
         return to_dot(self, program, max_items)
 
     def vertex_graph(self, program: programs.Program | None = None, max_items: int = 200) -> str:
-        """Vertices and who reads what whom as Graphviz text; see :func:`abele.graph.clusters.vertex_graph`."""
+        """Vertices and their data flow as Graphviz text; see :func:`abele.graph.clusters.vertex_graph`."""
         from abele.graph.clusters import vertex_graph
 
         return vertex_graph(self, program, max_items)
@@ -506,7 +506,7 @@ class Graph:
         self.codelets.add(codelets, flags)
 
     def register_perf_estimator(self, codelet: Any, function: Callable[..., Any], *, per_vertex: bool = False) -> None:
-        """Say what vertices of a codelet cost in this graph; cycles given with a vertex come before it.
+        """Set the cost of a codelet's vertices in this graph; cycles given with a vertex come before it.
 
         Args:
             codelet: A decorated class, or the name of a codelet.
@@ -653,7 +653,7 @@ class Graph:
         return ends.added(self.remote_buffers, made, "remote buffer", RemoteBufferError)
 
     def host_function(self, name: str, inputs: ends.Parameters = (), outputs: ends.Parameters = ()) -> HostFunction:
-        """A function on the host, by the type and shape of what it takes and gives; ``HostCall`` calls it.
+        """Function on the host, by the types and shapes of its arguments and results; ``HostCall`` calls it.
 
         Raises:
             TensorAccessError: The name is taken.

@@ -1,4 +1,4 @@
-"""Many pieces of one variable in rows and columns: what remains of a matrix after much slicing and joining.
+"""Many pieces of one variable in rows and columns: the form of a matrix after much slicing and joining.
 
 The address of an element is a sum of one term per dimension, and each term is a piecewise linear function of the index.
 So p pieces along one dimension and q along another take p + q numbers, not p x q blocks.
@@ -76,7 +76,7 @@ class Line(NamedTuple):
         return Line(start[::-1], (self.offset + (self.length - 1) * self.stride)[::-1], -self.stride[::-1], self.extent)
 
     def sampled(self, every: int) -> Line:
-        """Every so many-th index."""
+        """Every ``every``-th index."""
         skip = -self.start % every
         keep = skip < self.length
         start, skip = self.start[keep], skip[keep]
@@ -149,7 +149,7 @@ class PieceGrid(Content):
 
     @property
     def num_blocks(self) -> int:
-        """Blocks that the grid stands for."""
+        """Number of blocks in the grid."""
         return math.prod(len(line.start) for line in self.lines)
 
     def sliced(self, dim: int, begin: int, end: int) -> Content:

@@ -14,7 +14,7 @@ from abele.numerics import ElementType
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """Type and shape of what a host function takes or gives.
+    """Type and shape of an argument or a result of a host function.
 
     Attributes:
         dtype: Element type.

@@ -1,4 +1,4 @@
-"""Likeness: what a library function can see of its operands, as a key that equal operands share.
+"""Key of all that a library function can see of its operands; equal operands share it.
 
 A function that makes part of a graph sees types, shapes, which elements views show, tile mappings, and contents of
 constants. It sees addresses only by comparing them: which of two variables comes first, and whether one ends where the

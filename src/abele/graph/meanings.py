@@ -30,7 +30,7 @@ class Meanings(Generic[M]):
         self._of: dict[type[Program], M] = dict(meanings or {})
 
     def add(self, kind: type[Program], meaning: M) -> M:
-        """Enter what a kind of node means; returns it.
+        """Enter the entry of a kind of node; returns it.
 
         Raises:
             ControlProgramError: The kind has a meaning already.

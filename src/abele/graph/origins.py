@@ -1,4 +1,4 @@
-"""Origins: the names and source lines of what a graph's user makes now."""
+"""Origins: the names and source lines of objects that a graph's user makes now."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Placing: what a mapping says, as intervals of global addresses and the tile of each."""
+"""Placing: mappings as intervals of global addresses and the tile of each."""
 
 from __future__ import annotations
 

@@ -35,11 +35,11 @@ class Program:
         return InOrder(self.children())
 
     def reads(self) -> tuple[Tensor, ...]:
-        """Views that the step itself reads; not what vertices or steps inside it do."""
+        """Views that the step itself reads; without those of its vertices or inner steps."""
         return ()
 
     def writes(self) -> tuple[Tensor, ...]:
-        """Views that the step itself writes as a whole; not what vertices or steps inside it do."""
+        """Views that the step itself writes as a whole; without those of its vertices or inner steps."""
         return ()
 
     def touches(self) -> tuple[Tensor, ...]:
@@ -271,7 +271,7 @@ class Repeat(Program):
         return (self.body,)
 
     def flow(self) -> Flow:
-        """So many rounds of the body."""
+        """``count`` rounds of the body."""
         return Rounds(self.count, self.body)
 
     def __repr__(self) -> str:
@@ -279,7 +279,7 @@ class Repeat(Program):
 
 
 class HostLoop(Program):
-    """Trips of library calls that only hosts run: part of what stands for other steps there.
+    """Trips of library calls that only hosts run: part of a host body there.
 
     Calls say what the first trip does. In every further one the views of some variables lie further on, so that a trip
     reads and writes its own step of a sequence where it is, and nothing is sliced.
@@ -309,7 +309,7 @@ class HostLoop(Program):
         return (self.body,)
 
     def flow(self) -> Flow:
-        """So many rounds of the body."""
+        """``count`` rounds of the body."""
         return Rounds(self.count, self.body)
 
     def _expect_inside(self, tensor: Tensor) -> None:
@@ -519,7 +519,7 @@ def walk(program: Program) -> Iterator[Program]:
 
 
 MOST_NESTED = 120
-"""Programs inside each other, beyond what any program needs: tools walk them by recursion."""
+"""Most programs inside each other, more than any program needs: tools walk them by recursion."""
 
 
 def check_nesting(program: Program) -> None:

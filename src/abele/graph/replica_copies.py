@@ -52,7 +52,7 @@ class CrossReplicaCopy(Program):
 
     @property
     def copies(self) -> tuple[CrossReplicaCopy, ...]:
-        """Itself: what all kinds of copies between replicas are made of."""
+        """Itself: all kinds of copies between replicas consist of these."""
         return (self,)
 
 

@@ -108,7 +108,7 @@ class Tensor:
         return tensor_card(self)
 
     def debug_str(self) -> str:
-        """Type, shape, variables, tiles and what may be done with the view, in one line."""
+        """Type, shape, variables, tiles and permissions of the view, in one line."""
         from abele.graph.tensor_text import facts_text
 
         return facts_text(self)

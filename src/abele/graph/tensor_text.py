@@ -16,7 +16,7 @@ _MOST_PIECES = 1000
 
 
 def facts_text(tensor: Tensor) -> str:
-    """Type, shape, variables, tiles and what may be done with the view, in one line."""
+    """Type, shape, variables, tiles and permissions of the view, in one line."""
     variables, tiles = tensor.variables, tensor.mapping.tile
     where = tiles_text(np.unique(tiles[tiles >= 0]))
     facts = f"contiguous={tensor.is_contiguous}, aliases={tensor.contains_aliases}, constant={tensor.contains_constant}"

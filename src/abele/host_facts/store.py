@@ -28,7 +28,7 @@ _known: dict[tuple[str, int, str], object] = {}
 
 
 def measured(name: str, version: int, kind: type[T], measure: Callable[[], T]) -> T:
-    """A fact about this host; it is measured where nobody has before.
+    """Fact about this host; it is measured on first use.
 
     Args:
         name: Of the fact: letters, digits and dashes.

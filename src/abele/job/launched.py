@@ -41,5 +41,5 @@ def is_launched() -> bool:
 
 
 def launched_replicas() -> int:
-    """Replicas that each rank is to have, as whoever started the job said; 1 otherwise."""
+    """Replicas of each rank, as the launcher of the job said; 1 otherwise."""
     return max(1, _number((REPLICAS_VARIABLE,), 1))

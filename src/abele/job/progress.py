@@ -70,7 +70,7 @@ class Progress:
 
     @contextmanager
     def joining(self, step: str, others: tuple[int, ...]) -> Iterator[None]:
-        """Others are needed inside, by a call during which no thread of this process can tell anything."""
+        """Note a wait for others inside, during a call in which no thread of this process can report."""
         self.meet(step, others)
         if self.listener is not None:
             self.listener()
@@ -80,7 +80,7 @@ class Progress:
             self.met()
 
     def come_to_end(self, outcome: str) -> None:
-        """The program has come to its end; the process has not."""
+        """Note the end of the program; the process goes on."""
         self.outcome = outcome
         self.changes += 1
         if self.listener is not None:

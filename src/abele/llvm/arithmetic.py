@@ -1,4 +1,4 @@
-"""Arithmetic, comparisons and bit operations of host kernels as LLVM code, on scalars and on vectors of lanes alike.
+"""Arithmetic, comparisons and bit operations of host kernels as LLVM code, on scalars and on vectors of lanes.
 
 Nothing traps and nothing is undefined: integers divide to 0 by zero, shift counts are modulo the width.
 """
@@ -161,7 +161,7 @@ def relu_integer(b: ll.IRBuilder, x: Value, *, signed: bool) -> Value:
 
 
 def absolute_integer(b: ll.IRBuilder, x: Value, *, signed: bool) -> Value:
-    """The absolute value; the lowest number stays as it is."""
+    """Absolute value; the lowest number has none and stays."""
     return intrinsic(b, "llvm.abs", x, ll.Constant(ll.IntType(1), 0)) if signed else x
 
 

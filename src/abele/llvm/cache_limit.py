@@ -99,7 +99,7 @@ def limit_bytes() -> int | None:
 
 
 def parse_size(text: str) -> int:
-    """Bytes that a text such as ``500 MB``, ``1.5GiB`` or ``4096`` stands for.
+    """Bytes of a text such as ``500 MB``, ``1.5GiB`` or ``4096``.
 
     Raises:
         InvalidOptionError: It stands for none.
@@ -114,7 +114,7 @@ def parse_size(text: str) -> int:
 
 
 def note_stored(directory: Path, size: int) -> None:
-    """Say that this process has stored an object; now and then, remove what has become too much.
+    """Note that this process has stored an object; now and then, remove the excess.
 
     Raises:
         InvalidOptionError: ``ABELE_CACHE_LIMIT`` is no size.

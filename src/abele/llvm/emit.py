@@ -1,4 +1,4 @@
-"""Short names for what generated code is made of; every helper takes scalars and vectors of lanes alike."""
+"""Short names for parts of generated code; every helper takes scalars and vectors of lanes."""
 
 from __future__ import annotations
 

@@ -78,13 +78,13 @@ def compile_keyed(content: str, make: Callable[[], Any], *, speed: int = 3) -> N
 
 
 def optimised_ir(module: Any, *, speed: int = 3) -> str:
-    """The text of ``module`` after optimisation, to look at."""
+    """Text of ``module`` after optimisation, for readers."""
     with _lock:
         return str(_optimised(str(module), speed))
 
 
 def assembly(module: Any, *, speed: int = 3) -> str:
-    """The assembly of ``module``, to look at."""
+    """Assembly of ``module``, for readers."""
     with _lock:
         return str(_machine(speed).emit_assembly(_optimised(str(module), speed)))
 

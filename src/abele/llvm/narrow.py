@@ -163,7 +163,7 @@ def _converted(b: ll.IRBuilder, value: Value) -> Value:
 
 
 def _lanes(b: ll.IRBuilder, value: Value, first: int, count: int) -> Value:
-    """So many lanes of a vector; those that it has not are its first ones."""
+    """Lanes ``first`` to ``first + count`` of a vector; missing ones are its first ones."""
     if first == 0 and count == value.type.count:
         return value
     chosen = [first + n if first + n < value.type.count else 0 for n in range(count)]

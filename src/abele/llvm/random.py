@@ -61,7 +61,7 @@ def emit_hash_u32(builder: ll.IRBuilder, seed0: Value, seed1: Value, modifier: V
 
 
 def emit_keys(builder: ll.IRBuilder, seed0: Value, seed1: Value, modifier: Value | int) -> Keys:
-    """IR of what a hash makes of seed and modifier, once for all elements: two i32."""
+    """IR of a hash's keys from seed and modifier, once for all elements: two i32."""
     modifier = ll.Constant(I32, modifier & 0xFFFFFFFF) if isinstance(modifier, int) else modifier
     tweaked = emit_mix(builder, builder.xor(modifier, ll.Constant(I32, GOLDEN)))
     key1 = emit_mix(builder, builder.add(seed0, tweaked))

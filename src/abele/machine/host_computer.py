@@ -1,4 +1,4 @@
-"""The computer that feeds a machine: what loading data and calling programs costs on it."""
+"""Computer that feeds a machine: costs of loading data and calling programs on it."""
 
 from __future__ import annotations
 

@@ -151,7 +151,7 @@ def _bundles_needed(ipus: Int64, system: System) -> dict[str, int]:
 
 
 def shorter_way(steps: Int64, around: int) -> Int64:
-    """Signed steps on a ring of ``around`` places, the shorter way; half of it goes as it is given."""
+    """Signed steps on a ring of ``around`` places, the shorter way; half of it keeps its sign."""
     return np.asarray(np.where(np.abs(steps) > around // 2, steps - np.sign(steps) * around, steps), np.int64)
 
 
@@ -164,7 +164,7 @@ def _entry(source: Int64, target: Int64, system: System) -> Int64:
 
 
 def _gateway_seconds(source: Int64, target: Int64, amount: Int64, system: System) -> float:
-    """Time of what goes between racks: the latency of its hops, and the busiest gateway link or way to it."""
+    """Time of traffic between racks: the latency of its hops, and the busiest gateway link or way to it."""
     gateway, rack = system.gateway, system.ipu_links.ipus_per_rack
     if gateway is None:
         raise MachineError(
@@ -200,7 +200,7 @@ def _gateway_traffic(source: Int64, target: Int64, amount: Int64, system: System
 
 
 def _rung_seconds(source: Int64, target: Int64, amount: Int64, system: System) -> float:
-    """Time of the rung that has most to carry: what an IPU has for all that are on the other rail."""
+    """Time of the rung with most traffic: bytes of an IPU for all on the other rail."""
     crossing = source % 2 != target % 2
     name = _across(system)
     busiest = _largest_sum(source[crossing], amount[crossing])
@@ -245,7 +245,7 @@ def _seconds(amount: int, num_links: int, name: str, system: System) -> float:
 
 @lru_cache(maxsize=8)
 def _rack_bundles(num_ipus: int, is_torus: bool) -> npt.NDArray[np.int16]:
-    """The bundles between each two IPUs of a rack, int16[source, target, hops]; 0 stands for no hop.
+    """Bundles between each two IPUs of a rack, int16[source, target, hops]; 0 is no hop.
 
     Made once for each kind of rack: most exchanges on a Pod are between a few IPUs, and to find their routes anew
     each time took longer than the rest of such an exchange.

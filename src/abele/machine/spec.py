@@ -71,7 +71,7 @@ class Spec:
         self.check()
 
     def check(self) -> None:
-        """Check what involves more than one field.
+        """Check relations of several fields.
 
         Raises:
             MachineError: The fields do not fit together.
@@ -192,7 +192,7 @@ def _build(kind: type[Spec], table: Mapping[str, Any]) -> Spec:
 
 
 def _made(kind: type[Spec] | None, value: Any) -> Any:
-    """The part, or the tuple of them, that a value describes; any other value as it is."""
+    """Part, or tuple of parts, that a value describes; any other value unchanged."""
     if kind is None:
         return value
     if isinstance(value, Mapping):

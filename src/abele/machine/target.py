@@ -1,4 +1,4 @@
-"""The target of a program: a system, what it poses as, and the figures of it that programs ask for."""
+"""Target of a program: a system, the kind of target that it poses as, and its figures for programs."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class Target:
 
 
 def architecture(name: str, num_ipus: int, tiles_per_ipu: int | None = None) -> System:
-    """The system that an architecture's name stands for.
+    """System of an architecture's name.
 
     Raises:
         MachineError: No such architecture, or more IPUs or tiles than it has.

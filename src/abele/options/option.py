@@ -1,4 +1,4 @@
-"""One option: its type, what it starts as and what it is for. msgspec reads values; we say in words what it takes.
+"""One option: its type, default and effect. msgspec reads values; the allowed values are put in words here.
 
 Values come as such or as text, from programs, JSON and the environment: ``0.6`` and ``"0.6"``, ``True`` and ``"true"``.
 Words are taken in any case. Whole numbers as text may have a base (``"0x10"``).
@@ -68,7 +68,7 @@ class Option:
 
 
 UNSET = msgspec.UNSET
-"""Default of an option that is not there until somebody sets it."""
+"""Default of an option that does not exist until it is set."""
 
 
 # --- kinds of options ------------------------------------------------------------------------------------------------
@@ -110,7 +110,7 @@ def text(default: Any = "", **more: Any) -> Option:
 
 
 def _read(given: Any, wanted: Any) -> Any:
-    """``given`` as a value of ``wanted``; raises what msgspec and element types raise."""
+    """Value of type ``wanted`` from ``given``; raises the errors of msgspec and element types."""
     value = given.item() if isinstance(given, np.generic) else given
     if wanted is ElementType:
         return as_element_type(value)
@@ -129,7 +129,7 @@ def _read(given: Any, wanted: Any) -> Any:
 
 
 def _converted(value: Any, wanted: Any, *, strict: bool) -> Any:
-    """``value`` as msgspec has it; instances of classes that msgspec does not know, such as paths, stay as they are.
+    """``value`` as msgspec has it; instances of other classes, such as paths, stay.
 
     msgspec takes no union of such a class with another type, so it is asked about the other types alone.
     """
@@ -155,7 +155,7 @@ def _word(value: Any, wanted: Any) -> str | None:
 
 
 def _whole(text: str, wanted: Any) -> Any:
-    """Text as a whole number where one is wanted, in whatever base it says; other text as it is."""
+    """Text as a whole number where one is wanted, in the base that it names; other text unchanged."""
     parts = _parts(wanted)
     if not any(part is int or (get_origin(part) is Annotated and get_args(part)[0] is int) for part in parts):
         return text

@@ -1,4 +1,4 @@
-"""Tables of options: reading what a program or the environment gives, and listing them for the documentation."""
+"""Tables of options: reading values of a program or the environment, and listing them for the documentation."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from abele.options.option import UNSET, Option
 
 
 class OptionTable(Mapping[str, Option]):
-    """The options of one thing, by name.
+    """Options of one owner, by name.
 
     Args:
         owner: Owner of the options, in words that begin a sentence: ``poplin.matmul``, ``the engine``.
@@ -68,7 +68,7 @@ class OptionTable(Mapping[str, Option]):
             ) from None
 
     def read(self, given: Mapping[str, Any] | None) -> dict[str, Any]:
-        """The value of every option: what is given, else what its environment variable says, else its default.
+        """Value of every option: the given one, else that of its environment variable, else its default.
 
         Raises:
             InvalidOptionError: There is no such option, or it does not take what is given.

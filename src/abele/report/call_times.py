@@ -36,7 +36,7 @@ _waited = _Waited()
 
 @contextmanager
 def waiting_for_data() -> Iterator[None]:
-    """Count the time inside as waiting for data: the next call of a program from this thread is told of it."""
+    """Count the time inside as waiting for data: the next call of a program from this thread reports it."""
     _waited.depth += 1
     begin = time.perf_counter()
     try:

@@ -91,7 +91,7 @@ class Schema:
         return self.table()
 
     def deferred(self, make: Callable[[], Table]) -> Table:
-        """The table that ``make`` gives, made when somebody looks into it."""
+        """Table of ``make``, made on first use."""
         return Table(computed(tuple(self.columns), lambda: make().columns))
 
 

@@ -1,4 +1,4 @@
-"""Allowed contents of a report's parts: checked when one is loaded, so that whatever is asked of it has an answer."""
+"""Allowed contents of a report's parts, checked on loading so that every later question has an answer."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MOST = 1 << 62
 
 _LONGEST_WORD = 1 << 16
 _MOST_TILES = 1 << 22
-"""Tiles that a file may describe: 44 Pod64s; bounds what a short file can make its reader allocate."""
+"""Most tiles of a file: 44 Pod64s; bounds the memory that a short file can make its reader allocate."""
 TILES = "tiles"
 """Reference of a column that gives tiles."""
 
@@ -89,7 +89,7 @@ class _Meta(msgspec.Struct):
 
 
 def check_document(document: ReportDocument) -> None:
-    """The entries that are known are what they should be.
+    """Check the known entries of a document.
 
     Raises:
         msgspec.ValidationError: One is not.
@@ -100,7 +100,7 @@ def check_document(document: ReportDocument) -> None:
 
 
 def check_meta(meta: Mapping[str, Any]) -> None:
-    """The entries of ``meta`` that are known are what they should be.
+    """Check the known entries of ``meta``.
 
     Raises:
         msgspec.ValidationError: One is not.
@@ -114,7 +114,7 @@ def check_meta(meta: Mapping[str, Any]) -> None:
 
 
 def check_column(name: str, spec: ColumnSpec, column: Column, limits: Mapping[str, int]) -> None:
-    """A column holds what its specification says, and points into the tables that there are.
+    """Check a column against its specification, and its references against the tables.
 
     Args:
         name: Name of the column in errors.
@@ -182,7 +182,7 @@ def _check_sum(name: str, values: Any) -> None:
 
 
 def check_memory(memory: Memory) -> None:
-    """There is a tile, and what the tiles hold adds up.
+    """Check that there is a tile, and that the bytes on tiles have a sum.
 
     Raises:
         InvalidOptionError: It is not so.

@@ -1,4 +1,4 @@
-"""Cycles of a run, by what they go to."""
+"""Cycles of a run, by kind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Energy of one step: what arithmetic and traffic take, each with its range, its source and how sure that is.
+"""Energy of one step: of arithmetic and of traffic, each with its range, its source and its confidence.
 
 Amounts come from the report: operations as library calls count them (padding left out), bytes as exchanges, streams
 and links move them, and distinct bytes that supersteps read and write of variables. Energies of one of each are those
@@ -28,7 +28,7 @@ _PRODUCTS = {
     "f16 to f32": "f16_f32_joules_per_flop",
     "f32": "f32_joules_per_flop",
 }
-"""The constant of products, by what the ops table calls them."""
+"""Constant of products, by their names in the ops table."""
 _DATA = ("least_data_proportion", "most_data_proportion")
 _WAY = ("wire_joules_per_byte_millimetre", "exchange_millimetres")
 _LESS_SURE = "SDMCGU"
@@ -150,7 +150,7 @@ class StepEnergy:
         }
 
     def text(self) -> str:
-        """A table of what a step takes, and where each figure comes from."""
+        """Table of a step's energy, and the source of each figure."""
         from abele.report.energy_text import energy_text
 
         return energy_text(self)
@@ -287,7 +287,7 @@ class _Amounts:
 
     @property
     def exchanged_bytes(self) -> float:
-        """Bytes that tiles receive from tiles, or exchange with what is off the chip."""
+        """Bytes that tiles receive from tiles, or exchange with memory off the chip."""
         return float(np.dot(self._report.steps["exchanged_bytes"], self._times))
 
     @property

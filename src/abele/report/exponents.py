@@ -1,4 +1,4 @@
-"""Exponents of tensors by step: heat maps of what was recorded while a program ran."""
+"""Exponents of tensors by step: heat maps of counts from a run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The profile of the host: what measured runs took, leaf by leaf, and what that is of the machine's rate."""
+"""Profile of the host: times of measured runs, leaf by leaf, and their share of the machine's rate."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ COLUMNS = ("share", "time", "each", "best", "times", "GFLOP/s", "GB/s", "machine
 NUM_WORDS = 3
 """Number of last columns that are words."""
 _SHOWN_SHARE = 0.005
-"""Of all time: what a function takes that the text shows."""
+"""Share of all time above which the text shows a function."""
 _NAME_LETTERS = 70
 
 Float64 = npt.NDArray[np.float64]
@@ -101,7 +101,7 @@ class HostProfile:
         return self._machine_share(self.flops_per_second, self.bytes_per_second)
 
     def text(self, most: int = NUM_LEAVES) -> str:
-        """The leaves with most time, and what they call, as a table.
+        """Leaves with most time, and their calls, as a table.
 
         Args:
             most: Most leaves.
@@ -122,7 +122,7 @@ class HostProfile:
         return lines
 
     def cells(self, most: int = NUM_LEAVES) -> Iterator[list[str]]:
-        """Rows of the table that :meth:`text` shows, without its head: leaves, and below each what it calls."""
+        """Rows of the table that :meth:`text` shows, without its head: leaves, and below each its calls."""
         columns = {name: self.leaves[name] for name in self.leaves.names}
         total = max(self.seconds, 1e-12)
         for n in np.argsort(-columns["seconds"], kind="stable")[:most].tolist():
@@ -174,7 +174,7 @@ class HostProfile:
             yield [*blank, f"· … and {counted(len(table) - len(shown), 'function')} more"]
 
     def _rates(self, flops: int, moved: int, seconds: float) -> list[str]:
-        """Cells of arithmetic, bytes and what that is of the machine's."""
+        """Cells of arithmetic, bytes and the share of the machine's rate."""
         rates = [np.array([amount / seconds if seconds else 0.0]) for amount in (flops, moved)]
         share = float(self._machine_share(*rates)[0])
         return [
@@ -189,7 +189,7 @@ class HostProfile:
         return np.maximum(*shares)
 
     def _rate(self, name: str) -> float:
-        """A rate of the machine for so many threads: between that of one and of all, in a straight line."""
+        """Rate of the machine for this number of threads: between that of one and of all, in a straight line."""
         rates = self.facts.get("rates", {})
         one, every, most = (float(rates.get(key, 0.0)) for key in (name, f"all_{name}", "threads"))
         return one if most <= 1 else one + (every - one) * (min(self.threads, most) - 1) / (most - 1)

@@ -1,4 +1,4 @@
-"""The three limits of a rate: what the device computes, what the link to the host carries, what the loader makes."""
+"""Three limits of a rate: the device's computing, the link to the host, the loader."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ _FOLLOWED_BATCHES = 1024
 _ROUND_BATCHES = 256
 """Batches that a round of these has at least, of whole rounds of the workers."""
 _EPOCHS = 3
-"""Epochs that are followed; the last one is what every later one is like."""
+"""Epochs that are followed; every later one equals the last."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +69,7 @@ class Loading(Spec):
     measured_on: str = ""
 
     def check(self) -> None:
-        """So many workers can be, and what is said with true and false is."""
+        """Check the number of workers, and the truth values."""
         check_sizes(self)
         if self.num_workers > MAX_WORKERS:
             raise MachineError(f"Loading.num_workers = {self.num_workers}: must be at most {MAX_WORKERS}")

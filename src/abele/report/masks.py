@@ -1,4 +1,4 @@
-"""Masks: what a program spends on saying which keys an attention sees, apart from the attention itself.
+"""Masks: costs of selecting the keys of an attention, apart from the attention itself.
 
 A mask is made from little (numbers of sequences, lengths, a triangle) and is then met with the scores of every layer.
 Which operations these are is read from the graph of operations, not from their names: scores are what lies between a
@@ -78,7 +78,7 @@ class Masks:
 
     @property
     def overhead(self) -> float:
-        """Their cycles as a part of those of all other steps: what masks add to a run."""
+        """Overhead of masks: their cycles as a part of those of all other steps."""
         rest = self.run_cycles - self.cycles
         return self.cycles / rest if rest > 0 else 0.0
 

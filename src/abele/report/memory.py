@@ -25,7 +25,7 @@ CATEGORIES = (
 
 
 class Memory:
-    """Bytes of each category on each tile, stored once for neighbouring tiles that are alike.
+    """Bytes of each category on each tile, stored once for equal neighbouring tiles.
 
     Args:
         bytes: Bytes of each category, int64[categories, runs]: rows in the order of ``categories``, a column for each
@@ -105,7 +105,7 @@ class Memory:
 
     @property
     def fits(self) -> bool:
-        """True if every tile has room for what it holds."""
+        """True if every tile has room for its data."""
         return bool((self.run_bytes.sum(axis=0) <= self.available_bytes).all())
 
     def of_tile(self, tile: int) -> dict[str, int]:

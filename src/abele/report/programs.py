@@ -1,4 +1,4 @@
-"""The programs of a report: how many there are, and what they are called."""
+"""Programs of a report: their number, and their names."""
 
 from __future__ import annotations
 

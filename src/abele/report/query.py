@@ -110,7 +110,7 @@ def _duckdb() -> Any:
 
 
 class _Database:
-    """A database with the tables of a report that were asked for so far."""
+    """Database with the tables of a report that were used so far."""
 
     def __init__(self, duckdb: Any, connection: Any, report: Report) -> None:
         self._duckdb = duckdb
@@ -192,7 +192,7 @@ def _add_tables(database: _Database, text: str) -> None:
 
 
 def _within(connection: Any, seconds: float, answer: Callable[[], Table]) -> Table:
-    """An answer, from a thread of its own: while it works the database hears neither of the clock nor of the user.
+    """Answer, from a thread of its own: while it works the database reacts neither to the clock nor to the user.
 
     Raises:
         TimeoutError: It took longer.

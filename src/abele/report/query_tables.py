@@ -1,4 +1,4 @@
-"""The tables that queries may name: those of a report, each with the numbers of its rows, and what the tiles hold.
+"""Tables that queries may name: those of a report, each with the numbers of its rows, and bytes on tiles.
 
 Columns are the report's own arrays, which the database reads in place. A text column becomes an array of pointers to
 its distinct words: no string is made for a row.

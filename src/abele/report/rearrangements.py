@@ -1,4 +1,4 @@
-"""Rearrangements: what a program spends on bringing data into another order or to other tiles for its next reader.
+"""Rearrangements: costs of bringing data into another order or to other tiles for its next reader.
 
 A program computes on data as it lies, or first moves it. Moved are: what a copy of the program copies; inputs of
 vertices that lie in pieces, put together on their tile; operands of products that are written anew in the order in

@@ -1,4 +1,4 @@
-"""The report of a compiled and perhaps run program: plain columns, whatever made them."""
+"""Report of a compiled and perhaps run program: plain columns, of any origin."""
 
 from __future__ import annotations
 
@@ -210,7 +210,7 @@ class Report:
 
     @property
     def steps_per_run(self) -> int:
-        """Steps (of training: weight updates) in one run of program 0; 1 when nobody said."""
+        """Steps (of training: weight updates) in one run of program 0; 1 by default."""
         return max(int(self.meta.get("steps_per_run", 1)), 1)
 
     @property
@@ -533,7 +533,7 @@ class Report:
         return answer(self, query, seconds=seconds, memory_bytes=memory_bytes, threads=threads)
 
     def summary(self) -> str:
-        """The figures that matter, as text of a few lines."""
+        """Main figures, as text of a few lines."""
         from abele.report.summary import summary_text
 
         return summary_text(self)

@@ -1,4 +1,4 @@
-"""The tables of a report: which columns they have, what each means, in which unit."""
+"""Tables of a report: columns, their meanings and units."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ SPANS = Schema(
     },
     since=2,
 )
-"""The first executions of steps, group by group: what a picture of the timeline is drawn from."""
+"""First executions of steps, group by group, from which a picture of the timeline is drawn."""
 
 RUN_SPANS = Schema(
     "run_spans",
@@ -176,7 +176,7 @@ RUN_LOOPS = Schema(
     },
     since=7,
 )
-"""Loops of runs from the trip on from which trips are alike; each before the one around it."""
+"""Loops of runs from the trip on from which trips are equal; each before the one around it."""
 
 CRITICAL = Schema(
     "critical",

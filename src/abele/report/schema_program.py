@@ -1,4 +1,4 @@
-"""The tables of what a program is made of: its tree of programs, what each superstep runs and what that touches."""
+"""Tables of a program's parts: its tree of programs, and the vertices and variables of each superstep."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ PROGRAM_TREE = Schema(
     },
     since=7,
 )
-"""The control programs and functions as trees, node after node, each before what is inside it; a function once."""
+"""Control programs and functions as trees, node after node, each before its children; a function once."""
 
 FUNCTION_CALLS = Schema(
     "function_calls",
@@ -74,7 +74,7 @@ SUPERSTEPS = Schema(
     },
     since=7,
 )
-"""The supersteps by their numbers, as the steps table has them: what steps run, each once."""
+"""Supersteps by their numbers in the steps table, each once."""
 
 CODELETS = Schema(
     "codelets",

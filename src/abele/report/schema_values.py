@@ -1,4 +1,4 @@
-"""The tables of what values tensors had: histograms of exponents, record by record."""
+"""Tables of the values of tensors: histograms of exponents, record by record."""
 
 from __future__ import annotations
 

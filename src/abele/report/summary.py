@@ -1,4 +1,4 @@
-"""The summary of a report: what a performance engineer asks first, as labelled lines and a table of operations."""
+"""Summary of a report: the first figures for a performance engineer, as labelled lines and a table of operations."""
 
 from __future__ import annotations
 

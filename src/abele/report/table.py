@@ -15,7 +15,7 @@ from abele.words import counted
 
 
 class Table:
-    """Named columns of equal length, which nobody can write into.
+    """Named columns of equal length, which are read-only.
 
     ``table["cycles"]`` is a NumPy array, read-only; ``len(table)`` the number of rows.
 
@@ -61,7 +61,7 @@ class Table:
         return self.columns[name]
 
     def select(self, rows: Any) -> Table:
-        """The rows that a boolean mask, an index array or a slice picks; columns are picked from when asked for."""
+        """Rows that a boolean mask, an index array or a slice picks; columns are picked on first use."""
         return Table(picked(self.columns, rows, lambda: _num_picked(rows, len(self))))
 
     def where(self, name: str, value: Any) -> Table:

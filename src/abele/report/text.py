@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 CYCLE_COLOURS = {"compute": "#2f9e67", "exchange": "#e08a1e", "sync": "#8e6bbf", "host": "#3d9bd1"}
-"""The colour of each part of the cycles on pages and in pictures; told apart by the colour-blind too."""
+"""Colour of each part of the cycles on pages and in pictures; distinct for the colour-blind too."""
 
 
 def bytes_text(value: float) -> str:

@@ -1,4 +1,4 @@
-"""Runs of tiles: numbers per tile, stored once for neighbouring tiles that are alike.
+"""Runs of tiles: numbers per tile, stored once for equal neighbours.
 
 Most steps touch few tiles, and those that touch all do the same on long stretches of them. A run ``(first tile, number
 of tiles, values)`` says so in one row, so that a relation between steps and tiles grows with what differs and not with

@@ -1,4 +1,4 @@
-"""Questions about tiles and sync groups: what each of them does in a program or step, what it holds, and when."""
+"""Questions about tiles and sync groups: work in a program or step, contents, and times."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def live_variables(report: Report, step: int) -> Int64:
 
 
 def memory_at(report: Report, step: int) -> Int64:
-    """Bytes on each tile while a step runs, int64[tiles]: what is always there, live variables and data in motion."""
+    """Bytes on each tile while a step runs, int64[tiles]: always-live data, live variables and data in motion."""
     memory, table = report.memory, report.variable_tiles
     live = np.zeros(len(report.variables), dtype=bool)
     live[live_variables(report, step)] = True

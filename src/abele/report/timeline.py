@@ -39,7 +39,7 @@ Float64 = npt.NDArray[np.float64]
 
 
 def timeline_text(report: Report, width: int, *, program: int = 0, first: int = 0, cycles: int | None = None) -> str:
-    """Lanes of letters, one a sync group; each letter is what most of its cycles go to.
+    """Lanes of letters, one per sync group; each letter is the kind of most of its cycles.
 
     Below the lane of a group that runs blocks of the program, such as stages of a pipeline, is which of them runs, and
     for which micro-batch.
@@ -90,7 +90,7 @@ def timeline_text(report: Report, width: int, *, program: int = 0, first: int = 
 
 
 def horizon(report: Report, program: int, room: int) -> int:
-    """The cycle up to which a picture goes: the end of the run, or that of as many spans as can be told apart.
+    """Cycle up to which a picture goes: the end of the run, or of as many spans as have room.
 
     Args:
         report: The report.

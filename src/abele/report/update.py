@@ -1,4 +1,4 @@
-"""The timeline of an update: what each IPU does in a run, how long it waits, and which steps bound the run."""
+"""Timeline of an update: work and waiting of each IPU in a run, and the steps that bound the run."""
 
 from __future__ import annotations
 
@@ -315,7 +315,7 @@ class Timeline:
         return float((before((start + length)[mine]) - before(start[mine])).sum()) / total if total else None
 
     def _name_of(self, step: int) -> str:
-        """The block of a step; outside of blocks its operation, without what tells its parts apart."""
+        """Block of a step; outside of blocks its operation, without the suffix of its parts."""
         block = str(self.report.steps["block"][step])
         if block:
             return block

@@ -1,4 +1,4 @@
-"""Questions about who touches what: variables of steps, steps of variables, and data that operations hand on."""
+"""Questions about data flow: variables of steps, steps of variables, and data between operations."""
 
 from __future__ import annotations
 

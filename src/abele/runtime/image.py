@@ -106,7 +106,7 @@ class Image:
         self.tallies.begin()
 
     def end_run(self, program: int, verdict: Verdict) -> RunCounts | None:
-        """A run of a program is over; gives what it counted, if it came to its end."""
+        """End a run of a program; gives its counts, if it came to its end."""
         self.supersteps.learn()
         if verdict is not Verdict.DONE:
             self.supersteps.drop_slots()
@@ -155,7 +155,7 @@ class Host:
 
 
 def silent(stage: str, fraction: float) -> None:
-    """Progress that nobody watches."""
+    """Progress that is not shown."""
 
 
 @collector_paused()

@@ -21,7 +21,7 @@ _APART_NS = 1 << 58
 
 @dataclass(frozen=True, eq=False)
 class TraceParts:
-    """The columns of a trace; :class:`abele.trace.Trace` has what each is."""
+    """Columns of a trace; :class:`abele.trace.Trace` describes each."""
 
     events: Events
     instants: Instants

@@ -1,4 +1,4 @@
-"""Channels, and what is recorded on them: tracepoints, instants, graphs of series, heat maps."""
+"""Channels, and their records: tracepoints, instants, graphs of series, heat maps."""
 
 from __future__ import annotations
 
@@ -267,7 +267,7 @@ class Series:
         self._known: tuple[Sink, int] | None = None
 
     def add(self, value: float) -> None:
-        """Record what the number is now; anything that ``float`` takes."""
+        """Record the present number; anything that ``float`` takes."""
         sink = self.graph.channel._sink
         if sink is None:
             return
@@ -404,7 +404,7 @@ def start(path: str | Path, channels: Iterable[str] | None = None, *, flush_seco
 
 
 def flush() -> None:
-    """Write now what was recorded so far, so that readers find it."""
+    """Write all records so far, so that readers find them."""
     recorder = _STATE.recorder
     if recorder is not None:
         recorder.flush()

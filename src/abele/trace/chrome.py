@@ -38,7 +38,7 @@ _LONGEST_STACK = 1 << 12
 
 
 class _Event(msgspec.Struct, gc=False):
-    """An event as it stands in the file; its types are looked at one by one, so that a bad one spoils no other."""
+    """Event of the file; its types are checked one by one, so that a bad one spoils no other."""
 
     ph: Any = None
     name: Any = None
@@ -162,7 +162,7 @@ def _raw_args(document: Any) -> Any:
 
 @dataclass
 class _Row:
-    """A thread of the file, and what is open in it."""
+    """Thread of the file, and its open events."""
 
     process: Any
     id: Any
@@ -268,7 +268,7 @@ class _EventReader:
         return self._shut(self._async_thread(event), event)
 
     def _async_thread(self, event: _Event) -> int:
-        """A row of its own for each id, since what runs asynchronously is no stack of a thread."""
+        """Row of its own for each id, since asynchronous events are no stack of a thread."""
         name = f"{_text(event.name)} {_plain(event.id)}".strip()
         return self._thread(event.pid, f"async {_text(event.cat)} {_plain(event.id)}", name)
 
@@ -412,7 +412,7 @@ def _series(
 
 
 def _nanoseconds(microseconds: Any) -> int | None:
-    """A time of the file in nanoseconds; None for what is no time."""
+    """Time of the file in nanoseconds; None for other values."""
     if isinstance(microseconds, str):
         # Some writers quote numbers.
         try:

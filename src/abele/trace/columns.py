@@ -15,7 +15,7 @@ Flags = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, eq=False)
 class Events:
-    """Spans of the host's time, in order of threads, then of when they begin; what encloses an event comes before it.
+    """Spans of the host's time, in order of threads, then of begins; an event comes after the one around it.
 
     Attributes:
         process: int32[n], row in the trace's processes.

@@ -68,7 +68,7 @@ class ProcessHead(msgspec.Struct, omit_defaults=True):
 
 
 class ThreadHead(msgspec.Struct):
-    """A thread: its number in the file, what the system calls it, and its name."""
+    """Thread: its number in the file, its number in the system, and its name."""
 
     number: int
     id: int
@@ -191,7 +191,7 @@ def packed(values: Array) -> bytes:
 
 
 def unpacked(payload: memoryview, start: int, count: int) -> tuple[Integers, int]:
-    """The integers that :func:`packed` packed, and where what follows them begins.
+    """Integers that :func:`packed` packed, and the place after them.
 
     Raises:
         ValueError: They are longer than the payload, of another width, or out of range.
@@ -215,12 +215,12 @@ def unpacked(payload: memoryview, start: int, count: int) -> tuple[Integers, int
 
 
 def packed_floats(values: Array) -> bytes:
-    """Floating-point numbers as they are in memory, float64[n]."""
+    """Floating-point numbers as in memory, float64[n]."""
     return np.ascontiguousarray(values, "<f8").tobytes()
 
 
 def unpacked_floats(payload: memoryview, start: int, count: int) -> tuple[npt.NDArray[np.float64], int]:
-    """The numbers that :func:`packed_floats` packed, and where what follows them begins.
+    """Numbers that :func:`packed_floats` packed, and the place after them.
 
     Raises:
         ValueError: They are longer than the payload.

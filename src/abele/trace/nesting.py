@@ -13,7 +13,7 @@ Integers = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Nesting:
-    """Events in order, with what encloses each.
+    """Events in order, with the parent of each.
 
     Attributes:
         order: int64[n], the events by thread, then by when they begin; what encloses an event comes before it.

@@ -39,14 +39,14 @@ class _ChunkColumns:
         self.size += len(columns[0])
 
     def joined(self) -> dict[str, Integers]:
-        """Each column, int64[n]; what was joined stays so."""
+        """Each column, int64[n]; joined parts stay joined."""
         whole = tuple(joined([part[k] for part in self.parts]) for k in range(len(self.names)))
         self.parts = [whole]
         return dict(zip(self.names, whole, strict=True))
 
 
 class RecordedFile:
-    """A file that a recording wrote or is writing: what was read of it so far.
+    """File of a finished or running recording, with the parts read so far.
 
     Args:
         path: The file.
@@ -326,7 +326,7 @@ class RecordedFile:
         )
 
     def _thread_rows(self) -> tuple[list[SourceThread], Callable[[Integers], Codes]]:
-        """The threads in order, and what gives their rows by their numbers; those not declared share one."""
+        """Threads in order, and a function from their numbers to rows; those not declared share one."""
         numbers = np.array(sorted(self._threads), np.int64)
         threads = [SourceThread(0, t.id, t.name) for t in (self._threads[k] for k in numbers.tolist())]
         spare = len(threads)

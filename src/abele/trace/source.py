@@ -10,7 +10,7 @@ import numpy as np
 from abele.trace.columns import Codes, Flags, HeatmapData, Integers, SeriesData
 
 MOST_EVENTS = 1 << 26
-"""Events that are taken of a file; what comes after them is left out, and said."""
+"""Most events that are taken of a file; later ones are left out, with a note."""
 MOST_THREADS = 1 << 16
 """Threads, series and heat maps that are taken of a file."""
 
@@ -27,7 +27,7 @@ class SourceProcess:
 
 @dataclass(frozen=True)
 class SourceThread:
-    """A thread: the row of its process, what the system calls it, its name."""
+    """Thread: the row of its process, its number in the system, its name."""
 
     process: int
     id: int

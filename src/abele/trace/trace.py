@@ -1,4 +1,4 @@
-"""Traces: what a program did on the host and when, read from files."""
+"""Traces: events of a program on the host over time, read from files."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class Trace:
             return False
 
     def reload(self) -> Self:
-        """The trace as its files hold it by now; of recordings only what is new is read. This one stays as it is.
+        """Trace with the files' present content; of recordings only new parts are read. This one does not change.
 
         Raises:
             FileFormatError: As :meth:`load`.
@@ -122,7 +122,7 @@ class Trace:
             raise FileFormatError(f"detail {code:,} of the trace is no JSON object", because=str(error)) from error
 
     def rows(self, table: str = "events") -> Iterator[dict[str, Any]]:
-        """Events or instants one after the other as plain values, with the texts that codes stand for; for few.
+        """Events or instants one after the other as plain values, with the texts of their codes; for few.
 
         Args:
             table: ``events`` or ``instants``.

@@ -122,7 +122,7 @@ def _hard_sigmoid_meaning(x: meaning.Array) -> meaning.Array:
 
 
 def operations() -> tuple[Operation, ...]:
-    """Operations of this module; those that they are made of are in the table already."""
+    """Operations of this module; those in their expansions are in the table already."""
     return (
         _costed("nl_relu", "relu", loop_cost((1, 2), (1, 4), start=_start(1, 1))),
         _costed("nl_sigmoid", "sigmoid", loop_cost((10, 2), (4, 4), start=_start(5, 10))),

@@ -135,7 +135,7 @@ def emitter(algorithm: Callable[..., Any]) -> Callable[..., Value]:
 
 
 class _Counter:
-    """A number that counts the operations done on it and on those made of it."""
+    """Number that counts the operations on it and on numbers made of it."""
 
     __hash__ = None  # type: ignore[assignment]
 

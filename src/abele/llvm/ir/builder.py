@@ -50,7 +50,7 @@ class IRBuilder:
 
     @contextmanager
     def goto_entry_block(self) -> Iterator[None]:
-        """Write at the end of the function's first block for a while, before what leaves it."""
+        """Write at the end of the function's first block for a while, before its terminator."""
         back, self.block = self.block, self.function.blocks[0]
         yield
         self.block = back
@@ -70,7 +70,7 @@ class IRBuilder:
     def if_else(
         self, condition: CodeValue
     ) -> Iterator[tuple[AbstractContextManager[None], AbstractContextManager[None]]]:
-        """Two places to write at: what runs where ``condition`` holds, and what runs elsewhere."""
+        """Two places to write at: code where ``condition`` holds, and code elsewhere."""
         then, otherwise, done = (self.append_basic_block(name) for name in ("then", "else", "done"))
         self.cbranch(condition, then, otherwise)
 
@@ -284,7 +284,7 @@ class IRBuilder:
         return self._give(typ, f"load atomic {typ.text}, {pointer.typed} {ordering}, align {align}")
 
     def atomic_rmw(self, op: str, pointer: CodeValue, value: CodeValue, ordering: str) -> InstructionValue:
-        """Change memory that other threads change as well; gives what was there."""
+        """Change memory that other threads change as well; gives the value before."""
         return self._give(value.type, f"atomicrmw {op} {pointer.typed}, {value.typed} {ordering}")
 
     def fence(self, ordering: str) -> InstructionValue:
@@ -294,7 +294,7 @@ class IRBuilder:
     def gep(
         self, pointer: CodeValue, indices: Sequence[CodeValue], *, source_etype: Type, inbounds: bool = False
     ) -> InstructionValue:
-        """The address so many elements of type ``source_etype`` on; many addresses, where there are vectors."""
+        """Address of the element at ``indices``, of type ``source_etype``; many addresses, where there are vectors."""
         wide = next((v.type for v in (pointer, *indices) if isinstance(v.type, VectorType)), None)
         type_ = _POINTER if wide is None else VectorType(_POINTER, wide.count)
         places = ", ".join([pointer.typed, *[i.typed for i in indices]])
@@ -303,7 +303,7 @@ class IRBuilder:
     # Control
 
     def call(self, function: CodeValue, args: Sequence[CodeValue]) -> InstructionValue:
-        """Call a function, or an address of a type that says what it is called as."""
+        """Call a function, or an address whose type has its signature."""
         assert isinstance(function.type, PointerType)
         assert function.type.pointee is not None, "an address of no known function"
         result = function.type.pointee.result

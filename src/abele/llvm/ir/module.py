@@ -1,4 +1,4 @@
-"""Modules of LLVM code, their functions and blocks, and what else has a name in them."""
+"""Modules of LLVM code, their functions and blocks, and other named objects."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ class CodeBlock:
 
 
 def escaped(name: str) -> str:
-    """``name`` between quotes of LLVM: what is not plain as two hexadecimal digits."""
+    """``name`` between quotes of LLVM: special characters as two hexadecimal digits."""
     if name.isascii() and name.isprintable() and '"' not in name and "\\" not in name:
         return name
     return "".join(chr(byte) if 32 <= byte < 127 and byte not in b'"\\' else f"\\{byte:02x}" for byte in name.encode())

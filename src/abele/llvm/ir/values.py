@@ -40,7 +40,7 @@ class CodeValue:
 
 
 class _Undefined:
-    """Stands for a value that may be anything."""
+    """Value that may be anything."""
 
 
 Undefined = _Undefined()

@@ -266,7 +266,7 @@ class ReportComparison:
         }
 
     def text(self) -> str:
-        """A page of text: headline figures, what changed first, regressions and gains."""
+        """Page of text: headline figures, the first change, regressions and gains."""
         from abele.report.compare.text import comparison_text
 
         return comparison_text(self)

@@ -181,7 +181,7 @@ class Matched:
     numbers: Sequence[Int64]
 
     def column(self, name: str) -> Float64:
-        """A column of all reports, NaN where there is no row, float64[things, reports]."""
+        """Column of all reports, NaN where there is no row, float64[rows, reports]."""
         found = np.full(self.rows.shape, np.nan)
         for n, values in enumerate(self.values):
             there = self.rows[:, n] >= 0
@@ -190,7 +190,7 @@ class Matched:
 
     @cached_property
     def differs(self) -> npt.NDArray[np.bool_]:
-        """True for things in which something differs, bool[things]."""
+        """True for rows with some difference, bool[rows]."""
         found = np.zeros(len(self.rows), dtype=bool)
         for column in self.columns:
             values = self.column(column.name)

@@ -1,4 +1,4 @@
-"""Vertices at work: tiles that wait for the slowest one, and what the others would need."""
+"""Vertices at work: tiles that wait for the slowest one, and the work of the others."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _UNBALANCED = 0.3
 _EVEN = 0.9
 """Mean of the tiles at work, as part of the slowest one, above which they have equal work."""
 _ONE_VERTEX = 0.5
-"""Part of what the slowest tile does from which on one vertex is worth telling."""
+"""Part of the slowest tile's work above which one vertex is named."""
 _WORTH = 0.05
-"""Part of the cost below which a lever is not told."""
+"""Part of the cost below which a lever is not listed."""
 
 
 class _Waiting(NamedTuple):
@@ -119,7 +119,7 @@ def _unbalanced(waiting: _Waiting, tile: int) -> str:
 
 
 def _largest_vertex(waiting: _Waiting, slowest: int) -> str:
-    """That one vertex takes most of what the slowest tile does, where the report tells it and it is so."""
+    """Sentence that one vertex takes most of the slowest tile's cycles, where the report shows that."""
     vertices = waiting.group.steps.vertices_of(waiting.row)
     name, _, cycles = max(vertices, key=lambda found: found[2], default=("", "", 0))
     if cycles < _ONE_VERTEX * slowest:
@@ -181,7 +181,7 @@ def _workers(group: OpGroup) -> list[Lever]:
 
 
 def _idle_cycles(group: OpGroup, each: Int64, workers: int) -> Float64:
-    """Compute cycles that all workers would save, told by the number of vertices, float64[steps of the group].
+    """Compute cycles that all workers would save, by the number of vertices, float64[steps of the group].
 
     Files that do not hold which codelets a superstep runs may tell it of the user's own compute sets alone; and where
     tiles do not have the same to do, the slowest one may well have more vertices than the mean.

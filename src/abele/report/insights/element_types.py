@@ -1,4 +1,4 @@
-"""Element types of operations, as far as a report tells them."""
+"""Element types of operations, as far as a report has them."""
 
 from __future__ import annotations
 

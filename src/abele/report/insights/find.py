@@ -1,4 +1,4 @@
-"""From a report to its insights: all costs of a program, ordered by what they keep the run from."""
+"""From a report to its insights: all costs of a program, in order of the time that they take."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from abele.report.report import Report
 
 COUNT = 5
-"""Costs that are told when nobody says how many."""
+"""Default number of costs."""
 _CANDIDATES = 8
-"""Operations that are looked at for each side."""
+"""Most operations that are examined for each side."""
 _LEAST = 0.005
-"""Part of a run below which a cost does not matter."""
+"""Part of a run below which a cost is left out."""
 _WITHOUT_GAIN = 4
 """Divisor by which a cost of unknown gain counts: as much as one with a quarter to gain."""
 

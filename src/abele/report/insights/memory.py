@@ -1,4 +1,4 @@
-"""Memory of the fullest tile: what fills it, how much too much that is, and what would help."""
+"""Memory of the fullest tile: its contents, the excess, and levers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _LONG = 0.25
 """Part of the steps from which on a lifetime is long: something kept for a later reader, as activations are."""
 _WORTH = 0.02
 _SHARDED = ("weight", "optimiser state")
-"""Roles of variables that replicas hold alike, and may share."""
+"""Roles of variables that are equal on all replicas, so that these may share them."""
 _DATA = ("host handle", "initial data", "kept")
 """Other roles of variables that may be fetched when they are needed."""
 _CODE = {
@@ -48,7 +48,7 @@ _CODE = {
     "stacks": ("stacks", "each worker and the supervisor has one", ""),
     "gaps": ("gaps", "alignment and memory regions leave bytes unused", ""),
 }
-"""Categories that are no variables: what they are, why, and what would help."""
+"""Categories that are no variables: name, reason, and lever."""
 
 
 def memory_costs(report: Report, count: int) -> list[Cost]:
@@ -97,7 +97,7 @@ def _most_of(report: Report, category: str) -> tuple[str, int, SourceLine | None
 
 
 def overfull_cost(steps: ProgramSteps, fullest: FullestTile, contents: list[Cost]) -> Cost | None:
-    """That a program does not fit, and what would have to go; None where it fits."""
+    """Cost of a program that does not fit, and the bytes to remove; None where it fits."""
     if fullest.fits:
         return None
     report, memory = steps.report, steps.report.memory

@@ -131,7 +131,7 @@ class Cost:
 
     @property
     def gain_cycles(self) -> int:
-        """Largest gain of a lever that leaves numbers as they are; 0 where none is known."""
+        """Largest gain of a lever that does not change numbers; 0 where none is known."""
         return max((lever.gain_cycles or 0 for lever in self.levers if not lever.changes_numbers), default=0)
 
     def to_json(self) -> dict[str, Any]:
@@ -313,7 +313,7 @@ class Insights:
         }
 
     def text(self) -> str:
-        """A page of text: what limits the program, the costs with their reasons, and what would help."""
+        """Page of text: the limit of the program, the costs with their reasons, and levers."""
         from abele.report.insights.text import insights_text
 
         return insights_text(self)

@@ -14,9 +14,9 @@ from abele.report.text import bytes_text, count_text, percent_text
 from abele.words import counted
 
 _FOLLOWED = 32
-"""Steps of a group of operations whose tiles are looked at: the most expensive ones."""
+"""Most steps of a group of operations whose tiles are examined: the most expensive ones."""
 _WORTH = 0.02
-"""Part of the cost below which a lever is not told."""
+"""Part of the cost below which a lever is not listed."""
 _WORDS = 0.5
 """Part of an exchange's cycles that words must take for it to be bound by its busiest tile."""
 
@@ -42,7 +42,7 @@ class Busiest(NamedTuple):
 
 
 def busiest_of(steps: ProgramSteps, at: int) -> Busiest | None:
-    """The busiest tile of a step; None where the report does not hold what each tile does."""
+    """Busiest tile of a step; None where the report does not hold the work of each tile."""
     rate, runs = tile_bytes_per_cycle(steps), steps.tile_runs(int(steps.rows[at]))
     sent, received = (runs[name].astype(np.int64) for name in ("sent_bytes", "received_bytes"))
     if not rate or int(max(sent.max(initial=0), received.max(initial=0))) <= 0:

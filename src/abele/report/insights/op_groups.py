@@ -57,7 +57,7 @@ class OpGroups:
 
 @dataclass(frozen=True, eq=False)
 class OpGroup:
-    """Operations that belong together, and what one side of them costs.
+    """Operations that belong together, and the cost of one side of them.
 
     Attributes:
         steps: The steps of the program.

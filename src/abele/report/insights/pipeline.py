@@ -12,7 +12,7 @@ from abele.words import counted, visible
 _LARGE_GROUP = 0.5
 """Tiles of a sync group, as part of those of the largest, from which on its waiting is worth telling."""
 _WORTH = 0.02
-"""Part of a cost below which a lever is not told."""
+"""Part of a cost below which a lever is not listed."""
 
 
 def pipeline_cost(steps: ProgramSteps) -> Cost | None:

@@ -1,4 +1,4 @@
-"""The steps of one program as arrays: how often each is executed on the chain that bounds the run, and what it costs.
+"""Steps of one program as arrays: executions on the chain that bounds the run, and costs.
 
 Only what is on the critical path takes time off the run when it gets faster. All cycles here are therefore those on
 that path: a step that is executed eight times of which the path holds two counts twice.
@@ -46,7 +46,7 @@ def text_at(table: Table, column: str, row: int) -> str:
 
 
 def source_line(table: Table, row: int) -> SourceLine | None:
-    """The line that a row of a table with ``file`` and ``line`` tells; None where it tells none."""
+    """Source line of a row of a table with ``file`` and ``line``; None where it has none."""
     file = text_at(table, "file", row)
     return SourceLine(visible(file), int(table["line"][row])) if file else None
 
@@ -206,7 +206,7 @@ class ProgramSteps:
 
     @property
     def has_tile_runs(self) -> bool:
-        """True if it can be looked up what each tile does in a step."""
+        """True if the report holds the work of each tile in a step."""
         return 0 < len(self.report.phase_tiles) <= MOST_TILE_RUNS
 
     def slowest_tile(self, row: int) -> int:

@@ -1,4 +1,4 @@
-"""Host streams and streaming memory: what meeting the host takes, what bytes take, and what could go on meanwhile."""
+"""Host streams and streaming memory: costs of meeting the host, of bytes, and of work that could overlap."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from abele.report.text import bytes_text, percent_text
 from abele.words import counted
 
 _WORTH = 0.02
-"""Part of a cost below which a lever is not told."""
+"""Part of a cost below which a lever is not listed."""
 
 
 def host_cost(steps: ProgramSteps) -> Cost | None:

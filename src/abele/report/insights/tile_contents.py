@@ -40,7 +40,7 @@ class TileContents:
 
     @cached_property
     def peak_step(self) -> int:
-        """Row of the step at which what comes and goes takes most of the tile; -1 for none."""
+        """Row of the step at which temporary data take most of the tile; -1 for none."""
         report, steps = self.report, len(self.report.steps)
         if not steps:
             return -1

@@ -45,7 +45,7 @@ STYLE: Any = {
     "hatch.linewidth": 0.5,
     "hatch.color": RULE,
 }
-"""Settings under which pictures are made, whatever the user's own are."""
+"""Settings under which pictures are made, whatever the user's own."""
 
 LANE_COLOURS = {
     "C": CYCLE_COLOURS["compute"],

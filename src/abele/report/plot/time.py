@@ -1,4 +1,4 @@
-"""Time: what each sync group does when, and what the cycles of a run go to."""
+"""Time: work of each sync group over a run, and kinds of cycles."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Running an image under checks: which way vertices run, and what looks at memory between steps."""
+"""Running an image under checks: the way of running vertices, and watches of memory between steps."""
 
 from __future__ import annotations
 

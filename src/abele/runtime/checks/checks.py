@@ -1,4 +1,4 @@
-"""Checks that no IPU gives: what an engine is to watch for while it runs."""
+"""Checks that no IPU has, which an engine makes while it runs."""
 
 from __future__ import annotations
 
@@ -65,5 +65,5 @@ class Checks:
 
     @property
     def watched(self) -> bool:
-        """True if memory is looked at between steps."""
+        """True if memory is checked between steps."""
         return self.uninitialised or self.nan

@@ -23,7 +23,7 @@ from abele.words import counted
 GRACE_SECONDS = 1.0
 """Seconds for a step to end by itself, before its loops are asked to."""
 LOOK_SECONDS = 0.25
-"""Time between two looks at a run."""
+"""Seconds between two checks of a run."""
 
 
 class VertexEnds:
@@ -96,7 +96,7 @@ class StepWatch:
         self.is_late = False
 
     def stop(self) -> None:
-        """Note that the run was asked to stop."""
+        """Note that a stop of the run was requested."""
         self._stopped_at = self._stopped_at or time.monotonic()
 
     def look(self, step: int) -> bool:

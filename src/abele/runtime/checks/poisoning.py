@@ -1,4 +1,4 @@
-"""Poison where Outputs are: what a vertex does not write there cannot pass for a result."""
+"""Poison in Outputs, so that an element that a vertex does not write cannot pass for a result."""
 
 from __future__ import annotations
 

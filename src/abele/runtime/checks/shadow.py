@@ -1,4 +1,4 @@
-"""The shadow: which elements hold something that was written, and what lies where nothing was."""
+"""Shadow: flags of written elements, and the poison of others."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ class UninitialisedWatch:
         self._compute_sets: dict[ComputeSet, _Superstep] = {}
 
     def load(self) -> None:
-        """Poison what has no contents."""
+        """Poison variables without contents."""
         self._shadow.load()
 
     def host_wrote(self, tensor: Tensor) -> None:
@@ -71,7 +71,7 @@ class UninitialisedWatch:
         self._shadow.set(tensor)
 
     def before(self, step: Program) -> Look | None:
-        """Check what the step reads."""
+        """Check the elements that the step reads."""
         match step:
             case Execute():
                 return partial(self._before_vertices, step.compute_set)
@@ -83,7 +83,7 @@ class UninitialisedWatch:
                 return None
 
     def after(self, step: Program) -> Look | None:
-        """Note what the step wrote."""
+        """Note the elements that the step wrote."""
         match step:
             case Execute():
                 return partial(self._after_vertices, step.compute_set)

@@ -1,4 +1,4 @@
-"""Watching: programs lowered so that checks look at memory between their steps."""
+"""Watching: programs lowered with checks of memory between their steps."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Look = Callable[[], None]
 
 
 class MemoryWatch(Protocol):
-    """A check that looks at memory between steps."""
+    """Check of memory between steps."""
 
     def load(self) -> None:
         """Memory has its contents at load."""
@@ -47,7 +47,7 @@ class WatchedLowering(ProgramLowering):
         self._conditions: list[tuple[Program, Program]] = []
 
     def step(self, step: Program) -> None:
-        """Lower one step, and what checks do before and after it."""
+        """Lower one step, with the checks before and after it."""
         if isinstance(step, Steps) and len(step):
             self.sequence(step)
         else:

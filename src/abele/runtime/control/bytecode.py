@@ -1,4 +1,4 @@
-"""Bytecode of the control virtual machine: what every host thread runs, all in step.
+"""Bytecode of the control virtual machine, which all host threads run in step.
 
 An instruction is eight 64-bit words: the operation and its operands. Threads share the code and nothing else but the
 words of :class:`SharedWord`; each has registers of its own (64-bit words), among them the argument lists of leaves.
@@ -132,12 +132,12 @@ class NoteWord(IntEnum):
     SHORTEST = 3
     """Time of the execution that took least."""
     PARTS = 4
-    """Words from the beginning of a thread's notes to those of what the leaf calls; 0 for none."""
+    """Words from the beginning of a thread's notes to those of the leaf's calls; 0 for none."""
     WORDS = 5
 
 
 class NotesHead(IntEnum):
-    """Words of the row before those of the instructions; what a thread waits for before any leaf is noted there too."""
+    """Words of the row before those of the instructions; waits of a thread before any leaf are noted there too."""
 
     LAST = 0
     """First word of the row of the leaf that ran last."""
@@ -210,7 +210,7 @@ class Assembler:
         return len(self._labels) - 1
 
     def place(self, label: int) -> None:
-        """Let ``label`` stand for the next instruction."""
+        """Set ``label`` to the next instruction."""
         self._labels[label] = self.here
 
     def emit(self, op: Opcode, *operands: int, target: int | None = None) -> None:

@@ -27,7 +27,7 @@ class Callbacks:
         return len(self._functions) - 1
 
     def add_failure(self, error: Callable[[], BaseException]) -> int:
-        """Number of a new entry that raises what ``error`` gives."""
+        """Number of a new entry that raises the error of ``error``."""
 
         def fail() -> None:
             raise error()

@@ -107,7 +107,7 @@ class Guards:
         return begin + _LEAF_STACK_BYTES - _ROOM_ABOVE if forbid_page(begin) else 0
 
     def take_faults(self) -> Iterator[Fault]:
-        """The faults since this was last asked."""
+        """Faults since the last call of this."""
         for row in self._rows:
             if row[GuardWord.SIGNAL]:
                 words = (int(row[w]) for w in _NOTED)
@@ -138,7 +138,7 @@ _local = threading.local()
 
 @cache
 def _table() -> Int64:
-    """The guards of this process, int64[guards, words]; the handler is told of them."""
+    """Guards of this process, int64[guards, words]; the handler gets their address."""
     table = aligned_block(8 * _NUM_GUARDS * GuardWord.WORDS).view(np.int64).reshape(_NUM_GUARDS, GuardWord.WORDS)
     if can_recover():
         _install(table)
@@ -151,7 +151,7 @@ def _free() -> list[int]:
 
 
 def _taken(num: int) -> list[tuple[int | None, Int64]]:
-    """Rows of the table; where it is full, rows elsewhere, which let faults be what they are without guards."""
+    """Rows of the table; where it is full, rows elsewhere, which leave faults to the system."""
     with _lock:
         table, free = _table(), _free()
         numbers = [free.pop() if free else None for _ in range(num)]

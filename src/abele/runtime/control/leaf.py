@@ -29,7 +29,7 @@ class StreamUse:
 
 @dataclass(frozen=True, slots=True)
 class Workspace:
-    """Stands for a place in the memory that fused kernels pass values through.
+    """Placeholder of an address in the memory that fused kernels pass values through.
 
     Attributes:
         offset: Bytes from its start.
@@ -93,7 +93,7 @@ class Leaf:
     steps: Mapping[int, Program] = field(default_factory=dict, repr=False)
 
     def keeping(self, item: object) -> Leaf:
-        """The same leaf, which keeps one more thing alive."""
+        """Same leaf, which keeps one more object alive."""
         return replace(self, keep=(self.keep, item))
 
 

@@ -86,7 +86,7 @@ class Notes:
         self.clock_cost = int(_CLOCK_COST(primitives().clock_cost)(self.address, _TRIES))
 
     def _with_timed_leaves(self, code: Int64, timed: Sequence[TimedInstruction]) -> tuple[Int64, int]:
-        """The code with leaves that note the times of what they call, and the number of words in a thread's notes."""
+        """Code with leaves that note the times of their calls, and the number of words in a thread's notes."""
         found, words = aligned_block(code.nbytes).view(np.int64).reshape(code.shape), self._shape[1] * self._shape[2]
         found[...] = code
         for instruction in timed:
@@ -120,7 +120,7 @@ class Notes:
         return self._rows[:, 1:, word]
 
     def of_parts(self, at: int) -> Int64:
-        """Calls and nanoseconds of what the leaf of an instruction calls, int64[threads, functions, 2]."""
+        """Calls and nanoseconds of the functions that an instruction's leaf calls, int64[threads, functions, 2]."""
         first, count = self._parts.get(at, (0, 0))
         rows = self._words[:, first : first + (1 + count) * STEP_WORDS].reshape(self.num_threads, -1, STEP_WORDS)
         return rows[:, 1:]

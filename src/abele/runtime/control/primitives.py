@@ -30,12 +30,12 @@ from abele.runtime.control.bytecode import (
 
 _ELEMENT_BYTES = (1, 2, 4, 8)
 _INFINITY = {"f16": (2, 0x7C00), "bf16": (2, 0x7F80), "f32": (4, 0x7F800000)}
-"""Bytes of an element and bits of infinity, by type; what is greater without its sign is no number."""
+"""Bytes of an element and bits of infinity, by type; greater bits, without the sign, are NaN."""
 _WAITING = {"SPINS_BEFORE_YIELD": 4_000, "SPINS_BEFORE_SLEEP": 24_000, "SLEEP_MICROSECONDS": 50}
 
 
 def can_recover() -> bool:
-    """True if a fault of the processor in a leaf can be left: a matter of registers and of how signals are told."""
+    """True if a fault of the processor in a leaf can be left; it depends on registers and on the form of signals."""
     return host_cpu().is_x86 and sys.platform == "linux"
 
 

@@ -245,4 +245,4 @@ def _words(count: int) -> Int64:
 
 
 def _unconnected() -> None:
-    """Stands for the callback of a stream that is not connected."""
+    """Callback of a stream that is not connected."""

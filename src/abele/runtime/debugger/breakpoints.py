@@ -1,4 +1,4 @@
-"""Breakpoints: what makes a debugged program stop."""
+"""Breakpoints: conditions that stop a debugged program."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""History: what each step of a debugged program changed, so that it can be taken back."""
+"""History: changes of each step of a debugged program, so that they can be undone."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class History:
         return self._elements[step]
 
     def note(self, step: Program, stack: Stack, cycles: int) -> Change:
-        """Note what is true before ``step`` runs."""
+        """Note the state before ``step`` runs."""
         elements = self.elements(step)
         others = [(memory, memory.copy()) for memory in self._others(step)]
         change = Change(step, stack, cycles, elements, self.values(elements), others)

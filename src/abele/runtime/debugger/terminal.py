@@ -276,11 +276,11 @@ class Terminal(cmd.Cmd):
         self._say("  short: " + ", ".join(f"{k} {v}" for k, v in _SHORT.items() if len(k) < 3))
 
     def completenames(self, text: str, *ignored: Any) -> list[str]:
-        """Commands that begin with what was typed."""
+        """Commands that begin with the typed text."""
         return [name for name in _HELP if name.startswith(text)]
 
     def completedefault(self, text: str, line: str, begin: int, end: int) -> list[str]:
-        """Variables that begin with what was typed."""
+        """Variables that begin with the typed text."""
         return [v.name for v in self.debugger.engine.graph.variables if v.name.startswith(text)]
 
     # --- inside ------------------------------------------------------------------------------------------------------

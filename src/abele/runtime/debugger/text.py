@@ -61,7 +61,7 @@ def _tree(step: Program, depth: int, open_: set[Program]) -> Iterator[tuple[Prog
 
 
 def tensor_lines(name: str, tensor: Tensor, values: Array) -> list[str]:
-    """A tensor's values, with what sums them up."""
+    """Values of a tensor, with a summary."""
     head = f"{name}: {tensor.dtype}{list(tensor.shape)} on {_tiles(tensor)}"
     if values.size > 1 and values.dtype.kind in "fiu":
         finite = values[np.isfinite(values)]

@@ -64,7 +64,7 @@ class Walker:
         self._entered = 0
 
     def next_leaf(self, cycles: int) -> Program | None:
-        """Move on to the next leaf; None at the end. A timed program comes as a leaf once what it times is done.
+        """Move on to the next leaf; None at the end. A timed program comes as a leaf after its body.
 
         Args:
             cycles: Cycles at this time, which steps that are entered keep.

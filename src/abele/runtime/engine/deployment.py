@@ -125,7 +125,7 @@ class Deployment:
         self.functions.check_connected(self.executable.programs[index])
 
     def connect(self, stream: Stream, data: Any, begin: int | None, end: int | None) -> None:
-        """Connect a stream, in place of what it was connected to.
+        """Connect a stream, in place of its connection so far.
 
         Raises:
             StreamConnectionError: The data does not fit.
@@ -250,7 +250,7 @@ class Deployment:
         self.connections.begin_run(self._streams[index], image.machine)
 
     def take_back(self, image: Image, index: int) -> None:
-        """Take back what :meth:`lend` gave."""
+        """Take back the memory that :meth:`lend` gave."""
         try:
             late = self.connections.end_run(self._streams[index])
             self._hand_over(image, self.image)

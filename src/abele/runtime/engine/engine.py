@@ -139,7 +139,7 @@ class Engine:
         self.write(handle, values)
 
     def read(self, handle: Handle) -> npt.NDArray[Any]:
-        """A copy of what a host handle, the name of a variable or a tensor stands for, in its shape; bf16 comes as f32.
+        """Copy of the values of a host handle, the name of a variable or a tensor, in its shape; bf16 comes as f32.
 
         Raises:
             EngineError: No such variable, or one that only lives inside fused kernels.
@@ -153,8 +153,8 @@ class Engine:
         return to_host(image.arena.read_all(tensor), tensor.dtype)
 
     def write(self, handle: Handle, values: npt.ArrayLike) -> None:
-        """Set what a host handle, the name of a variable or a tensor stands for, from an array of its shape, or from
-        one number.
+        """Set the values of a host handle, the name of a variable or a tensor, from an array of its shape, or from one
+        number.
 
         Raises:
             EngineError: No such variable, or one that only fused kernels look at, in an order of their own.
@@ -305,7 +305,7 @@ class Engine:
         self.deployment.stop()
 
     def debug(self, program: int | str = 0, **options: Any) -> Debugger:
-        """A debugger at the beginning of a program, on memory that holds what the engine's does.
+        """Debugger at the beginning of a program, on a copy of the engine's memory.
 
         Args:
             program: Its position, or its name.
@@ -416,7 +416,7 @@ class Engine:
         self._profiler.reset()
 
     def listing(self) -> str:
-        """The bytecode that the engine runs, and what its leaves do."""
+        """Bytecode that the engine runs, and its leaves."""
         image = self.deployment.image
         return listing(image.machine.code, image.leaf_names) + "\n" + image.listing
 

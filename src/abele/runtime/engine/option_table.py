@@ -1,4 +1,4 @@
-"""The options of an engine under Poplar's names: what each takes, what it starts as, and what it does here."""
+"""Options of an engine under Poplar's names: values, default and effect of each."""
 
 from __future__ import annotations
 

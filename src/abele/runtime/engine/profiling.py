@@ -25,7 +25,7 @@ _NUMBER = re.compile(r"(?:^|\+)#\d+ ")
 Row = dict[str, Any]
 
 _SECOND = 1e-9
-"""Of what notes count."""
+"""Seconds per unit of notes."""
 
 
 class Profiler:
@@ -46,7 +46,7 @@ class Profiler:
         return self._machine.notes is not None
 
     def begin(self, clock: str) -> None:
-        """Measure runs from here on; what was noted by another clock is forgotten."""
+        """Measure runs from here on; notes of another clock are forgotten."""
         if self._notes is None or self._notes.clock != clock:
             self._notes = Notes(self._machine.num_threads, self._machine.code, self._machine.timed, clock)
             self._runs, self._seconds = 0, 0.0
@@ -57,7 +57,7 @@ class Profiler:
         self._machine.notes = None
 
     def reset(self) -> None:
-        """Forget what was measured."""
+        """Forget all measurements."""
         self._runs, self._seconds = 0, 0.0
         if self._notes is not None:
             self._notes.reset()
@@ -101,7 +101,7 @@ def _table(schema: Schema, rows: Sequence[Row]) -> Table:
 
 
 def _rows(instructions: Sequence[TimedInstruction], notes: Notes) -> tuple[list[Row], list[Row]]:
-    """Rows of both tables: the leaves that ran, and what they called."""
+    """Rows of both tables: leaves that ran, and their calls."""
     leaves: list[Row] = []
     functions: list[Row] = []
     for timed, row in _leaf_rows(instructions, notes):

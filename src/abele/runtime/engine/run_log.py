@@ -64,12 +64,12 @@ class RunLog:
         self._switched_off = "disable_execution_profiling()"
 
     def reset(self) -> None:
-        """Forget the runs so far, and what they counted."""
+        """Forget the runs so far, and their counts."""
         self._rows.clear()
         self.account.reset()
 
     def note(self, program: int, counts: RunCounts | None, times: CallTimes | None = None, **row: Any) -> bool:
-        """Take in what a run counted, None if it did not come to its end, and record it; gives whether it was.
+        """Add the counts of a run, None if it was cut off, and record it; gives true if it was recorded.
 
         ``times`` may still change: what the host does after the run.
         """
@@ -181,7 +181,7 @@ class AutoReport:
 
 
 def profile_summary(report: Report, runs: Callable[[], Table], options: Mapping[str, Any]) -> str:
-    """The summary of a report, with what the options ask for.
+    """Summary of a report, with the parts that the options request.
 
     Args:
         report: The report.

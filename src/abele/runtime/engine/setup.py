@@ -17,7 +17,7 @@ MODES = ("native", "tiles")
 
 
 def check_options(mode: str, threads: int | None) -> None:
-    """Raise unless an engine can run in this mode on so many threads.
+    """Raise unless an engine can run in this mode on this number of threads.
 
     Raises:
         InvalidOptionError: It cannot.

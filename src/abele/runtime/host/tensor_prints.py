@@ -97,7 +97,7 @@ def _nested(words: npt.NDArray[Any], gaps: list[int], fmt: PrintTensorFmt, depth
 
 
 def _wrapped(items: list[str], fmt: PrintTensorFmt, depth: int) -> str:
-    """A row with its closing bracket, in as many lines as its width asks for."""
+    """Row with its closing bracket, in lines of the format's width."""
     indent = " " * (depth * len(fmt.open_bracket))
     lines, line = [], ""
     for item in items:

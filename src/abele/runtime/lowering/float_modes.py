@@ -103,7 +103,7 @@ def drawing(lowering: ProgramLowering, words: Sequence[int], offset: int) -> Ite
 
 
 def lower_behaviour(lowering: ProgramLowering, step: SetFloatingPointBehaviour) -> None:
-    """New bits in the word that says what is on."""
+    """Set new bits in the word of the behaviour."""
     touched, on = bits_of(step)
     emitter = lowering.emitter
     emitter.fence()

@@ -185,14 +185,14 @@ class ProgramLowering:
             self.tick(step)
 
     def _emit(self, step: Program) -> None:
-        """The code of a step; what runs it is noted as its own, unless a step inside does."""
+        """Code of a step; its instructions are noted as its own, unless an inner step does."""
         emitter = self.emitter
         outer, emitter.step = emitter.step, step
         STEPS.of(step)(self, step)
         emitter.step = outer
 
     def tick(self, step: Program) -> None:
-        """Let the clock advance by what a step itself costs on the machine."""
+        """Advance the clock by the cycles of a step itself on the machine."""
         self.context.clock.tick(step, self.emitter)
 
     # --- straight code -----------------------------------------------------------------------------------------------
@@ -228,7 +228,7 @@ class ProgramLowering:
         self.context.clock.tick_all(call, self.emitter)
 
     def _host_steps(self, steps: Steps, host_body: Steps) -> None:
-        """Host kernels in place of other steps, unless the behaviour asks for vertices."""
+        """Host kernels in place of other steps, unless the behaviour requires vertices."""
         bits = self.context.behaviour.concerns([s for s in walk(host_body) if isinstance(s, LibraryCall)])
 
         def on_host() -> None:

@@ -165,7 +165,7 @@ class Meetings:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class _Exchange:
-    """One copy's messages; called when a run comes to it.
+    """Messages of one copy; called when a run comes to it.
 
     Attributes:
         meetings: Those of the process.

@@ -18,7 +18,7 @@ from abele.runtime.memory.host_memory import ALIGNMENT, address_of, guarded_bloc
 from abele.runtime.ranks.group import ReplicaShare
 
 _LEAST_ZONE, _MOST_ZONE, _ZONE_PART = ALIGNMENT, 512, 8
-"""Bytes between variables: an eighth of what lies before them, within limits."""
+"""Bytes between variables: an eighth of the variable before, within limits."""
 _MOST_BYTES = 1 << 56
 """Bytes that no host has: sizes below it can be summed with room for the gaps between variables."""
 
@@ -89,7 +89,7 @@ class Arena:
         self._orders: dict[Variable, tuple[int, ...]] = {}
 
     def store_in(self, orders: Mapping[Variable, tuple[int, ...]]) -> None:
-        """Store variables with their dims in another order; whoever asks for pieces or addresses of them knows it."""
+        """Store variables with their dims in another order; pieces and addresses of them follow it."""
         self._orders.update(orders)
 
     @property
@@ -103,7 +103,7 @@ class Arena:
         return address_of(self._block)
 
     def load(self) -> None:
-        """Give every variable with initial contents those contents; the others keep what they hold."""
+        """Set every variable with initial contents to those; the others keep their values."""
         for variable in self._variables:
             if variable.initial is not None:
                 self.images(variable)[...] = variable.initial
@@ -258,7 +258,7 @@ class Arena:
         return self.array(variable, replica).reshape(-1).view(tensor.dtype.np)
 
     def _put_back(self, variable: Variable, elements: npt.NDArray[Any], replica: int) -> None:
-        """Store what :meth:`_flat` gave, where that was a copy."""
+        """Store the result of :meth:`_flat`, where that was a copy."""
         if variable in self._orders:
             self.array(variable, replica)[...] = elements.view(variable.dtype.np).reshape(variable.shape)
 

@@ -1,4 +1,4 @@
-"""Elements: a set of element addresses with the way to their host memory, for checks that look at data."""
+"""Elements: a set of element addresses with the way to their host memory, for checks of data."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ def split_runs(steps: Sequence[Program]) -> Iterator[Program | Run]:
 
 
 def is_fusible(step: Program) -> bool:
-    """True if a host kernel can stand for a step: every operand is a few strided blocks, or one when regrouped."""
+    """True if a host kernel can replace a step: every operand is a few strided blocks, or one when regrouped."""
     match step:
         case LibraryCall():
             return step.kernel is not None and all(map(_is_operand, (*step.inputs, *step.outputs)))
@@ -228,7 +228,7 @@ class Storage:
         return frozenset(filter(self.keeps_host_order, self._all_ordered))
 
     def keeps_host_order(self, variable: Variable) -> bool:
-        """True if a variable always has the order that host bodies give it: nothing else looks at it."""
+        """True if a variable always has the order of host bodies: no other step uses it."""
         seen = variable in self._seen_elsewhere or variable.is_constant or variable.initial is not None
         return variable in self._all_ordered and not seen
 

@@ -17,7 +17,7 @@ from abele.runtime.native.strided_again import regrouped
 
 
 class SeedWord:
-    """Stands for the word that a run's results are rounded by at random."""
+    """Placeholder of the word for random rounding of a run's results."""
 
 
 Owner = Variable | StreamUse | SeedWord | None

@@ -35,9 +35,9 @@ Order = tuple[int, ...]
 """Dims of a variable, the one whose indices lie farthest apart first."""
 Factors = tuple[tuple[tuple[int, int], ...], ...]
 WHOLE_BYTES = 64
-"""Pieces of a row of at least so many bytes are as good as whole rows: a cache line."""
+"""Least bytes of a piece of a row that is as good as a whole row: a cache line."""
 _Step = tuple[int, int, int]
-"""So many steps, of so many indices each, along a dim."""
+"""Steps along a dim: dim, number, and indices of each."""
 
 
 @dataclass(frozen=True)
@@ -171,7 +171,7 @@ def _wanted(call: LibraryCall) -> Iterator[tuple[Variable, Order]]:
 
 
 def unmoved_tables(run: Sequence[Program], seen: Iterable[Variable]) -> dict[Program, tuple[Variable, Order]]:
-    """Copies from streams that a run can do without: rows are taken of what they bring, where it lies.
+    """Copies from streams that a run can do without: rows are taken of the data in place.
 
     Args:
         run: Steps that host kernels carry out.

@@ -27,7 +27,7 @@ _SPIN_SECONDS = 2e-3
 """Seconds for which a process looks for messages without a pause, on a host with a core for each of its ranks."""
 _LEAST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 2e-5, 2e-3
 _PAUSE_PART = 1 / 20
-"""Pauses are this part of what was waited already, and so make no wait longer by more."""
+"""Length of a pause as part of the wait so far: the most that it adds to a wait."""
 
 
 @cache

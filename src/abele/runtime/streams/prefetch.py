@@ -31,7 +31,7 @@ Task = Callable[[], None]
 
 
 class RunAbandonedError(Exception):
-    """A run that waited for host data was told to stop; the engine ends it quietly."""
+    """Run that waited for host data was told to stop; the engine ends it quietly."""
 
 
 class PrefetchThreads:
@@ -63,7 +63,7 @@ class PrefetchThreads:
         self._tasks.put(task)
 
     def close(self) -> None:
-        """End the threads after what they do now; later tasks start new ones."""
+        """End the threads after their present tasks; later tasks start new ones."""
         with self._lock:
             _dismiss(self._tasks, self._threads)
 
@@ -163,7 +163,7 @@ class Prefetcher:
             self._change.notify_all()
 
     def end(self) -> BaseException | None:
-        """A run ended: drop what is left unless the feed keeps it.
+        """End a run: drop remaining data unless the feed keeps it.
 
         Returns:
             What a prefetch raised whose data was never asked for.
@@ -188,7 +188,7 @@ class Prefetcher:
         return dropped
 
     def discard(self) -> None:
-        """The connection is at an end: drop what is left, whatever the feed."""
+        """End the connection: drop remaining data, whatever the feed."""
         with self._change:
             self._running, self._asked = False, 0
             self._stale = self._busy

@@ -69,7 +69,7 @@ def joined(parts: Sequence[MemoryPieces]) -> MemoryPieces:
 
 
 def paired(source: MemoryPieces, destination: MemoryPieces) -> Runs:
-    """Runs that copy one list of pieces onto another of as many bytes, in order; what stays in place is left out."""
+    """Runs that copy one list of pieces onto another of as many bytes, in order; pieces in place are left out."""
     check_equal(source.total_bytes, destination.total_bytes, "a copy")
     length, mine, theirs = cut_alike(source.bytes, destination.bytes)
     at = source.address[mine.interval] + mine.offset

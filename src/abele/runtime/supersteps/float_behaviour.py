@@ -1,4 +1,4 @@
-"""Floating-point behaviour: what the programs of an engine may switch on, and what is on now."""
+"""Floating-point behaviour: switches of an engine's programs, and their present state."""
 
 from __future__ import annotations
 

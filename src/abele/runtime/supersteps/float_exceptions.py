@@ -65,7 +65,7 @@ class _Scan:
 
 
 class _WatchedGroup:
-    """One group: scans of what it reads and of what it writes."""
+    """One group: scans of its operands and of its results."""
 
     def __init__(self, placed: PlacedGroup) -> None:
         self.placed = placed
@@ -96,7 +96,7 @@ class _WatchedGroup:
 
 
 def _stores_comparisons(codelet: CodeletDef) -> bool:
-    """True if what a vertex of the library stores is the result of comparing floats that it read."""
+    """True if a library vertex stores the result of comparing floats that it read."""
     if not isinstance(codelet.source, WrittenCode):
         return False
     statements = list(walk(codelet.source.tree.body))
@@ -116,7 +116,7 @@ def _stores_comparisons(codelet: CodeletDef) -> bool:
 
 
 def _is_comparison(op: str, left: VertexExpr, right: VertexExpr) -> bool:
-    """False for what asks for NaN, ``x != x``, or for truth, ``x != 0``, and for sums and other values made first."""
+    """False for tests of NaN, ``x != x``, or of truth, ``x != 0``, and for sums and other values made first."""
     asks = left is right or (op == "!=" and isinstance(right, ConstExpr) and right.value == 0)
     return not asks and all(isinstance(value, Element | Scalar | ConstExpr) for value in (left, right))
 
@@ -153,7 +153,7 @@ class FloatChecks:
         emitter.phase((*scans, *self._flag_leaves(primitives().clear_flags)))
 
     def after(self, emitter: Emitter) -> None:
-        """Append what looks at the results and judges them."""
+        """Append the scan of the results and its judgement."""
         scans = tuple(s.leaf for g in self._groups for s in g.writes if s.leaf.units)
         emitter.expect_barrier()
         emitter.phase((*self._flag_leaves(primitives().read_flags), *scans))

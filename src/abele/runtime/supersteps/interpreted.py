@@ -50,7 +50,7 @@ class InterpretedSupersteps:
         rounding: Rounding = NEAREST,
         seeds: Seeds | None = None,
     ) -> None:
-        """Append what executes the compute set, with something that looks at it before and after the vertices.
+        """Append the code that executes the compute set, with a watch before and after the vertices.
 
         Raises:
             ControlProgramError: Results are to be rounded at random, or held at the largest number.
@@ -137,7 +137,7 @@ def _interpret(placed: PlacedGroup, vertex: int, worker: int | None) -> None:
 
 
 def run_vertex(placed: PlacedGroup, vertex: int, worker: int | None = None) -> None:
-    """Run one vertex (or one worker of it) as plain Python; an error also tells the vertex and where it was made."""
+    """Run one vertex (or one worker of it) as plain Python; an error also names the vertex and its source line."""
     try:
         _interpret(placed, vertex, worker)
     except AbeleError as error:

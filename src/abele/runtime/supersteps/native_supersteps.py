@@ -95,7 +95,7 @@ class NativeSupersteps:
         rounding: Rounding = NEAREST,
         seeds: Seeds | None = None,
     ) -> None:
-        """Append what executes the compute set; see :class:`abele.runtime.lowering.lower.NativeSupersteps`."""
+        """Append the code that executes the compute set; see :class:`abele.runtime.lowering.lower.NativeSupersteps`."""
         ready = self.ready(compute_set)
         if ready.gather:
             emitter.phase(ready.gather)
@@ -117,7 +117,7 @@ class NativeSupersteps:
             emitter.tally(address_of(placed.executions))
 
     def ready(self, compute_set: ComputeSet) -> Ready:
-        """A compute set with what executes it."""
+        """Compute set with the leaves that execute it."""
         if compute_set not in self._ready:
             groups = self.place(compute_set)
             gather, scatter = transfers(compute_set, groups)
@@ -190,7 +190,7 @@ class NativeSupersteps:
         return [found for p in self._all_counted() if (found := p.take_slots()) is not None]
 
     def drop_slots(self) -> None:
-        """Forget what a run counted that did not come to its end: how often each vertex ran is not known."""
+        """Forget the counts of a run that was cut off: the executions of its vertices are not known."""
         for placed in self._all_counted():
             placed.drop_slots()
 
@@ -205,7 +205,7 @@ def written(group: VertexGroup) -> IntervalSet:
 
 
 def transfers(compute_set: ComputeSet, groups: Sequence[PlacedGroup]) -> tuple[Phase, Phase]:
-    """Phases before and after the vertices: what is gathered for them, and what they wrote to be scattered."""
+    """Phases before and after the vertices: gathering of their operands, scattering of their results."""
     name = compute_set.name
     gather = _transfer(f"gather for {name}", [r for g in groups for r in g.tables.gather], EMPTY)
     writes = IntervalSet.union(written(g.group) for g in groups if g.tables.scatter)

@@ -1,4 +1,4 @@
-"""Vertex groups in host memory, and what may look at them as they run."""
+"""Vertex groups in host memory, and the watches of their runs."""
 
 from __future__ import annotations
 
@@ -100,10 +100,10 @@ class PlacedGroup:
 
 
 class SuperstepWatch(Protocol):
-    """Looks at one superstep."""
+    """Watch of one superstep."""
 
     def before(self, emitter: Emitter, groups: Sequence[PlacedGroup], *, native: bool) -> None:
-        """Append what looks at the vertices' operands, gathered and ready; ``native`` tells how they will run."""
+        """Append the scan of the vertices' operands, gathered and ready; ``native`` if these run natively."""
 
     def after(self, emitter: Emitter) -> None:
-        """Append what looks at their results, before these are scattered."""
+        """Append the scan of their results, before these are scattered."""

@@ -20,7 +20,7 @@ _WORD = (1 << 64) - 1
 
 
 class Seeds:
-    """Seeds u32[replicas, tiles, workers, 4], and what supersteps make of them.
+    """Seeds u32[replicas, tiles, workers, 4], and their changes by supersteps.
 
     The first 64 bits of a replica's seeds count the supersteps, and runs of host kernels, that have rounded; all the
     others tell replicas and programs apart. Equal seeds give equal rounding, whatever ran before they were set.
@@ -61,7 +61,7 @@ class Seeds:
         return signed(_STEP)
 
     def reset(self, seed: int = 0) -> None:
-        """The program is loaded again: the seeds are made from one number, in every replica alike."""
+        """Set the seeds from one number, in every replica alike, when the program is loaded again."""
         first = np.zeros(self._shape, dtype=np.uint32)
         first.reshape(-1)[2:4] = seed & 0xFFFFFFFF, seed >> 32 & 0xFFFFFFFF
         self._rest = [first.copy() for _ in range(self.replicas)]

@@ -7,7 +7,7 @@ from abele.graph import Edge, VertexGroup
 from abele.graph.intervals import Int64
 
 _MOST_ELEMENTS = 1024
-"""Longer vectors gain nothing: what is saved is the set-up of a loop."""
+"""Most elements of a vector for code of its own: longer ones gain nothing, as only the set-up of a loop is saved."""
 _FEWEST_VERTICES = 32
 _FEWEST_BYTES = 1 << 16
 """Fewer would take less time to run than such code takes to make."""

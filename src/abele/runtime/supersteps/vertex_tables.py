@@ -1,4 +1,4 @@
-"""Vertex groups as native leaves: tables of pointers and lengths, and what must be gathered and scattered.
+"""Vertex groups as native leaves: tables of pointers and lengths, and the gathers and scatters around.
 
 A region that is one piece of host memory is used in place, by a pointer into the arena. That is nearly all of them,
 since variables are stored whole on the host, whatever tiles they are mapped to. Others get room in scratch memory, with
