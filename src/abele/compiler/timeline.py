@@ -72,6 +72,7 @@ def parts_of(superstep: Superstep, system: System) -> tuple[Part, ...]:
 
 def _parts(superstep: Superstep, system: System) -> Iterator[Part]:
     sync = system.sync_cycles if superstep.sync_cycles is None else superstep.sync_cycles
+    # Steps with the host, and steps of control, are one part each.
     if superstep.kind in HOST_KINDS:
         yield Part(
             "stream",
@@ -97,6 +98,7 @@ def _parts(superstep: Superstep, system: System) -> Iterator[Part]:
             received=moved.received_bytes if moved else None,
         )
         return
+    # A compute set or copy: bring data, arrange it, run the vertices, put results in place, send them home.
     if superstep.before is not None:
         yield _exchange(superstep.before, "exchange", superstep.sync_cycles)
     if superstep.gather is not None:

@@ -124,6 +124,7 @@ class PieceGrid(Content):
             start, shifts, strides = (np.array(c, dtype=np.int64) for c in (sorted(pieces), offset, stride))
             lines.append(Line(start, shifts, strides, extent))
             places.append({o: (shift, pieces[o].factors[d]) for o, shift in zip(sorted(pieces), offset, strict=True)})
+        # Every combination of pieces must be there, of one variable, at the sum of the shifts of its places.
         if math.prod(len(p) for p in places) != len(blocks):
             return None
         for b in blocks:

@@ -170,11 +170,13 @@ def build_image(
         WorkingMemory(),
         EffectsOf(),
     )
+    # Vertices first: everything after asks where they are and how they run.
     prints = VertexPrints(callbacks, host.print_text)
     placed = NativeSupersteps(arena, compile_codelet, executable.system.ipu, options.num_threads, prints)
     checking = Checking(options.checks)
     supersteps = checking.supersteps(placed, callbacks, options.debug)
     behaviour, clock = Behaviour(programs, options.behaviour), Clock.of(executable)
+    # Storage is decided before lowering: fused kernels may leave variables out, or store them in another order.
     may_place = bool(behaviour.possible & CHECKS)
     storage = None
     if options.native:
@@ -198,6 +200,7 @@ def build_image(
         threads=options.num_threads,
         ranks=host.ranks,
     )
+    # Programs before functions: lowering a program finds the functions that it calls.
     lowering = checking.lowering(context, programs, graph, placed)
     entries = []
     for number, program in enumerate(programs):

@@ -346,11 +346,14 @@ class _EventReader:
     def _finished(self, file: str, base: Any) -> TraceSource:
         spans = np.frombuffer(self.spans, np.int64).reshape(-1, 7)
         marks = np.frombuffer(self.marks, np.int64).reshape(-1, 5)
+        # Threads come in the order of the file; the table has them process by process.
         processes, order = self._order()
         rank = np.argsort(order)
+        # The first event of any kind is time 0.
         firsts = [part.min() for part in (spans[:, 3], marks[:, 3]) if len(part)]
         firsts += [min(time for time, _ in values) for values in self.samples.values()]
         zero = int(min(firsts, default=0))
+        # Anything may stand in the file as the base: only a plausible integer counts.
         has_base = isinstance(base, int) and not isinstance(base, bool) and 0 < base < 1 << 62
         unix = base + zero if has_base else None
         if unix is not None and not 0 < unix < 1 << 62:

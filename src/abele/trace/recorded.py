@@ -264,6 +264,7 @@ class RecordedFile:
         head = self._process or layout.ProcessHead(0, "unknown process")
         begin = head.begin_ns
         threads, rows = self._thread_rows()
+        # Names may be missing, as their chunk is damaged: the last entry of both lists stands for all of them.
         channels = [self._channels.get(k, LOST) for k in range(max(self._channels, default=-1) + 1)] + [LOST]
         labels = [self._labels.get(k, (-1, LOST)) for k in range(max(self._labels, default=-1) + 1)] + [(-1, LOST)]
         last = len(channels) - 1
@@ -280,6 +281,7 @@ class RecordedFile:
             at = np.minimum(np.searchsorted(detail_rows, numbers), len(detail_rows) - 1)
             return np.where(detail_rows[at] == numbers, at, -1).astype(np.int32)
 
+        # Details are looked up by binary search, so their texts go in order of number.
         if list(self._details) != detail_rows.tolist():
             details = [self._details[k] for k in detail_rows.tolist()]
         spans, opened = self._spans.joined(), self._still_open()
@@ -289,6 +291,7 @@ class RecordedFile:
         mark_codes = label_codes(marks["label"])
         series = [self._series_data(number, begin, last) for number in self._series]
         heatmaps = [self._heatmap_data(number, begin, last) for number in self._heatmaps]
+        # Where no name is missing, the spare entries are dropped again.
         if not (codes == len(labels) - 1).any() and not (mark_codes == len(labels) - 1).any():
             labels.pop()
             if not (channel_of[:-1] == last).any() and last not in [

@@ -260,12 +260,14 @@ def _moves(instruction: Instruction, affine: set[str], inside: set[str]) -> bool
 def instruction_cost(instruction: Instruction, blocks: FlowGraph) -> Slots:
     """Slots of an instruction on the worker."""
     opcode = instruction.opcode
+    # Groups of opcodes with one cost per word of the data path.
     if opcode in _NOTHING:
         return _widening(instruction, blocks)
     if opcode in _INTEGER:
         return _times(slots.MAIN, _words(instruction.operands[0].type))
     if opcode in _FLOAT:
         return _times(slots.AUX, _words(instruction.type))
+    # All others by their own entry of the table; vectors of the host are lanes of scalars on the tile.
     match opcode:
         case "load":
             return _times(slots.LOAD, _words(instruction.type))

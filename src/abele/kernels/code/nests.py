@@ -345,6 +345,7 @@ class _NestCode:
         """Evaluate once, before the loops to come, values that depend on no dim but ``around`` and no store."""
         written = {out.access.array for out in self.nest.outs}
         at = Point((), self.schedule.lanes)
+        # Keys of random numbers depend on seed and modifier alone.
         for part in self.nest.expressions() if not around else ():
             if isinstance(part, Hash) and part.seed.array not in written and not part.seed.address.names:
                 self.points.keys_of(part, at, fix=True)
@@ -359,6 +360,7 @@ class _NestCode:
             if known and dims is not None and dims <= around and not arrays & written:
                 self.points.fixed[id(expression)] = self.points.value(expression, at, wanted)
                 return
+            # Not invariant as a whole: its arguments may be.
             for arg in expression.args:
                 if arg.args or (self.points.dims_of(arg) or frozenset()) <= around:
                     visit(arg, wanted)

@@ -299,6 +299,7 @@ def _check_samples(program: TaskProgram, samples: SampleDim) -> None:
 
 def _check_stages(program: TaskProgram) -> None:
     """Check that every task is in one stage, after its dependences; inside a stage by blocks, along one sample."""
+    # Each task is in exactly one stage.
     order = [number for stage in program.stages for number in stage.tasks]
     if sorted(order) != list(range(len(program.tasks))):
         raise IllegalFormError(f"the stages have tasks {order} of {len(program.tasks)}")
@@ -313,6 +314,7 @@ def _check_stages(program: TaskProgram) -> None:
                 raise IllegalFormError(f"{task.name} runs before {before.name}, on which it depends")
             if stage_of[other] == stage_of[number] and program.stages[stage_of[number]].by_blocks:
                 _check_along_samples(program, other, number)
+    # Layouts by blocks or rows hold only where every stage that touches the space runs that way.
     users: dict[int, set[int]] = {}
     for number, task in enumerate(program.tasks):
         for space in task.reads | task.writes:

@@ -253,6 +253,7 @@ class _Splitting:
         return TaskProgram(spaces.all(), tuple(tasks), form.target, constants=held, rounding=rounding)
 
     def _split_to_fixpoint(self) -> None:
+        # Every access as a triple: the marks of its buffer, its view, and the marks of the loops that index it.
         accesses = [
             (
                 self.chains[self.bindings[c][operand].buffer],
@@ -268,6 +269,7 @@ class _Splitting:
             for factors, loop in zip(binding.factors, loops, strict=True):
                 if loop is None and len(factors) == 1:
                     chain.keep_whole(abs(factors[0][1]), abs(factors[0][1]) * factors[0][0])
+        # Rows that values name need loops split as their view is, but never along the dim of the rows.
         for c, call in enumerate(self.calls):
             for n, item in enumerate(call.kernel.nests):
                 for operand, index, dim, _ in _row_accesses(item):

@@ -182,6 +182,7 @@ def _variable_cost(report: Report, found: TileContents, row: int, size: int) -> 
     name, type_, total = text_at(variables, "name", row), text_at(variables, "type", row), int(variables["bytes"][row])
     always, on_tiles = bool(variables["always_live"][row]), int(variables["tiles"][row])
     levers = []
+    # Spread: the tile has much more than an even share.
     if size - total / tiles > _WORTH * size:
         levers.append(
             Lever(
@@ -191,6 +192,7 @@ def _variable_cost(report: Report, found: TileContents, row: int, size: int) -> 
                 at_most=True,
             )
         )
+    # Recompute: the value is live over a large part of the program, though not always.
     first, last = int(variables["first_step"][row]), int(variables["last_step"][row])
     long_lived = not always and last - first > _LONG * max(len(report.steps), 1)
     if long_lived:
@@ -202,6 +204,7 @@ def _variable_cost(report: Report, found: TileContents, row: int, size: int) -> 
                 at_most=True,
             )
         )
+    # Shard or move out: state that all replicas hold, or data that could wait off the chip.
     role = text_at(variables, "role", row)
     replicas = int(report.target.get("num_replicas", 1))
     if always and role in _SHARDED and replicas > 1:
@@ -222,6 +225,7 @@ def _variable_cost(report: Report, found: TileContents, row: int, size: int) -> 
                 at_most=True,
             )
         )
+    # Narrow: half the bytes, but other results.
     if type_ == "f32":
         levers.append(
             Lever(

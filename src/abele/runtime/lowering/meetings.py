@@ -87,6 +87,7 @@ class Meetings:
         outward: dict[int, list[MemoryPieces]] = {}
         inward: dict[int, list[tuple[tuple[int, int], MemoryPieces]]] = {}
         stays: list[tuple[MemoryPieces, MemoryPieces]] = []
+        # Sort what this process's replicas send and receive: by the other rank, or as a copy within the process.
         for number, copy in enumerate(step.copies):
             source_of = {to: sender for sender, to in copy.map.items()}
             for own, replica in enumerate(share.replicas):
@@ -105,6 +106,7 @@ class Meetings:
             rank: _Packed.of([p for _, p in sorted(arriving, key=lambda item: item[0])])
             for rank, arriving in inward.items()
         }
+        # Pack, copy at home, exchange, unpack. Packing comes first, as a copy may overwrite what another sends.
         gather: Phase = tuple(
             copy_leaf(f"{name} (to rank {rank})", paired(side.pieces, side.data)).keeping(side.buffer)
             for rank, side in sent.items()

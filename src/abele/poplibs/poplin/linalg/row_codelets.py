@@ -74,6 +74,7 @@ def partials_codelet(dtype: ElementType) -> type:
             k = i32(self.at)
             row = k - self.first
             rows = len(self.column)
+            # Workers share the columns, so each sum has one owner. First the columns of `a`.
             begin, end = _stretch(0, self.n, worker_id)
             for j in range(begin, end):
                 self.sums[j] = 0.0
@@ -83,9 +84,11 @@ def partials_codelet(dtype: ElementType) -> type:
                 for j in range(begin, end):
                     right = f32(self.a[i * self.n + j])
                     self.sums[j] = self.sums[j] + left * right
+            # Row k is on one tile alone; the zeros of the others drop out of the sum over tiles.
             if row >= 0 and row < rows:
                 for j in range(begin, end):
                     self.pivot[j] = f32(self.a[row * self.n + j])
+            # The same for the columns of `q`, behind those of `a` in the results.
             begin, end = _stretch(0, self.m, worker_id)
             for j in range(begin, end):
                 self.sums[self.n + j] = 0.0

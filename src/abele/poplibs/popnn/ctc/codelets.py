@@ -135,6 +135,7 @@ def forward_codelet(keep: bool) -> type:
             for i in range(share):
                 a = self.now[i]
                 if t < time:
+                    # An alignment begins at the first blank or the first label.
                     if t == 0:
                         a = f32(LOW)
                         if self.first + i < 2:
@@ -193,10 +194,12 @@ def backward_codelet() -> type:
             time = _time(self)
             count = _count(self)
             share = len(self.out)
+            # Steps of the loop count up, time counts down; sequences that have ended begin later.
             t = time - 1 - i32(self.at)
             for i in range(share):
                 a = self.now[i]
                 if t >= 0:
+                    # An alignment ends at the last label or the blank after it.
                     if t == time - 1:
                         a = f32(LOW)
                         s = self.first + i
@@ -215,6 +218,7 @@ def backward_codelet() -> type:
                             elif i + 2 == share:
                                 z = self.near
                         a = _log_sum(x, y, z)
+                    # `history` leaves the own label out: the forward sweep has it.
                     self.history[t * share + i] = a
                     a = a + self.data[t * share + i]
                 self.out[i] = a

@@ -58,6 +58,7 @@ def extend_codelet(dtype: ElementType) -> type:
             w = len(self.total)
             classes = len(self.data) // self.steps
             t = i32(self.at)
+            # Start with no extensions, and note the score of each beam's last label if this tile has it.
             for j in range(w):
                 self.score[j] = LOW
                 self.beam[j] = -1
@@ -67,9 +68,12 @@ def extend_codelet(dtype: ElementType) -> type:
                 if mine >= 0 and mine < classes:
                     self.own[j] = max(f32(self.data[mine * self.steps + t]), LOW)
             self.own[w] = LOW
+            # The same for the blank.
             b = self.void - self.first
             if b >= 0 and b < classes:
                 self.own[w] = max(f32(self.data[b * self.steps + t]), LOW)
+            # Extend every live beam by every class. A repeated label needs a blank before it, so only the part of the
+            # beam's probability that ends in a blank counts.
             for i in range(w):
                 if self.total[i] > FLOOR:
                     for c in range(classes):
@@ -80,11 +84,13 @@ def extend_codelet(dtype: ElementType) -> type:
                         else:
                             s = s + self.total[i]
                         if symbol != self.void and s > self.score[w - 1] and s > FLOOR:
+                            # Another beam may be this extension already: then both would count the same labels twice.
                             known = 0
                             for j in range(w):
                                 if self.parent[j] == i and self.last[j] == symbol:
                                     known = 1
                             if known == 0:
+                                # Insert by score. Equal scores stay behind, so the order of beams and classes decides.
                                 p = w - 1
                                 while p > 0 and self.score[max(p - 1, 0)] < s:
                                     self.score[p] = self.score[p - 1]

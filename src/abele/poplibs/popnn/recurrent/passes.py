@@ -94,6 +94,7 @@ def forward_pass(
     now = [units.state(f"{setting.name}/state{n}") for n in range(len(states))]
     for old, new in zip(states, now, strict=True):
         prog.add(Copy(old, new))
+    # One step writes all its slots; only `few` of them are kept, where the caller says which.
     step = units.stack(slots, f"{setting.name}/step")
     few = step if kept_slots is None else units.stack(len(kept_slots), f"{setting.name}/few")
     kept = units.stacks(params.time_steps, few.shape[0], f"{setting.name}/kept") if keep else None
@@ -124,6 +125,7 @@ def forward_pass(
             loop.update(kept, few, "keep")
 
     run_loop(graph, prog, params.time_steps, body)
+    # The host has no form for sequences of different lengths, attention or partial slots.
     if host is not None and params.lengths is None and scores is None and kept_slots is None:
         parts = ForwardParts(states, input, weights, given, slots=slots, after=now, output=whole, kept=kept)
         prog.host_body = host_forward(setting, host, parts)
@@ -169,6 +171,7 @@ def backward_pass(
     cell.arrange(weights, prog, forward=False)
     now = _start(setting, state_gradients, output_gradient, prog)
     step, deltas = units.stack(kept.shape[1], "step"), units.stack(gates, "deltas")
+    # Gradients of the weights come in this loop, or from gates kept for a loop of their own.
     accumulated, later = (input, None) if params.updates_in_backward_loop else (None, input)
     all_deltas = units.stacks(params.time_steps, gates, "all_deltas") if keep_deltas or later is not None else None
     sequence = None
@@ -194,12 +197,14 @@ def backward_pass(
         valid, before = setting.hold(loop, now)
         if one_output is not None:
             _add_output_gradient(loop, output_gradient, one_output, now[0], valid)
+        # No gradient flows into steps past the end of a sequence.
         if valid is not None:
             for gradient in now:
                 loop.map([Op("select", _1, 0.0, _2)], [gradient, valid], [gradient], "mask_gradient")
         _take_scores(loop, cell, scores)
         of_input = cell.backward(loop, step, now, deltas)
         setting.keep(loop, valid, before, now)
+        # The product lies where the cell made it; a copy brings it to the layout of the sequence.
         if sequence is not None and of_input is not None:
             one = clone(graph, sequence[0], "input_gradient")
             loop.prog.add(Copy(of_input, one))
@@ -219,6 +224,7 @@ def backward_pass(
     if later is not None and all_deltas is not None:
         gradients = update_pass(setting, cell, kept, all_deltas, later, prog, has_input=has_input)
     made = Backward(sequence, now, all_deltas if keep_deltas else None, gradients, score_gradients)
+    # As forwards: the host has no form for lengths and attention.
     if host is not None and params.lengths is None and scores is None:
         parts = BackwardParts(
             weights,
