@@ -1,4 +1,4 @@
-"""Cards: what objects show of themselves in a notebook, HTML that is complete in itself and runs no script.
+"""Cards of objects in a notebook: HTML that is complete in itself and runs no script.
 
 Colours are those of the page around it, made fainter, so that a card can be read on a light and on a dark page.
 """
@@ -48,7 +48,7 @@ def table(headings: Sequence[str], rows: Iterable[Sequence[object]], *, right: S
 
     Args:
         headings: One for each column.
-        rows: What stands in the columns.
+        rows: Cells of each row.
         right: Numbers of the columns that are set to the right.
     """
     sides = ["right" if i in right else "left" for i in range(len(headings))]
@@ -65,7 +65,7 @@ def table(headings: Sequence[str], rows: Iterable[Sequence[object]], *, right: S
 
 
 def shares(parts: Iterable[tuple[str, float, str]]) -> str:
-    """A bar cut into shares, and what each stands for.
+    """Bar cut into shares, and the name of each.
 
     Args:
         parts: Label, proportion from 0 to 1, and colour as ``#rrggbb``.

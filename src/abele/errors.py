@@ -1,4 +1,4 @@
-"""The errors that Abele raises: typed, and telling where, why and what to do about it."""
+"""Errors of Abele: typed, with place, reason and remedy."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ class AbeleError(Exception):
 
     Args:
         message: One line: the thing that is wrong, with the numbers that make it wrong.
-        at: Where: a program step, a source line, a tile.
-        because: What led to it, term by term.
-        remedy: What the reader can do about it.
+        at: Place: a program step, a source line, a tile.
+        because: Cause, term by term.
+        remedy: Advice to the reader.
     """
 
     def __init__(
@@ -43,15 +43,15 @@ class MachineError(AbeleError):
 
 
 class InvalidOptionError(AbeleError, ValueError):
-    """An option that does not exist, or a value that it does not take."""
+    """An unknown option, or a value that it does not take."""
 
 
 class MissingPackageError(AbeleError, ImportError):
-    """A part of Abele that needs a package which is not installed; ``remedy`` says how to install it."""
+    """A part of Abele without a package that it needs; ``remedy`` says how to install it."""
 
 
 class PackingError(AbeleError, ValueError):
-    """Items that cannot be packed as asked: none at all, a capacity or depth below 1, other items than planned."""
+    """Items that cannot be packed: none at all, a capacity or depth below 1, other items than planned."""
 
 
 class ItemSizeError(PackingError):
@@ -79,11 +79,11 @@ class TypeMismatchError(AbeleError, TypeError):
 
 
 class TileMappingError(AbeleError):
-    """A variable, constant or vertex that is mapped nowhere, partly, or to a tile that the system lacks."""
+    """A variable, constant or vertex that is mapped nowhere, partly, or to a tile outside the system."""
 
 
 class GraphConnectionError(AbeleError):
-    """A vertex field that is not connected, connected twice, or connected to something that does not fit."""
+    """A vertex field that is not connected, connected twice, or connected to a wrong operand."""
 
 
 class UnknownFieldError(GraphConnectionError):
@@ -119,7 +119,7 @@ class CodeletError(AbeleError):
 
 
 class VectorSizeError(CodeletError, GraphConnectionError):
-    """The size of a vector that carries none (a pointer without a length), or a vector that was given none."""
+    """The size of a vector without one (a pointer without a length), or a vector that was given none."""
 
 
 class CodeletParseError(CodeletError):
@@ -131,7 +131,7 @@ class CodeletLoadError(CodeletError):
 
 
 class CodeletLinkError(CodeletError):
-    """A codelet that calls what no library of the tile has."""
+    """A codelet that calls a function outside the tile's libraries."""
 
 
 class SymbolError(CodeletError):
@@ -139,7 +139,7 @@ class SymbolError(CodeletError):
 
 
 class MissingPerfEstimateError(CodeletError):
-    """A vertex whose cost cannot be counted and that nobody estimated."""
+    """A vertex whose cost cannot be counted and has no estimate."""
 
 
 class CodeletAccessError(AbeleError, IndexError):
@@ -155,7 +155,7 @@ class GraphRecursionError(ControlProgramError):
 
 
 class GraphReplicationError(AbeleError):
-    """A number of replicas that the system cannot hold, or a step that means nothing across replicas."""
+    """A number of replicas that the system cannot hold, or a step without a meaning across replicas."""
 
 
 class FittingError(AbeleError):
@@ -183,7 +183,7 @@ class NetworkError(AbeleError):
 
 
 class StageOrderError(NetworkError):
-    """An op of a pipeline that reads what a later stage makes.
+    """An op of a pipeline that reads the result of a later stage.
 
     Attributes:
         kind: The op's kind.
@@ -221,11 +221,11 @@ class EngineError(AbeleError):
 
 
 class ProfilingDisabledError(EngineError):
-    """A profile that was asked of an engine that was told not to record one."""
+    """A profile of an engine that was told not to record one."""
 
 
 class SessionError(AbeleError, RuntimeError):
-    """A request that a session cannot serve as it is: it is closed, on the device already, or not there."""
+    """A request that a session cannot serve in its state: it is closed, on the device already, or not there."""
 
 
 class SignatureError(AbeleError, ValueError):
@@ -241,11 +241,11 @@ class PackedDataError(AbeleError, ValueError):
 
 
 class SampleLengthError(PackedDataError):
-    """Samples whose fields disagree in length, that are empty, or that are too long."""
+    """Samples with fields of different lengths, without elements, or too long."""
 
 
 class PackMembersError(PackedDataError):
-    """Packs that leave a sample out, hold it twice, name one that does not exist, or hold more than fits a row."""
+    """Packs that leave a sample out, hold it twice, name an unknown one, or hold more than fits a row."""
 
 
 class PlaceError(PackedDataError, IndexError):
@@ -257,7 +257,7 @@ class PaddingError(PackedDataError):
 
 
 class UnknownArrayError(AbeleError, KeyError):
-    """A parameter, buffer or piece of optimiser state that nobody holds under this name."""
+    """A parameter, buffer or piece of optimiser state of an unknown name."""
 
 
 class MissingDatumError(AbeleError, AttributeError):
@@ -326,7 +326,7 @@ class OutOfMemoryError(AbeleError):
 
     @property
     def report(self) -> Any:
-        """The :class:`abele.Report` of the program as it is, which says what would have to go.
+        """The :class:`abele.Report` of the program, with the bytes that have to go.
 
         None where the program did not get so far that there is one.
         """

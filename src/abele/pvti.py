@@ -68,19 +68,19 @@ def checkTracingEnabled(channel: Channel | None = None) -> bool:
 
 
 class _Opened(threading.local):
-    """What :meth:`Tracepoint.begin` began in a thread, by channel and label."""
+    """Spans that :meth:`Tracepoint.begin` began in a thread, by channel and label."""
 
     def __init__(self) -> None:
         self.stacks: dict[tuple[str, str], list[_RecordedSpan]] = {}
 
 
 class Tracepoint:
-    """A span of time: what runs inside ``with Tracepoint(channel, label):``.
+    """A span of time: the run of ``with Tracepoint(channel, label):``.
 
     Args:
         channel: The channel.
-        label: What runs.
-        metadata: What else to tell of it.
+        label: Name of the span.
+        metadata: Further facts about it.
     """
 
     _opened = _Opened()
@@ -160,7 +160,7 @@ class Series:
         self._series = series
 
     def add(self, value: float) -> None:
-        """Record what the number is now."""
+        """Record the present number."""
         self._series.add(value)
 
 
@@ -169,7 +169,7 @@ class Graph:
 
     Args:
         name: Its name.
-        unit: What the numbers count.
+        unit: Unit of the numbers.
         channel: The channel that they are recorded on.
     """
 
@@ -192,7 +192,7 @@ class Heatmap:
     Args:
         name: Its name.
         edges: Edges between bins, ascending.
-        unit: What they count.
+        unit: Unit of the edges.
         channel: The channel that it is recorded on.
 
     Raises:

@@ -1,4 +1,4 @@
-"""The terminal: text from files and users is shown there, never obeyed, and whatever the terminal's character set is.
+"""The terminal: text from files and users is shown there, never obeyed, in any character set of the terminal.
 
 Names in a file may hold escape sequences that rename the window, clear the screen or turn the text around, and marks
 that a table would take for colours. Everything that Abele prints for people goes through a console from here, or
@@ -40,7 +40,7 @@ _PLAIN = {
     "\u202f": " ",
     "\N{REPLACEMENT CHARACTER}": "?",
 }
-"""What stands for a character that the terminal lacks."""
+"""Replacement of a character that the terminal lacks."""
 
 
 def visible_text(text: str) -> str:
@@ -64,7 +64,7 @@ def shown_text(text: str, stream: IO[str] | None = None) -> str:
 
 
 def prepare_output() -> None:
-    """Let standard output and error take any text; what their encoding lacks comes out as plain signs."""
+    """Make standard output and error take any text; characters outside their encoding become plain signs."""
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:
@@ -72,7 +72,7 @@ def prepare_output() -> None:
 
 
 def console(**settings: Any) -> Console:
-    """A rich console that shows text as it is: no markup, and nothing that the terminal would obey.
+    """A rich console for plain text: no markup, and no sequences that the terminal would obey.
 
     Args:
         settings: Further settings of ``rich.console.Console``.
@@ -87,7 +87,7 @@ def console(**settings: Any) -> Console:
 
 
 def _plain_signs(error: UnicodeError) -> tuple[str, int]:
-    """What to write for characters that cannot be encoded; a handler of :mod:`codecs`."""
+    """Replacement of characters that cannot be encoded; a handler of :mod:`codecs`."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
     found = error.object[error.start : error.end]

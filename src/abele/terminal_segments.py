@@ -1,4 +1,4 @@
-"""What a console of ours does to everything that it is about to show."""
+"""Treatment of all text that a console of ours is about to show."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class VisibleSegments(RenderHook):
 
 
 class _Visible:
-    """A renderable whose segments hold nothing that a terminal would obey."""
+    """A renderable without segments that a terminal would obey."""
 
     def __init__(self, inner: ConsoleRenderable) -> None:
         self._inner = inner

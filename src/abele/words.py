@@ -1,4 +1,4 @@
-"""Words that every room writes alike: counted things, and text that a terminal or a page may show."""
+"""Words in the same form in every room: counted nouns, and text that a terminal or a page may show."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def plural(noun: str) -> str:
 
 
 def counted(count: int, noun: str) -> str:
-    """A number of things: ``1 piece``, ``1,200 pieces``, ``3 vertices``."""
+    """Number with its noun: ``1 piece``, ``1,200 pieces``, ``3 vertices``."""
     return f"{count:,} {noun if count == 1 else plural(noun)}"
 
 

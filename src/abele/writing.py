@@ -1,4 +1,4 @@
-"""Writing files: a place that cannot be written is told of by name, in one form."""
+"""Writing files: a place that cannot be written is named in an error of one form."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from abele.errors import FileFormatError
 
 @contextmanager
 def writing(path: str | Path) -> Iterator[None]:
-    """What happens inside writes to ``path``.
+    """Turn errors of writing to ``path`` inside into errors that name it.
 
     Raises:
         FileFormatError: The operating system refused something inside.

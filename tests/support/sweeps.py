@@ -1,6 +1,6 @@
 """Sweeps over parameters: plain tests take a part of a product, and slow runs a sample that their commit chooses.
 
-``make sweeps`` takes them whole. ``SWEEP='8feff850fe6c' make slow`` takes the sample of another commit again, which a failed run names.
+``make sweeps`` takes them whole. A failed run names its sample: ``SWEEP='8feff850fe6c' make slow`` takes it again.
 """
 
 from __future__ import annotations

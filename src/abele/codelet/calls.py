@@ -29,7 +29,7 @@ class Calls(Expressions):
     read_helper: ReadHelper
 
     def call(self, node: ast.Call) -> Any:
-        """What a call stands for."""
+        """Value or object that a call denotes."""
         called = self.resolve(node.func)
         if node.keywords and not isinstance(called, VertexMethod | FunctionType):
             raise self.origin.problem(node, "keyword arguments", "give all arguments by position")
@@ -61,7 +61,7 @@ class Calls(Expressions):
         return ast.copy_location(call, node)
 
     def expanded(self, node: ast.Call, function: FunctionType, first: list[Any]) -> Any:
-        """What a call of a macro stands for."""
+        """Value or object that a call of a macro denotes."""
         raise NotImplementedError
 
     def _cast(self, node: ast.Call, wanted: ElementType) -> VertexExpr:

@@ -22,7 +22,7 @@ class Violation:
         vertex: Number of the vertex among those that ran.
         field: Position of the field among those of the codelet.
         index: The index.
-        size: How many elements (or rows) there are.
+        size: Number of elements (or rows).
     """
 
     vertex: int

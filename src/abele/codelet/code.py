@@ -62,7 +62,7 @@ class LoopIds:
         self._next = self._FIRST
 
     def parallel(self, vectors: Vectors | None = None) -> tuple[ll.Metadata, ll.Metadata]:
-        """Metadata of a loop that carries nothing through memory, and the group that marks its accesses."""
+        """Metadata of a loop that carries nothing through memory, and the group of its accesses."""
         group = self._define("distinct !{}")
         accesses = f'!{{!"llvm.loop.parallel_accesses", {group.ref}}}'
         options = (accesses, *(_vector_options(vectors) if vectors is not None else ()))
@@ -98,7 +98,7 @@ class BodyEmitter(Values):
     """Emits the body of a codelet at the builder's place.
 
     Args:
-        builder: Where code goes.
+        builder: Builder that code is added to.
         memory: Fields of the vertex at hand.
         charges: Slots to count, or None.
         counter: Stack slot that slots are added to.
@@ -249,7 +249,7 @@ class BodyEmitter(Values):
         self.builder.position_at_end(after)
 
     def _may_stop(self, statement: WhileStmt, after: ll.Block) -> None:
-        """Code that leaves a loop which need not end, once the host wants it to."""
+        """Code that leaves an endless loop once the host wants it to."""
         if self.memory.stopped is not None:
             self.memory.stopped.emit(self.builder, statement, after)
 
@@ -281,7 +281,7 @@ class BodyEmitter(Values):
 
     @contextmanager
     def _parallel(self, statement: For, vectors: Vectors | None = None) -> Iterator[ll.Metadata | None]:
-        """Mark what is emitted inside as accesses of a loop that carries nothing through memory, if it does not."""
+        """Mark accesses emitted inside as those of a loop that carries nothing through memory, if that is so."""
         aliasing = self.memory.aliasing
         if not aliasing.enabled or not is_parallel(statement):
             yield None
@@ -323,7 +323,7 @@ class BodyEmitter(Values):
         self.builder.position_at_end(after)
 
     def iterations(self, statement: For, start: Value, stop: Value) -> Value:
-        """How often a loop runs, never negative."""
+        """Number of iterations of a loop, never negative."""
         b, step = self.builder, statement.step
         low, high = (start, stop) if step > 0 else (stop, start)
         distance = b.sub(high, low)

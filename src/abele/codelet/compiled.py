@@ -35,7 +35,7 @@ from abele.numerics import ElementType
 
 
 class CompiledCodelet:
-    """Native code of a codelet. Every part is made when it is first asked for, and kept on disk.
+    """Native code of a codelet. Every part is made on first use, and kept on disk.
 
     Attributes:
         definition: The codelet.
@@ -158,7 +158,7 @@ class CompiledCodelet:
         return tuple(EndPlace(f"{file}:{loop.line}") for loop in endless_loops(self.tree))
 
     def take_end(self) -> EndedVertex | None:
-        """The first end of a vertex before its time since this was last asked."""
+        """First end of a vertex before its time since the last call of this."""
         # All are asked: an end that is not taken now would be taken for one of the next run.
         found = [(take_end(native), places) for native, places in self._ending]
         return next((EndedVertex(end[0], places[end[1]]) for end, places in found if end is not None), None)
@@ -170,12 +170,12 @@ class CompiledCodelet:
 
     @cached_property
     def counting(self) -> Counting:
-        """What its stretches of code cost."""
+        """Costs of its stretches of code."""
         return count(self.tree, sum(f.is_edge for f in self.definition.fields))
 
     @cached_property
     def control(self) -> Control:
-        """What decides which of them run."""
+        """Variables and results that decide the stretches to run."""
         return control_of(self.tree)
 
     def _code_bytes(self) -> int:
@@ -216,7 +216,7 @@ class CompiledCodelet:
 
 
 class GuardedCodelet(CompiledCodelet):
-    """Native code of a codelet that is not trusted: whatever it indexes, nothing outside its fields is touched."""
+    """Native code of a codelet that is not trusted: no index touches memory outside its fields."""
 
     guard = driver.Guard.GLOBAL
 
@@ -235,7 +235,7 @@ class GuardedCodelet(CompiledCodelet):
         return self.run
 
     def take_violation(self) -> Violation | None:
-        """The first access outside a field since this was last asked."""
+        """First access outside a field since the last call of this."""
         for native in self._loaded:
             words = (ctypes.c_int64 * WORDS).from_address(native.address(driver.VIOLATION))
             found = Violation.of(words)

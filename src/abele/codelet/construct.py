@@ -30,7 +30,7 @@ OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
     "shl": operator.lshift,
     "shr": operator.rshift,
 }
-"""Infix operations, and what they are in Python."""
+"""Infix operations, and their Python operators."""
 COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
     "==": operator.eq,
     "!=": operator.ne,
@@ -43,14 +43,14 @@ COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
 _BITS = ("and", "or", "xor", "shl", "shr")
 _LARGEST_POWER = 16
 _KEEP_INTEGERS = ("floor", "ceil", "rint")
-"""Functions that leave an integer as it is."""
+"""Functions that give an integer unchanged."""
 
 
 class RuleError(Exception):
     """Parts that make no value.
 
     Args:
-        message: What is wrong.
+        message: Error, in words.
         remedy: What to write instead.
     """
 
@@ -60,7 +60,7 @@ class RuleError(Exception):
 
 
 def number(value: float | int | bool, line: int = 0) -> ConstExpr:
-    """A number as it stands in source: all but bools take the type of what they meet."""
+    """Number in source: all but bools take the type of the other operand."""
     type_ = bool_ if isinstance(value, bool) else (i64 if isinstance(value, int) else f32)
     return ConstExpr(type=type_, value=value, weak=type_ != bool_, line=line)
 
@@ -86,7 +86,7 @@ def infix(
     """``left`` operator ``right``; an f32 product that is added or subtracted where it is written is fused with that.
 
     Args:
-        name: Which operator, of :data:`OPERATORS`.
+        name: Name of the operator, of :data:`OPERATORS`.
         left: First operand.
         right: Second operand.
         line: Source line.

@@ -1,4 +1,4 @@
-"""Counting issue slots: what every stretch of straight-line code and every loop iteration of a codelet costs.
+"""Counting issue slots: cost of every stretch of straight-line code and every loop iteration of a codelet.
 
 The count follows the code that a scalar compiler would make, structure by structure: each instruction takes a slot
 (:mod:`~abele.codelet.straight_code`), equal expressions and constants of one stretch are evaluated once, invariant
@@ -55,7 +55,7 @@ from abele.numerics import bool_, f16
 
 @dataclass(frozen=True)
 class ExpressionForm:
-    """How an expression reads.
+    """Structure of an expression, for telling equal ones.
 
     Attributes:
         number: Equal for expressions that read the same.
@@ -108,7 +108,7 @@ class LoopContext:
         stored: Names of fields that it writes.
         counter: Loop variable, by which addresses are stepped.
         hoisted: Expressions that do not change in it, by number; they are evaluated once, before it.
-        places: Where each row is touched in an iteration, by field and row.
+        places: Places of each row that an iteration touches, by field and row.
         computes: True if it computes with its variable.
     """
 
@@ -168,7 +168,7 @@ class Segment:
                 self._readers.setdefault(name, []).append(form.number)
 
     def _changed(self, what: str) -> None:
-        """Forget what is made of a variable or field that changes."""
+        """Forget expressions of a variable or field that changes."""
         self.known.difference_update(self._readers.pop(what, ()))
 
     def all(self, expressions: Iterable[VertexExpr]) -> None:
@@ -390,7 +390,7 @@ def stored_fields(body: list[Stmt]) -> set[str]:
 
 
 def _cost(e: VertexExpr) -> Slots:
-    """The operation of an expression, without what is inside."""
+    """Slots of an expression's operation, without its arguments."""
     match e:
         case Scalar():
             return slots.LOAD
@@ -425,7 +425,7 @@ def _word(e: ConstExpr) -> int:
 
 
 def _of_field(name: str) -> str:
-    """What stands for a field among names of variables."""
+    """Name of a field among names of variables."""
     return f".{name}"
 
 

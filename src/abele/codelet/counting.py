@@ -41,7 +41,7 @@ from abele.llvm.emit import I64, Value, constant
 
 @dataclass
 class Control:
-    """What decides which statements run.
+    """Variables and results that decide the statements to run.
 
     Attributes:
         variables: Local variables that matter, by function.
@@ -55,11 +55,11 @@ class Control:
 
     @property
     def size(self) -> int:
-        """How much is known to matter."""
+        """Number of variables and results found so far."""
         return len(self.results) + sum(map(len, self.variables.values()))
 
     def deciding(self, function: Helper) -> Iterator[VertexExpr]:
-        """Expressions of ``function`` that matter."""
+        """Expressions of ``function`` that decide the count."""
         for statement in walk(function.body):
             yield from self._of(statement, function)
             for call in calls(own_expressions(statement)):
@@ -78,13 +78,13 @@ class Control:
         return ()
 
     def arguments(self, call: HelperCall) -> Iterator[tuple[str, VertexExpr]]:
-        """Parameters of a called helper that matter, and what they are given."""
+        """Parameters of a called helper that decide the count, and their arguments."""
         needed = self.variables[call.helper]
         return ((n, a) for n, a in zip(call.helper.parameters, call.args, strict=True) if n in needed)
 
 
 def control_of(function: Helper) -> Control:
-    """What decides which statements of a codelet run: found by following what matters until nothing new does."""
+    """Variables and results that decide a codelet's statements to run, followed to the least closed set."""
     functions = list(dict.fromkeys(_functions(function)))
     control = Control({f: set() for f in functions})
     before = -1
@@ -119,8 +119,9 @@ def _reads_data(part: VertexExpr, changing: set[str]) -> bool:
 
 
 class CountCode(BodyEmitter):
-    """Emits the count of one vertex: conditions, loop bounds and what they need; a loop whose iterations all cost the
-    same becomes a product."""
+    """Emits the count of one vertex: conditions, loop bounds and their operands; a loop of equal iterations becomes a
+    product.
+    """
 
     reads_data = False
 
@@ -185,7 +186,7 @@ class CountCode(BodyEmitter):
         self.builder.store(self.builder.add(self.builder.load(self.counter, typ=I64), slots), self.counter)
 
     def _fixed(self, body: list[Stmt]) -> int | None:
-        """Slots of ``body`` when they are always the same and it sets nothing that matters."""
+        """Slots of ``body`` when they are constant and it sets no deciding variable."""
         assert self.charges is not None
         relevant = self.control.variables[self._current]
         for statement in body:

@@ -145,10 +145,10 @@ class Lanes:
     Args:
         ops: Operation of each accumulator.
         values: Their values before the loop.
-        start: Of the loop.
-        stop: Of the loop.
-        step: Of the loop.
-        rounding: How results are rounded to narrow floats.
+        start: Start of the loop.
+        stop: Stop of the loop.
+        step: Step of the loop.
+        rounding: Rounding of results to narrow floats.
     """
 
     def __init__(

@@ -31,10 +31,10 @@ class VertexLoop:
     """A function under construction that visits vertices ``begin`` to ``end``.
 
     Attributes:
-        builder: Inside the loop.
+        builder: Builder, inside the loop.
         memory: Fields of the vertex at hand.
         vertex: Its number.
-        out: Where counts go, or None.
+        out: Pointer to the counts, or None.
         ahead: Rows of the next vertex that are asked for meanwhile.
     """
 
@@ -71,9 +71,9 @@ def value_module(
         definition: The codelet.
         function: Its ``compute``, read.
         aliasing: True if fields of one vertex may overlap.
-        sizes: What all vertices have in common.
+        sizes: Sizes that all vertices have in common.
         guard: True if accesses are checked.
-        rounding: How results are rounded to narrow floats.
+        rounding: Rounding of results to narrow floats.
     """
     module, ids = ll.Module("codelet"), LoopIds()
 
@@ -226,7 +226,7 @@ def _function(
     prints: tuple[Print, ...] = (),
     loops: tuple[WhileStmt, ...] = (),
 ) -> None:
-    """Define function ``name``; ``vertex`` emits what is done for one vertex."""
+    """Define function ``name``; ``vertex`` emits the code of one vertex."""
     arguments = [I64, I64, POINTER] + [POINTER] * counts + [I64] * rounding.is_random
     fn = ll.Function(module, ll.FunctionType(VOID, arguments), name)
     begin, end, tables, *out = fn.args

@@ -1,4 +1,4 @@
-"""Vertices that end before their time: at a call that ends the program, or in a loop that somebody stops.
+"""Vertices that end before their time: at a call that ends the program, or in a loop stopped by the host.
 
 Native code of a codelet that may do so has two globals. ``abele.ended`` holds the first end of all: 1 + the number of
 the vertex, times 2^16, plus the number of the place; 0: none. ``abele.stop`` is 1 while the host wants loops to end: a
@@ -35,9 +35,9 @@ from abele.llvm.jit import Native
 
 END, STOP, ENDED = "abele.end", "abele.stop", "abele.ended"
 MOST_SLOTS = 1 << 30
-"""Slots of a vertex, 3.5 s on a Bow, at which counting them beforehand gives up a loop that need not end."""
+"""Slots of a vertex, 3.5 s on a Bow, at which counting beforehand gives up an endless loop."""
 STOPPED = "is in a loop that did not end, and was stopped"
-"""What happens to a vertex whose loop the host ends."""
+"""Words for a vertex whose loop the host ends."""
 _PLACES = 1 << 16
 _DECLARED = re.compile(rf'^declare [^\n]*@"?{re.escape(END)}"?\([^\n]*\n', re.M)
 
@@ -48,7 +48,7 @@ class EndPlace:
 
     Attributes:
         line: ``file:line``.
-        text: What happens there: ``calls abort()``; empty for a loop that was stopped.
+        text: Event there: ``calls abort()``; empty for a loop that was stopped.
         waits: True if nothing that the loop does can end it: it waits for another worker.
     """
 
@@ -58,7 +58,7 @@ class EndPlace:
 
 
 def end_text(place: EndPlace) -> str:
-    """What a vertex does at a place, after its name."""
+    """Words for the end of a vertex at a place, after its name."""
     if place.waits:
         return "waits for what another worker writes"
     return place.text or STOPPED
@@ -70,7 +70,7 @@ class EndedVertex:
 
     Attributes:
         vertex: Its number.
-        place: Where it was.
+        place: Place of the end.
     """
 
     vertex: int
@@ -95,14 +95,14 @@ def end_function(*, faults: bool = True) -> str:
 
 
 def with_end_function(text: str, *, faults: bool = True) -> str:
-    """The text of a module that calls ``abele.end`` with that function; others as they are."""
+    """Text of a module that calls ``abele.end`` with that function; others unchanged."""
     if f"@{END}" not in text and f'@"{END}"' not in text:
         return text
     return _DECLARED.sub("", text) + "\n" + end_function(faults=faults)
 
 
 def take_end(native: Native) -> tuple[int, int] | None:
-    """Vertex and place of the first end in code since this was last asked."""
+    """Vertex and place of the first end in code since the last call of this."""
     word = ctypes.c_int64.from_address(native.address(ENDED))
     if not word.value:
         return None
@@ -117,7 +117,7 @@ def ask_to_end(native: Native, asked: bool) -> None:
 
 
 def endless_loops(function: Helper) -> tuple[WhileStmt, ...]:
-    """Loops of a codelet in Python that need not end, those of the functions that it calls included."""
+    """Endless loops of a Python codelet, those of functions that it calls included."""
     called = {e.helper: None for e in all_expressions(function.body) if isinstance(e, HelperCall)}
     found = (s for f in (function, *called) for s in walk(f.body) if isinstance(s, WhileStmt))
     return tuple(s for s in found if not _counts(s))
@@ -138,7 +138,7 @@ def _counts(loop: WhileStmt) -> bool:
 
 
 def _step(statement: Assign) -> float:
-    """What an assignment adds to its own variable; 0 if it is none that adds a constant."""
+    """Amount that an assignment adds to its own variable; 0 if it adds no constant."""
     value = statement.value
     if not isinstance(value, BinaryExpr) or value.op not in ("add", "sub") or not isinstance(value.right, ConstExpr):
         return 0

@@ -55,7 +55,7 @@ class Expressions:
     Attributes:
         definition: The codelet.
         origin: The function, for messages.
-        scope: What its names mean.
+        scope: Meanings of its names.
     """
 
     definition: CodeletDef
@@ -63,11 +63,11 @@ class Expressions:
     scope: NameScope
 
     def value(self, node: ast.expr) -> VertexExpr:
-        """The value that ``node`` stands for."""
+        """Value of ``node``."""
         return self._valued(self.resolve(node), node)
 
     def _valued(self, found: Any, node: ast.expr) -> VertexExpr:
-        """What ``node`` stands for, as a value."""
+        """Value that ``node`` denotes."""
         if isinstance(found, VertexExpr):
             return computed(found)
         if isinstance(found, bool | int | float):
@@ -80,18 +80,18 @@ class Expressions:
         raise self.origin.problem(node, f"{_kind(found)} is used as a value", _value_hint(found))
 
     def condition(self, node: ast.expr) -> VertexExpr:
-        """The bool that ``node`` stands for."""
+        """Bool of ``node``."""
         return construct.truth(self.value(node), node.lineno)
 
     def index(self, node: ast.expr) -> VertexExpr:
-        """The integer that ``node`` stands for, as i64."""
+        """Integer of ``node``, as i64."""
         value = self.value(node)
         if value.type.is_float:
             raise self.origin.problem(node, f"a {value.type} is used as an index", "convert it: i32(…)")
         return cast(value, i64)
 
     def resolve(self, node: ast.expr) -> Any:
-        """What ``node`` stands for: a VertexExpr, a plain number, a field, a type, a function or a module."""
+        """Object that ``node`` denotes: a VertexExpr, a plain number, a field, a type, a function or a module."""
         match node:
             case ast.Constant(value=bool() | int() | float() | str() as known):
                 return known
@@ -116,11 +116,11 @@ class Expressions:
         raise self._outside(node)
 
     def no_room(self) -> AbstractContextManager[None]:
-        """Around what is read where no statements can come before."""
+        """Read inside without room for statements before."""
         return nullcontext()
 
     def call(self, node: ast.Call) -> Any:
-        """What a call stands for."""
+        """Value or object that a call denotes."""
         raise NotImplementedError
 
     def _outside(self, node: ast.AST) -> CodeletError:
@@ -344,7 +344,7 @@ class Expressions:
     def converted(
         self, node: ast.AST, value: VertexExpr, wanted: ElementType, target: str, *, narrowing: bool
     ) -> VertexExpr:
-        """``value`` as ``wanted``, the type of ``target``; an error where that is not done without being asked for."""
+        """``value`` as ``wanted``, the type of ``target``; an error where that needs an explicit conversion."""
         if converts(value, wanted, narrowing=narrowing):
             return cast(value, wanted)
         how = "write x != 0" if wanted == bool_ else f"convert it: {wanted}(…)"
@@ -357,12 +357,12 @@ def locals_of_function(function: FunctionType) -> frozenset[str]:
 
 
 def _is_fixed(found: Any) -> bool:
-    """True if something that was resolved is a setting or an element type, which the code is made by."""
+    """True if a resolved object is a setting or an element type, by which code is made."""
     return is_setting(found) and not isinstance(found, WholeField | Self | VertexMethod | VertexFunction)
 
 
 def _unreserved(attribute: str) -> str:
-    """The field that an attribute ``in_`` stands for: one whose name Python reserves, ``in``."""
+    """Field of an attribute ``in_``: one whose name Python reserves, ``in``."""
     bare = attribute.removesuffix("_")
     return bare if keyword.iskeyword(bare) else attribute
 

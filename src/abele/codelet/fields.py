@@ -1,4 +1,4 @@
-"""Fields of a vertex: the annotations that declare them, and what they mean."""
+"""Fields of a vertex: the annotations that declare them, and their meanings."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class FieldDef:
         direction: ``in``, ``out``, ``inout``, or ``state`` for what belongs to the vertex itself.
         type: Element type.
         rank: 0 for one element, 1 for a vector, 2 for a vector of vectors (edges only).
-        layouts: How each dimension is described in the vertex's record, the outer first.
+        layouts: Layout of each dimension in the vertex's record, the outer first.
         min_align: Bytes that the address of each vector must be a multiple of.
         interleaved: True if the data must lie in interleaved memory.
         is_scattered: True if each element of a vector is wired on its own, ``Vector[Input[f32]]``.
@@ -60,13 +60,13 @@ class FieldDef:
 
     @property
     def alignment_bytes(self) -> int:
-        """What the address of each vector must be a multiple of."""
+        """Alignment of the address of each vector."""
         return max(self.min_align, self.type.bytes, *(each.granule_bytes for each in self.layouts), 0)
 
 
 @dataclass(frozen=True)
 class FieldType:
-    """What an annotation such as ``Input[Vector[f32]]`` evaluates to.
+    """Value of an annotation such as ``Input[Vector[f32]]``.
 
     Attributes:
         element: Element type.

@@ -105,7 +105,7 @@ def _of_vectors(module: ll.Module, name: str) -> Any:
 
 
 def emission_key(name: str) -> str:
-    """What tells the code of a function that is defined outside Abele from others of its name; empty for our own."""
+    """Text that tells the code of a function defined outside Abele from others of its name; empty for our own."""
     operation = FUNCTIONS.get(name)
     emitted = operation.code.f32 if operation is not None and operation.code is not None else None
     if not isinstance(emitted, FunctionType) or emitted.__module__.partition(".")[0] == "abele":
@@ -114,7 +114,7 @@ def emission_key(name: str) -> str:
 
 
 def code_key(code: CodeType) -> str:
-    """What a Python function does, as text."""
+    """Text that is equal for Python functions of equal code."""
     constants = [code_key(c) if isinstance(c, CodeType) else repr(c) for c in code.co_consts]
     digest = hashlib.sha256(code.co_code).hexdigest()
     return f"{digest} {constants} {code.co_names} {code.co_varnames} {code.co_freevars}"

@@ -1,4 +1,4 @@
-"""Vector layouts: how the record of a vertex describes a vector, and what that costs in bytes."""
+"""Vector layouts: descriptions of a vector in the record of a vertex, and their bytes."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from abele.errors import InvalidOptionError, nearest
 
 @dataclass(frozen=True, slots=True)
 class FieldLayout:
-    """How a vector is described in the record of its vertex.
+    """Layout of a vector in the record of its vertex.
 
     Attributes:
         name: Poplar's name.
         bytes: Size of the description.
         has_size: True if it carries the number of elements, so that ``len`` works.
         max_size: Most elements that it can describe; None for no limit.
-        granule_bytes: What the address must be a multiple of, because its low bits are not kept; 0 for the element.
+        granule_bytes: Alignment of the address, whose low bits are not kept; 0 for the element's.
 
-    Source: poplar_api.md §6.2 (names, what they hold); machine.md §1.1 (21 address bits, of which a compact pointer of
+    Source: poplar_api.md §6.2 (names, contents); machine.md §1.1 (21 address bits, of which a compact pointer of
     16 bits keeps those above 2); the 11 bits of a short span's size are stated.
     """
 

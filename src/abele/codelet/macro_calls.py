@@ -1,4 +1,4 @@
-"""Reading calls of macros: what they stand for, and the statements that come before."""
+"""Reading calls of macros: their values, and the statements before them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from abele.codelet.tree import ConstExpr, Stmt, VertexExpr, own_expressions, wal
 
 @dataclass
 class MacroExpansion:
-    """Where statements of macros go, and what their variables are called.
+    """Statements and variable names of macros that are being read.
 
     Attributes:
         before: Statements that come before the one being read; None where nothing can.
@@ -47,7 +47,7 @@ class Macros(Prints):
     expansion: MacroExpansion
 
     def tail(self, nodes: list[ast.stmt]) -> tuple[list[Stmt], ast.expr | None]:
-        """Statements up to a ``return``, and what that returns."""
+        """Statements up to a ``return``, and its value."""
         raise NotImplementedError
 
     def inside(self, origin: Origin, scope: NameScope) -> Macros:
@@ -56,7 +56,7 @@ class Macros(Prints):
 
     @contextmanager
     def room(self, targets: tuple[str, ...] = ()) -> Iterator[list[Stmt]]:
-        """What comes before the statement that is read inside."""
+        """Collect statements that come before the one read inside."""
         kept = self.expansion.before, self.expansion.targets
         found: list[Stmt] = []
         if not self.expansion.open:
@@ -67,14 +67,14 @@ class Macros(Prints):
 
     @contextmanager
     def no_room(self) -> Iterator[None]:
-        """Nothing comes before what is read inside: it is read again, or perhaps not at all, when the code runs."""
+        """Read inside without room for statements: the code is read again, or perhaps not at all, at run time."""
         kept = self.expansion.before, self.expansion.targets
         self.expansion.before, self.expansion.targets = None, ()
         yield
         self.expansion.before, self.expansion.targets = kept
 
     def macro_called(self, node: ast.expr) -> tuple[FunctionType, list[Any]] | None:
-        """The macro that ``node`` calls, and what it is given beside the arguments; None where it calls none."""
+        """Macro that ``node`` calls, and its values beside the arguments; None where it calls none."""
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name | ast.Attribute):
             return None
         called = self.resolve(node.func)
@@ -84,7 +84,7 @@ class Macros(Prints):
         return (called, first) if isinstance(called, FunctionType) and is_macro(called) else None
 
     def expanded(self, node: ast.Call, function: FunctionType, first: list[Any]) -> Any:
-        """What a call of a macro stands for, after its statements."""
+        """Value of a call of a macro, after its statements."""
         values = self.macro_values(node, function, first)
         if isinstance(values, list):
             raise self.origin.problem(node, f"{function.__name__} returns {len(values)} values", "a, b = f(…)")
@@ -93,7 +93,7 @@ class Macros(Prints):
         return values
 
     def macro_values(self, node: ast.Call, function: FunctionType, first: list[Any]) -> Any:
-        """What a macro returns: a list where that is several values, None where it returns nothing."""
+        """Values that a macro returns: a list where there are several, None where it returns nothing."""
         node = self.positional(node, function, len(first))
         code, expansion = function.__code__, self.expansion
         names = code.co_varnames[: code.co_argcount]
@@ -155,7 +155,7 @@ class Macros(Prints):
     def _renamed(
         self, tree: ast.FunctionDef, function: FunctionType, found: list[Any], node: ast.Call
     ) -> dict[str, str]:
-        """What a macro's variables are called here: as the variables that they are returned to, or by unused names."""
+        """Names of a macro's variables here: those of the variables that they are returned to, or unused names."""
         mine = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
         renamed = dict(zip(_ends(tree), self.expansion.targets, strict=False)) if self.expansion.targets else {}
         read = {n.id for a in node.args for n in ast.walk(a) if isinstance(n, ast.Name)}
@@ -199,7 +199,7 @@ class _LocalNames(ast.NodeTransformer):
 
 
 def _ends(tree: ast.FunctionDef) -> list[str]:
-    """Names that the last statement returns; an empty one for what is no name."""
+    """Names that the last statement returns; an empty one for other expressions."""
     last = tree.body[-1]
     if not isinstance(last, ast.Return) or last.value is None:
         return []
@@ -208,7 +208,7 @@ def _ends(tree: ast.FunctionDef) -> list[str]:
 
 
 def _identity(found: Any) -> Any:
-    """What tells two arguments apart, as far as the types of a macro's variables go."""
+    """Key that tells two arguments apart, as far as the types of a macro's variables go."""
     if isinstance(found, ConstExpr):
         return (found.type, found.weak)
     if isinstance(found, VertexExpr):

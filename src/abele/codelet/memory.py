@@ -52,7 +52,7 @@ def num_columns(field: FieldDef) -> int:
 
 
 class Aliasing:
-    """Metadata that tells LLVM that fields do not overlap: one scope per field, and one for the tables themselves.
+    """Metadata for LLVM on fields that do not overlap: one scope per field, and one for the tables themselves.
 
     Attributes:
         enabled: Off where fields may overlap.
@@ -81,7 +81,7 @@ class Aliasing:
 
 @dataclass(frozen=True)
 class Said:
-    """Where the prints of the vertex at hand go.
+    """Destination of the prints of the vertex at hand.
 
     Attributes:
         address: Pointer to the address of the function that takes them.
@@ -99,13 +99,13 @@ class VertexMemory:
     """Loads and stores of the vertex at hand.
 
     Attributes:
-        builder: Where code goes.
-        aliasing: What may overlap.
-        places: Where each field is.
+        builder: Builder that code is added to.
+        aliasing: Metadata of fields that may overlap.
+        places: Place of each field.
         bits: Bits of narrow floats that have just been rounded, by value.
-        rounding: How results are rounded to narrow floats.
-        draws: The random words that they are rounded by, if they are.
-        said: Where prints go, in codelets that print.
+        rounding: Rounding of results to narrow floats.
+        draws: Random words for rounding, if it is random.
+        said: Destination of prints, in codelets that print.
         stopped: Loops that the host may stop, if there are any.
         may_vectorise: True if loops over elements can become vector code.
     """

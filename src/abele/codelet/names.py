@@ -9,7 +9,7 @@ _TIGHT = re.compile(r"\s*([<>,()*&\[\]]|::)\s*")
 _WORD = re.compile(r"[0-9][\w']*|'(?:[^'\\]|\\.[^']*)'|::|[<>,()*&\[\]]|[^\s<>,()*&\[\]':]+|:|'")
 _INTEGER = re.compile(r"([+-]?)(0[xX][0-9a-fA-F']+|0[bB][01']+|[0-9][0-9']*)([uUlLzZ]*)")
 _LONGEST_NUMBER = 100
-"""Characters of a number; what is longer is no template argument."""
+"""Characters of a number; a longer one is no template argument."""
 _FIXED = {
     "int8_t": "signed char",
     "uint8_t": "unsigned char",
@@ -26,7 +26,7 @@ _PARTS = frozenset(["unsigned", "signed", "int", "short", "long", "longlong", "c
 
 @lru_cache(maxsize=4096)
 def normalised(name: str) -> str:
-    """A vertex name as it is registered: ``X< 16u, unsigned, long long >`` is ``X<16,unsigned int,longlong>``."""
+    """Registered form of a vertex name: ``X< 16u, unsigned, long long >`` is ``X<16,unsigned int,longlong>``."""
     if "<" not in name:
         return re.sub(r"\s+", " ", _TIGHT.sub(r"\1", name.strip()))
     words = _with_whole_types([_number(w) for w in _WORD.findall(name)])

@@ -80,12 +80,12 @@ def _both(sum_: BinaryExpr) -> tuple[tuple[VertexExpr, VertexExpr], tuple[Vertex
 
 
 def is_fixed(expression: VertexExpr, changed: set[str]) -> bool:
-    """True if the loop leaves a value as it is."""
+    """True if the loop does not change a value."""
     return not any(isinstance(e, Element) or (isinstance(e, Local) and e.name in changed) for e in expression.walk())
 
 
 def _same(one: object, two: object) -> bool:
-    """True if two expressions are written alike."""
+    """True if two expressions are written the same."""
     if type(one) is not type(two):
         return False
     if isinstance(one, tuple) and isinstance(two, tuple):

@@ -31,8 +31,8 @@ class NextRows:
 
     Attributes:
         field: The field.
-        place: Where its rows are.
-        rows: How many there are.
+        place: Place of its rows.
+        rows: Number of rows.
         lines: Cache lines of each.
     """
 

@@ -16,7 +16,7 @@ _KEYWORDS = {"sep": " ", "end": "\n"}
 
 @dataclass
 class _Message:
-    """What a print says so far: texts with values between them."""
+    """Content of a print so far: texts with values between them."""
 
     text: list[str] = field(default_factory=lambda: [""])
     specs: list[str] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""``print`` in codelets: what it says, and how that comes to the host."""
+"""``print`` in codelets: its text, and the way of it to the host."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def prints_of(function: Helper) -> tuple[Print, ...]:
 
 
 def text_of(statement: Print, values: Sequence[Any]) -> str:
-    """What a print says of values, which are scalars of its expressions' types; the end of the line included."""
+    """Text of a print for given values, which are scalars of its expressions' types; the end of the line included."""
     parts = [statement.text[0]]
     for spec, value, text in zip(statement.specs, values, statement.text[1:], strict=True):
         parts += [_shown(value, spec), text]
@@ -74,14 +74,14 @@ def _word(b: ll.IRBuilder, value: Value, type_: ElementType) -> Value:
 
 
 def _value(word: int, type_: ElementType) -> Any:
-    """The scalar that a word stands for."""
+    """Scalar of a word."""
     if type_.is_float:
         return type_.np.type(np.int64(word).astype(np.uint32).view(np.float32))
     return np.int64(word).astype(type_.np)
 
 
 class PrintSink:
-    """Takes what the vertices of one group print, from any thread.
+    """Collects the prints of the vertices of one group, from any thread.
 
     Native code finds it through one more column of the tables, after those of the fields: a pointer to the address of
     ``void print(i64 site, i64 vertex, i64* values)``.
@@ -101,7 +101,7 @@ class PrintSink:
         self._said.append((vertex, site, list((ctypes.c_int64 * count).from_address(values))))
 
     def take(self) -> str:
-        """What was printed since this was last asked, in the order of the vertices."""
+        """Text that was printed since the last call, in the order of the vertices."""
         said, self._said = sorted(self._said, key=lambda s: s[0]), []
         return "".join(self._text(site, words) for _, site, words in said)
 
@@ -121,7 +121,7 @@ def say(statement: Print, *values: Any) -> None:
 
 @contextmanager
 def printing_to(write_line: Callable[[str], None]) -> Iterator[None]:
-    """Hand what codelets print in debug mode to a function, line by line."""
+    """Pass prints of codelets in debug mode to a function, line by line."""
     lines = Lines(write_line)
     token = _WRITE.set(lines.write)
     try:

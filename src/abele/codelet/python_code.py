@@ -75,7 +75,7 @@ def python_function(tree: Helper, compute: FunctionType | None, rounding: PlainR
 
 
 def _outer_names(compute: FunctionType) -> dict[str, Any]:
-    """What names mean in the function that are not its own: globals, and what it closes over."""
+    """Meanings of names in the function that are not its own: globals, and names of enclosing functions."""
     free = {n: outer_name(compute, n) for n in compute.__code__.co_freevars}
     return compute.__globals__ | {n: v for n, v in free.items() if v is not MISSING}
 
@@ -85,7 +85,7 @@ class PythonCode:
 
     Args:
         compute: The function that was read; None where there is none, only its tree.
-        rounding: How results are rounded to narrow floats.
+        rounding: Rounding of results to narrow floats.
 
     Attributes:
         names: Globals of the functions made: those of the source, and what generated code calls.

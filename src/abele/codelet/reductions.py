@@ -34,11 +34,11 @@ LANES = 32
 """Accumulators of a loop; two registers of 512 bits."""
 
 IDENTITY = {"add": 0.0, "mul": 1.0, "max": -math.inf, "min": math.inf}
-"""What a lane starts from, for each operation."""
+"""Start of a lane, for each operation."""
 
 
 def accumulators(body: list[Stmt]) -> dict[str, str]:
-    """Variables that a loop with this body keeps in lanes, and the operation that combines each."""
+    """Variables that a loop with this body keeps in lanes, and the operation of each."""
     statements = list(walk(body))
     if any(isinstance(s, For | WhileStmt | Leave | Return) for s in statements):
         return {}

@@ -19,7 +19,7 @@ from abele.numerics import ElementType
 from abele.numerics.narrow import round_at_random, round_to_nearest
 
 WORKERS = 8
-"""Numbers that a vertex has for its workers: a power of two, so that they are quick to tell apart."""
+"""Power of two of numbers per vertex for its workers, so that they are quick to tell apart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ class PlainRounding:
     """Rounds one scalar after the other, for debug mode.
 
     Attributes:
-        way: How.
+        way: Kind of rounding.
     """
 
     def __init__(self, way: Rounding) -> None:
@@ -94,7 +94,7 @@ class PlainRounding:
 
     @property
     def is_plain(self) -> bool:
-        """True if it is what NumPy's scalars do themselves."""
+        """True if NumPy's scalars round this way themselves."""
         return self.way == NEAREST
 
     def begin(self, seed: int, vertex: int, worker: int | None) -> None:

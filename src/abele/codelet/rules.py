@@ -1,4 +1,4 @@
-"""Types of operations: what mixed operands become, and which conversions happen without being asked for."""
+"""Types of operations: the common type of mixed operands, and the implicit conversions."""
 
 from __future__ import annotations
 

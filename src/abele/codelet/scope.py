@@ -39,7 +39,7 @@ class WholeField:
 
     @property
     def rank(self) -> int:
-        """How many indices it takes."""
+        """Number of indices that it takes."""
         return self.field.rank - (self.row is not None)
 
 
@@ -52,7 +52,7 @@ class VertexMethod:
 
 @dataclass(frozen=True, eq=False)
 class Written:
-    """What a parameter of a macro stands for: an argument as it is written at the call, read wherever it is used.
+    """Parameter of a macro: an argument as it is written at the call, read at each use.
 
     Attributes:
         node: The argument.
@@ -71,7 +71,7 @@ class NameScope:
         function: The function.
         types: Types of the local variables that were set so far.
         lines: Line where each was set first.
-        known: What names stand for that are no values: ``self``, parameters and locals that are fields.
+        known: Meanings of names that are no values: ``self``, parameters and locals that are fields.
         defined: Variables that have a value on every path to here.
     """
 
@@ -86,12 +86,12 @@ class NameScope:
         return Local(type=self.types[name], name=name, line=line)
 
     def outer(self, name: str) -> Any:
-        """What ``name`` is outside the function: closure, globals, builtins; MISSING when it is nothing."""
+        """Meaning of ``name`` outside the function: closure, globals, builtins; MISSING when it has none."""
         return outer_name(self.function, name)
 
 
 def outer_name(function: FunctionType, name: str) -> Any:
-    """What ``name`` means in ``function`` when it is no local variable; MISSING when it means nothing."""
+    """Meaning of ``name`` in ``function`` when it is no local variable; MISSING when it has none."""
     free = function.__code__.co_freevars
     if name in free and function.__closure__:
         try:
@@ -132,7 +132,7 @@ def is_setting(value: Any) -> bool:
 
 
 def setting_parts(value: Any) -> dict[str, Any]:
-    """What code can read of a setting, by name."""
+    """Parts of a setting that code can read, by name."""
     if isinstance(value, EnumType):
         return dict(value.__members__)
     return {f.name: getattr(value, f.name) for f in fields(value)} if is_dataclass(value) else {}

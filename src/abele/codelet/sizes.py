@@ -1,4 +1,4 @@
-"""Sizes that all vertices of a group have in common, for code that is made for them."""
+"""Sizes common to all vertices of a group, for code that is made for them."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Sizes:
         return bool(self.known)
 
     def of_field(self, field: FieldDef) -> Size:
-        """What is known of a field."""
+        """Known sizes of a field."""
         return next((s for s in self.known if s.field == field.name), Size(field.name))
 
 

@@ -57,7 +57,7 @@ def of_function(name: str) -> Slots:
 
 
 def of_store(bits: int) -> Slots:
-    """Slots of storing an element of so many bits."""
+    """Slots of storing an element of ``bits`` bits."""
     if bits >= 32:
         return STORE
     return STORE_HALF if bits == 16 else STORE_BYTE
@@ -80,7 +80,7 @@ bytes of an instruction; the split is D from published assembly (``setzi``, ``or
 
 
 def of_constant(word: int) -> Slots:
-    """Slots that make a floating-point constant of the bits ``word``, once in each stretch that it is used in.
+    """Slots that make a floating-point constant of the bits ``word``, once per stretch.
 
     Zero has a register of its own. Others are made where they are used: there are eight registers, and a compiler
     makes what is as cheap as a move again instead of keeping it. Source: §1.2 S for the registers; §7.1 D: an
@@ -102,7 +102,7 @@ BUNDLE_BYTES = 8
 
 @dataclass(frozen=True)
 class Overhead:
-    """What a kind of vertex costs beyond the slots of its code.
+    """Cost of a kind of vertex beyond the slots of its code.
 
     Attributes:
         entry: Slots to enter and leave.

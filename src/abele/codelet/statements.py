@@ -90,7 +90,7 @@ class Statements(Macros):
     _in_macro = False
 
     def block(self, nodes: list[ast.stmt]) -> tuple[list[Stmt], bool]:
-        """The statements, and whether control can reach what follows them."""
+        """Statements, and true if control can reach the code after them."""
         body: list[Stmt] = []
         for node in nodes:
             read = self.statement(node)
@@ -101,13 +101,13 @@ class Statements(Macros):
         return body, True
 
     def statement(self, node: ast.stmt) -> list[Stmt]:
-        """The statements that ``node`` means, after those of macros that it calls; none for a docstring."""
+        """Statements of ``node``, after those of macros that it calls; none for a docstring."""
         with self.room() as before:
             read = self._statement(node)
         return [*before, *read]
 
     def tail(self, nodes: list[ast.stmt]) -> tuple[list[Stmt], ast.expr | None]:
-        """Statements of a macro, and what it returns where conditions that are known are decided."""
+        """Statements of a macro, and its value where known conditions decide."""
         body: list[Stmt] = []
         for number, node in enumerate(nodes):
             if isinstance(node, ast.Return):
@@ -171,7 +171,7 @@ class Statements(Macros):
         raise self.origin.problem(node, "a statement that does nothing", "assign the value, or remove it")
 
     def _debug_only(self, node: ast.stmt) -> Stmt:
-        """A statement for debug mode; names that stand for fields are spelled out, since it has no such names."""
+        """Statement for debug mode; names of fields are spelled out, since it has no such names."""
         if self._in_macro:
             raise self.origin.problem(node, "an assert in a macro", "assert where the macro is called")
         text = ast.parse(ast.unparse(node)).body[0]
@@ -192,7 +192,7 @@ class Statements(Macros):
         return [self._set(node, target, self._valued(found, node.value))]
 
     def _returned_to(self, node: ast.Assign, target: ast.expr, function: FunctionType, first: list[Any]) -> list[Stmt]:
-        """``a, b = macro(…)``; variables that the macro returns are those that they are assigned to, where they can."""
+        """``a, b = macro(…)``; variables that the macro returns are the targets themselves, where they can be."""
         assert isinstance(node.value, ast.Call)
         targets = target.elts if isinstance(target, ast.Tuple) else [target]
         with self.room(tuple(t.id if isinstance(t, ast.Name) else "" for t in targets)) as before:
@@ -389,7 +389,7 @@ class Statements(Macros):
         return [Return(value=_typed(value), line=node.lineno)]
 
     def read_helper(self, function: FunctionType, arguments: list[Any], node: ast.Call) -> Helper:
-        """A plain function read for what its arguments are."""
+        """Plain function, read for the types of its arguments."""
         # A helper is read once for each combination of argument types and fields, as a template would be.
         key = (function, tuple(_identity(a) for a in arguments))
         if key in self.reading.helpers:
@@ -445,7 +445,7 @@ def _identity(argument: Any) -> Any:
 
 
 def _ends(statement: Stmt) -> bool:
-    """True if control never reaches what follows ``statement``."""
+    """True if control never reaches the code after ``statement``."""
     if isinstance(statement, IfStmt):
         return (
             bool(statement.then and statement.otherwise)

@@ -12,11 +12,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class StoredCode:
-    """What a file holds of a codelet.
+    """A codelet as a file holds it.
 
     Attributes:
         tree: Its ``compute``, read.
-        text: The same as text: what its native code depends on.
+        text: The same as text, from which its native code is made.
         trusted: True if native code may run without checking every access.
     """
 

@@ -19,7 +19,7 @@ from abele.machine.source import Cited, calibrated
 
 
 def calibrations() -> Iterator[tuple[str, Cited]]:
-    """The rule, and what it was chosen on."""
+    """Rule of bundles, with its measurements."""
     on = [f"blur: {variant}, 1 IPU: {of}" for variant in ("half4", "float2", "float") for of in ("compute", "step")]
     text = "a blur takes 24 to 30 slots per vector, one for each instruction; a dot product's branch is beside its sum"
     cited = calibrated(1, text, on=(*on, "matvec: compute, codelets as counted"))
@@ -50,7 +50,9 @@ class StraightCode:
                 self._last = pipe
 
     def step(self, cost: Slots) -> None:
-        """Add what may stand anywhere in the code, as the step of an index: the last instruction stays the last."""
+        """Add slots that may stand anywhere in the code, such as the step of an index: the last instruction stays the
+        last.
+        """
         last = self._last
         self.place(cost)
         self._last = last

@@ -24,7 +24,7 @@ LEAST_WIDTH = 4
 
 
 class Vectors(NamedTuple):
-    """How iterations become vectors: iterations of each, and vectors at once."""
+    """Vectors that iterations are run in: iterations of each, and vectors at once."""
 
     width: int
     together: int

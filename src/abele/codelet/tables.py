@@ -1,4 +1,4 @@
-"""Tables: what the native functions of a codelet take for all vertices at once."""
+"""Tables: arguments of a codelet's native functions for all vertices at once."""
 
 from __future__ import annotations
 

@@ -72,6 +72,7 @@ def template(make: Callable[..., type[Vertex]]) -> Template:
     """Make a template of a function that returns a codelet.
 
     Raises:
-        CodeletError: When a variant is made: the function returns something else, or an argument cannot be named.
+        CodeletError: The function returns something else, or an argument cannot be named; raised when a variant is
+            made.
     """
     return Template(make)

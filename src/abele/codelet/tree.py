@@ -60,7 +60,7 @@ def _expressions(node: VertexExpr | Stmt) -> tuple[VertexExpr, ...]:
 
 @dataclass(eq=False, kw_only=True)
 class ConstExpr(VertexExpr):
-    """A number; ``weak`` while it may still take the type of what it meets."""
+    """Number; ``weak`` while it may still take the type of the other operand."""
 
     value: float | int | bool
     weak: bool = False
@@ -118,7 +118,7 @@ class Compare(VertexExpr):
 
 @dataclass(eq=False, kw_only=True)
 class Logic(VertexExpr):
-    """``and`` or ``or`` of two bools; the right one is evaluated only if it matters."""
+    """``and`` or ``or`` of two bools; the right one is evaluated only if needed."""
 
     op: str
     left: VertexExpr
@@ -201,18 +201,18 @@ class StoreStmt(Stmt):
 
 @dataclass(eq=False, kw_only=True)
 class Evaluate(Stmt):
-    """Evaluates a call for what it does."""
+    """Evaluates a call for its effect."""
 
     value: HelperCall
 
 
 @dataclass(eq=False, kw_only=True)
 class Print(Stmt):
-    """Says something to the host.
+    """Print a line on the host.
 
     Attributes:
-        text: What stands before, between and after the values.
-        specs: How each value is written, as in a format string.
+        text: Text before, between and after the values.
+        specs: Format of each value, as in a format string.
         values: The values.
     """
 

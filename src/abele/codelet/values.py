@@ -49,7 +49,7 @@ class Values:
     """Emits expressions into the function at hand.
 
     Attributes:
-        builder: Where code goes.
+        builder: Builder that code is added to.
         memory: Fields of the vertex at hand.
         variables: Stack slots of local variables by name.
         rows: Stack slots of pointers to rows that have a name, by the variable that numbers them.

@@ -1,4 +1,4 @@
-"""Vertices: the classes that users derive from, and the decorator that makes a codelet of one."""
+"""Vertices: base classes for users, and the decorator that makes a codelet of a class."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ class CodeletDef:
         file: Source file of the class.
         line: Line of the class.
         formula: Its ``cycles`` function, or None.
-        record: Its ``state_bytes`` function, or None: what the record of a vertex takes on the machine, where its
-            fields do not say it.
+        record: Its ``state_bytes`` function, or None: bytes of a vertex's record on the machine, where its fields do
+            not give them.
         compute: Its ``compute`` function; None where ``source`` holds what was read or written of it.
         attributes: Other attributes of the class: constants and helper methods.
         constraints: Pairs of fields that must not share memory, as the class says; see ``constraints``.
         language: ``python``, or ``cpp`` for codelets whose ``source`` a C++ compiler has read.
-        source: What code is made of, where that is no function.
+        source: Tree or text that code is made of, where that is no function.
     """
 
     name: str
@@ -96,7 +96,7 @@ def codelet(cls: V | None = None, *, name: str = "") -> V | Callable[[V], V]:
 
     Args:
         cls: The class.
-        name: What the codelet is called, where that is not the name of the class: ``Saxpy<float>``.
+        name: Name of the codelet, where it is not the name of the class: ``Saxpy<float>``.
 
     Raises:
         CodeletError: The class derives from no vertex class, has no ``compute`` of the right arguments, or an

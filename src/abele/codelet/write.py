@@ -1,4 +1,4 @@
-"""Codelets written by Python code: a statement at a time, as the tree that is compiled and the text that says the same.
+"""Codelets written by Python code, a statement at a time: the tree that is compiled, and its text.
 
 Text is what listings, the debugger and tracebacks show, line for line; it is never read. The tree is what reading it
 would give: both come about in the same call, by the rules of :mod:`abele.codelet.construct`.
@@ -48,7 +48,7 @@ _SIGNS = {"add": "+", "sub": "-", "mul": "*", "div": "/", "floordiv": "//", "mod
 _SIGNS |= {"and": "&", "or": "|", "xor": "^", "shl": "<<", "shr": ">>"}
 _SUM, _PRODUCT, _OTHER, _ATOM = 1, 2, 0, 3
 _LEVELS = {"+": _SUM, "-": _SUM, "*": _PRODUCT, "/": _PRODUCT, "//": _PRODUCT}
-"""How tightly the arithmetic operators bind; parts of any other operation are put in brackets."""
+"""Binding strengths of the arithmetic operators; parts of any other operation are put in brackets."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +58,7 @@ class WrittenValue:
     Attributes:
         tree: The typed expression.
         text: The same in the vertex language.
-        level: How tightly the text binds.
+        level: Binding strength of the text.
         is_product: True if it is a product that is written where it is used.
     """
 
@@ -143,11 +143,11 @@ class WrittenValue:
 
 
 Operand = WrittenValue | int | float | bool
-"""What operations take: values, and numbers."""
+"""Operands of operations: values, and numbers."""
 
 
 def type_name(type_: ElementType) -> str:
-    """How text of the vertex language names an element type."""
+    """Name of an element type in text of the vertex language."""
     return "bool_" if type_.name == "bool" else type_.name
 
 
@@ -157,7 +157,7 @@ class CodeWriter:
 
     Args:
         kind: ``Vertex``, ``MultiVertex`` or ``SupervisorVertex``.
-        declared: What each field is declared as, by name.
+        declared: Declaration of each field, by name.
 
     Attributes:
         fields: The fields by name.
@@ -267,7 +267,7 @@ class CodeWriter:
 
     @contextmanager
     def loop(self, name: str, first: Operand, last: Operand) -> Iterator[WrittenValue]:
-        """``for name in range(first, last):`` around what is written inside."""
+        """Loop ``for name in range(first, last):`` around the code written inside."""
         start, stop = _operand(first), _operand(last)
         from_zero = isinstance(start.tree, ConstExpr) and start.tree.value == 0
         bounds = stop.text if from_zero else f"{start.text}, {stop.text}"
@@ -280,14 +280,14 @@ class CodeWriter:
 
     @contextmanager
     def repeat(self, condition: WrittenValue) -> Iterator[None]:
-        """``while condition:`` around what is written inside."""
+        """Loop ``while condition:`` around the code written inside."""
         made = WhileStmt(condition=construct.truth(condition.tree), body=[])
         with self._block(f"while {condition.text}:", made, made.body):
             yield
 
     @contextmanager
     def when(self, condition: WrittenValue) -> Iterator[None]:
-        """``if condition:`` around what is written inside."""
+        """Branch ``if condition:`` around the code written inside."""
         made = IfStmt(condition=construct.truth(condition.tree), then=[], otherwise=[])
         with self._block(f"if {condition.text}:", made, made.then):
             yield

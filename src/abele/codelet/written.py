@@ -1,4 +1,4 @@
-"""Codelet classes from what a :class:`~abele.codelet.write.CodeWriter` has written."""
+"""Codelet classes from the code of a :class:`~abele.codelet.write.CodeWriter`."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _BUILT: dict[str, type[Vertex]] = {}
 
 @dataclass(frozen=True, eq=False)
 class WrittenCode:
-    """What Python code wrote of a codelet.
+    """A codelet as Python code wrote it.
 
     Attributes:
         tree: Its ``compute``.
         text: The class as it would stand in source, which says everything that the tree does.
-        emitted: What tells the code of functions in it that are defined outside Abele.
+        emitted: Text that tells the code of functions in it that are defined outside Abele.
     """
 
     tree: Helper
@@ -39,7 +39,7 @@ class WrittenCode:
 
     @property
     def key(self) -> str:
-        """A digest of what native code depends on."""
+        """Digest of everything that native code depends on."""
         return hashlib.sha256((self.text + self.emitted).encode()).hexdigest()
 
 
@@ -50,13 +50,13 @@ def written_codelet(
     extra: object = None,
     record: Formula = None,
 ) -> type[Vertex]:
-    """The codelet class of what ``code`` holds; one class for one text and cost.
+    """Codelet class of the fields and statements of ``code``; one class for one text and cost.
 
     Args:
         name: Readable part of the class name; a digest of the text is appended.
         code: Fields and statements.
         cycles: Cost formula; None to count issue slots.
-        extra: What else tells two classes of the same text apart: whatever the formulas depend on.
+        extra: Key that tells two classes of the same text apart: values that the formulas depend on.
         record: Formula of the bytes that a vertex keeps for itself; None where its fields say that.
     """
     text = class_text(code)

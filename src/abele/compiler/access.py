@@ -54,14 +54,14 @@ class Access:
 
 
 def compute_set_access(uses: Sequence[FieldUse], writes: Writes, layout: Layout) -> Access:
-    """What a compute set touches."""
+    """Variables that a compute set reads and writes."""
     read = [_variables_of(u, layout) for u in uses if u.reads]
     reads = distinct(np.concatenate(read)) if read else _none()
     return _with_writes(reads, *writes.union(), layout)
 
 
 def node_access(node: Program, layout: Layout) -> Access:
-    """What a step touches that reads and writes whole views."""
+    """Variables that a step touches by reading and writing whole views."""
     read = [_variables(t, layout) for t in node.reads()]
     reads = distinct(np.concatenate(read)) if read else _none()
     written = node.writes()
@@ -77,7 +77,7 @@ def node_access(node: Program, layout: Layout) -> Access:
 
 
 def undef_access(tensor: Tensor, layout: Layout) -> Access:
-    """What declaring ``tensor`` undefined means for the variables that it covers completely."""
+    """Variables that declaring ``tensor`` undefined covers completely."""
     begin, length, _ = tensor.content.footprint()
     order = order_of(begin)
     return Access(undefined=_with_writes(_none(), begin[order], (begin + length)[order], layout).complete)

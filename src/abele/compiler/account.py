@@ -1,4 +1,4 @@
-"""Account: reports from the analysed program and what is known of its runs."""
+"""Account: reports from the analysed program and the counts of its runs."""
 
 from __future__ import annotations
 
@@ -60,17 +60,17 @@ from abele.report import (
 )
 
 HANDLE_ROLES = "handle_roles"
-"""Entry of an executable's ``meta`` that says what host handles are for."""
+"""Entry of an executable's ``meta`` with the roles of host handles."""
 
 
 @dataclass(frozen=True, eq=False)
 class ReportSource:
-    """What tables are made of that look at programs as their user made them.
+    """Programs as their user made them, from which tables are made.
 
     Attributes:
         programs: The control programs.
         names: Their names.
-        handle_roles: What host handles are for, by the part of their names before the first ``/``, digits left out.
+        handle_roles: Roles of host handles, by the part of their names before the first ``/``, digits left out.
         is_unchanged: Tells whether graph and programs are what was compiled.
     """
 
@@ -81,13 +81,13 @@ class ReportSource:
 
 
 class Reporter:
-    """Makes the reports of one executable: what no run changes is worked out once, when the first is asked for.
+    """Makes the reports of one executable: parts that no run changes are made once, on first use.
 
     Args:
         graph: Its graph.
         lowered: Its steps.
-        plan: What they run, with assumed costs where these depend on data.
-        memory: What fills the tiles.
+        plan: Supersteps of these, with assumed costs where they depend on data.
+        memory: Memory of the tiles.
         source: The programs as their user made them.
     """
 
@@ -102,7 +102,7 @@ class Reporter:
         """The report of the program as it ran.
 
         Args:
-            account: What is known of its runs.
+            account: Counts and costs of its runs.
             meta: Further entries of the report's ``meta``.
         """
         graph, lowered, executions = self.graph, self.lowered, account.executions
@@ -144,7 +144,7 @@ class Reporter:
     def _tile_tables(
         self, rows: Sequence[tuple[Step, Part]], phases: Sequence[Part], phase_of: Int64, executions: Int64
     ) -> dict[str, Table]:
-        """The relations with tiles, each made when somebody looks into it."""
+        """Relations with tiles, each made on first use."""
         num_tiles, memory = self.graph.num_tiles, self.memory
         done_on = PHASE_TILES.deferred(lambda: phase_tiles(phases, num_tiles))
 
@@ -168,7 +168,7 @@ class Reporter:
     def _exchange_tables(
         self, rows: Sequence[tuple[Step, Part]], phases: Sequence[Part], phase_of: Int64, executions: Int64
     ) -> dict[str, Table]:
-        """What goes between IPUs, over links and between tiles, found when somebody looks into the tables."""
+        """Tables of traffic between IPUs, over links and between tiles, made on first use."""
         graph, plan, source = self.graph, self.plan, self.source
 
         def places() -> list[PhaseOf]:
@@ -194,7 +194,7 @@ class Reporter:
         }
 
     def exchange_pairs(self, row: int, block_tiles: int) -> Table:
-        """Who sends to whom in the exchange that a row of the steps table is; see ``Executable.exchange_pairs``."""
+        """Sender and receiver tiles of the exchange of a row of the steps table; see ``Executable.exchange_pairs``."""
         step, part = self._assumed_rows[row]
         phase, graph = PhaseOf(step.superstep, part), self.graph
         if phase.exchanged(self.plan) is None:
@@ -214,7 +214,7 @@ class Reporter:
     def _run_tables(
         self, parts: Sequence[Part], account: RunAccount, row_of: Sequence[Mapping[int, int]], ends: Sequence[Int64]
     ) -> dict[str, Table]:
-        """All executions of runs, found when somebody looks into the tables."""
+        """All executions of runs, found on first use."""
         made: list[RunTables] = []
 
         def found() -> RunTables:
@@ -252,8 +252,9 @@ class Reporter:
         return int(np.dot(account.executions[own], each[self._superstep[own]]))
 
     def start_cycles(self, account: RunAccount) -> tuple[Int64, int]:
-        """When each step first starts in a run of its program, int64[steps], −1 where it does not; and when the first
-        program ends."""
+        """First start of each step in a run of its program, int64[steps], −1 for none; and the end of the first
+        program.
+        """
         rows, first_row = [p for _, p in self._rows(account)], self._first_row
         found = [self._schedule(n, account, rows) for n in range(len(self.lowered.programs))]
         starts = np.full(len(rows) + 1, -1, dtype=np.int64)
@@ -262,7 +263,7 @@ class Reporter:
         return np.where(np.diff(first_row) > 0, starts[first_row[:-1]], -1), found[0].end
 
     def _schedule(self, program: int, account: RunAccount, rows: Sequence[Part]) -> ProgramSchedule:
-        """When a program does what; the schedule of one that ran as assumed is kept."""
+        """Schedule of a program; that of one that ran as assumed is cached."""
         own = self._program == program
         # Only a program that ran otherwise than assumed needs a schedule of its own.
         if any(of == program for of, _ in account.compute) or not np.array_equal(
@@ -337,7 +338,7 @@ class Reporter:
 
     @cached_property
     def _program_tables(self) -> dict[str, Table]:
-        """The tables of what programs are made of; empty if somebody looks only after programs have changed."""
+        """Tables of the parts of programs; empty if first used after programs have changed."""
         source, made = self.source, dict[str, Mapping[str, Table]]()
 
         def table(schema: Schema, key: str, make: Callable[[], Mapping[str, Table]]) -> Table:
@@ -369,7 +370,7 @@ class Reporter:
 
     @cached_property
     def _memory_tables(self) -> tuple[Table, Table]:
-        """The tables of variables and of what is live."""
+        """Tables of variables and of liveness."""
         first_op = first_writers(self.lowered, self.plan, self._ops[1], len(self.graph.variables))
         roles = self.source.handle_roles
         variables = variables_table(self.graph, self.memory, self._first_row, first_op, roles)

@@ -1,4 +1,4 @@
-"""Account of exchanges: what crosses between IPUs, what links carry, and who sends to whom."""
+"""Account of exchanges: bytes between IPUs, over links, and between tiles."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from abele.machine.routes import LINK_KINDS, link_loads
 from abele.report import EXCHANGE_BLOCKS, PHASE_IPUS, PHASE_LINKS, Table, Text
 
 BLOCKS_PER_IPU = 32
-"""Blocks of tiles that are told of an IPU."""
+"""Blocks of tiles per IPU."""
 MOST_PLANNED = 32
 """Supersteps that are planned again for the table of blocks."""
 MOST_ROWS = 1 << 17
@@ -32,11 +32,11 @@ MOST_ROWS = 1 << 17
 
 
 class PhaseOf(NamedTuple):
-    """Where a phase comes from.
+    """A phase of a superstep.
 
     Attributes:
         superstep: Number of the superstep.
-        part: What it does.
+        part: Its line of the timeline.
     """
 
     superstep: int
@@ -58,7 +58,7 @@ class PhaseOf(NamedTuple):
 def ipu_tables(
     phases: Sequence[PhaseOf], plan: Sequence[Superstep], system: System, whole: System
 ) -> tuple[Table, Table]:
-    """The tables of what crosses between IPUs and of what links carry.
+    """Tables of the bytes between IPUs and over links.
 
     Args:
         phases: The phases by their numbers.
@@ -87,7 +87,7 @@ def ipu_tables(
 
 
 def exchange_blocks(phases: Sequence[PhaseOf], cycles: Int64, plan: Sequence[Superstep], graph: Graph) -> Table:
-    """The table of who sends to whom, in the phases on which runs spend most cycles, as far as there is room.
+    """Table of bytes between sender and receiver tiles, in the phases of most cycles, as far as there is room.
 
     Args:
         phases: The phases by their numbers.
@@ -128,9 +128,9 @@ def exchange_blocks(phases: Sequence[PhaseOf], cycles: Int64, plan: Sequence[Sup
 def planned_blocks(
     superstep: Superstep, graph: Graph, blocks: TileBlocks
 ) -> tuple[BlockBytes | None, BlockBytes | None]:
-    """Who sends to whom before and after the vertices of a superstep, which is planned again; None where nothing is.
+    """Bytes between blocks of tiles before and after the vertices of a superstep, planned again; None where none move.
 
-    Steps of control, and what goes between replicas, have no such plan.
+    Steps of control and copies between replicas have no such plan.
     """
     node, tiles_per_ipu = superstep.node, graph.system.ipu.num_tiles
     # A layout of what the superstep touches will do, and takes a fraction of the time.

@@ -25,13 +25,13 @@ _LEAST_TRACED = 16
 
 @dataclass(frozen=True, eq=False, slots=True)
 class GroupTables:
-    """What the report says of sync groups.
+    """Tables of the report about sync groups.
 
     Attributes:
         groups: The table of groups.
         spans: The table of spans.
         starts: First start of each row of the steps table in a run of its program, int64[rows].
-        step_groups: Which rows of the steps table keep which groups busy.
+        step_groups: Rows of the steps table and the groups that they keep busy.
         row_of: For each program the row of each group that takes part in it.
     """
 

@@ -1,4 +1,4 @@
-"""Account of operations: library calls, and steps outside of any, with what they cost."""
+"""Account of operations: library calls, and steps outside of any, with their costs."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def ops_table(
     Args:
         ops: The operations; see :func:`ops_of`.
         lowered: The steps.
-        supersteps: What these run.
+        supersteps: Supersteps of these.
         op_of: The operation of each step, int64[steps].
         executions: Times that each step runs in one run of its program, int64[steps].
         steps: The table of steps.
@@ -73,7 +73,7 @@ def ops_table(
 
 
 def _op_executions(lowered: Lowered, op_of: Int64, executions: Int64, num_ops: int) -> Int64:
-    """Times that each operation runs: what the first step of each of its call sites does."""
+    """Executions of each operation: those of the first step of each of its call sites."""
     runs = np.zeros(num_ops, dtype=np.int64)
     seen: set[tuple[int, int]] = set()
     for step in lowered.steps:
@@ -86,7 +86,7 @@ def _op_executions(lowered: Lowered, op_of: Int64, executions: Int64, num_ops: i
 
 
 def _flops(node: Program, superstep_of: Mapping[int, Superstep]) -> int:
-    """Operations of a library call, or those that estimators tell of a compute set."""
+    """Operations of a library call, or those by the estimators of a compute set."""
     if isinstance(node, LibraryCall):
         return node.flops
     compute = superstep_of[id(node)].compute
@@ -94,11 +94,11 @@ def _flops(node: Program, superstep_of: Mapping[int, Superstep]) -> int:
 
 
 _PRODUCTS = ("ConvPartial",)
-"""What names of codelets begin with whose vertices multiply on the matrix unit."""
+"""Prefixes of codelets whose vertices multiply on the matrix unit."""
 
 
 def _arithmetic(codelets: Iterable[CodeletDef]) -> str:
-    """What an operation computes with, by the vertices that it runs; see ``abele.report.schema.ARITHMETIC``.
+    """Element type of an operation's arithmetic, by the vertices that it runs; see ``abele.report.schema.ARITHMETIC``.
 
     The vertices of products decide where there are some. Otherwise it is f32 if a vertex has a field of it: f16 that is
     summed in f32 is summed by instructions of f32.

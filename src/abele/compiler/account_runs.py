@@ -15,7 +15,7 @@ from abele.report.tile_runs import runs_of
 
 
 class RunTables(NamedTuple):
-    """What the report says of whole runs.
+    """Tables of the report about whole runs.
 
     Attributes:
         run_spans: The executions.
@@ -32,8 +32,8 @@ def run_tables(
     """The tables of whole runs.
 
     Args:
-        found: What each program does.
-        parts: What each row of the steps table does.
+        found: Executions of each program.
+        parts: Timeline of each row of the steps table.
         row_of: For each program the row in the groups table of each sync group that takes part.
         ends: Cycle after which each sync group is done, for each program, int64[groups].
     """

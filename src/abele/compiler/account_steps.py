@@ -1,4 +1,4 @@
-"""Account of steps: what each row of the steps table costs, and what that rests on."""
+"""Account of steps: cost of each row of the steps table, and its basis."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from abele.report import STEPS, Table
 
 
 def is_estimated(program: int, superstep: Superstep, account: RunAccount) -> bool:
-    """True if some vertices of a superstep cost what depends on data, and no run of a program has counted them."""
+    """True if the cost of some vertices of a superstep depends on data, and no run of a program has counted them."""
     compute = account.compute.get((program, superstep.index), superstep.compute)
     return compute is not None and bool(compute.estimated)
 
 
 def basis_of(row: tuple[Step, Part], supersteps: Sequence[Superstep], account: RunAccount) -> str:
-    """What the figures of a row rest on: one of ``BASES``."""
+    """Basis of the figures of a row: one of ``BASES``."""
     step, part = row
     superstep = supersteps[step.superstep]
     if account.assumed[step.index] or (part.kind == "compute" and is_estimated(step.program, superstep, account)):
@@ -48,8 +48,8 @@ def steps_table(
         rows: Step and part of each row.
         op_of: The operation of each step, int64[steps].
         executions: Times that each step runs in one run of its program, int64[steps].
-        groups: What sync groups do.
-        basis: What the figures of each row rest on.
+        groups: Tables of sync groups.
+        basis: Basis of the figures of each row.
         phases: The parts that differ.
         phase_of: That of each row, int64[rows].
     """

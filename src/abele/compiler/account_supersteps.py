@@ -1,4 +1,4 @@
-"""Account of supersteps: what each runs, vertices by codelet, and which variables it touches.
+"""Account of supersteps: vertices of each by codelet, and its variables.
 
 All of it is worked out when somebody looks into the tables. Supersteps that equal one another but for their variables
 and their IPU share the column of cycles that was found of the first (``equal_steps``), which is how they are known
@@ -62,7 +62,7 @@ class EqualVertices(NamedTuple):
 
 
 class SuperstepTables(NamedTuple):
-    """What the report says of supersteps and their vertices.
+    """Tables of the report about supersteps and their vertices.
 
     Attributes:
         supersteps: The supersteps.
@@ -147,7 +147,7 @@ def _by_codelet(groups: Sequence[VertexGroup]) -> list[list[VertexGroup]]:
 def _line(
     groups: Sequence[VertexGroup], codelets: dict[CodeletDef, int], ipu: Ipu, num_tiles: int
 ) -> tuple[dict[str, Any], np.ndarray]:
-    """What the table says of vertices of one codelet in one compute set, and their tiles."""
+    """Row of the table for the vertices of one codelet in one compute set, and their tiles."""
     codelet = groups[0].codelet
     costs = [vertex_costs(group, ipu) for group in groups]
     # A worker issues in every sixth cycle; what all workers do together is told in cycles already.
@@ -173,7 +173,7 @@ def _line(
 
 
 class _Extents(NamedTuple):
-    """Where variables lie in the element space of their graph.
+    """Addresses and sizes of variables in the element space of their graph.
 
     Attributes:
         base: First address of each, int64[variables].
@@ -220,7 +220,7 @@ def superstep_variables(plan: Sequence[Superstep], variables: Sequence[Variable]
 
 
 def _read_elements(superstep: Superstep, extents: _Extents) -> Int64:
-    """Distinct elements that a superstep may read of each variable that it reads, in their order, int64[n]."""
+    """Distinct elements that a superstep may read of each variable, in the order of its reads, int64[n]."""
     node, reads = superstep.node, superstep.access.reads
     if isinstance(node, Execute):
         regions = {id(u.edge.regions): u.edge.regions for u in field_uses(node.compute_set.groups) if u.reads}
@@ -237,7 +237,7 @@ def _read_elements(superstep: Superstep, extents: _Extents) -> Int64:
 
 
 def _written_elements(access: Access, extents: _Extents) -> Int64:
-    """Elements that a superstep writes of each variable that it writes, in their order, int64[n]."""
+    """Elements that a superstep writes of each variable, in the order of its writes, int64[n]."""
     elements = extents.size[access.writes].copy()
     for variable, (begin, end) in access.partial.items():
         elements[np.searchsorted(access.writes, variable)] = int((end - begin).sum())

@@ -1,4 +1,4 @@
-"""Account of tiles: what each of them does in each phase and program, and what it holds of each variable.
+"""Account of tiles: work of each in each phase and program, and its part of each variable.
 
 The relations are made when somebody looks into them, for all phases at once. Tiles of different phases are kept apart
 by numbering them through: tile t of phase p is p × (tiles + 1) + t, and the one number that is left out between phases
@@ -51,7 +51,7 @@ def program_tiles(phases: Table, times: Sequence[Int64], num_tiles: int) -> Tabl
 
     Args:
         phases: The relation of phases and tiles.
-        times: How often a run of each program goes through each phase, int64[phases].
+        times: Times that a run of each program goes through each phase, int64[phases].
         num_tiles: Tiles of the machine.
     """
     names = ("compute_cycles", "sent_bytes", "received_bytes")
@@ -76,7 +76,7 @@ def buffer_tiles(supersteps: Sequence[Superstep], num_tiles: int) -> Table:
 
 
 def memory_of(plan: MemoryPlan, num_tiles: int) -> Memory:
-    """What fills the tiles, neighbours that are alike as one run."""
+    """Bytes of each category on the tiles; equal neighbours are one run."""
     vectors = [plan.categories[name] for name in CATEGORIES]
     listed = TileSet.of([v.tile_set.tiles for v in vectors], num_tiles).tiles
     begin = distinct(np.concatenate([np.zeros(1, np.int64), listed, listed + np.int64(1)]))
@@ -88,7 +88,7 @@ def memory_of(plan: MemoryPlan, num_tiles: int) -> Memory:
 
 
 def variable_tiles(memory: MemoryPlan, num_tiles: int) -> Table:
-    """The relation of the variables that are used, in their order, and the tiles that hold part of them."""
+    """Relation of the variables in use, in their order, and their tiles."""
     shares, used = memory.shares, memory.liveness.used
     row_of = np.cumsum(used) - 1
     kept = used[shares.variable]
@@ -99,7 +99,7 @@ def variable_tiles(memory: MemoryPlan, num_tiles: int) -> Table:
 
 
 def lifetimes(memory: MemoryPlan, first_row: Int64) -> Table:
-    """The relation of variables that are used and not always live, and the rows of the steps table at which they are.
+    """Relation of variables that are not always live, and their rows of the steps table.
 
     Args:
         memory: The memory plan.
@@ -115,7 +115,7 @@ def lifetimes(memory: MemoryPlan, first_row: Int64) -> Table:
 
 
 def _runs_of_vectors(columns: Mapping[str, Sequence[TileVector | None]], num_tiles: int) -> Runs:
-    """Runs of the numbered-through tiles of several vectors, owner after owner; what all tiles have is one run."""
+    """Runs of the numbered-through tiles of several vectors, owner after owner; a value of all tiles is one run."""
     first, count = [], []
     values: dict[str, list[Int64]] = {name: [] for name in columns}
     for name, vectors in columns.items():

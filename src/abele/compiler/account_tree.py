@@ -26,11 +26,11 @@ from abele.report import FUNCTION_CALLS, PROGRAM_TREE, Table
 
 
 class TreeTables(NamedTuple):
-    """What the report says of control programs.
+    """Tables of the report about control programs.
 
     Attributes:
         program_tree: Programs and functions as trees.
-        function_calls: Where functions are called.
+        function_calls: Calls of functions.
     """
 
     program_tree: Table
@@ -141,12 +141,12 @@ class _Root:
 
     Attributes:
         name: Its name.
-        debug: Where the user made it; None for programs.
+        debug: Place where the user made it; None for programs.
         first: First step of its body where that is reached first.
         end: One past the last.
         nodes: The nodes, parents before children.
         parents: Row of the node around each among the nodes, −1 for the body.
-        titles: What each is to the node around it.
+        titles: Role of each in the node around it.
         firsts: First step of each.
         ends: One past its last.
         calls: Each Call among them: its row, its function, and the first step of the body there.
@@ -225,7 +225,7 @@ class _TreeWalk:
 
 
 def _inside(node: Program) -> Iterator[tuple[Program | None, str]]:
-    """What is inside a node, with its titles, in the order in which it is lowered; None for a step of its own."""
+    """Children of a node, with their titles, in the order in which they are lowered; None for a step of its own."""
     match node:
         case LibraryCall() | Block():
             yield node.body, "body"

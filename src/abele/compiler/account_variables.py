@@ -27,11 +27,11 @@ def variables_table(
     """The table of the variables that programs use.
 
     Args:
-        graph: The graph that they are of.
+        graph: Graph of the variables.
         memory: The memory plan.
         first_row: First row of each step in the steps table, and the number of rows, int64[steps + 1].
         first_op: The operation that writes each variable of the graph first, int64[variables]; −1 for none.
-        roles: What host handles are for, by the part of their names before the first ``/``, digits left out.
+        roles: Roles of host handles, by the part of their names before the first ``/``, digits left out.
     """
     used = np.flatnonzero(memory.liveness.used)
     first, last = np.full((2, len(graph.variables)), -1, dtype=np.int64)
@@ -72,7 +72,7 @@ def first_writers(lowered: Lowered, plan: Sequence[Superstep], op_of: Int64, num
 
     Args:
         lowered: The steps; supersteps are numbered in the order in which these reach them.
-        plan: What they run.
+        plan: Supersteps of these.
         op_of: The operation of each step, int64[steps].
         num_variables: Variables of the graph.
     """

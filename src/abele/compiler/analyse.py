@@ -61,10 +61,10 @@ class Analysis:
     """Supersteps of one compilation, and the code that they leave on each tile.
 
     Attributes:
-        layout: Where the graph's elements live.
+        layout: Tile and address of the graph's elements.
         groups: Tiles that advance on their own.
         code: Bytes of vertex state and of code on each tile so far, by memory category.
-        placement: What fields ask of the place of variables.
+        placement: Demands of fields on the place of variables.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -119,7 +119,7 @@ class Analysis:
     # --- what the meanings of nodes are made of ----------------------------------------------------------------------
 
     def access(self, step: Step) -> Access:
-        """What a step touches by its node's word, which it may."""
+        """Variables that a step touches by its node's declaration, checked."""
         return self._checked(node_access(step.node, self.layout), step, _user(step))
 
     @property
@@ -134,7 +134,7 @@ class Analysis:
         return access
 
     def compute_set(self, step: Step, compute_set: ComputeSet) -> Superstep:
-        """What the vertices of a compute set do; they are analysed unless it equals one that is known."""
+        """Analysis of the vertices of a compute set, or that of an equal one that is known."""
         where = f"compute set {compute_set.name!r}"
         equal = self._copied(compute_set) or self._compared(compute_set, where)
         if equal is None:
@@ -177,13 +177,13 @@ class Analysis:
         return self._equal_steps.find(groups)
 
     def _remembered(self, first: Analysed) -> Superstep:
-        """What was found of a step, kept for those that equal it; counts its code."""
+        """Analysis of a step, kept for those that equal it; counts its code."""
         self._equal_steps.add(first)
         self._count_code(first, 0)
         return first.superstep
 
     def _following(self, equal: EqualStep, step: Step, user: str) -> Superstep:
-        """What a step does that equals one that is known; counts its code."""
+        """Analysis of a step from an equal one that is known; counts its code."""
         self._checked(equal.access, step, user)
         by = equal.ipus * self.tiles_per_ipu
         self._count_code(equal.first, by)
@@ -197,7 +197,7 @@ class Analysis:
             self._code_of[key] = vector, self._code_of.get(key, (vector, 0))[1] + 1
 
     def copy(self, step: Step, node: Copy) -> Superstep:
-        """What a copy between two views does; it is planned unless it equals one that is known."""
+        """Analysis of a copy between two views, or that of an equal one that is known."""
         equal = self._equal_steps.find_copy(node)
         if equal is not None:
             return self._following(equal, step, step.name)
@@ -247,11 +247,11 @@ class Analysis:
     def meeting_host(
         self, step: Step, tensors: Sequence[Tensor], *, rendezvous: int = 1, alone: bool = False
     ) -> Superstep:
-        """A step at which the sync groups that hold some tensors exchange them with the host.
+        """Superstep in which the sync groups of some tensors exchange them with the host.
 
         Args:
             step: The step.
-            tensors: What is exchanged.
+            tensors: Tensors that are exchanged.
             rendezvous: Times that they meet the host.
             alone: True if the first replica exchanges its own, while the others meet the host too.
         """
@@ -261,7 +261,7 @@ class Analysis:
         return replace(met, links=self.groups.host_links(holding), link_cycles=cycles)
 
     def meeting_memory(self, step: Step, tensor: Tensor) -> Superstep:
-        """A step at which those that hold a tensor exchange it with streaming memory, each IPU for itself."""
+        """Superstep in which the tiles of a tensor exchange it with streaming memory, each IPU for itself."""
         holding = self._groups_of([tensor])
         return replace(self._outside(step, [tensor], holding, 1), links=self.groups.drams(holding))
 
@@ -346,5 +346,5 @@ class Analysis:
 
 
 def _user(step: Step) -> str:
-    """What an error calls a step."""
+    """Name of a step in errors."""
     return f"stream {step.name!r}" if step.kind in STREAMS else step.name

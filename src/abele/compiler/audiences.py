@@ -1,4 +1,4 @@
-"""Audiences: sets of tiles that want the same pieces of memory, so that what they want is looked at once.
+"""Audiences: sets of tiles that want the same pieces of memory, so that these are swept once.
 
 A matrix product that is spread over 1,440 tiles gives each of 40 blocks of an operand to 36 of them, and where that
 operand lies in short pieces, the blocks of all tiles are ten million of them; of all blocks, 280,000. What a tile
@@ -123,13 +123,13 @@ class Audiences:
     def sums(
         self, tiles: TileSet, audience: Int64, holder: Int32, amounts: Sequence[npt.NDArray[Any] | None]
     ) -> list[Int64]:
-        """Sums over what each tile wants and does not hold, as columns over ``tiles``.
+        """Sum of ``amount`` over the pieces that each tile wants and does not hold, as a column over ``tiles``.
 
         Args:
             tiles: A set with all members.
-            audience: Who wants each piece, int64[k].
+            audience: Audience that wants each piece, int64[k].
             holder: The tile that holds it, int32[k].
-            amounts: What to add up, [k] each, or None to count the pieces; sums up to 2**53 are exact.
+            amounts: Amounts of the pieces, [k] each, or None to count the pieces; sums up to 2**53 are exact.
         """
         # What its only member holds is in no audience's list.
         own = _NONE if self.is_alone else self.members(audience, holder)
@@ -163,10 +163,10 @@ class Audiences:
 
 
 def find_audiences(wanted: Sequence[WantedRegions], num_tiles: int) -> tuple[Audiences, list[tuple[Int64, Int64]]]:
-    """Tiles that want the same, and what each audience wants of each field.
+    """Sets of tiles that want the same pieces, and the regions of each field by set.
 
     Args:
-        wanted: What tiles want, field by field.
+        wanted: Regions that tiles want, field by field.
         num_tiles: Tiles of the machine.
 
     Returns:

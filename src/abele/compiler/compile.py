@@ -108,7 +108,7 @@ def _compiled(
 
 
 def _silent(stage: str, fraction: float) -> None:
-    """Progress that nobody watches."""
+    """Progress that is not shown."""
 
 
 def _named(program: Programs) -> tuple[list[str], list[Program]]:

@@ -25,7 +25,7 @@ Column = npt.NDArray[Any]
 
 @dataclass(frozen=True, eq=False, slots=True)
 class VertexCosts:
-    """What the vertices of one group cost.
+    """Costs of the vertices of one group.
 
     Attributes:
         amount: Issue slots of each (tile cycles for multi-worker kinds), int64[N].
@@ -56,7 +56,7 @@ class FieldRows:
 
 
 class GroupView:
-    """What a cost formula reads of a vertex group: sizes of edges and values of state, one entry per vertex.
+    """Sizes of edges and values of state of a vertex group, as a cost formula reads them: one entry per vertex.
 
     ``num`` is the number of vertices, unless a field has that name.
     """
@@ -158,7 +158,7 @@ def assumed_slots(group: VertexGroup) -> Int64:
 
 
 def _by_estimator(group: VertexGroup, estimator: PerfEstimator, ipu: Ipu) -> VertexCosts:
-    """What an estimator of the user's says, of all vertices at once or of one after the other."""
+    """Costs by a user's estimator, asked once for all vertices or once per vertex."""
     who = f"the perf estimator of codelet {group.codelet.name}"
     if not estimator.per_vertex:
         cycles, flops = _cycles_and_flops(estimator.function(GroupView(group), ipu))
@@ -170,7 +170,7 @@ def _by_estimator(group: VertexGroup, estimator: PerfEstimator, ipu: Ipu) -> Ver
 
 
 def _cycles_and_flops(found: Any) -> tuple[Any, Any]:
-    """Cycles, and operations where they are told: as a pair, or as an object with both."""
+    """Cycles, and operations where they are given: as a pair, or as an object with both."""
     if isinstance(found, tuple) and len(found) == 2:
         return found
     return getattr(found, "cycles", found), getattr(found, "flops", 0)

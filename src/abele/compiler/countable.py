@@ -13,7 +13,7 @@ from abele.machine import System
 _MOST = 1 << 62
 _YEAR_SECONDS = 31_557_600
 _OFTEN = 1 << 24
-"""A program whose steps run less often, in sum, is not looked at: none lasts 2^38 cycles."""
+"""Executions of steps below which a program is not checked: none lasts 2^38 cycles."""
 
 
 def check_countable(steps: Sequence[Step], supersteps: Sequence[Superstep], system: System) -> None:

@@ -1,4 +1,4 @@
-"""Divergence: whatever steers the program must be provably the same in every replica.
+"""Divergence: all that steers the program must be provably the same in every replica.
 
 This is taint analysis over whole variables: what may differ spreads from a variable that is read to all that the step
 writes, until nothing changes. It ends, since the set only grows, and it is safe because it ignores order and
@@ -23,12 +23,12 @@ from abele.words import counted
 
 
 def check_divergence(graph: Graph, steps: Sequence[Step], accesses: Mapping[int, Access], always_live: Bool) -> None:
-    """No loop, branch or switch can go different ways in different replicas.
+    """Refuse loops, branches and switches that can go different ways in different replicas.
 
     Args:
         graph: The graph; with one replica there is nothing to check.
         steps: All steps.
-        accesses: What each touches, by step index.
+        accesses: Variables that each touches, by step index.
         always_live: Variables whose value comes from the host or from the run before, bool[variables].
 
     Raises:

@@ -1,4 +1,4 @@
-"""Equal steps: those that do the same to other variables, so that what was found of one holds for the other.
+"""Equal steps: steps that differ in their variables alone, so that the analysis of one holds for the other.
 
 Why that is right: the analysis reads of a step the codelets, tiles, costs and state of its vertices, which intervals of
 which variables they are wired to, and where the elements of these variables lie. It never looks at an address but to
@@ -15,6 +15,9 @@ compared with up to four analysed ones. Without the places, the fifth layer of o
 the next IPU. What was tried: hashing the columns themselves, which reads every array twice where most steps differ in
 their shape already; comparing with all analysed steps, which is quadratic where steps differ in their wiring alone;
 keeping the vectors of first ones dense, which filled the memory that is given to them on a Pod after eight steps.
+
+Example: a layer on IPU 1 that is wired as one on IPU 0, on tiles 1,472 further on, takes over that one's analysis; its
+exchange is not planned again.
 """
 
 from __future__ import annotations
@@ -46,7 +49,7 @@ if TYPE_CHECKING:
     from abele.graph.graph import Graph
 
 _MOST_BYTES = 1 << 26
-"""Memory that what is kept of first ones may take."""
+"""Memory for the analyses of first steps."""
 _MOST_BLOCKS = 64
 """Blocks of a copy's views up to which it is compared with others."""
 _MOST_ALIKE = 4
@@ -59,7 +62,7 @@ class Analysed:
 
     Attributes:
         groups: Vertices of a compute set.
-        superstep: What was found.
+        superstep: Result of the analysis.
         vertex_state: Bytes that its vertices' records take on each tile.
         exchange_code: Bytes of exchange instructions on each tile.
     """
@@ -75,8 +78,8 @@ class EqualStep(NamedTuple):
 
     Attributes:
         first: The step.
-        access: What the other touches itself.
-        ipus: IPUs by which the other lies further on.
+        access: Variables that the other touches.
+        ipus: Distance of the other, in IPUs.
     """
 
     first: Analysed
@@ -84,7 +87,7 @@ class EqualStep(NamedTuple):
     ipus: int
 
     def found(self, superstep: Superstep, tiles_per_ipu: int) -> Analysed:
-        """What is known of the other, whose superstep is ``superstep``."""
+        """Analysis of the other, whose superstep is ``superstep``."""
         first, by = self.first, self.ipus * tiles_per_ipu
         return Analysed((), superstep, first.vertex_state.shifted(by), first.exchange_code.shifted(by))
 
@@ -98,7 +101,7 @@ class EqualSteps:
 
     Args:
         graph: The graph that all are part of.
-        layout: Where its elements live.
+        layout: Tile and address of its elements.
     """
 
     def __init__(self, graph: Graph, layout: Layout) -> None:
@@ -133,14 +136,14 @@ class EqualSteps:
         return None
 
     def find_copied(self, first: Analysed, others: Mapping[Variable, Variable], shift: int) -> EqualStep | None:
-        """An analysed compute set as the one that another, which copies its vertices to other variables, equals.
+        """Analysed compute set as the equal of a copy of its vertices for other variables.
 
         None where the variables do not lie as those that they stand for, because they were mapped anew.
 
         Args:
             first: The analysed one.
             others: The variable in place of each.
-            shift: How many tiles further on vertices are.
+            shift: Distance of the vertices, in tiles.
         """
         touched = first.superstep.access.touched.tolist()
         found = {n: others[self._variables[n]].id for n in touched}
@@ -166,7 +169,7 @@ class EqualSteps:
         return None
 
     def _shape(self, groups: Sequence[VertexGroup]) -> tuple[object, ...]:
-        """What equal compute sets have in common, cheaply."""
+        """Cheap key that is equal for equal compute sets."""
         return tuple(
             (id(g.codelet), g.num, _spread(g.tile), *(self._edge_shape(e) for e in g.edges.values())) for g in groups
         )
@@ -191,7 +194,7 @@ class EqualSteps:
         return 0
 
     def _may_take(self, first: Analysed, found: dict[int, int], shift: int) -> bool:
-        """True if what was found of a step holds ``shift`` tiles further on."""
+        """True if the analysis of a step holds ``shift`` tiles further on."""
         if shift == 0:
             return True
         if not self._may_shift or shift % self._tiles_per_ipu:
@@ -225,7 +228,7 @@ class EqualSteps:
         return all(self._is_alike(x, y, shift) for x, y in found.items())
 
     def _is_alike(self, old: int, new: int, shift: int) -> bool:
-        """True if two variables are of one kind and size, and mapped alike but for ``shift`` tiles."""
+        """True if two variables are of one kind and size, and equally mapped but for ``shift`` tiles."""
         if old == new and shift == 0:
             return True
         a, b = self._variables[old], self._variables[new]
@@ -289,7 +292,7 @@ class EqualSteps:
 
 
 def relocated(equal: EqualStep, step: Step, tiles_per_ipu: int) -> Superstep:
-    """What a step does, from what was found of the one that it equals."""
+    """Superstep of a step, from the one that it equals."""
     first, by = equal.first.superstep, equal.ipus
     tiles, compute, buffers = by * tiles_per_ipu, first.compute, first.buffer_bytes
     if by == 0:
@@ -340,7 +343,7 @@ def _blocks(node: Program) -> tuple[StridedBlock, ...]:
 
 
 def _copy_shape(node: Copy) -> Hashable:
-    """What equal copies have in common but for their variables; None where that cannot be told."""
+    """Key that equal copies share whatever their variables; None where there is no such key."""
     blocks = _blocks(node)
     if not blocks:
         return None
@@ -351,13 +354,13 @@ def _copy_shape(node: Copy) -> Hashable:
 
 
 def _spread(tile: Int32) -> tuple[int, ...]:
-    """How many tiles a column has, and how far from its first those at some places are."""
+    """Number of tiles of a column, and the distances of some of them from the first."""
     first = int(tile[0]) if len(tile) else 0
     return len(tile), *[int(tile[i]) - first for i in _places(len(tile))]
 
 
 def _places(length: int) -> tuple[int, ...]:
-    """Some positions in a column, by which most columns that differ are told apart."""
+    """Some positions in a column, by which most different columns are told apart."""
     return (length // 5, length // 3, length // 2, length - 1) if length else ()
 
 

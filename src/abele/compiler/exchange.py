@@ -1,4 +1,4 @@
-"""Exchange plan: what a superstep moves between tiles, and the copies that arrange it on them.
+"""Exchange plan: data that a superstep moves between tiles, and copies on them for its arrangement.
 
 Everything is found in packed addresses (``layout``), in which two elements are neighbours exactly when they are
 neighbours in the memory of one tile. So "this field lies in one piece here" is one comparison, what is sent is an
@@ -56,13 +56,13 @@ def plan_exchange(
 
     Args:
         uses: Its field uses.
-        layout: Where the graph's elements live.
+        layout: Tile and address of the graph's elements.
         tiles_per_ipu: Tiles of one IPU.
-        blocks: Blocks of tiles, if it is asked who sends to whom.
+        blocks: Blocks of tiles between which bytes are counted, or None.
 
     Model: a field whose region is one piece of its tile's memory is used in place. Otherwise the tile gets a buffer:
     parts from other tiles arrive where they are wanted, parts of its own are copied in. An element crosses to a tile
-    once per phase; wishes for it in another arrangement are copies on the tile. Outputs go the other way.
+    once per phase; requests for it in another arrangement are copies on the tile. Outputs go the other way.
     """
     known: dict[int, Residence] = {}
     inputs: list[FieldWish] = []
@@ -123,7 +123,7 @@ class _Pieces(NamedTuple):
 def _inward(
     wishes: Sequence[FieldWish], num_tiles: int, tiles_per_ipu: int, blocks: TileBlocks | None
 ) -> tuple[ExchangePhase | None, Moves]:
-    """The exchange that brings what tiles want, and the copies that arrange it, those of own data among them."""
+    """Exchange that brings requested data, and the copies for its arrangement, copies of own data among them."""
     if not wishes:
         return None, Moves.joined([])
     audiences, pairs = find_audiences([wish.wanted for wish in wishes], num_tiles)
@@ -157,9 +157,9 @@ class _Wanted(NamedTuple):
 
 
 def _portions(wanted: Sequence[_Wanted], num_tiles: int) -> Iterator[Sequence[_Wanted]]:
-    """What audiences want, split by the tiles that hold it into portions that the processor's caches have room for.
+    """Requests of audiences, split by the tiles of the data into portions for the processor's caches.
 
-    Pieces of different holders never overlap nor join, so what portions come to are the parts of a sum.
+    Pieces of different holders never overlap nor join, so the results of portions add up.
     """
     if sum(len(w.at) for w in wanted) < 2 * PORTION:
         yield wanted
@@ -183,7 +183,7 @@ def _portions(wanted: Sequence[_Wanted], num_tiles: int) -> Iterator[Sequence[_W
 def _inward_part(
     wanted: Sequence[_Wanted], audiences: Audiences, tiles_per_ipu: int, blocks: TileBlocks | None
 ) -> tuple[ExchangePhase | None, Moves]:
-    """The exchange that brings some of what is wanted, and its copies."""
+    """Exchange of some requested data, and its copies."""
     moves, transfers = [], []
     for wish, at, number, audience, region in wanted:
         residence = wish.residence
@@ -208,7 +208,7 @@ def _inward_part(
 def _outward(
     outputs: Sequence[tuple[PairPieces, int]], num_tiles: int, tiles_per_ipu: int, blocks: TileBlocks | None
 ) -> tuple[ExchangePhase | None, Moves]:
-    """The exchange that sends results home, and the copies that put them in place, from pieces and widths of elements.
+    """Exchange that sends results home, and copies to put them in place, from pieces and widths of elements.
 
     Only one vertex writes a piece, so receivers have nothing in common, and each is looked at by itself.
     """
@@ -274,7 +274,7 @@ class _Pairs(NamedTuple):
 def plan_copy(
     source: Tensor, destination: Tensor, layout: Layout, tiles_per_ipu: int, blocks: TileBlocks | None = None
 ) -> ExchangePlan:
-    """The exchange plan of a copy between two views: an exchange for what changes tile, copies for the rest.
+    """Exchange plan of a copy between two views: an exchange for elements that change tile, copies for the rest.
 
     Views that overlap go through a buffer, as all reads come before the first write.
     """
@@ -404,7 +404,7 @@ def plan_delivery(
     Args:
         tensor: The view.
         tile: Tile of each element, in flattened order, int32[size].
-        layout: Where the graph's elements live.
+        layout: Tile and address of the graph's elements.
         tiles_per_ipu: Tiles of one IPU.
         outward: The tiles send the elements home instead of getting them.
     """

@@ -1,4 +1,4 @@
-"""Exchange blocks: who sends how much to whom, added up over blocks of neighbouring tiles.
+"""Exchange blocks: bytes between tiles, added up over blocks of neighbouring tiles.
 
 Which tile gets what from which is known while a phase is planned, and forgotten afterwards, because a phase over 1,472
 tiles may have two million pairs. So it is found anew where somebody asks, by planning the step again, and in blocks of
@@ -32,7 +32,7 @@ class TileBlocks(NamedTuple):
 
     @staticmethod
     def of(num_tiles: int, tiles_per_ipu: int, width: int) -> TileBlocks:
-        """Blocks of so many tiles."""
+        """Blocks of ``width`` tiles."""
         each = -(-tiles_per_ipu // width)
         tile = np.arange(num_tiles)
         of_tile = tile // tiles_per_ipu * each + tile % tiles_per_ipu // width
@@ -45,7 +45,7 @@ class BlockBytes(NamedTuple):
     Attributes:
         source: Sending block of each pair, int64[n].
         target: Receiving block, int64[n]; pairs are distinct and in order of (source, target).
-        bytes: What the tiles of the one receive from those of the other, whole words, int64[n].
+        bytes: Bytes that the tiles of the one receive from those of the other, whole words, int64[n].
     """
 
     source: Int64
@@ -70,7 +70,7 @@ class BlockBytes(NamedTuple):
 
 
 def block_bytes(receiver: Int64, sender: Int32, amount: Int64, audiences: Audiences, blocks: TileBlocks) -> BlockBytes:
-    """Who sends how much to whom.
+    """Bytes between blocks of tiles.
 
     Args:
         receiver: Audience that gets each piece, int64[k].

@@ -37,10 +37,9 @@ from abele.words import counted
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Executable:
-    """A program compiled for a system. Nothing in it changes after that, whatever runs: engines and threads share it.
-
-    What it says of steps that data decides is assumed. What runs counted is in the account of each engine, and
-    :meth:`report_of` puts the two together.
+    """A program compiled for a system. No run changes it, so engines and threads share it. Its figures of steps that
+    depend on data are assumed. Counts of runs are in the account of each engine; :meth:`report_of` puts the two
+    together.
 
     Attributes:
         graph: The graph that it was compiled from.
@@ -48,7 +47,7 @@ class Executable:
         program_names: Their names.
         lowered: Their steps in the order in which they run.
         plan: What the steps do, analysed once for each distinct one; ``step.superstep`` is the position here.
-        memory: What fills the tiles.
+        memory: Memory of the tiles.
         compile_seconds: Time that each stage of compiling took.
         meta: Further entries for the report; :meth:`with_meta` adds some.
     """
@@ -123,7 +122,7 @@ class Executable:
 
     @property
     def report(self) -> Report:
-        """What the program costs on the machine, as far as that is known without a run; the rest is assumed.
+        """Report of the program's costs without a run: figures that depend on data are assumed.
 
         ``engine.report`` is of what an engine has run.
         """
@@ -134,10 +133,11 @@ class Executable:
         return self.report_of(self.assumptions).with_meta(figures_of=["assumptions"] * len(self.programs))
 
     def report_of(self, account: RunAccount) -> Report:
-        """What the program costs on the machine as it ran.
+        """Report of the program's costs as it ran.
 
         Args:
-            account: What is known of its runs: ``engine.account``, :meth:`account_of` numbers, or :attr:`assumptions`.
+            account: Counts and costs of its runs: ``engine.account``, :meth:`account_of` numbers, or
+                :attr:`assumptions`.
         """
         meta = {
             "programs": list(self.program_names),
@@ -157,7 +157,7 @@ class Executable:
         return Reporter(self.graph, self.lowered, self.plan, self.memory, source)
 
     def _is_unchanged(self) -> bool:
-        """True if the graph and the programs are still what was compiled."""
+        """True if the graph and the programs are unchanged since they were compiled."""
         try:
             self.check_unchanged()
         except EngineError:
@@ -166,7 +166,7 @@ class Executable:
 
     @cached_property
     def assumptions(self) -> RunAccount:
-        """What is taken to happen where data decides: loops make one trip, branches go their first way."""
+        """Assumed account where data decides: loops make one trip, branches go their first way."""
         return RunAccount.of_assumptions(self.steps)
 
     @property
@@ -176,29 +176,29 @@ class Executable:
 
     @cached_property
     def layout(self) -> Layout:
-        """Where the elements of the graph's variables live."""
+        """Tile and address of every element of the graph's variables."""
         graph = self.graph
         layout = Layout.of(graph.interval_map(), graph.variables, graph.num_tiles)
         make_read_only(layout)
         return layout
 
     def listing(self, *, reasons: bool = True, most: int = 2000, account: RunAccount | None = None) -> str:
-        """The lowered program as text: steps with their cycles, and what each moves and why."""
+        """Text of the lowered program: steps with their cycles, traffic and its reasons."""
         return listing_text(self, reasons=reasons, most=most, account=account)
 
     def plan_text(self, step: Step | int, *, most: int = 60) -> str:
-        """What one step moves between and on tiles, as text."""
+        """Text of the traffic of one step between and on tiles."""
         return plan_text(self, step, most=most)
 
     def memory_text(self, tile: int, *, most: int = 80) -> str:
-        """What fills one tile, as text."""
+        """Text of the memory of one tile."""
         return memory_text(self, tile, most=most)
 
     def start_cycles(self, account: RunAccount | None = None) -> tuple[Int64, int]:
-        """When each step first starts in a run of its program, int64[steps], and when the first program ends.
+        """First start of each step in a run of its program, int64[steps], and the end of the first program.
 
         Args:
-            account: What is known of its runs; the assumptions when left out.
+            account: Counts and costs of its runs; the assumptions when left out.
 
         A step that does not run starts at −1, and so does one that takes no part in the timeline.
         Model: max-plus over sync groups; see ``schedule``.
@@ -206,16 +206,15 @@ class Executable:
         return self._reporter.start_cycles(account or self.assumptions)
 
     def exchange_pairs(self, row: int, *, block_tiles: int = 1) -> Table:
-        """Which tiles send how much to which in an exchange, found by planning the step again.
+        """Bytes between sender and receiver tiles of an exchange, found by planning the step again.
 
         Args:
             row: Row in the steps table of the report.
             block_tiles: Tiles that are taken together; with 1, each for itself.
 
         Returns:
-            Rows ``source_tile``, ``target_tile``, ``block_tiles`` and ``bytes``, what the ones receive from the others
-            in one execution; the first tiles of blocks stand for them. Empty for what is no exchange between tiles of a
-            compute set or a copy.
+            Rows ``source_tile``, ``target_tile``, ``block_tiles`` and ``bytes`` per execution; the first tiles of
+            blocks stand for them. Empty for rows that are no exchange of a compute set or a copy.
 
         Raises:
             InvalidOptionError: There is no such row, or a block has no tile.
@@ -263,7 +262,8 @@ class Executable:
         return found
 
     def check_unchanged(self) -> None:
-        """The graph and the programs are still what was compiled; counts alone are compared, so that it costs little.
+        """Refuse a graph or programs that have changed since they were compiled; counts alone are compared, which is
+        cheap.
 
         Raises:
             EngineError: A compute set or a program has grown, or a variable was mapped anew.
@@ -298,7 +298,7 @@ class Executable:
         programs: Collection[int] | None = None,
         slots: Mapping[int, Mapping[int, npt.ArrayLike]] | None = None,
     ) -> RunAccount:
-        """An account from numbers, as a run counts them or as somebody expects them.
+        """Account from numbers, such as counts of a run or expected ones.
 
         Args:
             executions: Times that each step runs in one run of its program, by ``step.index``, int64[steps]; as assumed

@@ -13,7 +13,7 @@ from abele.graph.program import Execute, Program, walk
 
 @dataclass(frozen=True, slots=True)
 class Fingerprint:
-    """Counts of what an executable was compiled from.
+    """Counts of the graph and programs that an executable was compiled from.
 
     Attributes:
         vertices: Vertices of each compute set that the programs execute, by its number.

@@ -1,4 +1,4 @@
-"""Fit: the error that says which tile is too full, of what, and what would help."""
+"""Fit: the error for a tile that is too full, with its contents and levers."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from abele.machine import System
 from abele.words import counted
 
 CANNOT_FIT = "Out of memory: Cannot fit all variable data onto one or more tiles"
-"""How Poplar says it, so that a search finds both."""
+"""Poplar's words, so that a search finds both."""
 _WORST = 8
 _LARGEST = 3
 
 
 def check_fit(plan: MemoryPlan, graph: Graph, steps: Sequence[Step]) -> None:
-    """Every tile has room for what it holds, and its code lies where instructions can be fetched.
+    """Check that every tile has room for its data, and that its code lies where instructions can be fetched.
 
     Raises:
         OutOfMemoryError: Some tile needs more; the worst are described.
@@ -57,7 +57,7 @@ _INTERLEAVED = (
 
 
 def _check_region(plan: MemoryPlan, graph: Graph, held: TileVector, room: int, words: tuple[str, str]) -> None:
-    """A part of the memory of each tile holds what can lie only there."""
+    """Check that a part of each tile's memory holds the data that can lie only there."""
     if held.max() <= room:
         return
     needed = held.dense()
@@ -79,7 +79,7 @@ def largest_variables(
         plan: The memory plan.
         tile: The tile.
         temporary: Those live at the tile's peak, instead of those that always live.
-        count: How many; None for all.
+        count: Number of variables; None for all.
     """
     held = plan.liveness.always_live
     if temporary:

@@ -4,9 +4,12 @@ A tile keeps its share of a variable packed, in order of address. The *packed sp
 graph so that every such share is one interval of it: two elements are neighbours in a tile's memory exactly when they
 are neighbours in it and on the same tile.
 
-Why it is worth the sort: what a vertex wants on its tile is often many intervals of a variable that lie in one piece
-there, because what is between them is mapped elsewhere. In packed addresses that is one interval, and every question
-about memory ("in one piece?", "aligned?", "already brought?") is a comparison of numbers.
+Why it is worth the sort: a vertex often wants many intervals of a variable that lie in one piece on its tile, because
+the elements between them are mapped elsewhere. In packed addresses that is one interval, and every question about
+memory ("in one piece?", "aligned?", "already brought?") is a comparison of numbers.
+
+Example: of 8 elements, 0, 1, 4 and 5 lie on tile 0 and the others on tile 1. Their packed addresses, in order, are 0,
+1, 4, 5, 2, 3, 6 and 7.
 """
 
 from __future__ import annotations
@@ -43,7 +46,7 @@ class TilePieces(NamedTuple):
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Layout:
-    """Where the elements of a graph live.
+    """Tile and address of every element of a graph.
 
     Attributes:
         begin: First global address of each map piece, int64[m], ascending; a piece lies in one variable on one tile.
@@ -133,7 +136,7 @@ class Layout:
 
     @property
     def all_packed(self) -> tuple[Int64, Int64]:
-        """What :meth:`packed` says of all pieces."""
+        """Result of :meth:`packed` for all pieces."""
         return self.packed(np.arange(len(self.begin)))
 
     def variables_at(self, address: Int64) -> Int64:

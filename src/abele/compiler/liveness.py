@@ -58,7 +58,7 @@ class Liveness:
         return np.repeat(np.arange(len(self.candidates)), np.diff(self.ptr))
 
     def at(self, step: int) -> Bool:
-        """Which candidates are live during a step, bool[len(candidates)]."""
+        """Candidates that are live during a step, bool[len(candidates)]."""
         result = np.zeros(len(self.candidates), dtype=bool)
         result[self.owner[(self.begin <= step) & (step < self.end)]] = True
         return result
@@ -79,7 +79,7 @@ def liveness(
 
     Args:
         programs: Lowered programs.
-        accesses: What each step touches, by step index.
+        accesses: Variables that each step touches, by step index.
         sizes: Elements of each variable of the graph, int64[variables].
         pinned: Variables that are always live in any case (constants), bool[variables].
 
@@ -186,12 +186,12 @@ _ENDS = _UNDEFINED | _COMPLETE
 
 @dataclass(frozen=True, eq=False, slots=True)
 class _Events:
-    """What steps do to variables, in order of run, variable and step.
+    """Reads, writes and ends of variables by steps, in order of run, variable and step.
 
     Attributes:
         variable: Variable of each event, int64[n].
         step: Its step, int64[n].
-        does: What the step does to it, as flags, int64[n].
+        does: Events as flags, int64[n].
         run: Run of the step, int64[n].
         fresh: True where an event is the first of its run and variable, bool[n].
     """
@@ -244,11 +244,11 @@ class _Events:
         return result
 
     def where(self, flags: int) -> Int64:
-        """Positions of the events that do any of some things, int64[k]."""
+        """Positions of the events with any of some flags, int64[k]."""
         return np.flatnonzero(self.does & flags)
 
     def neighbours(self, flags: int) -> tuple[Int64, Int64]:
-        """The nearest events before and after each that do any of some things, of the same run and variable.
+        """Nearest events before and after each with any of some flags, of the same run and variable.
 
         Returns:
             Positions of events, int64[n] each; −1 where there is none.
@@ -268,7 +268,7 @@ class _Events:
 
 
 def _distinct_accesses(accesses: Mapping[int, Access], steps: int) -> tuple[list[Access], Int64]:
-    """The accesses that differ, and which of them each step has, int64[steps]; −1 where it has none."""
+    """Distinct accesses, and the number of that of each step, int64[steps]; −1 where it has none."""
     numbers: dict[int, int] = {}
     different: list[Access] = []
     which = np.full(steps, -1, dtype=np.int64)
@@ -281,7 +281,7 @@ def _distinct_accesses(accesses: Mapping[int, Access], steps: int) -> tuple[list
 
 
 def _by_access(accesses: Sequence[Access], num_variables: int) -> tuple[Int64, Int64, Int64]:
-    """The variables of each access, ascending, and what is done to them: pointers, variables and flags."""
+    """Variables of each access, ascending, and its effects on them: pointers, variables and flags."""
     keys, flags = [], []
     kinds = (("reads", _READ), ("writes", _WRITE), ("complete", _KILL | _COMPLETE), ("undefined", _KILL | _UNDEFINED))
     for name, flag in kinds:
@@ -318,7 +318,7 @@ class _Flow:
         self._look_for_unread()
 
     def _decide(self) -> None:
-        """What each run decides: variables, whether it wants them before, and where it last decides them."""
+        """Find the variables that each run reads or writes, if it reads them first, and its last decision on each."""
         events = self._events
         before, after = events.neighbours(_DECIDES)
         deciding = events.where(_DECIDES)
@@ -348,7 +348,7 @@ class _Flow:
         self._later_end, self._later_decision = later, after
 
     def _look_for_unread(self) -> None:
-        """The writes of each run whose value nothing in the run wants, and what must hold behind it for that to stay.
+        """Find the writes of each run whose value it does not read, and the conditions for them to be dead.
 
         A value is unread if it is neither live nor declared undefined right after its write.
         """
@@ -415,7 +415,7 @@ class _Flow:
         self.until[variable[before]] = region.first
 
     def _end(self, number: int) -> None:
-        """What a run says of values that end."""
+        """Enter the values that end in a run."""
         ends = slice(self._end_ptr[number], self._end_ptr[number + 1])
         if ends.stop > ends.start:
             self.ended[self._end_variable[ends]] = self._end_value[ends]
@@ -471,7 +471,9 @@ class _Flow:
         self._walk(condition)
 
     def _pass(self, items: Sequence[_StepRegion], rejoined: tuple[Int64, Bool] | None = None) -> None:
-        """Go back over some regions without noting anything; before the first, what ``rejoined`` says is wanted too."""
+        """Go back over some regions without noting anything; before the first, the variables of ``rejoined`` are wanted
+        too.
+        """
         for position in reversed(range(len(items))):
             self._pass_over(items[position])
             if position == 1 and rejoined is not None:

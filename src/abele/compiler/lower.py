@@ -15,7 +15,9 @@ from abele.graph.program import Call, Execute, HostLoop, HostOrder, LibraryCall,
 ASSUMED_TRIPS = 1
 
 Meeting = Callable[[Program], Hashable]
-"""Gives what of the machine meets at a stream copy; two copies that meet different parts share no rendezvous."""
+"""Function that gives the machine's parts at a stream copy; copies of different parts share no
+rendezvous.
+"""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -24,9 +26,9 @@ class Step:
 
     Attributes:
         index: Position in program order.
-        kind: What it does; one of ``step_kinds.KINDS``.
+        kind: Kind of step; one of ``step_kinds.KINDS``.
         node: The program node that it came from; a called function's nodes appear once per call.
-        name: What it does, scopes included.
+        name: Name, with scopes.
         executions: Times that it runs in one run of the program.
         is_assumed: True if that number depends on data: a while loop counts as one trip, an If takes its first branch,
             a Switch its first case.
@@ -146,7 +148,7 @@ class _Lowering:
         return self._stream is not None and self._stream == before
 
     def lower_apart(self, node: Program, at: _LoweringState) -> Step | StepBlock:
-        """What ``node`` becomes under control of its own: its stream copies join none outside."""
+        """Steps of ``node`` under control of its own: its stream copies join none outside."""
         self._stream = None
         lowered = self.lower(node, at)
         self._stream = None

@@ -1,4 +1,4 @@
-"""Memory: what every tile has to hold, by category, and when it holds most.
+"""Memory: bytes of every tile, by category, and the step of its peak.
 
 The peak of temporaries is found by a sweep over the moments at which lifetimes begin or end: the sum on a tile changes
 only there, so its maximum is reached right after a begin (or in a step with buffers), and nothing between need be
@@ -30,7 +30,7 @@ CODE_CATEGORIES = ("vertex_code", "exchange_code", "control_code")
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Shares:
-    """How much of each variable each tile holds.
+    """Bytes of each variable on each tile.
 
     Attributes:
         ptr: Shares of variable v are ``ptr[v]`` to ``ptr[v + 1]``, int64[variables + 1].
@@ -52,7 +52,7 @@ class Shares:
         return Shares(held.ptr, held.tile, total, -(-total // alignment_bytes) * alignment_bytes)
 
     def of_variable(self, number: int) -> slice:
-        """Where the shares of a variable are."""
+        """Range of the shares of a variable."""
         return slice(int(self.ptr[number]), int(self.ptr[number + 1]))
 
     @property
@@ -62,7 +62,7 @@ class Shares:
 
 
 class _DenseArrays(Mapping[str, Int64]):
-    """Tile vectors by name as arrays, each made when it is asked for."""
+    """Tile vectors by name as arrays, each made on first use."""
 
     def __init__(self, vectors: Mapping[str, TileVector]) -> None:
         self._vectors = vectors
@@ -90,11 +90,11 @@ class MemoryPlan:
 
     Attributes:
         categories: Bytes on each tile for each of the report's categories; ``temporaries`` is the tile's peak.
-        available_bytes: What one tile has.
+        available_bytes: Bytes of one tile.
         peak_steps: Step at which each tile's temporaries peak; −1 where there are none.
         step_bytes: Temporaries live during each step, over all tiles, int64[steps].
         step_max_bytes: The same on the fullest tile, int64[steps].
-        shares: How much of each variable each tile holds.
+        shares: Bytes of each variable on each tile.
         liveness: Lifetimes of the variables.
         interleaved: Bytes of variables that must lie in interleaved memory; part of the categories.
         alignment_bytes: Alignment that vertices want of each variable, 0 for the usual one, int64[variables].
@@ -159,12 +159,12 @@ def plan_memory(
     """The memory plan of a program.
 
     Args:
-        layout: Where the graph's elements live.
-        lifetimes: When variables hold values.
+        layout: Tile and address of the graph's elements.
+        lifetimes: Steps during which variables hold values.
         code: Bytes on each tile of the categories that are not variables.
         buffers: Bytes on each tile that a step needs for data in motion, by step.
         system: The machine.
-        placement: What vertices ask of the place of variables.
+        placement: Demands of vertices on the place of variables.
 
     Model: a tile needs its always-live parts plus, at its worst step, all temporaries that are live together; so
     temporaries are overlaid perfectly. ``gaps`` is what alignment adds: to variables that are always live, and where a
@@ -201,16 +201,16 @@ def plan_memory(
 
 
 _BLOCK = 512
-"""Tiles whose largest sum is kept, so that the fullest tile is found without a look at all of them."""
+"""Tiles per block whose largest sum is kept, so that the fullest tile is found without a scan of all of them."""
 _DENSE_PART = 8
-"""A step that touches so large a part of all tiles (1 / 8) is looked at as a whole."""
+"""Part of all tiles (1 / 8) above which a step is handled as a whole."""
 
 
 class _Held(NamedTuple):
-    """What a variable, or the buffers of a step, take.
+    """Bytes of a variable by tile.
 
     Attributes:
-        tiles: Where its tiles are in the column of all; a slice where they follow each other.
+        tiles: Places of its tiles in the column of all; a slice where they follow each other.
         bytes: Bytes on each of them, int64[k].
         total: Bytes on all of them.
     """
@@ -238,11 +238,11 @@ class _Held(NamedTuple):
 
 
 class _HeldBytes:
-    """What variables take, one by one.
+    """Bytes of variables by tile, one variable at a time.
 
     Args:
-        shares: How much of each variable each tile holds.
-        position: Where the tile of each share is in the column of all, int[k].
+        shares: Bytes of each variable on each tile.
+        position: Place of each share's tile in the column of all, int[k].
     """
 
     def __init__(self, shares: Shares, position: Positions) -> None:
@@ -258,7 +258,7 @@ class _HeldBytes:
         self._is_run = ((count > 0) & (ends[ptr[1:] - 1] - ends[ptr[:-1]] + 1 == count)).tolist()
 
     def __getitem__(self, variable: int) -> _Held:
-        """What a variable takes."""
+        """Bytes of a variable by tile."""
         rows = slice(self._ptr[variable], self._ptr[variable + 1])
         tiles: Positions | slice = self._position[rows]
         if self._is_run[variable]:

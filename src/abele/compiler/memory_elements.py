@@ -100,11 +100,11 @@ def _check_interleaved(use: FieldUse, graph: Graph, where: str) -> None:
 
 
 class ElementDemands:
-    """What the fields of a program ask of the place of variables on their tiles, collected field by field.
+    """Demands of a program's fields on the place of variables on their tiles, collected field by field.
 
     Args:
-        layout: Where the graph's elements live.
-        alignment_bytes: What every variable is aligned to anyway.
+        layout: Tile and address of the graph's elements.
+        alignment_bytes: Alignment that every variable has anyway.
     """
 
     def __init__(self, layout: Layout, alignment_bytes: int) -> None:
@@ -135,7 +135,7 @@ class ElementDemands:
         return field.alignment_bytes > self._base_alignment or field.interleaved
 
     def of_variables(self) -> tuple[Int64, Int64]:
-        """What is asked of variables.
+        """Alignment and interleaving that fields demand of variables.
 
         Returns:
             The strictest alignment in bytes that is wanted of each, int64[variables], 0 where the usual one is enough;

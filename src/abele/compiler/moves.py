@@ -11,7 +11,7 @@ from abele.arrays import Int32, Int64
 from abele.compiler.tile_vector import TileVector
 
 GRANULES = (1, 2, 4, 8)
-"""Widths of pieces that copies are told apart by, in bytes. Source: §2.6, and 1 for bytes."""
+"""Widths of pieces by which copies are counted, in bytes. Source: §2.6, and 1 for bytes."""
 
 _LEAST_SUMMED = 1 << 12
 """Rows from which on it is worth to add those of one tile up. Chosen."""
@@ -24,7 +24,7 @@ class Moves(NamedTuple):
         tile: Tile of each row, int32[k].
         bytes: Bytes that its copies move together, int64[k].
         granule: Largest power of two up to 8 that divides size and offset of each of them in bytes, int64[k].
-        pieces: How many they are, int64[k].
+        pieces: Number of copies, int64[k].
     """
 
     tile: Int32

@@ -1,4 +1,4 @@
-"""Packing: where the elements of variables come to lie on their tiles.
+"""Packing: places of variables' elements on their tiles.
 
 Map pieces sorted by (variable, tile, address) lie in the order of the packed space, and running sums of their lengths
 are packed addresses. What a variable has there is its own affair: its packed elements take up the same addresses as
@@ -21,11 +21,11 @@ from abele.graph.intervals import order_of
 _LEAST_COMPARED = 256
 """Pieces of a mapping from which it is compared with others."""
 _MOST_ALIKE = 4
-"""Mappings that look alike with which one is compared."""
+"""Mappings of equal look with which one is compared."""
 
 
 class TileShares(NamedTuple):
-    """How much of each variable each tile holds.
+    """Elements of each variable on each tile.
 
     Attributes:
         ptr: Shares of variable v are ``ptr[v]`` to ``ptr[v + 1]``, int64[variables + 1].
@@ -39,15 +39,15 @@ class TileShares(NamedTuple):
 
 
 class Packing(NamedTuple):
-    """Packed addresses of map pieces; variables that are mapped alike share a row of them.
+    """Packed addresses of map pieces; equally mapped variables share a row of them.
 
     Attributes:
         packed: Packed address of the first element of each piece of a row, int64[n].
         share: Packed address of the first element of its tile's share of its variable, int64[n].
         shares: These shares.
         like: The variable whose row each variable has, itself where it is the first, int64[variables].
-        lag: What to take from the number of a variable's piece to find its place in the rows, int64[variables].
-        shift: How much further on its elements are than those of the row, int64[variables].
+        lag: Difference between the number of a variable's piece and its place in the rows, int64[variables].
+        shift: Distance of its elements from those of the row, int64[variables].
         is_shared: True if some row is that of several variables; otherwise the rows are all pieces in order.
     """
 
@@ -144,7 +144,7 @@ def _alike(begin: Int64, end: Int64, tile: Int32, ptr: Int64) -> dict[int, int]:
 
 
 def _at_one_distance(one: Int64 | Int32, other: Int64 | Int32) -> bool:
-    """Whether each entry of a column is as far from that of another as the first ones are."""
+    """True if the entries of two columns differ by one distance throughout."""
     return bool((one - other == one[0] - other[0]).all())
 
 

@@ -1,5 +1,6 @@
-"""Race check: within a compute set no element is written by two vertices, or by two fields of one, or written by one
-vertex and read by another.
+"""Race check: within a compute set no element is written twice, or written by one vertex and read by another.
+
+Two fields of one vertex that write an element count as two writes.
 
 Vertices of a compute set run in no order, so any of these would make results depend on one. The check is a sweep:
 written intervals are sorted by address, and one that begins before the furthest end so far overlaps an earlier one.
@@ -8,6 +9,8 @@ element would follow the size of variables instead of what the compute set touch
 intervals are apart, so those that a read overlaps are one stretch of the sorted list, found by two binary searches,
 and it is enough to know whether one vertex owns the whole stretch. Intervals are exact to the element, so what is
 reported is a race and never an approximation of one.
+
+Example: of writes to [0, 4) and [3, 6), the second begins at 3, before the furthest end so far, 4: a race on element 3.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The account of a race: both vertices, both fields, the elements, and what to do."""
+"""Report of a race: both vertices, both fields, the elements, and the remedy."""
 
 from __future__ import annotations
 

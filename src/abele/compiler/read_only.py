@@ -1,4 +1,4 @@
-"""Read-only records: what an executable holds cannot be written, not even into its arrays."""
+"""Read-only records: parts of an executable cannot be written, not even into their arrays."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 
 def make_read_only(record: Any) -> None:
-    """Nobody can write into the arrays of a record any more, nor into those of records in its fields.
+    """Make the arrays of a record, and of records in its fields, read-only.
 
     Args:
         record: A dataclass or a named tuple.
@@ -23,7 +23,7 @@ def make_read_only(record: Any) -> None:
 
 
 def _values(record: Any) -> Iterator[Any]:
-    """The values of a record's fields; none of what is no record."""
+    """Values of a record's fields; none of other objects."""
     if isinstance(record, tuple) and hasattr(record, "_fields"):
         yield from record
     elif is_dataclass(record) and not isinstance(record, type):

@@ -22,7 +22,7 @@ class Reason:
         use: The field.
         outward: True if the vertices' results go home, instead of their inputs coming.
         tiles: Tiles that need such data, ascending int32[n].
-        pieces: What they need, piece by piece in packed addresses.
+        pieces: Pieces that they need, in packed addresses.
         width: Bytes of an element.
     """
 

@@ -63,7 +63,7 @@ class Residence:
 
 
 class PairPieces(NamedTuple):
-    """Pieces of (tile, region) pairs: what the tile needs, and where it lies.
+    """Pieces of (tile, region) pairs: the tile that needs each, and its place.
 
     Attributes:
         needer: Tile of the pair, int32[k].
@@ -83,7 +83,7 @@ class PairPieces(NamedTuple):
 
 
 def residence_of(regions: Regions, layout: Layout) -> Residence:
-    """Where ``regions`` live under ``layout``."""
+    """Tiles and pieces of ``regions`` under ``layout``."""
     count, width = len(regions.begin), regions.tensor.dtype.bytes
     if count < 2 * PORTION:
         return _residence(regions.ptr, regions.begin, regions.length, layout, width)
@@ -98,7 +98,7 @@ def residence_of(regions: Regions, layout: Layout) -> Residence:
 
 
 PORTION = 1 << 17
-"""Intervals or pieces that are looked at together. Chosen: columns of so many fit in the second cache."""
+"""Intervals or pieces that are handled together. Chosen: columns of this many fit in the second cache."""
 
 
 def _joined(parts: list[Residence]) -> Residence:
@@ -113,7 +113,7 @@ def _joined(parts: list[Residence]) -> Residence:
 
 
 def _residence(ptr: Int64, begin: Int64, length: Int64, layout: Layout, width: int) -> Residence:
-    """Where the regions live whose intervals are ``begin`` and ``length``, those of region r from ``ptr[r]`` on."""
+    """Tiles and pieces of regions of intervals ``begin`` and ``length``, those of region r from ``ptr[r]`` on."""
     pieces, num = layout.cut(begin, length), len(ptr) - 1
     counts = np.diff(ptr)
     if len(pieces.begin) == num and bool((counts == 1).all()):
@@ -160,7 +160,7 @@ def foreign_pairs(residence: Residence, tile: Int32, index: Int64) -> tuple[Int3
     """Distinct (tile, region) pairs whose region is not in one piece on that tile.
 
     Args:
-        residence: Where the regions live.
+        residence: Tiles and pieces of the regions.
         tile: Tile of each row, int32[rows].
         index: Region of each row, int64[rows].
     """
@@ -177,7 +177,7 @@ def foreign_pairs(residence: Residence, tile: Int32, index: Int64) -> tuple[Int3
 
 
 def pair_pieces(residence: Residence, tile: Int32, region: Int64) -> PairPieces:
-    """The pieces that pairs of a tile and a region are made of."""
+    """Pieces of pairs of a tile and a region."""
     # Each pair repeats the pieces of its region.
     source, pair = residence.pieces_of(region)
     return PairPieces(

@@ -1,4 +1,4 @@
-"""Run accounts: what is known of how programs run, beside the executable, which no run changes.
+"""Run accounts: counts of how programs ran, kept beside the executable, which no run changes.
 
 The executable says what each step costs and assumes what it cannot know: a while loop makes one trip, a branch goes its
 first way, a vertex whose cost depends on data takes a slot for every element. A run tells what really happened. That is
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class RunAccount:
-    """How often steps run, and what vertices cost whose cost depends on data.
+    """Executions of steps, and costs of vertices that depend on data.
 
     Attributes:
         executions: Times that each step runs in one run of its program, int64[steps], read-only.

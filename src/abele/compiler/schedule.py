@@ -25,13 +25,13 @@ from abele.compiler.timeline import Part
 from abele.compiler.unroll import Item, RepeatedItems, Rows
 
 State = npt.NDArray[np.float64]
-"""When each resource is free, [resources, k], for k states of the machine at the start."""
+"""Cycle at which each resource is free, [resources, k], for k states of the machine at the start."""
 Resource = int | Link
 NEVER = -np.inf
 MAX_TRACED = 16_384
 """Executions of rows that a trace holds."""
 WHOLE = 1e-9
-"""What a number of trips may lack to be whole: it comes of divisions."""
+"""Tolerance of a whole number of trips: it comes from divisions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class Span:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class ProgramSchedule:
-    """When a program does what.
+    """Start and end of a program's rows and sync groups.
 
     Attributes:
         starts: Cycle at which each row first starts, int64[rows]; −1 for rows that do not run.
@@ -73,7 +73,7 @@ class ProgramSchedule:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class RowNeeds:
-    """What a row needs: for each set that meets, its resources; links; cycles, and cycles before the links are used.
+    """Resources of a row: for each set that meets, its resources; links; cycles, and cycles before the links are used.
 
     Attributes:
         cycles: Cycles of one execution.
@@ -97,7 +97,7 @@ def schedule(
 
     Args:
         items: The program, as rows and loops.
-        parts: What each row does, for all rows of the steps table.
+        parts: Timeline of each row of the steps table.
         num_groups: Sync groups.
         traced: Executions of rows to keep.
     """
@@ -109,13 +109,13 @@ def schedule(
 
 
 def row_needs(items: Sequence[Item], parts: Sequence[Part]) -> tuple[dict[int, RowNeeds], int]:
-    """What each row that runs needs, by row, and how many resources differ; arguments as of :func:`schedule`."""
+    """Needs of each row that runs, by row, and the number of different resources; arguments as of :func:`schedule`."""
     rows, classes = needs_of(items, parts)
     return rows, max(classes.values(), default=-1) + 1
 
 
 def needs_of(items: Sequence[Item], parts: Sequence[Part]) -> tuple[dict[int, RowNeeds], dict[Resource, int]]:
-    """What each row that runs needs, by row, and the row of the state that each resource has; see :func:`schedule`."""
+    """Needs of each row that runs, by row, and the row of the state of each resource; see :func:`schedule`."""
     used = sorted({row for item in items for row in _rows_in(item)})
     different = {id(part): part for part in (parts[row] for row in used)}
     classes = _classes(list(different.values()))
@@ -158,7 +158,7 @@ class Run:
     """A walk through the program.
 
     Attributes:
-        rows: What rows need.
+        rows: Needs of the rows.
         num_resources: Resources that differ.
         starts: First start of each row so far.
         room: Executions that the trace still has room for.
@@ -208,7 +208,7 @@ class Run:
         return self.through(loop.items, state, scale * part) if part > WHOLE else state
 
     def _matrix(self, loop: RepeatedItems, scale: float) -> State:
-        """What one trip does to any state."""
+        """Max-plus matrix of one trip."""
         key = (id(loop), scale)
         if key not in self._matrices:
             self._matrices[key] = self._past(loop.items, _identity(self.num_resources), scale)

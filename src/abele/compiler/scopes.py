@@ -1,13 +1,16 @@
-"""Scopes: the parts of a program whose steps run equally often, and how often that is by what a run counted.
+"""Scopes: the parts of a program whose steps run equally often, and their number of entries from a run's counts.
 
-A run does not count steps. It counts which way each branch and loop went that data decides, a word for every way, and
-how often each step ran follows from the program's structure: a step runs as often as the innermost ``Repeat``,
-``RepeatWhile``, ``If`` or ``Switch`` arm around it, its *scope*, is entered, and that is the number of entries of the
-scope around that one, times the count of a ``Repeat``, or what the words of the node say. So counting costs a run one
-addition per decision, and working the numbers out costs a few operations per scope, for any number of runs at once.
+A run does not count steps. It counts the ways of branches and loops that depend on data, one word per way. The
+executions of each step follow from the program's structure. A step runs as often as its *scope* is entered: the
+innermost ``Repeat``, ``RepeatWhile``, ``If`` or ``Switch`` arm around it. Entries of a scope are those of the scope
+around it times the count of a ``Repeat``, or the words of the node. So counting costs a run one addition per decision,
+and working the numbers out costs a few operations per scope, for any number of runs at once.
 
 The words of a node inside a function are summed over all calls of it. They are dealt out to the call sites in
 proportion to how often each is entered, which keeps the sum over the sites exact.
+
+Example: a ``Repeat`` of 10 around an ``If`` whose first branch was counted 3 times. Its steps ran 10 times, those of
+the branches 3 and 7 times.
 """
 
 from __future__ import annotations
@@ -106,11 +109,11 @@ class Scopes:
         return len(self.scopes) - 1
 
     def entries(self, words: Int64, places: Mapping[Program, slice]) -> tuple[Int64, Bool]:
-        """How often each scope is entered in some runs, and whether that was counted.
+        """Times that each scope is entered in some runs, and true where they were counted.
 
         Args:
-            words: What each run counted, int64[runs, words].
-            places: Where the words of each node are.
+            words: Counts of each run, int64[runs, words].
+            places: Range of each node's words.
 
         Returns:
             Entries, int64[runs, scopes], and whether they are known rather than assumed, bool[runs, scopes]. Loops and

@@ -1,4 +1,4 @@
-"""Step kinds: what each leaf of the program tree does, in one word."""
+"""Step kinds: each leaf of the program tree, in one word."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ KINDS = {
     "assume": "a promise to the compiler",
     "undef": "end the life of a value",
 }
-"""Kinds of steps, and what each does."""
+"""Kinds of steps, with their meanings."""
 
 STREAMS = ("stream_in", "stream_out")
 HOST_KINDS = (*STREAMS, "remote_in", "remote_out", "host_call", "print")
-"""Kinds that are one transfer between tiles and what is outside the chip."""
+"""Kinds that are one transfer between tiles and other parts of the system."""
 CONTROL_KINDS = ("decide", "abort", "sync", "timer_start", "timer_read", "mode", "seeds")
 """Kinds that steer, or touch the tiles' registers."""
 NEUTRAL = ("undef", "assume")
@@ -34,7 +34,7 @@ NEUTRAL = ("undef", "assume")
 
 
 def partner_of(kind: str) -> str:
-    """What a step of a kind exchanges data with beside the tiles of its replica; empty for nothing."""
+    """Partner of a kind of step beside the tiles of its replica; empty for none."""
     if kind == "cross_replica":
         return "replicas"
     if kind in ("remote_in", "remote_out"):

@@ -109,11 +109,11 @@ class Copied:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Superstep:
-    """What one compute set, copy, stream or decision does on the machine, analysed once however often it runs.
+    """A compute set, copy, stream or decision on the machine, analysed once however often it runs.
 
     Attributes:
         index: Number in the executable.
-        kind: As the kind of the steps that run it.
+        kind: Kind of the steps that run it.
         node: Program node that it was found in first.
         access: Variables that it touches.
         before: Exchange that brings its inputs.
@@ -128,8 +128,8 @@ class Superstep:
         meets: Sync groups that meet at its vertices, in a host transfer or in a step of control.
         num_tiles: Tiles of the groups that meet at its vertices.
         links: Ways out of the chip that a transfer shares with other groups.
-        link_cycles: How long it keeps them busy; what comes before is latency.
-        work_cycles: What every tile does besides, in a step of control.
+        link_cycles: Cycles that it keeps them busy; those before are latency.
+        work_cycles: Cycles of work on every tile besides, in a step of control.
         num_vertices: Vertices that it runs.
         num_edges: Field rows that they are wired by.
         codelets: Their codelets.
@@ -165,7 +165,7 @@ class Superstep:
 
     @staticmethod
     def of(step: Step, access: Access) -> Superstep:
-        """What a step does that touches variables and costs nothing."""
+        """Superstep of a step that touches variables and costs nothing."""
         return Superstep(step.superstep, step.kind, step.node, step.joins_previous, access)
 
     def moving(self, plan: ExchangePlan, groups: SyncGroups, linked: System | None = None) -> Superstep:

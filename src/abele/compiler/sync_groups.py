@@ -1,4 +1,4 @@
-"""Sync groups: which tiles advance together, and what it costs groups to meet."""
+"""Sync groups: tiles that advance together, and the costs of meeting."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class SyncGroups:
         return tuple((np.unique(np.concatenate(found)) if len(found) > 1 else found[0]).tolist())
 
     def between_ipus(self, groups: tuple[int, ...]) -> tuple[int, ...]:
-        """The groups at the barrier of some groups that exchange data with other IPUs: all IPUs are, whoever sends.
+        """Groups at the barrier of an exchange between IPUs: those of all IPUs.
 
         Tiles with a group of their own are there where they take part, and pass it where they do not.
         """

@@ -85,7 +85,7 @@ class TileSet:
         return tile if self.is_all else np.searchsorted(self.tiles, tile)
 
     def count(self, positions: Positions) -> Int64:
-        """How often each position comes up, int64[k + 1]."""
+        """Number of times that each position comes up, int64[k + 1]."""
         return np.bincount(positions, minlength=len(self.tiles) + 1)
 
     def sum(self, positions: Positions, amount: npt.NDArray[Any]) -> Int64:
@@ -263,7 +263,7 @@ class TileVector:
         return TileVector(self.tile_set, self.values.astype(np.int64) * factor)
 
     def shifted(self, by: int) -> TileVector:
-        """The vector of what happens ``by`` tiles further on; nothing may fall off the ends."""
+        """Vector moved ``by`` tiles; no value may fall off the ends."""
         if by == 0:
             return self
         if self.tile_set.is_all:
@@ -301,7 +301,7 @@ class TileVector:
         total[self.tile_set.tiles] += times * (self.values[:-1].astype(np.int64) - self.elsewhere)
 
     def _entries(self) -> tuple[Int32, Int64]:
-        """Tiles whose number is not that of all others, and their numbers."""
+        """Tiles whose number differs from that of all others, and their numbers."""
         kept = self.values[:-1] != self.values[-1]
         return self.tile_set.tiles[kept], self.values[:-1][kept].astype(np.int64)
 
@@ -320,7 +320,7 @@ def added(vectors: Iterable[TileVector | None], num_tiles: int) -> TileVector:
 
 
 class TileTotal:
-    """A sum, or the largest, of many tile vectors, each taken in in time and memory that follow what it lists.
+    """Sum, or maximum, of many tile vectors, in time and memory that follow the listed tiles.
 
     What is taken in is kept as it is until all of it lists an eighth of the tiles. Then it is combined: into fewer
     entries where the same tiles come again and again, and else into an array over all tiles, which further vectors are
@@ -367,7 +367,7 @@ class TileTotal:
             self._kept = []
 
     def vector(self) -> TileVector:
-        """What all vectors come to."""
+        """Sum of all vectors."""
         if self._dense is not None:
             return TileVector(TileSet.all(self._num_tiles), np.append(self._dense + self._everywhere, 0)).packed()
         if not self._kept:

@@ -1,4 +1,4 @@
-"""Timeline: what every step of the program costs, and when it starts."""
+"""Timeline: cost of every step of the program, and its start."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Part:
         balance: Mean compute cycles over the tiles of its groups / those of the slowest.
         meets: Sync groups that meet here; groups of different sets go through it without one another.
         links: Ways out of the chip that it shares with other groups.
-        link_cycles: How long it keeps those busy, at its end.
+        link_cycles: Cycles that it keeps those busy, at its end.
         work: Cycles that each tile spends on vertices or copies.
         sent: Bytes that each tile sends to others.
         received: Bytes that each tile receives from others.
@@ -72,6 +72,7 @@ def parts_of(superstep: Superstep, system: System) -> tuple[Part, ...]:
 
 def _parts(superstep: Superstep, system: System) -> Iterator[Part]:
     sync = system.sync_cycles if superstep.sync_cycles is None else superstep.sync_cycles
+    # Steps with the host, and steps of control, are one part each.
     if superstep.kind in HOST_KINDS:
         yield Part(
             "stream",
@@ -97,6 +98,7 @@ def _parts(superstep: Superstep, system: System) -> Iterator[Part]:
             received=moved.received_bytes if moved else None,
         )
         return
+    # A compute set or copy: bring data, arrange it, run the vertices, put results in place, send them home.
     if superstep.before is not None:
         yield _exchange(superstep.before, "exchange", superstep.sync_cycles)
     if superstep.gather is not None:
@@ -149,6 +151,6 @@ def _copy(copied: Copied, name: str) -> Part:
 
 
 def _spread(by_tile: TileVector, num_tiles: int) -> tuple[int, int, float]:
-    """Slowest tile, tiles at work, and the mean of so many tiles over the slowest."""
+    """Slowest tile, tiles at work, and the mean of ``num_tiles`` tiles over the slowest."""
     slowest = by_tile.max()
     return slowest, by_tile.count_nonzero(), float(by_tile.sum()) / num_tiles / slowest if slowest else 0.0

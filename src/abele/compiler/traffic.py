@@ -1,15 +1,17 @@
-"""Traffic: what an exchange phase moves between tiles, each element once to a receiving tile and once from its sender.
+"""Traffic: bytes of an exchange phase, each element once to a receiving tile and once from its sender.
 
-Wishes for pieces of memory overlap: vertices of one tile want the same elements, and so do tiles. Both are settled by
+Requests for pieces of memory overlap: vertices of one tile want the same elements, and so do tiles. Both are settled by
 a sweep over sorted intervals. Sorted by (receiver, address), the part of an interval beyond the furthest end so far is
-what no earlier wish of that tile has brought, and the sum of these parts is the union exactly; nothing is compared
-pair by pair. Sorted by address alone, the same sweep over what arrives gives what leaves, since packed addresses
-belong to one tile: each element leaves once, and the fabric delivers it to all that listen. A third one, by (receiving
-IPU, address), gives the bytes that cross between IPUs, which also cross once for all tiles behind the link. Wishes that
-are content with any arrangement come before the others at the same address; only the others pay for a copy where their
-elements have come already.
+what no earlier request of that tile has brought, and the sum of these parts is the union exactly; nothing is compared
+pair by pair. Sorted by address alone, the same sweep over what arrives gives what leaves, since packed addresses belong
+to one tile: each element leaves once, and the fabric delivers it to all that listen. A third one, by (receiving IPU,
+address), gives the bytes that cross between IPUs, which also cross once for all tiles behind the link. Requests without
+a layout constraint are placed first at an address; the others pay for a copy where their elements have come already.
 
 A receiver is an audience (``audiences``): tiles that want the same are swept once.
+
+Example: two vertices of tile 5 want elements [0, 100) and [50, 150) that tile 3 holds. 150 elements leave tile 3 and
+arrive at tile 5. If tile 6 wants the same, it receives 150 too, and tile 3 still sends 150.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ Int8 = npt.NDArray[np.int8]
 
 WORD_BYTES = 4
 PAIR_BYTES = 8
-"""What a pair of tiles receives at once. Source: machine.md §2.2 (64-bit items)."""
+"""Bytes that a pair of tiles receives at once. Source: machine.md §2.2 (64-bit items)."""
 _MOST_COMPARED = 1 << 20
 """Pieces of neighbouring tiles that are compared at a time. Chosen: it bounds the memory for it."""
 
@@ -74,7 +76,7 @@ class LinkBytes(NamedTuple):
     Attributes:
         source: Sending IPU of each pair, int64[n].
         target: Receiving IPU, int64[n]; pairs are distinct and in order of (source, target).
-        bytes: What crosses from one to the other, int64[n].
+        bytes: Bytes that cross from one to the other, int64[n].
     """
 
     source: Int64
@@ -115,10 +117,10 @@ class ExchangePhase:
         sent_bytes: Bytes that leave; an element that several tiles want leaves once.
         received_fragments: Pieces that arrive.
         sent_fragments: Pieces that leave.
-        paired_bytes: Bytes of what arrives that arrives at the neighbour on the exchange bus too.
+        paired_bytes: Bytes that arrive at the neighbour on the exchange bus too.
         link_bytes: Bytes between IPUs.
         is_local: True if some of what arrives comes from the same IPU.
-        blocks: Who sends to whom, where that was asked for.
+        blocks: Bytes between blocks of tiles, where they were asked for.
     """
 
     received_bytes: TileVector
@@ -163,16 +165,16 @@ class ExchangePhase:
 
     @property
     def num_phases(self) -> int:
-        """What stays on chips and what crosses between them is exchanged one after the other, each after a barrier."""
+        """Number of exchanges, each after a barrier: one for traffic on chips, one for traffic between them."""
         return 2 if self.is_local and len(self.link_bytes.source) else 1
 
 
 class _AudienceCopies(NamedTuple):
-    """Copies that each audience makes, but for members that hold the data themselves.
+    """Copies that each audience makes, but for members with the data on them.
 
     Attributes:
-        audience: Who copies, int64[k].
-        holder: Where the data comes from, int32[k].
+        audience: Audience that copies, int64[k].
+        holder: Tile of the data, int32[k].
         bytes: Bytes of each copy, int64[k].
         granule: As in ``Moves``, int64[k].
     """
@@ -183,7 +185,7 @@ class _AudienceCopies(NamedTuple):
     granule: Int64
 
     def by_tile(self, tiles: TileSet, audiences: Audiences) -> Moves:
-        """The copies of every tile: as they are where audiences are single tiles, otherwise added up."""
+        """Copies of every tile; those of audiences are added up for their members."""
         if audiences.is_alone:
             return Moves.single(audiences.tile[self.audience], self.bytes, self.granule)
         found = []
@@ -205,17 +207,17 @@ def phase_of(
     audiences: Audiences | None = None,
     blocks: TileBlocks | None = None,
 ) -> tuple[ExchangePhase, Moves]:
-    """The exchange phase that serves ``transfers``, and the copies within tiles that finish its work.
+    """Exchange phase that serves ``transfers``, and the copies within tiles for the rest of its work.
 
-    Copies are needed where a tile wants an element a second time in another arrangement, and where pieces of less than
+    Copies are needed where a tile wants an element again in another arrangement, and where pieces of less than
     a word, or not aligned to one, arrive.
 
     Args:
-        transfers: What is wanted.
+        transfers: Requests to serve.
         num_tiles: Tiles of the machine.
         tiles_per_ipu: Tiles of one IPU.
         audiences: The receivers; None where these are tiles.
-        blocks: Blocks of tiles, if it is asked who sends to whom.
+        blocks: Blocks of tiles between which bytes are counted, or None.
     """
     if audiences is None:
         audiences, receiver = Audiences.alone(transfers.receiver.astype(np.int32, copy=False), num_tiles)
@@ -255,15 +257,15 @@ def _words(size: Int64) -> Int64:
 
 
 def _by_address(transfers: Transfers) -> Transfers:
-    """Wishes in order of address, those without an arrangement of their own first (see the top of the module)."""
+    """Requests in order of address, those without a layout constraint first (see the top of the module)."""
     return _taken(transfers, _order(transfers.begin * 2 + ~transfers.alone))
 
 
 def _received(transfers: Transfers, audiences: Audiences, *, is_apart: bool) -> tuple[Transfers, _AudienceCopies]:
-    """What arrives at each receiver once, and the copies for what it wanted again, from wishes in order of address.
+    """Pieces that arrive at each receiver once, and the copies of repeated requests, in order of address.
 
-    Wishes that are apart bring nothing twice, so they arrive as they are: only those that may arrive as one with their
-    neighbours are put side by side. Otherwise wishes are sorted by receiver, which leaves those of each in order.
+    Requests that are apart bring nothing twice, so they arrive as they are: only those that may join their neighbours
+        are put side by side. Other requests are sorted by receiver, which keeps the order of each.
     """
     nothing = np.empty(0, dtype=np.int64)
     if is_apart and audiences.is_alone:
@@ -287,10 +289,11 @@ def _received(transfers: Transfers, audiences: Audiences, *, is_apart: bool) -> 
 
 
 def _sent(transfers: Transfers) -> tuple[Transfers, bool]:
-    """What leaves each sending tile, and whether no element is wanted twice, from wishes in order of address.
+    """Pieces that leave each sending tile once, and true if no element is wanted twice; requests are in order of
+    address.
 
-    Packed addresses belong to one tile, so wishes for the same data are neighbours whoever wants them, and what is new
-    among them leaves once, for all that want it.
+    Packed addresses belong to one tile, so requests for the same data are neighbours whoever makes them. Each new
+    element among them leaves once, for all that want it.
     """
     begin, length = _news(transfers.begin, transfers.length)
     is_apart = bool((length == transfers.length).all())
@@ -304,12 +307,12 @@ def _sent(transfers: Transfers) -> tuple[Transfers, bool]:
 
 
 def _order(key: Int64) -> Int64 | slice:
-    """What sorts ``key``: everything as it is where it is sorted."""
+    """Permutation that sorts ``key``, or a slice where it is sorted already."""
     return slice(None) if bool((key[1:] >= key[:-1]).all()) else order_of(key)
 
 
 def _by_receiver(receiver: Int64, count: int) -> Int64 | slice:
-    """What sorts receivers below ``count`` and leaves those that are equal in order."""
+    """Permutation that sorts receivers below ``count`` and keeps equal ones in order."""
     # Narrow numbers are sorted by their digits, without a comparison.
     narrow = receiver.astype(np.uint16) if count <= 1 << 16 else receiver
     return slice(None) if bool((narrow[1:] >= narrow[:-1]).all()) else order_of(narrow)
@@ -414,7 +417,7 @@ def _meeting(f: Transfers, ptr: Int64, pairs: Neighbours, *, differ: bool) -> Ne
 
 
 def _portions(sizes: Int64) -> Iterator[slice]:
-    """Slices of a column of sizes, each of which has not much more than what is compared at a time."""
+    """Slices of a column of sizes, each of about the size that is compared at a time."""
     ends = np.cumsum(sizes)
     start = 0
     while start < len(sizes):
@@ -433,13 +436,13 @@ def _listed(ptr: Int64, lists: Int64) -> tuple[Int64, Int64]:
 
 
 def _common(f: Transfers, ptr: Int64, at: Int64, number: Int64, others: Int64) -> Int64:
-    """How many elements of fragments other audiences want.
+    """Elements of fragments that other audiences want too.
 
     Args:
         f: All fragments.
         ptr: Those of audience a are ``ptr[a]`` to ``ptr[a + 1]``.
         at: The fragments, in order of ``number`` and address, int64[k].
-        number: Which entry of ``others`` each is compared with, int64[k].
+        number: Entry of ``others`` that each is compared with, int64[k].
         others: Audiences, int64[n].
     """
     common = f.length[at]
@@ -455,7 +458,7 @@ def _common(f: Transfers, ptr: Int64, at: Int64, number: Int64, others: Int64) -
 
 
 def _overlap(begin: Int64, length: Int64, other_begin: Int64, other_length: Int64) -> Int64:
-    """How much of each interval others cover, int64[n]; the others are in order and apart."""
+    """Elements of each interval that others cover, int64[n]; the others are in order and apart."""
     # Elements covered up to an address, so that what is covered between two is a difference.
     before = np.cumsum(other_length) - other_length
 
@@ -468,7 +471,7 @@ def _overlap(begin: Int64, length: Int64, other_begin: Int64, other_length: Int6
 
 
 def _link_bytes(f: Transfers, audiences: Audiences, tiles_per_ipu: int) -> tuple[LinkBytes, bool]:
-    """Bytes between IPUs, where what several tiles of an IPU want crosses once; and whether some stay on an IPU."""
+    """Bytes between IPUs, each element once per receiving IPU; and true if some stay on an IPU."""
     if audiences.num_tiles <= tiles_per_ipu:
         return LinkBytes.none(), True
     if audiences.is_alone:

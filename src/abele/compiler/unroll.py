@@ -29,11 +29,11 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class RepeatedItems:
-    """Items that run so many times.
+    """Items of a loop, with their number of trips.
 
     Attributes:
-        trips: How often. A part of a trip stands for a branch that is taken in so many of all cases.
-        items: What runs, in order.
+        trips: Number of trips. A fraction stands for a branch that is taken in that share of all cases.
+        items: Items of one trip, in order.
     """
 
     trips: float
@@ -63,7 +63,7 @@ class _Unrolling:
         self.first_row = first_row
 
     def items(self, item: Step | StepBlock, times: float) -> Iterator[Item]:
-        """What a part of the program that is entered so many times in a run does each time."""
+        """Rows and loops of a part of the program that is entered ``times`` times in a run."""
         if isinstance(item, Step):
             yield from self._scaled(item, times)
             return
@@ -98,7 +98,7 @@ class _Unrolling:
             yield from inside if taken == times else [RepeatedItems(taken / times, inside)]
 
     def _while(self, items: Sequence[Step | StepBlock], times: float) -> Iterator[Item]:
-        """Condition and decision, then trips of body, condition and decision; or a trip assumed where no run told."""
+        """Condition and decision, then trips of body, condition and decision; or an assumed trip without counts."""
         condition, decision, body = items
         looked, trips = self._entries(decision) or 0.0, self._entries(body)
         if trips is None:
@@ -113,7 +113,7 @@ class _Unrolling:
             yield RepeatedItems((looked - trips) / times, head)
 
     def _entries(self, item: Step | StepBlock) -> float | None:
-        """Times that a part of the program is entered in a run; None if no step in it tells."""
+        """Times that a part of the program is entered in a run; None if no step in it is counted."""
         if isinstance(item, Step):
             return float(self.executions[item.index])
         if item.kind == "while":

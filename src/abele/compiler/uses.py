@@ -32,7 +32,7 @@ class FieldUse:
 
     @property
     def edge(self) -> Edge:
-        """What the field is wired to."""
+        """Edge of the field."""
         return self.group.edges[self.field.name]
 
     @property

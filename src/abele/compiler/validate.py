@@ -23,11 +23,11 @@ class Validator:
         self._placed: set[int] = set()
 
     def check_placed(self, variables: Iterable[int], user: str) -> None:
-        """Every element of ``variables`` (positions in the graph) has a tile of the system.
+        """Refuse variables (positions in the graph) of which an element has no tile of the system.
 
         Args:
             variables: Positions in the graph.
-            user: What needs them, for the error's text.
+            user: Step that needs them, for the error's text.
 
         Raises:
             TileMappingError: One is mapped nowhere, partly, or to a tile that the system lacks.

@@ -1,4 +1,4 @@
-"""The whole run in few spans: every execution of every row, loops as trips that are alike.
+"""The whole run in few spans: every execution of every row, with equal trips of loops as one.
 
 A trip of a loop looks at when the resources that its rows need are free, and at nothing else; and what it does to them
 is linear in the max-plus algebra (``schedule``). So if a trip leaves all of them later by the same number of cycles,
@@ -8,6 +8,9 @@ the last one. Resources that no row of the loop brings together need not agree: 
 and a loop. Where links let groups take turns, some trips together may repeat while a single one does not.
 
 What was tried: one period for all resources, which a loop over IPUs that do not meet never reaches.
+
+Example: if the second of 1,000 trips leaves all resources 50 cycles later than the first did, it stands for all trips
+from it on, with a period of 50.
 """
 
 from __future__ import annotations
@@ -24,7 +27,7 @@ from abele.compiler.timeline import Part
 from abele.compiler.unroll import Item, RepeatedItems, Rows
 
 MOST_SPANS = 1 << 18
-"""Spans that are told of a program: BERT-Large on a Pod16 has 172,844."""
+"""Most spans of a program: BERT-Large on a Pod16 has 172,844."""
 _MOST_TOGETHER = 4
 """Trips that may repeat together."""
 
@@ -39,7 +42,7 @@ class WholeRun(NamedTuple):
         end: Cycle at which it ends there, int64[n].
         loop: The loop that it is in, int64[n]; −1 for none.
         parent: The loop around each loop, int64[loops]; −1 for none. It has a higher number.
-        trips: How often what is in it happens, int64[loops].
+        trips: Number of trips, int64[loops].
         period: Cycles from one trip to the next, int64[loops].
         known: Cycle from which on the spans of each sync group are left out, int64[groups]; −1 where none are.
     """
@@ -60,9 +63,9 @@ def whole_run(items: Sequence[Item], parts: Sequence[Part], num_groups: int, *, 
 
     Args:
         items: The program, as rows and loops.
-        parts: What each row does, for all rows of the steps table.
+        parts: Timeline of each row of the steps table.
         num_groups: Sync groups.
-        most: Spans that are told; of what comes behind, nothing is.
+        most: Most spans; later ones are left out.
     """
     rows, classes = needs_of(items, parts)
     size = max(classes.values(), default=-1) + 1
@@ -89,7 +92,7 @@ def whole_run(items: Sequence[Item], parts: Sequence[Part], num_groups: int, *, 
 
 
 class _Trip(NamedTuple):
-    """Where a trip begins: the state, and how many spans and loops there were."""
+    """Start of a trip: the state, and the numbers of spans and loops so far."""
 
     state: State
     spans: int
@@ -98,7 +101,7 @@ class _Trip(NamedTuple):
 
 @dataclass
 class _RunWalk(Run):
-    """A walk through the program that tells trips that are alike once.
+    """Walk through the program that lists equal trips once.
 
     Attributes:
         spans: Row, meet, start, end and loop of each span.
@@ -114,7 +117,7 @@ class _RunWalk(Run):
     _parts: dict[int, tuple[Int64, ...]] = field(default_factory=dict)
 
     def through(self, items: Sequence[Item], state: State, scale: float) -> State:
-        """The state after some items, whose spans are told."""
+        """State after some items, whose spans are listed."""
         for item in items:
             if self.known is not None:
                 state = self._past([item], state, scale)
@@ -169,7 +172,7 @@ class _RunWalk(Run):
         return 0
 
     def _repeat(self, loop: RepeatedItems, first: _Trip, state: State, further: int) -> State:
-        """Put what happened since ``first`` into loops that go round ``further`` times more; the state after that."""
+        """Put the spans since ``first`` into loops of ``further`` more trips; gives the state after those."""
         later = (state - first.state)[:, 0]
         number_of = np.full(self.num_resources, -1)
         begin = len(self.loops)
@@ -188,7 +191,7 @@ class _RunWalk(Run):
         return state
 
     def _apart(self, loop: RepeatedItems) -> tuple[Int64, ...]:
-        """Resources that a loop needs, in parts that no row of it brings together."""
+        """Resources of a loop, in parts that no row of it brings together."""
         if id(loop) not in self._parts:
             root = list(range(self.num_resources))
 

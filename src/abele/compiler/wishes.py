@@ -1,4 +1,4 @@
-"""Wishes: what the fields of a compute set want on tiles that do not hold it in one piece, sorted into domains.
+"""Requests of a compute set's fields on tiles that do not hold the data in one piece, sorted into domains.
 
 Tiles are found to want the same domain by domain (``audiences``), so domains should be as small as they can be. Pieces
 of two variables never overlap nor join, so each variable could be one; those that the same fields touch are taken
@@ -22,10 +22,10 @@ from abele.graph.intervals import distinct
 
 
 class FieldWish(NamedTuple):
-    """What a field, or a part of it, has elsewhere.
+    """Regions of a field, or of a part of it, that a tile lacks in one piece.
 
     Attributes:
-        residence: Where its regions, or those pieces of them that are in the domain, live.
+        residence: Tiles and pieces of its regions, or of those pieces of them that are in the domain.
         tile: Tile of each pair of a tile and a region that is not in one piece there, int32[n].
         region: Its region, int64[n]; pairs are in order of tile and region.
         alone: True for the regions that are one piece, bool[regions].
@@ -40,12 +40,12 @@ class FieldWish(NamedTuple):
 
     @property
     def wanted(self) -> WantedRegions:
-        """The wish as those look at it who compare tiles."""
+        """Request in the form in which tiles are compared."""
         return WantedRegions(self.tile, self.region, self.domain)
 
 
 def in_domains(wishes: Sequence[FieldWish], layout: Layout) -> list[FieldWish]:
-    """The wishes of fields, split by domain; all are in one where no two tiles want a region."""
+    """Requests of fields, split by domain; all are in one where no two tiles want a region."""
     if not any(is_shared(wish.region) for wish in wishes):
         return list(wishes)
     touched = [_variables(wish.residence, layout) for wish in wishes]
@@ -63,7 +63,7 @@ def in_domains(wishes: Sequence[FieldWish], layout: Layout) -> list[FieldWish]:
 
 
 def _variables(residence: Residence, layout: Layout) -> tuple[Int64, Int64]:
-    """The variables that pieces lie in, ascending, and which of them each does; or 0 for all where it is one."""
+    """Variables of pieces, ascending, and the number of each piece's; or 0 for all where it is one."""
     ends = layout.variables_at(np.array([residence.begin.min(), residence.begin.max()]))
     if ends[0] == ends[1]:
         return ends[:1], np.zeros(1, dtype=np.int64)
@@ -73,7 +73,7 @@ def _variables(residence: Residence, layout: Layout) -> tuple[Int64, Int64]:
 
 
 def _parts(wish: FieldWish, domains: Int64, domain: Int64) -> Iterator[FieldWish]:
-    """A wish domain by domain; ``domain`` is that of each piece."""
+    """Request domain by domain; ``domain`` is that of each piece."""
     if len(domains) == 1:
         yield wish._replace(domain=int(domains[0]))
         return

@@ -1,4 +1,4 @@
-"""Element-wise expressions: one table of operations, and the language in which rooms say what to compute per element.
+"""Element-wise expressions: one table of operations, and the language of computations per element.
 
 Host kernels compute expressions over loads from their operands, popops maps them over tensors, networks differentiate
 them, and vertices evaluate them. What each needs to know of an operation stands in one entry of :data:`TABLE`.

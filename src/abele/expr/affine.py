@@ -101,7 +101,7 @@ def _merged(terms: tuple[tuple[str, int], ...], const: int) -> Affine:
 
 
 AffineLike = Affine | str | int
-"""What builders take for an index: an :class:`Affine`, the name of a dim, or a number."""
+"""Arguments that builders take for an index: an :class:`Affine`, the name of a dim, or a number."""
 
 
 def affine(*terms: AffineLike | tuple[str, int], const: int = 0) -> Affine:

@@ -83,7 +83,7 @@ def _chain(expression: Apply, operand: int) -> Expr:
 
 
 def _of_parts(expression: Apply, operand: int) -> Expr:
-    """The derivative of a composite through what it is made of, for operands that are floats."""
+    """Derivative of a composite through its expansion, for operands that are floats."""
     expansion = TABLE[expression.op].expansion
     assert expansion is not None
     count = max(operands(expression)) + 1

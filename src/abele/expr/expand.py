@@ -1,4 +1,4 @@
-"""Composite operations replaced by what they are made of, until only primitive ones are left."""
+"""Composite operations replaced by their expansions, until only primitive ones are left."""
 
 from __future__ import annotations
 

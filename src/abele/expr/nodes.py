@@ -74,7 +74,7 @@ class Expr:
 
     @property
     def args(self) -> tuple[Expr, ...]:
-        """The expressions that it is made of."""
+        """Arguments of the expression."""
         return ()
 
     def walk(self) -> Iterator[Expr]:
@@ -92,7 +92,7 @@ def _collect(expression: Expr, found: list[Expr]) -> None:
 
 
 ExprLike = Expr | float | int | bool
-"""What builders take for an expression: numbers become constants."""
+"""Arguments that builders take for an expression: numbers become constants."""
 
 
 @dataclass(frozen=True)
@@ -110,14 +110,14 @@ class Load(Expr):
 
 @dataclass(frozen=True)
 class RowLoad(Expr):
-    """An element of an operand whose place along one dim is a value, such as one that was loaded itself.
+    """Element of an operand at a place along one dim that is a value, such as a loaded one.
 
     Attributes:
         operand: The operand.
         index: Its place along every dim; along ``dim`` it says nothing, and is 0.
         dim: The dim along which ``row`` is the place.
         row: An integer; where it is no place of the dim, the element is ``fill``.
-        fill: What stands outside.
+        fill: Value of elements outside.
     """
 
     operand: int
@@ -216,7 +216,7 @@ class Rounded(Expr):
         type: The narrow float.
         arg: The value.
         word: A u32 to round at random by; None for nearest, ties to even.
-        saturates: What is too large becomes the largest number, rather than infinity.
+        saturates: True if values too large become the largest number, rather than infinity.
     """
 
     type: ElementType
@@ -280,7 +280,7 @@ def select(condition: Expr, then: ExprLike, otherwise: ExprLike) -> Apply:
 
 
 def split_index(index: Iterable[AffineLike | Expr]) -> tuple[tuple[Affine, ...], int | None, Expr | None]:
-    """An index whose places are affine, but for one that may be a value: with 0 there, which it is, and the value.
+    """Index with affine places, but for one that may be a value: with 0 there, its dim, and the value.
 
     Raises:
         TensorError: Several places are values.

@@ -34,7 +34,7 @@ def floor_divide(x: Array, y: Array) -> Array:
 
 
 def remainder(x: Array, y: Array) -> Array:
-    """What division truncated towards zero leaves; of integers 0 where y is 0."""
+    """Remainder of division truncated towards zero; of integers 0 where y is 0."""
     if x.dtype.kind == "f":
         return np.asarray(np.fmod(x, y))
     return np.asarray(np.where(y == 0, 0, x - divide(x, y) * y), x.dtype)
@@ -110,14 +110,14 @@ def gelu_erf(x: Array) -> Array:
 
 
 def popcount(x: Array) -> Array:
-    """How many bits are set in the word of 32 bits."""
+    """Number of bits that are set in the word of 32 bits."""
     words = np.ascontiguousarray(x.astype(np.uint32))
     bits = np.unpackbits(words.view(np.uint8).reshape(*words.shape, 4), axis=-1)
     return np.asarray(bits.sum(axis=-1), x.dtype)
 
 
 def count_leading_zeros(x: Array) -> Array:
-    """How many bits of the word of 32 lie above the highest that is set."""
+    """Number of bits of the word of 32 above the highest that is set."""
     words = x.astype(np.uint32)
     return np.asarray(32 - np.frexp(words.astype(np.float64))[1], x.dtype)
 

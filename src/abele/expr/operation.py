@@ -1,4 +1,4 @@
-"""Element-wise operations: one record each, from which every room takes what it needs.
+"""Element-wise operations: one record each, read by every room.
 
 ``TABLE`` has each operation once. NumPy's evaluation takes its meaning, differentiation its derivative, host kernels
 the LLVM code, the vertex language the form that it has there with its issue slots, popops its cost in library vertices
@@ -46,7 +46,7 @@ class Slots:
     Attributes:
         main: Slots on the main pipe.
         aux: Slots on the auxiliary pipe.
-        source: Where the numbers are from.
+        source: Source of the numbers.
         first: The pipe that comes first where both are used.
     """
 
@@ -58,7 +58,7 @@ class Slots:
 
 @dataclass(frozen=True)
 class Code:
-    """LLVM code of a primitive operation, for scalars and vectors of lanes alike.
+    """LLVM code of a primitive operation, for scalars and vectors of lanes.
 
     Attributes:
         f32: Emits it for f32 from a builder and the arguments; None where it takes no floats.
@@ -76,12 +76,12 @@ VertexKind = Literal["operator", "sign", "comparison", "choice", "extreme", "fun
 
 @dataclass(frozen=True)
 class InVertex:
-    """How the vertex language says a primitive operation.
+    """Form of a primitive operation in the vertex language.
 
     Attributes:
         kind: The construct: an infix operator, a sign before its argument, a comparison, ``a if c else b``, ``min``
             and ``max``, or a function of the language.
-        name: Which one: that of the node in ``codelet.tree``, or of the function.
+        name: Name of the node in ``codelet.tree``, or of the function.
     """
 
     kind: VertexKind
@@ -89,7 +89,7 @@ class InVertex:
 
 
 VertexForm: TypeAlias = "InVertex | Callable[..., Expr]"
-"""How vertices say an operation: a construct of their language, or an expression of those."""
+"""Form of an operation in vertices: a construct of their language, or an expression of those."""
 
 UNARY_START = (9 + 11, 17)
 """Supervisor cycles and worker slots before the loop of UnaryOp1D. Source: machine reference §4.8."""
@@ -97,7 +97,7 @@ UNARY_START = (9 + 11, 17)
 
 @dataclass(frozen=True)
 class LoopCost:
-    """Cycles that a worker's inner loop takes for so many elements, loads and stores included."""
+    """Cycles of a worker's inner loop for some elements, loads and stores included."""
 
     cycles: float
     elements: int
@@ -105,7 +105,7 @@ class LoopCost:
 
 @dataclass(frozen=True)
 class LibraryCost:
-    """What the libraries' own vertices take for an operation.
+    """Cost of an operation in the libraries' own vertices.
 
     Attributes:
         f32: On f32 elements.
@@ -136,7 +136,7 @@ class Spelling:
         function: Of the function in popops, in snake_case.
         enumerator: Of the enumerator in ``popops::expr::UnaryOpType`` and its kin; empty where there is none.
         builder: Of the class in ``popops::expr``; empty where there is none.
-        order: Which of popops' arguments each argument here is, where the orders differ.
+        order: Number of popops' argument for each argument here, where the orders differ.
     """
 
     function: str
@@ -162,13 +162,13 @@ class Operation:
         arity: Number of arguments.
         kinds: Element kinds that its arguments may have; all have one type (of ``select`` the last two). None for
             composites that take whatever they are made of takes.
-        meaning: What it computes, on NumPy arrays.
+        meaning: Computation on NumPy arrays.
         gives_bool: True where the result is a bool whatever the arguments are.
-        expansion: What a composite is made of, from the operands' types and the arguments; of a primitive the same
-            with arguments of the types that it takes.
+        expansion: Expression of a composite, from the operands' types and the arguments; of a primitive the same with
+            arguments of the types that it takes.
         slopes: The derivative by each argument, from the arguments; None where it has none, or that of its expansion.
         code: LLVM code of a primitive.
-        in_vertex: How vertices say it, and how they say it of integers where that differs.
+        in_vertex: Form in vertices, and their form for integers where that differs.
         in_integer_vertex: As above.
         slots: Issue slots of one f32 element in scalar code, where no construct of the language has them.
         cost: Cost in library vertices; None where no library has it.
@@ -198,7 +198,7 @@ class Operation:
 
     @property
     def popops_name(self) -> str:
-        """What popops calls it; its own name where popops does not have it."""
+        """Name in popops; its own name where popops does not have it."""
         return self.name if self.spelling is None else self.spelling.function
 
     @property

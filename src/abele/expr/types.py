@@ -1,4 +1,4 @@
-"""Types of expressions: what they compute in, and the element type of what they give.
+"""Types of expressions: compute types, and the element type of results.
 
 Arithmetic is f32 for floating-point operands of any width (widened on load, rounded once on store) and i32, u32, i64
 or u64 for integers. A constant takes the type of the argument beside it.
@@ -41,7 +41,7 @@ def check_computes(*types: ElementType, name: str = "") -> None:
 
 
 class Typing:
-    """The types of the parts of expressions over operands of ``types``, each part looked at once.
+    """Types of the parts of expressions over operands of ``types``, each part typed once.
 
     Args:
         types: Element type of each operand.

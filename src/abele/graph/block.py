@@ -1,4 +1,4 @@
-"""The algebra of views: strided blocks of variables, and what view operations make of one block.
+"""Algebra of views: strided blocks of variables, and the effect of view operations on one block.
 
 A view is an ordered set of blocks. A block fills some indices of the view's index space; along every dimension these
 are a list of *factors* ``(extent, step, stride)``, outermost first: ``extent`` indices that are ``step`` apart in the

@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 
 
 class TensorCloneMethod(Enum):
-    """What a clone keeps besides shape, element values' places on tiles, and type.
+    """Order and repetition of elements that a clone keeps, besides shape, type and tile mapping.
 
     * ``PRESERVE_ORDER_UNLESS_ALIASES``: as ``PRESERVE_ORDER_AND_ALIASES``, or as ``CREATE_NEW_ORDER`` where the view
       shows an element more than once. The clone can always be written. The default.
-    * ``PRESERVE_ORDER_AND_ALIASES``: elements follow each other in the new memory as in the old, and what was one
-      element, shown twice, is one element again.
+    * ``PRESERVE_ORDER_AND_ALIASES``: elements follow each other in the new memory as in the old, and an element that is
+      shown twice is one element again.
     * ``CREATE_NEW_ORDER``: elements follow each other in the order of the view; nothing is shown twice.
-    * ``GATHER_AND_PRESERVE_TILE_ORDER_AND_ALIASES``: as ``PRESERVE_ORDER_AND_ALIASES``, but what one tile holds is
-      gathered, so that it is contiguous.
+    * ``GATHER_AND_PRESERVE_TILE_ORDER_AND_ALIASES``: as ``PRESERVE_ORDER_AND_ALIASES``, but elements of one tile
+      are gathered, so that they are contiguous.
     """
 
     PRESERVE_ORDER_UNLESS_ALIASES = "preserve order unless aliases"
@@ -86,7 +86,7 @@ def _pieces(tensor: Tensor, tiles: IntervalMap, gather: bool) -> tuple[Int64, In
 def _relocated(
     graph: Graph, tensor: Tensor, begin: Int64, length: Int64, stored: Variable
 ) -> tuple[Content, tuple[int, ...]]:
-    """The content of a view whose elements, at the given intervals, have moved to a variable that holds these in order.
+    """Content of a view whose elements, at the given intervals, have moved to a new variable in order.
 
     Returns:
         The content, and its shape: that of the view or of the flattened view.

@@ -60,7 +60,7 @@ def to_dot(graph: Graph, program: Program | None = None, max_items: int = MAX_IT
 
 
 def vertex_graph(graph: Graph, program: Program | None = None, max_items: int = MAX_ITEMS) -> str:
-    """Vertices alone, as a Graphviz digraph: an edge leads from a vertex to those that read what it wrote.
+    """Vertices alone, as a Graphviz digraph: an edge leads from a vertex to the readers of its outputs.
 
     Args:
         graph: The graph.
@@ -99,7 +99,7 @@ def _compute_sets(graph: Graph, program: Program | None) -> list[ComputeSet]:
 
 
 def _nodes(prefix: str, group: VertexGroup, each: bool) -> Iterator[tuple[str, int | None]]:
-    """Name of each node of a group, and the vertex that it stands for (None: all)."""
+    """Name of each node of a group, and its vertex (None: all)."""
     if each:
         yield from ((f"{prefix}v{i}", i) for i in range(group.num))
     elif group.num:

@@ -22,7 +22,7 @@ LIBRARIES = ("popops", "poplin", "popnn", "poprand")
 
 
 class CodeletSource(Protocol):
-    """Codelets that are made when they are asked for by name, such as those of a library."""
+    """Codelets that are made on first use of their names, such as those of a library."""
 
     def find(self, name: str) -> CodeletDef | None:
         """The codelet called ``name``, needless spaces gone; None where the name is none of the source's own."""
@@ -30,12 +30,12 @@ class CodeletSource(Protocol):
 
 @dataclass(frozen=True)
 class _Later:
-    """A codelet of a C++ file, which is made when it is asked for.
+    """Codelet of a C++ file, which is made on first use.
 
     Attributes:
-        codelets: What makes it.
+        codelets: Codelets of its file, which makes it.
         name: Its name there.
-        location: Where it is declared.
+        location: Source line of its declaration.
     """
 
     codelets: Mapping[str, CodeletDef]
@@ -173,7 +173,7 @@ def _later(codelets: Any) -> Iterable[tuple[str, _Later]]:
 
 
 def _text(given: Any) -> str:
-    """What is left in an open file, as source."""
+    """Rest of an open file, as source."""
     content = given.read()
     text = content.decode() if isinstance(content, bytes) else str(content)
     return text if "\n" in text else f"{text}\n"

@@ -52,7 +52,7 @@ class VertexRef:
         return self.compute_set.number_of(self)
 
     def info(self) -> VertexIntrospector:
-        """What a cost estimator sees of it: sizes of its fields, values of its state.
+        """View of the vertex for a cost estimator: sizes of its fields, values of its state.
 
         Raises:
             TileMappingError: It has no tile yet.
@@ -207,7 +207,7 @@ class ComputeSet:
         return self._made
 
     def copy_from(self, source: ComputeSet, by: Substitution) -> None:
-        """Have the vertices of another compute set, on other variables; they are made when somebody asks for them.
+        """Take the vertices of another compute set, on other variables; they are made on first use.
 
         Args:
             source: The compute set; what is added to it from now on is not copied.
@@ -220,7 +220,7 @@ class ComputeSet:
 
     @property
     def copied(self) -> CopiedVertices | None:
-        """What it is a copy of; None where it has vertices of its own, or the other has got further ones."""
+        """Compute set that it copies; None where it has vertices of its own, or the other has got further ones."""
         copied = self._copied
         if copied is None or self._pending or copied.source._pending:
             return None
@@ -260,7 +260,7 @@ class ComputeSet:
         Args:
             codelet: A class decorated with ``@codelet``.
             tile: Tile of each vertex, int[N] or a range.
-            cycles: What each vertex costs, instead of counting it: issue slots, or tile cycles for multi-worker kinds.
+            cycles: Cost of each vertex, instead of counting it: issue slots, or tile cycles for multi-worker kinds.
             **fields: A value for every field. An edge takes a tensor whose first dimension is N (row i goes to vertex
                 i), ``shared(tensor)``, ``Regions``, ``(Regions, index[N])`` or a list of N tensors; state takes a
                 number or an array.

@@ -17,7 +17,7 @@ View = TypeVar("View", bound="Tensor")
 
 
 class Concatenation:
-    """A concatenation that nobody has looked into yet.
+    """Concatenation without content so far.
 
     Joining contents costs time for every part. A program that appends a thousand rows one by one would join the first
     of them a thousand times; so the parts are only noted, and joined in one go when the content is first asked for.

@@ -1,4 +1,4 @@
-"""Wiring: what a user gives for a field, checked and turned into an edge or state."""
+"""Wiring: the user's value for a field, checked and turned into an edge or state."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def _metadata(value: Any, num: int) -> npt.NDArray[np.uint8]:
 
 
 def _quarter_byte(value: Any) -> int:
-    """Metadata of what a field is wired to: the scale in bits 0 to 5, the format in bit 7."""
+    """Metadata of a field's operand: the scale in bits 0 to 5, the format in bit 7."""
     while not isinstance(value, Tensor):
         if isinstance(value, Sequence) and value:
             value = value[0]

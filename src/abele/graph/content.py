@@ -27,7 +27,7 @@ class Content(ABC):
 
     @abstractmethod
     def sampled(self, dim: int, every: int) -> Content:
-        """Every so many-th index of ``dim``; NotStridedError where that needs too many blocks."""
+        """Every ``every``-th index of ``dim``; NotStridedError where that needs too many blocks."""
 
     @abstractmethod
     def permuted(self, order: Sequence[int]) -> Content:
@@ -55,11 +55,11 @@ class Content(ABC):
 
     @abstractmethod
     def form(self, number: Callable[[Variable], int]) -> Hashable:
-        """What it shows of variables that are known by number alone; None where only addresses are known."""
+        """Key of the view, with variables by number alone; None where only addresses are known."""
 
     @abstractmethod
     def with_variables(self, other: Callable[[Variable], Variable], moved: Callable[[Int64], Int64]) -> Content:
-        """The same of other variables: ``other`` gives that of each variable, ``moved`` that of each address."""
+        """The same of other variables: ``other`` gives the new variable, ``moved`` the new address."""
 
     @abstractmethod
     def addresses(self, shape: Sequence[int]) -> Int64:
@@ -81,7 +81,7 @@ class Content(ABC):
     @property
     @abstractmethod
     def variables(self) -> tuple[Variable, ...] | None:
-        """Variables in order of first appearance; None where only the graph can tell."""
+        """Variables in order of first appearance; None where only the graph knows them."""
 
     @property
     @abstractmethod
@@ -105,7 +105,7 @@ class Content(ABC):
 
     @property
     def is_cut(self) -> bool:
-        """True if the blocks are what a reshape or a step left of larger ones."""
+        """True if the blocks are parts of larger ones, cut by a reshape or a step."""
         return False
 
 

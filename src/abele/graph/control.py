@@ -21,7 +21,7 @@ class Switch(Program):
     Args:
         control: One i32 or u32 element.
         cases: Programs by value; a list of pairs works too.
-        default: What runs for any other value; nothing when left out.
+        default: Program for any other value; none when left out.
         unreachable_default: The user's word that no other value occurs; another value aborts the program.
 
     Raises:
@@ -146,7 +146,7 @@ class CycleCount(Program):
     """Run the body and write the cycles that it took on a tile.
 
     Args:
-        body: What is timed.
+        body: Program that is timed.
         result: u32[2], low word first, as the machine has it.
         tile: The tile whose counter is read.
         sync: The barrier before each reading.
@@ -192,7 +192,7 @@ def _check_counter(result: Tensor, at: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class FloatingPointBehaviour:
-    """Which floating-point events stop the program, and how f16 is rounded; as the machine's control register has it.
+    """Floating-point events that stop the program, and the rounding of f16; as in the machine's control register.
 
     Attributes:
         invalid: Invalid operations stop the program (``inv``).

@@ -1,4 +1,4 @@
-"""Origins of things: the name, path and source line that every graph object carries."""
+"""Origins: the name, path and source line that every graph object carries."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class DebugRecord:
 
 
 def caller() -> tuple[str, int]:
-    """File and line of the nearest frame that is neither this package nor a context manager: what the user wrote."""
+    """File and line of the nearest frame that is neither this package nor a context manager: the user's line."""
     frame = sys._getframe(1)
     while frame is not None:
         file = frame.f_code.co_filename

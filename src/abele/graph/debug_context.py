@@ -1,4 +1,4 @@
-"""Poplar's ways to name what a program makes; each is taken wherever a name is."""
+"""Poplar's ways to name objects of a program; each is taken wherever a name is."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class DebugNameAndId:
 
 @dataclass(frozen=True, slots=True)
 class SourceLocation:
-    """Where something was written, as Poplar has it; taken, though every object here knows its own origin.
+    """Source location, as Poplar has it; taken, though every object here knows its own origin.
 
     Attributes:
         functionName: The function.
@@ -69,7 +69,7 @@ class DebugContext:
 
 
 class DebugInfo(DebugContext):
-    """What a Poplar library makes of the context that it was given: a parent for the names inside.
+    """Debug context that a Poplar library makes of the one it was given: a parent for the names inside.
 
     Args:
         context: The context.
@@ -84,7 +84,7 @@ class DebugInfo(DebugContext):
 
 
 def name_of(given: Any, default: str) -> str:
-    """The name that ``given`` stands for: text, a context, or several of them in a list; ``default`` when empty."""
+    """Name given by ``given``: text, a context, or several of them in a list; ``default`` when empty."""
     if isinstance(given, str):
         return given or default
     if given is None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def compute_graph(graph: Graph, programs: Iterable[Program] = ()) -> str:
-    """Variables and compute sets as Graphviz text; with programs, what they execute and copy.
+    """Variables and compute sets as Graphviz text; with programs, their executions and copies.
 
     Args:
         graph: The graph.

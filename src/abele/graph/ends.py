@@ -25,7 +25,7 @@ MAX_STREAM_BYTES = 128 * 2**20
 """Largest host buffer of one stream. Source: Poplar's documentation of stream buffers, 128 MiB."""
 
 Parameters = Iterable[tuple[Any, int | Sequence[int]]]
-"""Type and shape of each thing that a host function takes, or gives."""
+"""Types and shapes of the arguments or results of a host function."""
 
 
 class _Named(Protocol):
@@ -79,12 +79,12 @@ def buffer_sizes(name: str, num_elements: Any, repeats: Any, debug: DebugRecord)
 
 
 def arguments(items: Parameters) -> tuple[Argument, ...]:
-    """What a host function takes, or gives."""
+    """Types and shapes that a host function takes, or gives."""
     return tuple(Argument(as_element_type(t), stream_dims(shape)) for t, shape in items)
 
 
 def checked_handle(handle: HostHandle) -> HostHandle:
-    """The handle, if the host may do what it says.
+    """The handle, if the host may read or write as it declares.
 
     Raises:
         TensorAccessError: The host could write a constant or an aliasing view.
@@ -101,7 +101,7 @@ def checked_handle(handle: HostHandle) -> HostHandle:
 
 
 def stream_dims(shape: Any) -> tuple[int, ...]:
-    """Dimensions of what is moved between host and device."""
+    """Dimensions of data that is moved between host and device."""
     return dimensions(shape, "a stream or argument")
 
 

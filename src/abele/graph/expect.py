@@ -11,7 +11,7 @@ from abele.graph.debug import here
 
 
 def described(value: Any) -> str:
-    """A few words on what was given in place of something else."""
+    """Words for a value that was given in place of something else."""
     shape = getattr(value, "shape", None)
     kind = type(value).__name__
     if shape is not None and kind != "Tensor":
@@ -38,7 +38,7 @@ def expect(
 
 
 def expect_step(value: Any, kinds: type | tuple[type, ...], words: str, remedy: str | None = None) -> None:
-    """As :func:`expect`, of what a step of the program is made of.
+    """As :func:`expect`, for the parts of a program step.
 
     Raises:
         ControlProgramError: It is something else.

@@ -32,8 +32,8 @@ class Rounds:
     """A body a fixed number of times.
 
     Attributes:
-        count: How often.
-        body: What runs.
+        count: Number of rounds.
+        body: Program of one round.
     """
 
     count: int
@@ -42,13 +42,13 @@ class Rounds:
 
 @dataclass(frozen=True, slots=True)
 class While:
-    """Rounds that a predicate ends, which a program computes before each.
+    """Rounds that a predicate ends; a program computes it before each.
 
     Attributes:
-        condition: What runs before each decision.
-        predicate: What is looked at.
+        condition: Program that runs before each decision.
+        predicate: Scalar that is tested.
         value: The truth value of the predicate for which the loop goes on.
-        body: What runs then.
+        body: Program of one round.
     """
 
     condition: Program
@@ -62,9 +62,9 @@ class OneOf:
     """One of several ways, by the number in a scalar.
 
     Attributes:
-        selector: What is looked at.
+        selector: Scalar that holds the number.
         ways: The ways.
-        titles: What each is called, as in ``then``, ``case 3``.
+        titles: Title of each, as in ``then``, ``case 3``.
         pick: Gives the way of a number; None where the user said that it cannot come up.
     """
 

@@ -81,10 +81,10 @@ class Graph:
         replicas: Number of replicas.
         compute_sets: All compute sets, in the order in which they were made.
         sync_groups: Tiles that meet at barriers of their own.
-        sync_pattern: Who is at the barrier of a transfer from or to the host: all IPUs with ``full``, those alone that
-            take part with ``single_pipeline``. At that of an exchange between IPUs all are.
+        sync_pattern: IPUs at the barrier of a transfer from or to the host: all with ``full``, those alone that take
+            part with ``single_pipeline``. All are at that of an exchange between IPUs.
         codelets: The codelets that vertices can be added of by name.
-        perf_estimators: What vertices of some codelets cost, as the user says.
+        perf_estimators: Users' estimators of the cost of some codelets' vertices.
         streams: Host streams by name.
         remote_buffers: Remote buffers by name.
         host_functions: Host functions by name.
@@ -123,7 +123,7 @@ class Graph:
 
     @property
     def sync_pattern(self) -> SyncPattern:
-        """Who is at the barrier of a transfer from or to the host."""
+        """IPUs at the barrier of a transfer from or to the host: all (``full``), or those that take part."""
         return self._sync_pattern
 
     @sync_pattern.setter
@@ -162,7 +162,7 @@ class Graph:
         return to_dot(self, program, max_items)
 
     def vertex_graph(self, program: programs.Program | None = None, max_items: int = 200) -> str:
-        """Vertices and who reads what whom as Graphviz text; see :func:`abele.graph.clusters.vertex_graph`."""
+        """Vertices and their data flow as Graphviz text; see :func:`abele.graph.clusters.vertex_graph`."""
         from abele.graph.clusters import vertex_graph
 
         return vertex_graph(self, program, max_items)
@@ -303,8 +303,8 @@ class Graph:
             shape: Dimensions; row-major in memory.
             name: Its name; scopes are prefixed.
             initial: Contents at load; undefined when left out.
-            map: Where it goes: ``"linear"`` spreads it over all tiles, anything else is as :meth:`Graph.map` takes it;
-                left out, it is mapped nowhere yet.
+            map: Tiles: ``"linear"`` spreads it over all tiles, anything else is as :meth:`Graph.map` takes it; left
+                out, it is mapped nowhere yet.
 
         Raises:
             TensorCreationError: A negative dimension, more than 2^63 elements, or an initial value of another shape.
@@ -368,10 +368,10 @@ class Graph:
         Elements that are mapped nowhere stay so.
 
         Args:
-            tensor: What to clone.
+            tensor: Tensor to clone.
             dtype: Element type; by default that of ``tensor``.
             name: Name of the new variable; by default that of the first one cloned, with ``/clone``.
-            method: What of the memory order and of repeated elements is kept.
+            method: Memory order and repeated elements that are kept.
 
         Raises:
             TileMappingError: This is a virtual graph, and an element lies on a tile outside it.
@@ -506,7 +506,7 @@ class Graph:
         self.codelets.add(codelets, flags)
 
     def register_perf_estimator(self, codelet: Any, function: Callable[..., Any], *, per_vertex: bool = False) -> None:
-        """Say what vertices of a codelet cost in this graph; cycles given with a vertex come before it.
+        """Set the cost of a codelet's vertices in this graph; cycles given with a vertex come before it.
 
         Args:
             codelet: A decorated class, or the name of a codelet.
@@ -526,9 +526,9 @@ class Graph:
         """A new, empty compute set.
 
         Args:
-            name: What reports and errors call it.
-            stage: What it does of a library function that has several. Functions that run side by side merge compute
-                sets of one stage.
+            name: Name in reports and errors.
+            stage: Stage of a library function that has several. Functions that run side by side merge compute sets of
+                one stage.
         """
         compute_set = ComputeSet(self, len(self.compute_sets), self.origin(name), stage)
         self.compute_sets.append(compute_set)
@@ -653,7 +653,7 @@ class Graph:
         return ends.added(self.remote_buffers, made, "remote buffer", RemoteBufferError)
 
     def host_function(self, name: str, inputs: ends.Parameters = (), outputs: ends.Parameters = ()) -> HostFunction:
-        """A function on the host, by the type and shape of what it takes and gives; ``HostCall`` calls it.
+        """Function on the host, by the types and shapes of its arguments and results; ``HostCall`` calls it.
 
         Raises:
             TensorAccessError: The name is taken.

@@ -1,4 +1,4 @@
-"""Many pieces of one variable in rows and columns: what remains of a matrix after much slicing and joining.
+"""Many pieces of one variable in rows and columns: the form of a matrix after much slicing and joining.
 
 The address of an element is a sum of one term per dimension, and each term is a piecewise linear function of the index.
 So p pieces along one dimension and q along another take p + q numbers, not p x q blocks.
@@ -26,12 +26,12 @@ MOST_BLOCKS = 4096
 
 
 class Line(NamedTuple):
-    """What one dimension adds to the address.
+    """Address offsets of the indices of one dimension.
 
     Attributes:
         start: First index of each piece, int64[p], ascending from 0.
-        offset: What the first index of each piece adds, int64[p].
-        stride: What each further index adds, int64[p].
+        offset: Address offset of the first index of each piece, int64[p].
+        stride: Address step of each further index, int64[p].
         extent: Number of indices.
     """
 
@@ -56,7 +56,7 @@ class Line(NamedTuple):
         return np.asarray(self.offset + np.maximum(0, (self.length - 1) * self.stride), dtype=np.int64)
 
     def table(self) -> Int64:
-        """What each index adds, int64[extent]."""
+        """Address offset of each index, int64[extent]."""
         length = self.length
         within = np.arange(self.extent, dtype=np.int64) - np.repeat(self.start, length)
         return np.repeat(self.offset, length) + within * np.repeat(self.stride, length)
@@ -76,7 +76,7 @@ class Line(NamedTuple):
         return Line(start[::-1], (self.offset + (self.length - 1) * self.stride)[::-1], -self.stride[::-1], self.extent)
 
     def sampled(self, every: int) -> Line:
-        """Every so many-th index."""
+        """Every ``every``-th index."""
         skip = -self.start % every
         keep = skip < self.length
         start, skip = self.start[keep], skip[keep]
@@ -124,6 +124,7 @@ class PieceGrid(Content):
             start, shifts, strides = (np.array(c, dtype=np.int64) for c in (sorted(pieces), offset, stride))
             lines.append(Line(start, shifts, strides, extent))
             places.append({o: (shift, pieces[o].factors[d]) for o, shift in zip(sorted(pieces), offset, strict=True)})
+        # Every combination of pieces must be there, of one variable, at the sum of the shifts of its places.
         if math.prod(len(p) for p in places) != len(blocks):
             return None
         for b in blocks:
@@ -149,7 +150,7 @@ class PieceGrid(Content):
 
     @property
     def num_blocks(self) -> int:
-        """Blocks that the grid stands for."""
+        """Number of blocks in the grid."""
         return math.prod(len(line.start) for line in self.lines)
 
     def sliced(self, dim: int, begin: int, end: int) -> Content:

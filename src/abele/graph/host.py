@@ -14,7 +14,7 @@ from abele.numerics import ElementType
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """Type and shape of what a host function takes or gives.
+    """Type and shape of an argument or a result of a host function.
 
     Attributes:
         dtype: Element type.
@@ -36,9 +36,9 @@ class HostFunction:
 
     Attributes:
         name: Handle by which the engine connects a callable.
-        inputs: What it takes.
-        outputs: What it gives.
-        debug: Where the user made it.
+        inputs: Types and shapes of its arguments.
+        outputs: Types and shapes of its results.
+        debug: Source line at which the user made it.
     """
 
     name: str
@@ -53,10 +53,10 @@ class HostHandle:
 
     Attributes:
         name: The handle.
-        tensor: What it stands for.
+        tensor: Tensor that it stands for.
         readable: True if the host may read it.
         writable: True if the host may write it.
-        debug: Where the user made it.
+        debug: Source line at which the user made it.
     """
 
     name: str
@@ -67,7 +67,7 @@ class HostHandle:
 
 
 class HostCall(Program):
-    """Call a host function: its inputs go to the host, the program waits, its outputs come back.
+    """Ask the host to run a function: its inputs go to the host, the program waits, its outputs come back.
 
     Raises:
         ControlProgramError: The number or sizes of the tensors differ from the function's.

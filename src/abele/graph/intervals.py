@@ -47,7 +47,7 @@ class Interval(_Ends):
 
 
 def order_of(key: npt.NDArray[np.integer[Any]]) -> Int64:
-    """What sorts a column and leaves equal entries as they come, int64[k]: ``np.argsort(key, kind="stable")``.
+    """Stable sorting permutation of a column, int64[k]: ``np.argsort(key, kind="stable")``.
 
     Many times faster than that on long columns.
     """
@@ -142,7 +142,7 @@ def expand(begin: Int64, length: Int64) -> Int64:
 
 
 class CutPart(NamedTuple):
-    """Where pieces of a list of intervals are cut from.
+    """Intervals that pieces are cut from.
 
     Attributes:
         interval: The interval that each piece is part of, int64[k].

@@ -33,7 +33,7 @@ class VertexIntrospector:
     __slots__ = ("_group", "_vertex")
 
     field_type: ClassVar[type[FieldInfo]] = FieldInfo
-    """What it tells of a field."""
+    """Class of a field's description."""
 
     def __init__(self, group: VertexGroup, vertex: int) -> None:
         self._group = group
@@ -43,7 +43,7 @@ class VertexIntrospector:
         return self.field(name)
 
     def field(self, name: str) -> FieldInfo:
-        """What is known of a field.
+        """Size and values of a field.
 
         Raises:
             UnknownFieldError: The codelet does not declare it.

@@ -19,16 +19,16 @@ class Kinds:
     """The classes that a graph makes its objects of, each with the constructor of the one named here.
 
     A graph that speaks other names than this room's (:class:`abele.poplar.Graph`) is a subclass with kinds of its own.
-    Views keep the class of what they are views of, so whatever is made for such a graph, also by a library that knows
-    nothing of those names, has them.
+    Views keep the class of the tensor that they are views of. So objects made for such a graph have those names, even
+    if a library made them that knows nothing of them.
 
     Attributes:
         tensor: Views of variables.
         stream: Host streams.
         remote_buffer: Rows in streaming memory.
         host_function: Functions on the host.
-        introspector: What an estimator that is asked per vertex sees of the vertex.
-        target: What such an estimator sees of the machine.
+        introspector: View of the vertex for an estimator that is asked per vertex.
+        target: View of the machine for such an estimator.
     """
 
     tensor: type[Tensor]

@@ -1,4 +1,4 @@
-"""Likeness: what a library function can see of its operands, as a key that equal operands share.
+"""Key of all that a library function can see of its operands; equal operands share it.
 
 A function that makes part of a graph sees types, shapes, which elements views show, tile mappings, and contents of
 constants. It sees addresses only by comparing them: which of two variables comes first, and whether one ends where the
@@ -71,7 +71,7 @@ class Likeness:
         return variable.shape, variable.dtype.name, variable.kind, self._mapping(variable.mapping, first_tile), contents
 
     def _mapping(self, mapping: TileMapping, first_tile: int) -> int:
-        """A number that mappings share which are equal as seen from a tile."""
+        """Number of a mapping, equal for mappings that look alike from a tile."""
         known = self._mappings.get((id(mapping), first_tile))
         if known is None:
             near = mapping.shifted(-first_tile)
@@ -81,7 +81,7 @@ class Likeness:
         return known[1]
 
     def _order(self, variables: Sequence[Variable]) -> Hashable:
-        """How variables follow one another in memory, and where the next one will follow the last of them."""
+        """Order of variables in memory, and adjacency: true where one follows the last directly."""
         order = sorted(range(len(variables)), key=lambda n: (variables[n].base, variables[n].id))
         placed = [variables[n] for n in order]
         touching = [a.base + a.size == b.base for a, b in pairwise(placed)]

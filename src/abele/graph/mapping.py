@@ -82,7 +82,7 @@ class TileMapping:
         return _joined(self.size, cuts, fresh)
 
     def shifted(self, tiles: int) -> TileMapping:
-        """This mapping so many tiles further on; what is on no tile stays so."""
+        """This mapping, ``tiles`` tiles further on; unmapped elements stay so."""
         if tiles == 0:
             return self
         tile = np.where(self.tile == UNMAPPED, UNMAPPED, self.tile + np.int32(tiles))

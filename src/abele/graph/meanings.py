@@ -18,11 +18,11 @@ M = TypeVar("M")
 
 
 class Meanings(Generic[M]):
-    """What each kind of program node means to one room.
+    """Table of one room's entries for the kinds of program nodes.
 
     Args:
-        purpose: What the room does with nodes, as an error says it: ``can be compiled``.
-        meanings: What is known to begin with.
+        purpose: Use of nodes by the room, as an error says it: ``can be compiled``.
+        meanings: Entries to begin with.
     """
 
     def __init__(self, purpose: str, meanings: Mapping[type[Program], M] | None = None) -> None:
@@ -30,7 +30,7 @@ class Meanings(Generic[M]):
         self._of: dict[type[Program], M] = dict(meanings or {})
 
     def add(self, kind: type[Program], meaning: M) -> M:
-        """Enter what a kind of node means; returns it.
+        """Enter the entry of a kind of node; returns it.
 
         Raises:
             ControlProgramError: The kind has a meaning already.
@@ -41,14 +41,14 @@ class Meanings(Generic[M]):
         return meaning
 
     def find(self, kind: type[Program]) -> M | None:
-        """What a kind of node means, or the nearest kind that it derives from; None when nothing is known."""
+        """Entry of a kind of node, or of the nearest kind that it derives from; None when there is none."""
         for each in kind.__mro__:
             if each in self._of:
                 return self._of[each]
         return None
 
     def of(self, node: Program) -> M:
-        """What a node means.
+        """Entry of a node.
 
         Raises:
             ControlProgramError: Nobody entered its kind.

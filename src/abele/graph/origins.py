@@ -1,4 +1,4 @@
-"""Origins: the names and source lines of what a graph's user makes now."""
+"""Origins: the names and source lines of objects that a graph's user makes now."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from abele.graph.debug import DebugRecord, caller
 
 
 class Origins:
-    """The scopes that are open, and the source lines that they are pinned to."""
+    """Open scopes, and their pinned source lines."""
 
     __slots__ = ("_locations", "_scopes")
 

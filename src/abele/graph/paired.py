@@ -1,10 +1,10 @@
-"""Two views of one shape side by side: runs that are contiguous in both, in the order that makes them longest.
+"""Two views of one shape side by side: runs that are contiguous in both, in the order of the longest runs.
 
-A copy's elements may be taken in any order, so the order is chosen in which runs are longest: both blocks are written
-as one list of modes (an extent with a stride on either side), these are sorted by the destination's stride, and
-neighbours that step on in both without a gap are joined. Without that, the copy between two transposed views of equal
-storage would come out element by element. Where the two blocks cannot be cut into common modes (extents that do not
-divide each other), the order of the views is right for everything, only with shorter runs.
+A copy's elements may be taken in any order, so the order of the longest runs is chosen. Both blocks are written as one
+list of *modes* (an extent with a stride on either side). Modes are sorted by the destination's stride, and neighbours
+that step on in both without a gap are joined. Without that, the copy between two transposed views of equal storage
+would come out element by element. Where the two blocks cannot be cut into common modes (extents that do not divide
+each other), the order of the views is right for everything, only with shorter runs.
 """
 
 from __future__ import annotations

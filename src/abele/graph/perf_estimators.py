@@ -24,8 +24,8 @@ class PerfEstimator:
             asked per vertex, ``function(introspector, target)`` gives the number of one. Either may give a pair:
             cycles, and floating-point operations.
         per_vertex: True if it is asked vertex by vertex, as Poplar's are.
-        target: The machine that it is asked with then.
-        introspector: What shows it the vertex then.
+        target: Machine that it is asked with then.
+        introspector: Class that shows it the vertex then.
     """
 
     function: Callable[..., Any]
@@ -34,7 +34,7 @@ class PerfEstimator:
     introspector: type[VertexIntrospector]
 
     def ask(self, group: VertexGroup, vertex: int) -> Any:
-        """What it says of one vertex of a group."""
+        """Estimate for one vertex of a group."""
         return self.function(self.introspector(group, vertex), self.target)
 
 

@@ -1,4 +1,4 @@
-"""Placing: what a mapping says, as intervals of global addresses and the tile of each."""
+"""Placing: mappings as intervals of global addresses and the tile of each."""
 
 from __future__ import annotations
 
@@ -38,11 +38,10 @@ class Placement(NamedTuple):
 
 
 def given_placement(tensor: Tensor, mapping: Any) -> Placement:
-    """What a mapping says of a flattened view: one tile, ``{tile: [intervals]}``, a list of intervals per tile, or a
-    :class:`TileMapping`.
+    """Placement of a flattened view by a mapping: one tile, ``{tile: [intervals]}``, or a list of intervals per tile.
 
     Raises:
-        TypeMismatchError: It is something else.
+        TypeMismatchError: It is none of these, and no :class:`TileMapping`.
     """
     if isinstance(mapping, TileMapping):
         return Placement(mapping.begin, mapping.length, mapping.tile)

@@ -31,19 +31,19 @@ class Program:
         return ()
 
     def flow(self) -> Flow:
-        """How the steps directly inside follow one another."""
+        """Order of the steps directly inside."""
         return InOrder(self.children())
 
     def reads(self) -> tuple[Tensor, ...]:
-        """Views that the step itself reads; not what vertices or steps inside it do."""
+        """Views that the step itself reads; without those of its vertices or inner steps."""
         return ()
 
     def writes(self) -> tuple[Tensor, ...]:
-        """Views that the step itself writes as a whole; not what vertices or steps inside it do."""
+        """Views that the step itself writes as a whole; without those of its vertices or inner steps."""
         return ()
 
     def touches(self) -> tuple[Tensor, ...]:
-        """Views that the step is about: those that it reads or writes, and others that it names."""
+        """Views that the step reads, writes or names."""
         return (*self.reads(), *self.writes())
 
 
@@ -52,8 +52,8 @@ class Sequence(Program):
 
     Attributes:
         steps: The steps.
-        host_body: What computes the same on the host, where that runs library calls by their kernels: the machine knows
-            nothing of it.
+        host_body: Program that computes the same on the host, where that runs library calls by their kernels: the
+            machine knows nothing of it.
     """
 
     def __init__(self, *steps: Program, name: str = "sequence") -> None:
@@ -67,7 +67,7 @@ class Sequence(Program):
         """Append a step; returns the sequence.
 
         Raises:
-            ControlProgramError: What is added is no program step.
+            ControlProgramError: ``step`` is no program step.
             GraphRecursionError: It is this sequence itself.
         """
         if not isinstance(step, Program):
@@ -126,9 +126,9 @@ class Copy(Program):
     All reads happen before the first write, so the views may overlap.
 
     Args:
-        source: Where the elements come from.
-        destination: Where they go.
-        name: What the step is called.
+        source: View, stream or buffer that elements come from.
+        destination: View, stream or buffer that elements go to.
+        name: Name of the step.
         offset: Rows of the remote buffer: u32 (or i32), one row number or one per row copied; row 0 when left out.
 
     Raises:
@@ -215,7 +215,7 @@ class WriteUndef(Program):
 
 @dataclass(frozen=True, slots=True)
 class PrintTensorFmt:
-    """How PrintTensor writes; names and defaults are Poplar's.
+    """Format of PrintTensor; names and defaults are Poplar's.
 
     Attributes:
         summarise_threshold: More elements than this are summarised by their edges.
@@ -275,7 +275,7 @@ class Repeat(Program):
         return (self.body,)
 
     def flow(self) -> Flow:
-        """So many rounds of the body."""
+        """``count`` rounds of the body."""
         return Rounds(self.count, self.body)
 
     def __repr__(self) -> str:
@@ -283,7 +283,7 @@ class Repeat(Program):
 
 
 class HostLoop(Program):
-    """Trips of library calls that only hosts run: part of what stands for other steps there.
+    """Trips of library calls that only hosts run: part of a host body there.
 
     Calls say what the first trip does. In every further one the views of some variables lie further on, so that a trip
     reads and writes its own step of a sequence where it is, and nothing is sliced.
@@ -313,7 +313,7 @@ class HostLoop(Program):
         return (self.body,)
 
     def flow(self) -> Flow:
-        """So many rounds of the body."""
+        """``count`` rounds of the body."""
         return Rounds(self.count, self.body)
 
     def _expect_inside(self, tensor: Tensor) -> None:
@@ -333,15 +333,15 @@ class HostLoop(Program):
 
 
 class HostOrder(Program):
-    """The elements of a variable change their order, in steps that only hosts run.
+    """Reorder the elements of a variable, in steps that only hosts run.
 
-    One such step is before, and one after, all that host bodies do with the variable in that order. Where nothing
-    else looks at the variable, the order need not change, and the host leaves both out.
+    One such step stands before the host bodies that use the variable in that order, and one after them. Where nothing
+    else uses the variable, the order need not change, and the host leaves both out.
 
     Args:
         before: The elements in the order so far.
         after: The same in the new order, of the same variable, which they fill.
-        between: Where they are meanwhile.
+        between: Memory of the elements meanwhile.
 
     Raises:
         ControlProgramError: The elements are of several variables.
@@ -429,8 +429,8 @@ class Function:
     """A program body of which the machine holds one copy, however often it is called.
 
     Attributes:
-        body: What a call runs.
-        debug: Where the user made it.
+        body: Program that a call runs.
+        debug: Source line at which the user made it.
         parameters: Views that a call with arguments fills before the body.
         results: Views that such a call reads after it.
     """
@@ -445,7 +445,7 @@ class Call(Program):
     """Run a function's body; with arguments, copy them to its parameters before and its results out after.
 
     Attributes:
-        function: What is called.
+        function: Function to call.
         copies_in: Copies of arguments to parameters, before the body.
         copies_out: Copies of results, after it.
 
@@ -484,10 +484,10 @@ class LibraryCall(Program):
         inputs: Views that it reads, in the order of the kernel's operands.
         outputs: Views that it writes; in-place results appear in both.
         body: The supersteps that the call means on the machine: the only source of cycles and memory.
-        kernel: What it computes, as loop nests for the host; None when only the body can be run.
+        kernel: Computation as loop nests for the host; None when only the body can be run.
         flops: Floating-point operations of the call.
         debug: Name, scopes and source line of the call.
-        attributes: What else is known of the call, such as its plan.
+        attributes: Further facts about the call, such as its plan.
         host_body: Supersteps that compute the same in fewer, larger vertices, and cost nothing on the machine. The host
             may run them in place of the body where there is no kernel.
     """
@@ -523,7 +523,7 @@ def walk(program: Program) -> Iterator[Program]:
 
 
 MOST_NESTED = 120
-"""Programs inside each other, beyond what any program needs: tools walk them by recursion."""
+"""Most programs inside each other, more than any program needs: tools walk them by recursion."""
 
 
 def check_nesting(program: Program) -> None:

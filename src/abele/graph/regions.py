@@ -186,7 +186,7 @@ class _Axis(NamedTuple):
         return _Axis(step, None if bool((np.diff(table) == step).all()) else table)
 
     def at(self, index: Int64) -> Int64:
-        """Offset of each index; an index one past the last stands for an empty box."""
+        """Offset of each index; an index one past the last is that of an empty box."""
         if self.table is None:
             return index * self.stride
         return np.asarray(self.table[np.minimum(index, len(self.table) - 1)])
@@ -204,7 +204,7 @@ class _Axis(NamedTuple):
 
 
 def _patterns(axes: list[_Axis], starts: Int64, sizes: Int64) -> tuple[Int64, Int64]:
-    """Group boxes whose elements lie alike relative to their first: group of each box, one box of each group."""
+    """Group boxes of equal layout relative to their first element: group of each box, one box of each group."""
     first, number = np.zeros(1, dtype=np.int64), np.zeros(len(starts), dtype=np.int64)
     for d, axis in enumerate(axes):
         # With a constant stride only the size matters; with a table, the differences within it do.
@@ -215,7 +215,7 @@ def _patterns(axes: list[_Axis], starts: Int64, sizes: Int64) -> tuple[Int64, In
 
 
 def _numbered(key: Int64) -> tuple[Int64, Int64]:
-    """Equal keys numbered alike, from 0: the first position of each number, and the number at each position."""
+    """Numbers of equal keys, from 0: the first position of each number, and the number at each position."""
     order = order_of(key)
     fresh = np.append(True, np.diff(key[order]) != 0)
     number = np.empty_like(key)
@@ -281,7 +281,7 @@ def _ranges_of(size: Int64, shape: Int64, strides: Int64) -> tuple[Int64, int]:
 
 
 def cut_runs(tensor: Tensor, position: Int64, length: Int64) -> tuple[Int64, Int64, Int64, Int64]:
-    """What ranges of a flattened view show.
+    """Intervals of memory that ranges of a flattened view show.
 
     Args:
         tensor: The view.

@@ -17,7 +17,7 @@ class RemoteBuffer:
         dtype: Element type.
         num_elements: Elements of a row.
         repeats: Number of rows.
-        debug: Where the user made it.
+        debug: Source line at which the user made it.
     """
 
     name: str

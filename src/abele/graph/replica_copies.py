@@ -17,8 +17,8 @@ class CrossReplicaCopy(Program):
     """Copy a view of each replica to a view of another.
 
     Args:
-        source: What each replica sends.
-        destination: Where what it receives goes; of the same type and size.
+        source: View that each replica sends.
+        destination: View that receives; of the same type and size.
         map: Replica to which each replica sends, by its number: a permutation of all replicas.
     """
 
@@ -52,7 +52,7 @@ class CrossReplicaCopy(Program):
 
     @property
     def copies(self) -> tuple[CrossReplicaCopy, ...]:
-        """Itself: what all kinds of copies between replicas are made of."""
+        """Itself: all kinds of copies between replicas consist of these."""
         return (self,)
 
 

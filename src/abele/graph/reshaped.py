@@ -1,4 +1,4 @@
-"""A reshape that nobody has looked into yet: views of many pieces often take their old shape again."""
+"""Reshape that is carried out on first use: views of many pieces often take their old shape again."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from abele.graph.variable import Variable
 
 
 class Reshaped(Content):
-    """Content in another shape; what does not depend on the shape is asked of the content as it was.
+    """Content in another shape; questions that do not depend on the shape go to the old content.
 
     Args:
         base: The content as it was.

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _VARIABLES = 3
 """Variables of a tensor that are named."""
 _LOOKED_AT = 1 << 14
-"""Elements of a scattered view up to which each is looked at."""
+"""Most elements of a scattered view that are inspected one by one."""
 _LONGEST_NAME = 80
 _LISTED = 12
 """Variables, and compute sets, that the card of a graph lists."""
@@ -44,7 +44,7 @@ def _names(tensor: Tensor) -> str:
 
 
 def _known_variables(tensor: Tensor) -> tuple[Variable, ...] | None:
-    """The variables of a view; None where finding them would mean to look at very many elements."""
+    """Variables of a view; None where finding them would take a scan of very many elements."""
     known = tensor.content.variables
     return tensor.variables if known is not None or tensor.size <= _LOOKED_AT else None
 

@@ -18,7 +18,7 @@ class Stream:
         dtype: Element type.
         shape: Elements that one copy moves.
         direction: ``in`` (host to device) or ``out``.
-        debug: Where the user made it.
+        debug: Source line at which the user made it.
         replicated: True if each replica has data of its own; otherwise all are given the same.
         buffering_depth: Copies whose data the host may have ready; 1: fetched when the program asks.
     """

@@ -27,7 +27,7 @@ class Strided:
     factors: tuple[Modes, ...]
 
     def of(self, elements: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """What it shows of the elements of its variable, an array of one dim: in place, with a dim for every factor."""
+        """View of the elements of its variable, an array of one dim: in place, with a dim for every factor."""
         pairs = [pair for factors in self.factors for pair in factors]
         return np.lib.stride_tricks.as_strided(
             elements[self.offset :], [n for n, _ in pairs], [step * elements.itemsize for _, step in pairs]

@@ -18,9 +18,9 @@ class SyncGroup:
     """Tiles whose supersteps wait for one another, and for other groups only where a step touches both.
 
     Attributes:
-        name: What the group is called in reports.
+        name: Name of the group in reports.
         tiles: Its tiles, ascending int32[n].
-        debug: Where the user made it.
+        debug: Source line at which the user made it.
     """
 
     name: str

@@ -46,7 +46,7 @@ class Tensor:
 
     shape: tuple[int, ...]
     shape_type: ClassVar[type[tuple[int, ...]]] = tuple
-    """What shapes are kept as."""
+    """Class of shapes."""
 
     def __init__(
         self, graph: Graph, dtype: ElementType, shape: Sequence[int], content: Content | Concatenation
@@ -110,13 +110,13 @@ class Tensor:
         return tensor_card(self)
 
     def debug_str(self) -> str:
-        """Type, shape, variables, tiles and what may be done with the view, in one line."""
+        """Type, shape, variables, tiles and permissions of the view, in one line."""
         from abele.graph.tensor_text import facts_text
 
         return facts_text(self)
 
     def text(self) -> str:
-        """:meth:`debug_str`, then a line per contiguous piece: where in the view, of which variable, on which tiles."""
+        """:meth:`debug_str`, then a line per contiguous piece: place in the view, variable, tiles."""
         from abele.graph.tensor_text import pieces_text
 
         return pieces_text(self)

@@ -16,7 +16,7 @@ _MOST_PIECES = 1000
 
 
 def facts_text(tensor: Tensor) -> str:
-    """Type, shape, variables, tiles and what may be done with the view, in one line."""
+    """Type, shape, variables, tiles and permissions of the view, in one line."""
     variables, tiles = tensor.variables, tensor.mapping.tile
     where = tiles_text(np.unique(tiles[tiles >= 0]))
     facts = f"contiguous={tensor.is_contiguous}, aliases={tensor.contains_aliases}, constant={tensor.contains_constant}"
@@ -25,7 +25,7 @@ def facts_text(tensor: Tensor) -> str:
 
 
 def pieces_text(tensor: Tensor) -> str:
-    """:func:`facts_text`, then a line per contiguous piece: where in the view, of which variable, on which tiles."""
+    """:func:`facts_text`, then a line per contiguous piece: place in the view, variable, tiles."""
     lines = [facts_text(tensor)]
     at = 0
     regions = tensor.var_regions()

@@ -1,4 +1,4 @@
-"""A graph as text: what it holds, and how its variables lie on the tiles."""
+"""Graph as text: its objects, and the tiles of its variables."""
 
 from __future__ import annotations
 

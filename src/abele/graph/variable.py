@@ -27,7 +27,7 @@ class Variable:
         kind: ``variable``, ``constant``, or ``replica_index`` for the constant that holds the number of the replica.
         mapping: Tile of each element.
         initial: Contents at load, or None when undefined.
-        debug: Where the user made it.
+        debug: Source line at which the user made it.
     """
 
     id: int

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Edge:
-    """What one field of every vertex in a group is wired to.
+    """Regions that one field of every vertex in a group is wired to.
 
     Attributes:
         regions: The regions, shared between vertices.
@@ -67,10 +67,10 @@ class VertexGroup:
         edges: Wiring of every edge field, by name.
         state: Initial values of every state field, by name.
         cycles: Issue slots (tile cycles for multi-worker kinds) of each vertex that override counting, or None.
-        debug: Where the user made them.
-        origins: Where the user made each, if they were made one by one.
-        estimator: What the user says that vertices of this codelet cost in the graph, or None.
-        state_bytes: Bytes of the record of each vertex that override what its codelet says, int64[N], or None.
+        debug: Source line at which the user made them.
+        origins: Source line of each, if they were made one by one.
+        estimator: User's estimator of the cost of this codelet's vertices in the graph, or None.
+        state_bytes: Bytes of the record of each vertex that override its codelet's, int64[N], or None.
     """
 
     codelet: CodeletDef
@@ -89,7 +89,7 @@ class VertexGroup:
         return len(self.tile)
 
     def origin_of(self, vertex: int) -> DebugRecord:
-        """Where the user made one of the vertices."""
+        """Source line at which the user made one of the vertices."""
         return self.origins[vertex] if self.origins else self.debug
 
     def __repr__(self) -> str:

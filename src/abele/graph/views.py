@@ -1,4 +1,4 @@
-"""Views made of other views: flatten, split, repeat and their like. None of them moves data."""
+"""Views of other views: flatten, split, repeat and their like. None of them moves data."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _FEW_COPIES = 64
 _MOST_BLOCKS = 1 << 16
 """Blocks that a reshape may cut a view into; beyond, it is a list of addresses."""
 _FEW_BLOCKS = 4
-"""Blocks of a view up to which a reshape is carried out at once rather than when its content is asked for."""
+"""Most blocks of a view whose reshape is carried out at once rather than on first use."""
 
 
 def as_shape(given: Sequence[Any]) -> tuple[int, ...]:

@@ -1,7 +1,8 @@
-"""What is measured once on a host and kept for later processes: its rates, and costs that choices rest on.
+"""Facts measured once per host and kept for later processes: its rates, and costs that choices rest on.
 
 ``measured(name, version, kind, measure)`` gives a fact: from memory, else from the file of this host beside the cache
-of compiled code, else from ``measure()``. :func:`machine_rates` is one: how fast this machine computes and moves bytes.
+of compiled code, else from ``measure()``. :func:`machine_rates` is one: the speed of this machine in arithmetic and
+memory traffic.
 """
 
 from abele.host_facts.rates import MachineRates, machine_rates

@@ -1,4 +1,4 @@
-"""Rates of this machine: how many f32 operations a second its cores can do, and how many bytes they can move.
+"""Rates of this machine: f32 operations per second of its cores, and bytes that they move.
 
 Both are measured by loops of native code. Arithmetic: chains of multiply-adds in registers, as many side by side as
 hide their latency, without any memory. Memory: one array is read and another written, each too large for all caches;
@@ -38,10 +38,10 @@ Bytes = npt.NDArray[np.uint8]
 
 @dataclass(frozen=True)
 class MachineRates:
-    """What the cores of this machine can do.
+    """Rates of the cores of this machine.
 
     Attributes:
-        threads: Threads that all together means.
+        threads: Number of all threads.
         flops_per_second: f32 operations of one thread.
         bytes_per_second: Bytes that one thread reads and writes.
         all_flops_per_second: f32 operations of all threads.
@@ -56,7 +56,7 @@ class MachineRates:
 
 
 def machine_rates() -> MachineRates:
-    """The rates of this machine; measured once a host, in about a second."""
+    """The rates of this machine; measured once per host, in about a second."""
     return measured("rates", VERSION, MachineRates, measure_rates)
 
 

@@ -28,7 +28,7 @@ _known: dict[tuple[str, int, str], object] = {}
 
 
 def measured(name: str, version: int, kind: type[T], measure: Callable[[], T]) -> T:
-    """A fact about this host; it is measured where nobody has before.
+    """Fact about this host; it is measured on first use.
 
     Args:
         name: Of the fact: letters, digits and dashes.
@@ -69,7 +69,7 @@ def host_name() -> str:
 
 
 def _model() -> str:
-    """What the system calls the CPU; empty where it does not say."""
+    """Name of the CPU in the system's words; empty where it has none."""
     with contextlib.suppress(OSError), Path("/proc/cpuinfo").open(encoding="utf-8", errors="replace") as lines:
         for line in lines:
             if line.startswith("model name"):

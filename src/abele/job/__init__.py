@@ -1,1 +1,1 @@
-"""What a process knows of the job that it is part of: its number among others, and how far it is."""
+"""Facts about the job that a process is part of: its number among others, and its progress."""

@@ -1,4 +1,4 @@
-"""What launchers of MPI tell a process in its environment: how many ranks there are, and which this one is."""
+"""Number of ranks and own rank, from the environment variables of MPI's launchers."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import os
 from collections.abc import Sequence
 
 SIZE_VARIABLES = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "PMIX_SIZE")
-"""What launchers of MPICH and Open MPI set to the number of ranks."""
+"""Variables that launchers of MPICH and Open MPI set to the number of ranks."""
 RANK_VARIABLES = ("PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK")
-"""What they set to the number of this one."""
+"""Variables that they set to the number of this one."""
 LOCAL_VARIABLES = ("MPI_LOCALNRANKS", "OMPI_COMM_WORLD_LOCAL_SIZE")
-"""What they set to the number of ranks on this host."""
+"""Variables that they set to the number of ranks on this host."""
 REPLICAS_VARIABLE = "ABELE_RANK_REPLICAS"
-"""What ``abele run --replicas`` sets to the number of replicas of one rank."""
+"""Variable that ``abele run --replicas`` sets to the number of replicas of one rank."""
 
 
 def _number(names: Sequence[str], otherwise: int) -> int:
@@ -41,5 +41,5 @@ def is_launched() -> bool:
 
 
 def launched_replicas() -> int:
-    """Replicas that each rank is to have, as whoever started the job said; 1 otherwise."""
+    """Replicas of each rank, as the launcher of the job said; 1 otherwise."""
     return max(1, _number((REPLICAS_VARIABLE,), 1))

@@ -1,4 +1,4 @@
-"""Where this process is: what a watcher of several processes wants to know of each."""
+"""Progress of this process, for a watcher of several processes."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from typing import Any
 PROGRAM = "program"
 """The phase of the program's own code."""
 ENDED, FAILED = "ended", "failed"
-"""How programs come to their end: as they should, or not."""
+"""Ends of programs: as they should, or not."""
 
 
 @dataclass(slots=True)
 class Progress:
-    """Where a process is in its program.
+    """Progress of a process in its program.
 
     Attributes:
         runs: Runs of programs that it has begun.
         exchanges: Messages between ranks, and questions to all, that it has begun.
-        changes: How often anything here changed; a number that stands still says that nothing was begun or ended.
-        phase: What it does, such as ``compile`` or ``run``; ``program`` in the program's own code.
-        outcome: How the program came to its end; empty before.
+        changes: Number of changes of anything here; a number that stands still says that nothing was begun or ended.
+        phase: Phase, such as ``compile`` or ``run``; ``program`` in the program's own code.
+        outcome: End of the program; empty before.
         step: The program step of the last exchange.
         waits_for: Ranks that it waits for in that step; empty while it computes.
-        since: When it began to wait, by the monotonic clock.
+        since: Begin of the wait, by the monotonic clock.
         listener: Called before the process may be unable to tell anything for a while.
     """
 
@@ -70,7 +70,7 @@ class Progress:
 
     @contextmanager
     def joining(self, step: str, others: tuple[int, ...]) -> Iterator[None]:
-        """Others are needed inside, by a call during which no thread of this process can tell anything."""
+        """Note a wait for others inside, during a call in which no thread of this process can report."""
         self.meet(step, others)
         if self.listener is not None:
             self.listener()
@@ -80,14 +80,14 @@ class Progress:
             self.met()
 
     def come_to_end(self, outcome: str) -> None:
-        """The program has come to its end; the process has not."""
+        """Note the end of the program; the process goes on."""
         self.outcome = outcome
         self.changes += 1
         if self.listener is not None:
             self.listener()
 
     def told(self) -> dict[str, Any]:
-        """What others may know, as plain data; waiting in seconds."""
+        """Progress as plain data for others; waiting in seconds."""
         waits_for = self.waits_for
         return {
             "runs": self.runs,

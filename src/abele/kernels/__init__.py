@@ -1,4 +1,4 @@
-"""Host kernels: what library calls compute, as data, and the native plans that compute it fast.
+"""Host kernels: the computation of library calls as data, and native plans that run it fast.
 
 ``kernels.nest.ir`` holds the nest IR, ``kernels.nest.reference.evaluate`` its meaning in NumPy. A straight run of
 library calls becomes native code in one call::

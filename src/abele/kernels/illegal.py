@@ -1,4 +1,4 @@
-"""The error of a pass that made a form which means nothing."""
+"""Error of a pass that made a meaningless form."""
 
 from __future__ import annotations
 

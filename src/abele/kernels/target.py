@@ -13,13 +13,13 @@ class HostTarget:
     """A CPU as the planner sees it.
 
     Attributes:
-        lanes: Of a vector of f32.
+        lanes: Lanes of a vector of f32.
         registers: Vector registers.
-        products: What is known of matrix products; None: products run as loops like everything else.
-        far_bytes: What the last cache holds.
-        near_ways: Lines at the same place of the first-level data cache.
-        way_bytes: Bytes of it between two lines at the same place.
-        own_bytes: What the second-level cache of a core holds.
+        products: Costs of matrix products; None: products run as loops like everything else.
+        far_bytes: Bytes of the last cache.
+        near_ways: Ways of the first-level data cache.
+        way_bytes: Bytes of one way.
+        own_bytes: Bytes of the second-level cache of a core.
     """
 
     lanes: int
@@ -32,7 +32,7 @@ class HostTarget:
 
     @property
     def near_bytes(self) -> int:
-        """What the first-level data cache holds."""
+        """Bytes of the first-level data cache."""
         return self.near_ways * self.way_bytes
 
     @property

@@ -1,4 +1,4 @@
-"""Arithmetic, comparisons and bit operations of host kernels as LLVM code, on scalars and on vectors of lanes alike.
+"""Arithmetic, comparisons and bit operations of host kernels as LLVM code, on scalars and on vectors of lanes.
 
 Nothing traps and nothing is undefined: integers divide to 0 by zero, shift counts are modulo the width.
 """
@@ -133,7 +133,7 @@ def divide_integers(b: ll.IRBuilder, x: Value, y: Value, *, signed: bool) -> Val
 
 
 def remainder_integers(b: ll.IRBuilder, x: Value, y: Value, *, signed: bool) -> Value:
-    """What truncating division leaves; 0 by zero."""
+    """Remainder of truncating division; 0 by zero."""
     zero = constant(y.type, 0)
     rest = b.sub(x, b.mul(divide_integers(b, x, y, signed=signed), y))
     return b.select(b.icmp_signed("==", y, zero), zero, rest)
@@ -161,7 +161,7 @@ def relu_integer(b: ll.IRBuilder, x: Value, *, signed: bool) -> Value:
 
 
 def absolute_integer(b: ll.IRBuilder, x: Value, *, signed: bool) -> Value:
-    """The absolute value; the lowest number stays as it is."""
+    """Absolute value; the lowest number has none and stays."""
     return intrinsic(b, "llvm.abs", x, ll.Constant(ll.IntType(1), 0)) if signed else x
 
 

@@ -22,11 +22,11 @@ VARIABLE = "ABELE_CACHE_DIR"
 """Environment variable that names the directory; ``off`` keeps nothing on disk."""
 _DIGEST_BYTES = 32
 _TOUCH_SECONDS = 3600
-"""Age from which an object that is used is touched."""
+"""Age from which a used object is touched."""
 
 
 def cache_directory() -> Path | None:
-    """Where objects are kept: ``$ABELE_CACHE_DIR``, else the user's cache directory; None when switched off."""
+    """Directory of cached objects: ``$ABELE_CACHE_DIR``, else the user's; None when switched off."""
     wanted = os.environ.get(VARIABLE)
     if wanted == "off":
         return None

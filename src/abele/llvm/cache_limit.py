@@ -1,4 +1,4 @@
-"""Limit of the room that cached objects take, and the removal of those that were not used for longest.
+"""Limit of the room of cached objects, and the removal of those that were not used for longest.
 
 Several processes may store, use and remove objects at once, without a lock: an object is one file, which appears whole
 and vanishes whole, and whoever finds a file gone counts it as removed. Two processes that remove at once choose the
@@ -26,12 +26,14 @@ LIMIT_VARIABLE = "ABELE_CACHE_LIMIT"
 """Environment variable that names the limit: a number with a unit, as in ``500 MB``, or ``none``."""
 DEFAULT_LIMIT_BYTES = 1 << 30
 _KEPT_PROPORTION = 0.8
-"""What is left of a cache that had grown too large: less than the limit, so that the next object does not exceed it."""
+"""Part of a cache that is left once it had grown too large: below the limit, so that the next object does not exceed
+it.
+"""
 _BLOCK_BYTES = 4096
 """Room on disk goes by blocks of this size."""
 _DAY_SECONDS = 86_400
 _STALE_SECONDS = 3600
-"""Age from which a file that was never finished belongs to a process that is gone."""
+"""Age from which an unfinished file counts as that of a dead process."""
 _MARKER = "looked-through"
 _OBJECT = re.compile(r"[0-9a-f]{64}[-\w]*\.o")
 _PARTIAL = re.compile(r"tmp[a-z0-9_]{8}")
@@ -39,7 +41,7 @@ _SHARD = re.compile(r"[0-9a-f]{2}")
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kMGT]?)(i?)B?", re.IGNORECASE)
 
 _stored_bytes: dict[Path, int] = {}
-"""What this process has stored in each directory since it last looked through it."""
+"""Bytes that this process has stored in each directory since it last looked through it."""
 
 
 class CacheEntry(NamedTuple):
@@ -52,12 +54,12 @@ class CacheEntry(NamedTuple):
 
 @dataclass(frozen=True)
 class Usage:
-    """What a cache holds.
+    """Number, size and age of the objects in a cache.
 
     Attributes:
         objects: Number of objects.
         bytes: Room that they take on disk.
-        oldest: When the object that was not used for longest was last used, in seconds since 1970; None without any.
+        oldest: Last use of the object that was not used for longest, in seconds since 1970; None without any.
     """
 
     objects: int
@@ -67,13 +69,13 @@ class Usage:
 
 @dataclass(frozen=True)
 class Removed:
-    """What was removed from a cache.
+    """Number and size of the objects that were removed from a cache.
 
     Attributes:
         objects: Objects removed.
         bytes: Room that they took.
         left: Objects that could not be removed.
-        why: What the system said of the first of these.
+        why: Message of the system about the first of these.
     """
 
     objects: int
@@ -97,7 +99,7 @@ def limit_bytes() -> int | None:
 
 
 def parse_size(text: str) -> int:
-    """Bytes that a text such as ``500 MB``, ``1.5GiB`` or ``4096`` stands for.
+    """Bytes of a text such as ``500 MB``, ``1.5GiB`` or ``4096``.
 
     Raises:
         InvalidOptionError: It stands for none.
@@ -112,7 +114,7 @@ def parse_size(text: str) -> int:
 
 
 def note_stored(directory: Path, size: int) -> None:
-    """Say that this process has stored an object; now and then, remove what has become too much.
+    """Note that this process has stored an object; now and then, remove the excess.
 
     Raises:
         InvalidOptionError: ``ABELE_CACHE_LIMIT`` is no size.
@@ -133,7 +135,7 @@ def _is_due(directory: Path) -> bool:
 
 
 def usage(directory: Path) -> Usage:
-    """What the cache in a directory holds."""
+    """Number, size and age of the objects in the cache of a directory."""
     found = list(entries(directory))
     return Usage(len(found), sum(e.bytes for e in found), min((e.used for e in found), default=None))
 

@@ -15,7 +15,7 @@ def to_f32(builder: ll.IRBuilder, bits: Value, name: str, *, native: bool | None
     """``bits`` (i16, scalar or vector) of type ``name``, ``f16`` or ``bf16``, as f32.
 
     Args:
-        builder: Where the code goes.
+        builder: Builder that code is added to.
         bits: The 16-bit float.
         name: Its element type.
         native: True if to use the CPU's f16 instructions; by default if it has them.

@@ -1,4 +1,4 @@
-"""Short names for what generated code is made of; every helper takes scalars and vectors of lanes alike."""
+"""Short names for parts of generated code; every helper takes scalars and vectors of lanes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def constant(type_: Type, value: float | int) -> Value:
 
 
 def suffix(type_: Type) -> str:
-    """How LLVM names ``type_`` in the name of an overloaded intrinsic."""
+    """Name of ``type_`` in the name of an overloaded intrinsic of LLVM."""
     if isinstance(type_, ll.VectorType):
         return f"v{type_.count}{suffix(type_.element)}"
     if isinstance(type_, ll.PointerType):
@@ -101,7 +101,7 @@ def corrected(
     """Values, those of ``correct`` in the lanes that are wrong; its code is passed by where none is.
 
     Args:
-        builder: Where the code goes.
+        builder: Builder that code is added to.
         wrong: True where a value must be corrected; per lane, or one.
         usual: The values before.
         correct: Emits the values after, in the same order.

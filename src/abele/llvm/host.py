@@ -12,7 +12,7 @@ import llvmlite.binding as binding
 
 @dataclass(frozen=True)
 class HostCpu:
-    """What code generation has to know about this machine.
+    """Facts about this machine that code generation needs.
 
     Attributes:
         name: LLVM's name of the CPU.
@@ -90,7 +90,7 @@ def near_cache_ways() -> int:
 
 @dataclass(frozen=True)
 class _Cache:
-    """A data cache: what it holds, and its lines at the same place."""
+    """Data cache: its bytes, and its ways."""
 
     bytes: int
     ways: int
@@ -98,7 +98,7 @@ class _Cache:
 
 @cache
 def _caches() -> dict[int, _Cache]:
-    """The data caches that the system tells of, by level."""
+    """Data caches listed by the system, by level."""
     found: dict[int, _Cache] = {}
     names = ("level", "type", "size", "ways_of_associativity")
     for index in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):

@@ -30,7 +30,7 @@ class Native:
     """Native code in memory; it stays there as long as this object lives.
 
     Attributes:
-        key: What identifies its content.
+        key: Digest of its content.
         cached: True if the object came from the disk cache.
     """
 
@@ -63,7 +63,7 @@ def compile_ir(module: Any, *, speed: int = 3) -> Native:
 
 
 def compile_keyed(content: str, make: Callable[[], Any], *, speed: int = 3) -> Native:
-    """Native code of the module that ``make`` returns, which is not called when the code is known already.
+    """Native code of the module that ``make`` returns; it is not called when the code is known already.
 
     Args:
         content: Everything that the module depends on, apart from the host CPU and the version of LLVM.
@@ -78,13 +78,13 @@ def compile_keyed(content: str, make: Callable[[], Any], *, speed: int = 3) -> N
 
 
 def optimised_ir(module: Any, *, speed: int = 3) -> str:
-    """The text of ``module`` after optimisation, to look at."""
+    """Text of ``module`` after optimisation, for readers."""
     with _lock:
         return str(_optimised(str(module), speed))
 
 
 def assembly(module: Any, *, speed: int = 3) -> str:
-    """The assembly of ``module``, to look at."""
+    """Assembly of ``module``, for readers."""
     with _lock:
         return str(_machine(speed).emit_assembly(_optimised(str(module), speed)))
 
@@ -116,7 +116,7 @@ def _optimised(text: str, speed: int) -> Any:
 
 
 def _cleaning() -> Any:
-    """Passes that clean up code whose loops are already as they should be.
+    """Passes that clean up code with finished loops.
 
     LLVM's own level 1 takes five to ten times as long: it combines instructions four times, and looks into every pair
     of accesses of unrolled loops for what might be carried from one round to the next. Kernels ran as fast, to the bit.

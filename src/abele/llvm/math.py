@@ -236,7 +236,7 @@ def _is_odd(b: Builder, quadrant: Value) -> Value:
 
 
 def _within_an_eighth(b: Builder, x: Value) -> tuple[Value, Value, Value]:
-    """Sine and cosine of what whole quarters of a turn leave of |x|, within ±π/4, and the number of those quarters."""
+    """Sine and cosine of the remainder of |x| after whole quarters of a turn, within ±π/4, and their number."""
     size = intrinsic(b, "llvm.fabs", x)
     usual = b.fcmp_ordered("<", size, constant(x.type, _SIN_LIMIT))
     # In f64, π/2 in two parts is enough up to the limit.
@@ -253,7 +253,7 @@ def _within_an_eighth(b: Builder, x: Value) -> tuple[Value, Value, Value]:
 
 
 def _reduced(b: Builder, x: Value) -> tuple[Value, Value]:
-    """An angle x ≥ 0 without whole quarters of a turn, and their number modulo 4; NaN of what is not finite.
+    """Angle x ≥ 0 without whole quarters of a turn, and their number modulo 4; NaN of values that are not finite.
 
     By Payne and Hanek: parts of 2/π give exact products, of which whole turns are taken off one by one, exactly too.
     """
@@ -276,7 +276,7 @@ def _reduced(b: Builder, x: Value) -> tuple[Value, Value]:
 
 
 def remainder(b: Builder, x: Value, y: Value) -> Value:
-    """What division of x by y towards zero leaves, exactly; it has the sign of x."""
+    """Remainder of x / y, truncated towards zero, exactly; it has the sign of x."""
     size, by = intrinsic(b, "llvm.fabs", x), intrinsic(b, "llvm.fabs", y)
     quotient = intrinsic(b, "llvm.trunc", b.fdiv(size, by))
     usual = b.and_(

@@ -33,11 +33,11 @@ def narrowed(
     """Bits of a narrow float that f32 ``value`` rounds to.
 
     Args:
-        b: Where the code goes.
+        b: Builder that code is added to.
         value: Scalar or vector.
         type_: The narrow float; its scale divides the value first.
         word: Random words, i32 of as many lanes, to round at random by; None for nearest, ties to even.
-        saturate: What is too large becomes the largest number, rather than infinity or NaN. Infinity itself is no
+        saturate: True if values too large become the largest number, rather than infinity or NaN. Infinity itself is no
             number to 8-bit floats, and becomes NaN either way.
         native: True to round to f16 at random by the CPU's instruction that cuts off; by default if it has it.
     """
@@ -123,7 +123,7 @@ _FAR = 112
 
 
 def _random_half(b: ll.IRBuilder, value: Value, word: Value, fmt: Format, *, held: bool) -> Value:
-    """Bits of the f16 that a value rounds to at random, by the instruction that cuts off.
+    """Bits of the f16 that a value rounds to at random, by the instruction for cutting off.
 
     That gives the largest number for what is beyond it. So sums are made where f32 ends as f16 does, and what is beyond
     is infinite already.
@@ -163,7 +163,7 @@ def _converted(b: ll.IRBuilder, value: Value) -> Value:
 
 
 def _lanes(b: ll.IRBuilder, value: Value, first: int, count: int) -> Value:
-    """So many lanes of a vector; those that it has not are its first ones."""
+    """Lanes ``first`` to ``first + count`` of a vector; missing ones are its first ones."""
     if first == 0 and count == value.type.count:
         return value
     chosen = [first + n if first + n < value.type.count else 0 for n in range(count)]

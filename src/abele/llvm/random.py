@@ -40,7 +40,7 @@ def hash_u32(seed0: Any, seed1: Any, modifier: Any, index: npt.ArrayLike) -> U32
     Args:
         seed0: Low word of the seed; an integer or an array.
         seed1: High word of the seed.
-        modifier: What tells streams of one seed apart.
+        modifier: Number that tells streams of one seed apart.
         index: Element numbers, any integer type.
     """
     key1, key2 = _keys(seed0, seed1, modifier)
@@ -51,7 +51,7 @@ def emit_hash_u32(builder: ll.IRBuilder, seed0: Value, seed1: Value, modifier: V
     """IR of :func:`hash_u32`: i32, or a vector of them when ``index`` is a vector.
 
     Args:
-        builder: Where the code goes.
+        builder: Builder that code is added to.
         seed0: Low word of the seed, i32.
         seed1: High word of the seed, i32.
         modifier: A number or an i32.
@@ -61,7 +61,7 @@ def emit_hash_u32(builder: ll.IRBuilder, seed0: Value, seed1: Value, modifier: V
 
 
 def emit_keys(builder: ll.IRBuilder, seed0: Value, seed1: Value, modifier: Value | int) -> Keys:
-    """IR of what a hash makes of seed and modifier, once for all elements: two i32."""
+    """IR of a hash's keys from seed and modifier, once for all elements: two i32."""
     modifier = ll.Constant(I32, modifier & 0xFFFFFFFF) if isinstance(modifier, int) else modifier
     tweaked = emit_mix(builder, builder.xor(modifier, ll.Constant(I32, GOLDEN)))
     key1 = emit_mix(builder, builder.add(seed0, tweaked))
@@ -87,10 +87,10 @@ def emit_mix(builder: ll.IRBuilder, word: Value) -> Value:
 
 
 def emit_quick_counter(builder: ll.IRBuilder, keys: Keys, index: Value) -> Value:
-    """IR of what the quicker hash begins with, linear in the element: its scaled number under one of the keys.
+    """IR of the quicker hash's first step, linear in the element: its scaled number under one of the keys.
 
     Args:
-        builder: Where the code goes.
+        builder: Builder that code is added to.
         keys: Those of :func:`emit_keys`.
         index: Element number, i32.
     """
@@ -100,13 +100,13 @@ def emit_quick_counter(builder: ll.IRBuilder, keys: Keys, index: Value) -> Value
 def emit_quick_hash(builder: ll.IRBuilder, keys: Keys, counter: Value, offsets: int | Sequence[int]) -> Value:
     """IR of the quicker hash of an element some known numbers after that of ``counter``; of many, in a vector.
 
-    That costs neither the multiplication nor numbers of elements in vectors: what is added to the counter is constant.
+    That costs neither the multiplication nor numbers of elements in vectors: the counter's increments are constants.
 
     Args:
-        builder: Where the code goes.
+        builder: Builder that code is added to.
         keys: Those of :func:`emit_keys`.
         counter: That of :func:`emit_quick_counter`; a vector where there are many elements.
-        offsets: How many elements further on.
+        offsets: Number of elements further on.
     """
     scaled = [o * _FIRST & 0xFFFFFFFF for o in ([offsets] if isinstance(offsets, int) else offsets)]
     parts = [ll.Constant(I32, number) for number in scaled]

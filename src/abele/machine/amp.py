@@ -61,10 +61,10 @@ class Amp(Spec):
     pipeline_depth: int = constant(guessed(4, "Target::getConvUnitMaxPipelineDepth; no value is published"))
 
     def mode(self, input: str, partials: str) -> AmpMode:
-        """How the unit runs with these types, given by name.
+        """Mode of the unit with these types, given by name.
 
         Raises:
-            MachineError: It cannot.
+            MachineError: It has no such mode.
         """
         for mode in self.modes:
             if (mode.input, mode.partials) == (input, partials):

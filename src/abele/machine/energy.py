@@ -24,7 +24,7 @@ class Energy(Spec):
         f16_joules_per_flop: The same with inputs and partial sums in f16.
         f16_f32_joules_per_flop: The same with inputs in f16, partial sums in f32.
         f32_joules_per_flop: The same with everything in f32.
-        least_data_proportion: What real data takes of the energy of synthetic data, at least.
+        least_data_proportion: Energy of real data as a proportion of that of synthetic data, at least.
         most_data_proportion: The same, at most.
         vector_joules_per_flop: Arithmetic of vectors and scalars, of either type, without memory traffic.
         least_vector_joules_per_flop: The least that it may be.
@@ -89,9 +89,9 @@ class MemoryKind:
     """A kind of memory beside a logic die the size of a reticle.
 
     Attributes:
-        name: What it is.
-        bytes: What fits beside the die, or on half of it.
-        bytes_per_second: What it delivers.
+        name: Name of the memory.
+        bytes: Capacity beside the die, or on half of it.
+        bytes_per_second: Bandwidth.
         joules_per_byte: Energy of a byte, without its way over the die.
         relative_cost: Price of a byte, SRAM being 1 as the slide has it.
     """
@@ -109,6 +109,10 @@ MEMORY_KINDS = (
     MemoryKind(name="LPDDR5", bytes=512e9, bytes_per_second=800e9, joules_per_byte=50e-12, relative_cost=1),
     MemoryKind(name="DDR5", bytes=1536e9, bytes_per_second=500e9, joules_per_byte=300e-12, relative_cost=1.25),
 )
-"""What memories there are to choose from: SRAM over half the die (much more than 50 TB/s, much less than 1 pJ/B, which
-stand here as bounds), six stacks of HBM3-4800, sixteen of LPDDR5-6400, twelve channels of DDR5-5600 DIMMs.
-Source: GC-ESO, AI accelerators will need more memory."""
+"""Kinds of memory to choose from.
+
+SRAM over half the die (much more than 50 TB/s, much less than 1 pJ/B, which stand here as bounds), six stacks of
+HBM3-4800, sixteen of LPDDR5-6400, twelve channels of DDR5-5600 DIMMs.
+
+Source: GC-ESO, AI accelerators will need more memory.
+"""

@@ -11,7 +11,7 @@ from abele.machine.spec import Spec
 
 @dataclass(frozen=True, kw_only=True)
 class Exchange(Spec):
-    """What sending and receiving costs on one IPU.
+    """Costs of sending and receiving on one IPU.
 
     Attributes:
         bytes_per_cycle: One tile sends, and at the same time receives, at most this.

@@ -1,4 +1,4 @@
-"""The computer that feeds a machine: what loading data and calling programs costs on it."""
+"""Computer that feeds a machine: costs of loading data and calling programs on it."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ class HostComputer(Spec):
 
     Attributes:
         name: Short name, as ``hosts.get`` takes it.
-        title: What it is.
+        title: Full name.
         num_cores: Cores that loader workers share with the calling process.
-        memory_bytes_per_second: What all cores together can read and write of memory.
-        copy_bytes_per_second: What one core copies from memory to memory.
-        run_call_seconds: One call of a program beside what the device does: checks, handing over, waking up.
+        memory_bytes_per_second: Bytes that all cores together can read and write of memory.
+        copy_bytes_per_second: Bytes that one core copies from memory to memory.
+        run_call_seconds: One call of a program beside the device's work: checks, handing over, waking up.
         worker_start_seconds: Starting one loader worker.
         worker_resume_seconds: Telling a worker that is there already of the next epoch, and hearing that it knows.
-        worker_batch_seconds: What a worker spends on a batch beside its samples: its queues, shared memory.
-        tensor_transfer_seconds: What the calling process spends on each tensor of a batch that a worker made.
+        worker_batch_seconds: Time of a worker for a batch beside its samples: its queues, shared memory.
+        tensor_transfer_seconds: Time of the calling process for each tensor of a batch that a worker made.
     """
 
     name: str

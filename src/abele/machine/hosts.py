@@ -47,7 +47,7 @@ def get(name: str) -> HostComputer:
 
 
 def load(path: str | Path) -> HostComputer:
-    """A host described in a TOML or JSON file: the name of a preset as ``base``, and what differs from it.
+    """Host described in a TOML or JSON file: the name of a preset as ``base``, and fields that differ from it.
 
     Raises:
         MachineError: The file cannot be read, has no ``base``, or describes something impossible.

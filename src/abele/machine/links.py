@@ -85,7 +85,7 @@ class HostLink(Spec):
     packet_to_host_bytes: int = constant(stated(256, "OSM exchange.rs:15-30"))
 
     def bandwidth_bytes_per_second(self, num_ipus: int) -> float:
-        """What ``num_ipus`` IPUs, packed into as few machines as possible, reach together in one direction."""
+        """Bandwidth in one direction of ``num_ipus`` IPUs, packed into as few machines as possible."""
         num_links = -(-num_ipus // self.ipus_per_link)
         return min(num_links * self.bytes_per_second, num_ipus * self.ipu_bytes_per_second)
 
@@ -98,7 +98,7 @@ class Dram(Spec):
         bytes: Capacity of one machine's memory.
         bytes_per_second: Its bandwidth.
         ipus_per_dram: IPUs that share it.
-        ipu_bytes_per_second: What one IPU reads or writes of it, however few others do.
+        ipu_bytes_per_second: Bandwidth of one IPU, however few others use it.
     """
 
     bytes: int = parameter()

@@ -35,13 +35,13 @@ def read_overrides(path: Path) -> dict[str, Any]:
 
 
 def read_described(path: Path, get: Callable[[str], Described], *, what: str, example: str) -> Described:
-    """What a TOML or JSON file describes: the name of a preset as ``base``, and what differs from it.
+    """Object that a TOML or JSON file describes: the name of a preset as ``base``, and fields that differ from it.
 
     Args:
         path: The file.
         get: Gives a preset by name.
-        what: What presets are, in a word.
-        example: The name of one.
+        what: Name of the kind of preset, in a word.
+        example: Name of a preset.
 
     Raises:
         MachineError: The file cannot be read, has no ``base``, or describes something impossible.

@@ -50,13 +50,13 @@ def link_seconds(source: Int64, target: Int64, amount: Int64, system: System) ->
 
 
 class LinkLoads(NamedTuple):
-    """What bundles of links carry, for those that carry anything.
+    """Bytes over each bundle of links, for those that carry any.
 
     Attributes:
         kind: 0 for a rung, 1 for a rail, 2 for a gateway link; int64[n].
         source: IPU that sends, or the first of the machine that does, int64[n].
         target: IPU, or first of a machine, that receives, int64[n].
-        bytes: What is sent, int64[n].
+        bytes: Bytes that are sent, int64[n].
     """
 
     kind: Int64
@@ -66,11 +66,11 @@ class LinkLoads(NamedTuple):
 
 
 LINK_KINDS = ("rung", "rail", "gateway")
-"""What links join: IPUs of a pair, neighbours on a rail, machines of neighbouring racks."""
+"""Kinds of links: between IPUs of a pair, neighbours on a rail, machines of neighbouring racks."""
 
 
 def link_loads(source: Int64, target: Int64, amount: Int64, system: System) -> LinkLoads:
-    """What each directed bundle of links carries of some traffic, in order of kinds and IPUs; arguments as above."""
+    """Bytes over each directed bundle of links for some traffic, in order of kinds and IPUs; arguments as above."""
     rack, lines = system.ipu_links.ipus_per_rack, [np.empty((4, 0), dtype=np.int64)]
     far = source // rack != target // rack
     if far.any() and system.gateway is not None:
@@ -112,10 +112,10 @@ def check_joined(ipus: Int64, system: System, user: str) -> None:
     Args:
         ipus: Those that exchange data with each other, int64[n].
         system: The machine.
-        user: What wants to, as an error says it.
+        user: Name of the traffic in errors.
 
     Raises:
-        MachineError: What is missing, in the words of a system's description.
+        MachineError: Links are missing; it names the fields of a system's description.
     """
     if len(ipus) < 2 or ipus.min() == ipus.max():
         return
@@ -150,7 +150,7 @@ def _bundles_needed(ipus: Int64, system: System) -> dict[str, int]:
 
 
 def shorter_way(steps: Int64, around: int) -> Int64:
-    """Signed steps on a ring of ``around`` places, the shorter way; half of it goes as it is given."""
+    """Signed steps on a ring of ``around`` places, the shorter way; half of it keeps its sign."""
     return np.asarray(np.where(np.abs(steps) > around // 2, steps - np.sign(steps) * around, steps), np.int64)
 
 
@@ -163,7 +163,7 @@ def _entry(source: Int64, target: Int64, system: System) -> Int64:
 
 
 def _gateway_seconds(source: Int64, target: Int64, amount: Int64, system: System) -> float:
-    """Time of what goes between racks: the latency of its hops, and the busiest gateway link or way to it."""
+    """Time of traffic between racks: the latency of its hops, and the busiest gateway link or way to it."""
     gateway, rack = system.gateway, system.ipu_links.ipus_per_rack
     if gateway is None:
         raise MachineError(
@@ -199,7 +199,7 @@ def _gateway_traffic(source: Int64, target: Int64, amount: Int64, system: System
 
 
 def _rung_seconds(source: Int64, target: Int64, amount: Int64, system: System) -> float:
-    """Time of the rung that has most to carry: what an IPU has for all that are on the other rail."""
+    """Time of the rung with most traffic: bytes of an IPU for all on the other rail."""
     crossing = source % 2 != target % 2
     name = _across(system)
     busiest = _largest_sum(source[crossing], amount[crossing])
@@ -244,7 +244,7 @@ def _seconds(amount: int, num_links: int, name: str, system: System) -> float:
 
 @lru_cache(maxsize=8)
 def _rack_bundles(num_ipus: int, is_torus: bool) -> npt.NDArray[np.int16]:
-    """The bundles between each two IPUs of a rack, int16[source, target, hops]; 0 stands for no hop.
+    """Bundles between each two IPUs of a rack, int16[source, target, hops]; 0 is no hop.
 
     Made once for each kind of rack: most exchanges on a Pod are between a few IPUs, and to find their routes anew
     each time took longer than the rest of such an exchange.

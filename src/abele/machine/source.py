@@ -70,7 +70,7 @@ def calibrated(value: Any, text: str, *, on: tuple[str, ...]) -> Cited:
 
     Args:
         value: The constant.
-        text: Where the measurements are from, and what was done with them.
+        text: Origin of the measurements, and the arithmetic.
         on: These measurements in the validation, each ``KEY: NAME`` with the key of a comparison and the name of a
             figure in it. The page marks them.
     """
@@ -78,12 +78,12 @@ def calibrated(value: Any, text: str, *, on: tuple[str, ...]) -> Cited:
 
 
 def measured(value: Any, text: str) -> Cited:
-    """``value`` as measured for this project; ``text`` says on what, and how far other hosts may be from it."""
+    """Constant ``value`` as measured for this project; ``text`` names the host, and the error on other hosts."""
     return Cited(value, Source(text, "M"))
 
 
 def guessed(value: Any, text: str) -> Cited:
-    """``value`` for want of a source; ``text`` says what the guess rests on."""
+    """Constant ``value`` without a source; ``text`` gives the basis of the guess."""
     return Cited(value, Source(text, "G"))
 
 
@@ -117,7 +117,7 @@ def part(kind: type[Any], *, optional: bool = False, default: bool = False) -> A
 
 
 def cite(kind: Callable[..., T], **values: Any) -> T:
-    """A ``kind`` made of plain values and :class:`Cited` ones; it remembers the sources of the latter."""
+    """A ``kind`` with plain values and :class:`Cited` ones; it remembers the sources of the latter."""
     sources = {name: value for name, value in values.items() if isinstance(value, Cited)}
     plain = {name: value.value if isinstance(value, Cited) else value for name, value in values.items()}
     return kind(**plain, cited=sources)

@@ -37,8 +37,8 @@ class MachineConstant:
         path: Dotted name, as in ``ipu.exchange.bytes_per_cycle``.
         value: Its value in ``unit``.
         unit: Unit; empty for counts and names.
-        source: Where it comes from.
-        meaning: What it is, as its class says.
+        source: Source of the value.
+        meaning: Meaning, from its class.
     """
 
     path: str
@@ -71,7 +71,7 @@ class Spec:
         self.check()
 
     def check(self) -> None:
-        """Check what involves more than one field.
+        """Check relations of several fields.
 
         Raises:
             MachineError: The fields do not fit together.
@@ -104,7 +104,7 @@ class Spec:
         return _made(kind, value)
 
     def source_of(self, name: str) -> Source:
-        """Where the value of field ``name`` comes from."""
+        """Source of the value of field ``name``."""
         value = getattr(self, name)
         if name in self.cited and self.cited[name].value == value:
             return self.cited[name].source
@@ -135,7 +135,7 @@ def _walk(spec: Spec, path: str) -> Iterator[MachineConstant]:
 
 @cache
 def _meanings(docstring: str) -> dict[str, str]:
-    """What each field of a part is, by the list of attributes in the docstring of its class."""
+    """Meaning of each field of a part, by the list of attributes in the docstring of its class."""
     _, _, listed = docstring.partition("Attributes:\n")
     # An entry begins with its name, indented less than the lines that carry it on.
     entries = re.findall(r"^ {8}(\w+): (.*(?:\n {9,}.*)*)", listed, re.MULTILINE)
@@ -192,7 +192,7 @@ def _build(kind: type[Spec], table: Mapping[str, Any]) -> Spec:
 
 
 def _made(kind: type[Spec] | None, value: Any) -> Any:
-    """The part, or the tuple of them, that a value describes; any other value as it is."""
+    """Part, or tuple of parts, that a value describes; any other value unchanged."""
     if kind is None:
         return value
     if isinstance(value, Mapping):

@@ -18,7 +18,7 @@ from abele.machine.spec import Spec
 
 @dataclass(frozen=True, kw_only=True)
 class SyncCosts(Spec):
-    """What waiting for each other costs.
+    """Costs of barriers and rendezvous.
 
     Attributes:
         worker_cycles: Supervisor waits for its workers.

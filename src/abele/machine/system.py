@@ -19,7 +19,7 @@ from abele.words import counted
 
 @dataclass(frozen=True, kw_only=True)
 class System(Spec):
-    """Any number of equal IPUs with what joins them.
+    """Any number of equal IPUs with their links.
 
     Tiles are numbered through: tile ``t`` of IPU ``i`` is ``i * ipu.num_tiles + t``.
 
@@ -59,7 +59,7 @@ class System(Spec):
         return -(-self.num_ipus // self.dram.ipus_per_dram) * self.dram.bytes if self.dram else 0
 
     def dram_bytes_per_second(self, num_busy: int) -> float:
-        """What each of so many busy IPUs of a machine reads or writes of its streaming memory; 0 without any."""
+        """Bandwidth of each of ``num_busy`` IPUs to the streaming memory of a machine; 0 without any."""
         if self.dram is None:
             return 0.0
         own = min(self.dram.ipu_bytes_per_second, self.host.ipu_bytes_per_second)
@@ -74,7 +74,7 @@ class System(Spec):
         """Cycles of a sync over some IPUs.
 
         Args:
-            num_ipus: How many.
+            num_ipus: Number of IPUs.
             num_racks: Racks that they are in.
 
         Model: a sync in each rack, and the way from the rack that is farthest on the ring of gateways and back.
@@ -134,7 +134,7 @@ class System(Spec):
         }
 
     def with_ipus(self, num_ipus: int) -> System:
-        """The same system with so many IPUs in use; its name says so, as in ``bow-2000:1``.
+        """System with ``num_ipus`` IPUs in use; its name says so, as in ``bow-2000:1``.
 
         A part of a torus is an open ladder: the links that close it are those of the other IPUs.
 

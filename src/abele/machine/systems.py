@@ -139,7 +139,7 @@ def get(name: str) -> System:
 
 
 def load(path: str | Path) -> System:
-    """A system described in a TOML or JSON file: the name of a preset as ``base``, and what differs from it.
+    """System described in a TOML or JSON file: the name of a preset as ``base``, and fields that differ from it.
 
     Raises:
         MachineError: The file cannot be read, has no ``base``, or describes something impossible.

@@ -1,4 +1,4 @@
-"""The target of a program: a system, what it poses as, and the figures of it that programs ask for."""
+"""Target of a program: a system, the kind of target that it poses as, and its figures for programs."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ ARCHITECTURES = {
     "ipu2": {4: "m2000", 16: "pod16", 64: "pod64", 256: "pod256", 1024: "pod1024"},
     "ipu21": {1: "c600"},
 }
-"""Presets that stand for each architecture that Poplar names, by the most IPUs that each is taken for."""
+"""Presets for each architecture of Poplar, by the most IPUs of each."""
 _CPU_BYTES = 1 << 34
 """Memory of the one tile of a CPU target: as good as unlimited."""
 
 
 class TargetType(Enum):
-    """What runs a program."""
+    """Kind of machine that runs a program."""
 
     IPU = "IPU"
     IPU_MODEL = "IPU_MODEL"
@@ -36,7 +36,7 @@ class Target:
 
     Attributes:
         system: The machine; every figure is read from it.
-        type: What kind of target it poses as.
+        type: Kind of target that it poses as.
     """
 
     system: System
@@ -87,7 +87,7 @@ class Target:
 
 
 def architecture(name: str, num_ipus: int, tiles_per_ipu: int | None = None) -> System:
-    """The system that an architecture's name stands for.
+    """System of an architecture's name.
 
     Raises:
         MachineError: No such architecture, or more IPUs or tiles than it has.

@@ -19,7 +19,7 @@ from abele.errors import TypeMismatchError
 from abele.numerics.types import ElementType, quarter, to_device, to_host
 
 LOWEST_OCTAVE, HIGHEST_OCTAVE = -127, 127
-"""The octaves that are told apart. The lowest one has the subnormal numbers of f32 too, all that is below 2**-126."""
+"""Lowest and highest octave. The lowest one has the subnormal numbers of f32 too, all below 2**-126."""
 NUM_OCTAVES = HIGHEST_OCTAVE - LOWEST_OCTAVE + 1
 LEAST_NORMAL_F16, LARGEST_F16 = -14, 65504.0
 """The octave of the least normal f16, and the largest f16."""
@@ -27,7 +27,7 @@ LEAST_NORMAL_F16, LARGEST_F16 = -14, 65504.0
 
 @dataclass(frozen=True, eq=False)
 class ExponentCounts:
-    """How many elements of a tensor have which exponent.
+    """Counts of a tensor's elements by exponent.
 
     Attributes:
         octaves: Elements from 2**e to below 2**(e + 1), signs left out, for e from -127 to 127, int64[255].
@@ -109,7 +109,7 @@ def _largest(flat: npt.NDArray[np.floating], by_bits: Int64, has_endless: bool) 
 
 @cache
 def _places(half: bool) -> npt.NDArray[np.int64]:
-    """Where each of 65,536 patterns of bits is counted: octaves, then zeros, then infinities and NaN, int64[65536].
+    """Counter of each of 65,536 patterns of bits: octaves, then zeros, then infinities and NaN, int64[65536].
 
     Args:
         half: The patterns are f16; otherwise upper halves of f32.
@@ -128,7 +128,7 @@ def _places(half: bool) -> npt.NDArray[np.int64]:
 SCALES_TRIED = range(-31, 32)
 """Exponents that numbers are multiplied by a power of two with before they become 8-bit floats."""
 _POINTS = 64
-"""Values that stand for an octave: the middles of as many equal parts of it."""
+"""Values per octave for errors: the middles of as many equal parts of it."""
 
 
 @dataclass(frozen=True)
@@ -184,8 +184,9 @@ def quarter_for(counts: ExponentCounts, formats: Sequence[str] = ("F143", "F152"
 
 
 _FAR = (-40, 40)
-"""Octaves within which errors are looked up. Below, everything becomes zero; above, the largest number, which is then
-next to nothing beside what it stands for: in either case the relative error is 1."""
+"""Octaves within which errors are looked up. Below, everything becomes zero; above, the largest number, which is far
+below the value: in either case the relative error is 1.
+"""
 _MEAN_SQUARE = float(np.mean(((np.arange(_POINTS) + 0.5) / _POINTS + 1) ** 2))
 
 

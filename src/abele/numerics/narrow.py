@@ -27,7 +27,7 @@ class Format:
     Attributes:
         bits: All of them.
         fraction_bits: Bits of the fraction.
-        bias: What the exponent is too large by.
+        bias: Bias of the exponent.
         has_infinity: True if the highest exponent means infinity and NaN, as in IEEE 754. Otherwise it means numbers,
             and the bits of negative zero are the only NaN.
 
@@ -47,7 +47,7 @@ class Format:
 
     @property
     def rebias(self) -> int:
-        """What the magnitude bits of an f32, shortened, are larger by."""
+        """Difference of the magnitude bits of a shortened f32."""
         return (127 - self.bias) << self.fraction_bits
 
     @property
@@ -99,7 +99,7 @@ def round_to_nearest(values: npt.ArrayLike, type_: ElementType, *, saturate: boo
     Args:
         values: Any shape.
         type_: The narrow float; its scale divides the values first.
-        saturate: What is too large becomes the largest number, rather than infinity or NaN. Infinity itself is no
+        saturate: True if values too large become the largest number, rather than infinity or NaN. Infinity itself is no
             number to 8-bit floats, and becomes NaN either way.
     """
     with np.errstate(over="ignore"):
@@ -119,7 +119,7 @@ def round_at_random(
         values: Any shape.
         type_: The narrow float; its scale divides the values first.
         words: Random words of that shape, u32, of which as many upper bits are used as the format has fewer than f32.
-        saturate: What is too large becomes the largest number; infinity as for :func:`round_to_nearest`.
+        saturate: True if values too large become the largest number; infinity as for :func:`round_to_nearest`.
     """
     x, fmt = _scaled(values, type_, saturate), format_of(type_)
     random = np.asarray(words, np.uint32)

@@ -1,4 +1,4 @@
-"""Element types: what one element of a tensor is, on the tile and on the host."""
+"""Element types: one element of a tensor, on the tile and on the host."""
 
 from __future__ import annotations
 
@@ -82,13 +82,13 @@ _BY_NAME |= {"bool_": bool_, "char": i8, "CHAR": i8, "FLOAT": f32, "HALF": f16, 
 _BY_NAME |= {t.poplar_name.upper().replace(" ", "_"): t for t in ALL}
 _BY_NAME |= {"LONGLONG": i64, "UNSIGNED_LONGLONG": u64, "unsigned": u32, "UNSIGNED": u32}
 _HOST_ONLY = {"double": "f32", "long": "i64", "unsigned long": "u64"}
-"""Poplar's types that no tile has, and what to use instead."""
+"""Poplar's types that no tile has, and their replacements."""
 
 _BY_NAME |= {"quarter": f8_143, "QUARTER": f8_143, "F143": f8_143, "F152": f8_152}
 _BY_DTYPE = {t.np: t for t in ALL}
 _SCALED = re.compile(r"(f8_143|f8_152)\*2\^(-?\d+)")
 SCALES = range(-32, 32)
-"""What an 8-bit float may be scaled by: a power of two with an exponent of 6 bits. Source: G."""
+"""Exponents of two by which an 8-bit float may be scaled: numbers of 6 bits. Source: G."""
 
 
 def quarter(format: str | ElementType = "F143", scale: int = 0) -> ElementType:
@@ -111,7 +111,7 @@ def quarter(format: str | ElementType = "F143", scale: int = 0) -> ElementType:
 
 
 def as_element_type(value: Any) -> ElementType:
-    """The element type that ``value`` stands for.
+    """Element type that ``value`` names.
 
     Args:
         value: An :class:`ElementType`, one of our names or Poplar's, a NumPy dtype or scalar type, or Python's
@@ -172,8 +172,8 @@ class Misfit:
 
     Attributes:
         value: The element as text.
-        why: What is wrong with it.
-        limits: What the type holds, where the element is beyond it.
+        why: Reason for which it does not fit.
+        limits: Range of the type, where the element is beyond it.
     """
 
     value: str
@@ -185,7 +185,7 @@ class Misfit:
 
 
 def misfit(array: npt.ArrayLike, type_: ElementType) -> Misfit | None:
-    """The first element of ``array`` that no element of ``type_`` can stand for; None where all can.
+    """First element of ``array`` that no element of ``type_`` can hold; None where all can.
 
     Integers and bools hold whole numbers in their range. Floats hold all numbers, rounded, but those that are finite
     and would become infinite or NaN.

@@ -1,4 +1,4 @@
-"""One option: its type, what it starts as and what it is for. msgspec reads values; we say in words what it takes.
+"""One option: its type, default and effect. msgspec reads values; the allowed values are put in words here.
 
 Values come as such or as text, from programs, JSON and the environment: ``0.6`` and ``"0.6"``, ``True`` and ``"true"``.
 Words are taken in any case. Whole numbers as text may have a base (``"0x10"``).
@@ -26,9 +26,9 @@ class Option:
 
     Attributes:
         default: Its value where none is given; it need not be one that can be given (None: left to the function).
-        type: What values are read into: a type that msgspec can read, or :class:`~abele.numerics.ElementType`.
-        doc: What it does; of one that is only accepted, why it does nothing.
-        honoured: True if it does something here; the others are accepted, so that programs that set them run.
+        type: Type that values are read into: one that msgspec can read, or :class:`~abele.numerics.ElementType`.
+        doc: Effect; of an option that is only accepted, the reason why it has none.
+        honoured: True if it has an effect here; the others are accepted, so that programs that set them run.
         variable: The environment variable that decides where no value is given.
     """
 
@@ -41,11 +41,11 @@ class Option:
 
     @cached_property
     def takes(self) -> str:
-        """What may be given, in words that follow "takes"."""
+        """Allowed values, in words that follow "takes"."""
         return _words(self.type)
 
     def check(self, given: Any) -> Any:
-        """The value that is given, which must be of the option's type already: nothing is read out of text.
+        """Given value, which must be of the option's type already: text is not read.
 
         Raises:
             ValueError: It is not.
@@ -68,7 +68,7 @@ class Option:
 
 
 UNSET = msgspec.UNSET
-"""Default of an option that is not there until somebody sets it."""
+"""Default of an option that does not exist until it is set."""
 
 
 # --- kinds of options ------------------------------------------------------------------------------------------------
@@ -110,7 +110,7 @@ def text(default: Any = "", **more: Any) -> Option:
 
 
 def _read(given: Any, wanted: Any) -> Any:
-    """``given`` as a value of ``wanted``; raises what msgspec and element types raise."""
+    """Value of type ``wanted`` from ``given``; raises the errors of msgspec and element types."""
     value = given.item() if isinstance(given, np.generic) else given
     if wanted is ElementType:
         return as_element_type(value)
@@ -129,7 +129,7 @@ def _read(given: Any, wanted: Any) -> Any:
 
 
 def _converted(value: Any, wanted: Any, *, strict: bool) -> Any:
-    """``value`` as msgspec has it; instances of classes that msgspec does not know, such as paths, stay as they are.
+    """``value`` as msgspec has it; instances of other classes, such as paths, stay.
 
     msgspec takes no union of such a class with another type, so it is asked about the other types alone.
     """
@@ -147,7 +147,7 @@ def _parts(wanted: Any) -> tuple[Any, ...]:
 
 
 def _word(value: Any, wanted: Any) -> str | None:
-    """Which of the words that an option takes is given, in any case; True and False are words too."""
+    """Word that is given of those allowed, in any case; True and False are words too."""
     parts = _parts(wanted)
     words = [word for part in parts if get_origin(part) is Literal for word in get_args(part)]
     text = str(value).strip().lower()
@@ -155,7 +155,7 @@ def _word(value: Any, wanted: Any) -> str | None:
 
 
 def _whole(text: str, wanted: Any) -> Any:
-    """Text as a whole number where one is wanted, in whatever base it says; other text as it is."""
+    """Text as a whole number where one is wanted, in the base that it names; other text unchanged."""
     parts = _parts(wanted)
     if not any(part is int or (get_origin(part) is Annotated and get_args(part)[0] is int) for part in parts):
         return text
@@ -169,7 +169,7 @@ def _whole(text: str, wanted: Any) -> Any:
 
 
 def _words(wanted: Any) -> str:
-    """What a type takes, in words."""
+    """Values of a type, in words."""
     if wanted is ElementType:
         return "an element type"
     if get_origin(wanted) is Literal:

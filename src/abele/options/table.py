@@ -1,4 +1,4 @@
-"""Tables of options: reading what a program or the environment gives, and listing them for the documentation."""
+"""Tables of options: reading values of a program or the environment, and listing them for the documentation."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from abele.options.option import UNSET, Option
 
 
 class OptionTable(Mapping[str, Option]):
-    """The options of one thing, by name.
+    """Options of one owner, by name.
 
     Args:
-        owner: What has them, in words that begin a sentence: ``poplin.matmul``, ``the engine``.
+        owner: Owner of the options, in words that begin a sentence: ``poplin.matmul``, ``the engine``.
         options: Each option.
-        listed: Where they are listed, for those who looked for one that does not exist.
+        listed: Place of their list, for those who looked for one that does not exist.
     """
 
     def __init__(self, owner: str, options: Mapping[str, Option], listed: str = "") -> None:
@@ -37,7 +37,7 @@ class OptionTable(Mapping[str, Option]):
         return len(self._options)
 
     def find(self, name: str, at: str | None = None) -> str:
-        """The name of an option, which may be given in snake_case for one that is in camelCase.
+        """Name of an option; snake_case will do for one in camelCase.
 
         Raises:
             InvalidOptionError: There is none; the message names the nearest.
@@ -68,7 +68,7 @@ class OptionTable(Mapping[str, Option]):
             ) from None
 
     def read(self, given: Mapping[str, Any] | None) -> dict[str, Any]:
-        """The value of every option: what is given, else what its environment variable says, else its default.
+        """Value of every option: the given one, else that of its environment variable, else its default.
 
         Raises:
             InvalidOptionError: There is no such option, or it does not take what is given.
@@ -97,7 +97,7 @@ def read_options(owner: str, given: Mapping[str, Any] | None, options: Mapping[s
 
     Args:
         owner: The function, for errors.
-        given: What the user gave, by our names or in camelCase.
+        given: Values that the user gave, by our names or in camelCase.
         options: The options that it takes.
 
     Raises:

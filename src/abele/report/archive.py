@@ -42,7 +42,7 @@ _MOST_MEMBERS = 1 << 20
 _DOCUMENT_RATIO, _SMALL_DOCUMENT = 250, 4 << 20
 """A larger document may unpack to this many times its packed size. Those that Abele writes stay below 60."""
 _MOST_OBJECTS, _OBJECTS_PER_BYTE = 1 << 20, 4
-"""Values that a document may hold: so many, or so many for each packed byte."""
+"""Most values of a document: this number, or this many per packed byte."""
 _MAGIC = b"\x93NUMPY\x01\x00"
 _HEADER = re.compile(
     rb"\{'descr': '([<|][biuf][1248])', 'fortran_order': False, "
@@ -50,7 +50,7 @@ _HEADER = re.compile(
 )
 _LONGEST_REASON = 500
 ALIGNMENT = 64
-"""Arrays that can be mapped begin at multiples of so many bytes: a cache line, and the widest vector of any host."""
+"""Alignment of arrays that can be mapped, in bytes: a cache line, and the widest vector of any host."""
 _LOCAL_HEAD = struct.Struct("<4s22xHH")
 """Signature, lengths of name and extra fields. Source: APPNOTE.TXT of the zip format, 4.3.7."""
 _EXTRA_HEAD = struct.Struct("<HH")
@@ -65,13 +65,13 @@ class Kind(Generic[D]):
     """A kind of file.
 
     Attributes:
-        noun: What it holds, in words: ``report``.
+        noun: Name of its content, in words: ``report``.
         version: Version that is written, and the newest that is read.
         max_bytes: Most that the members of a file may unpack to.
-        free_bytes: What a file of any size may unpack to; a larger one up to ``ratio`` times its size.
+        free_bytes: Bytes that a file of any size may unpack to; a larger one up to ``ratio`` times its size.
         ratio: See ``free_bytes``.
-        again: How to make the file again.
-        schema: What the document is decoded into.
+        again: Advice on how to make the file again.
+        schema: Type that the document is decoded into.
         mapped: Arrays are stored as they lie in memory, so that a reader can map them.
     """
 
@@ -86,7 +86,7 @@ class Kind(Generic[D]):
 
     @property
     def format(self) -> str:
-        """What the document says that it is."""
+        """Name of the format in the document."""
         return f"abele-{self.noun}"
 
     @property
@@ -112,8 +112,8 @@ class ArchiveWriter(zipfile.ZipFile):
     """An archive that is being written, and that its reader will take.
 
     Args:
-        stream: Where it goes.
-        kind: What it is to hold.
+        stream: File to write to.
+        kind: Kind of the archive.
     """
 
     def __init__(self, stream: IO[bytes], kind: Kind[Any]) -> None:
@@ -123,7 +123,7 @@ class ArchiveWriter(zipfile.ZipFile):
         self._unpacked = 0
 
     def packing(self, name: str, size: int) -> int:
-        """How to pack the next member: not at all if it is to be mapped, or if it would look like a bomb."""
+        """Compression of the next member: none if it is to be mapped, or if it would look like a bomb."""
         self._unpacked += size
         # What packs too well would be refused by the reader, so it is stored as it is.
         bomb = self._unpacked > max(self._kind.free_bytes, self._kind.ratio * self._stream.tell())
@@ -131,7 +131,7 @@ class ArchiveWriter(zipfile.ZipFile):
         return zipfile.ZIP_STORED if bomb or mapped else zipfile.ZIP_DEFLATED
 
     def padding(self, name: str, size: int) -> bytes:
-        """An extra field for the next member's head, so that what follows the head begins on ``ALIGNMENT``."""
+        """Extra field for the next member's head, so that the content after it begins on ``ALIGNMENT``."""
         if not self._kind.mapped:
             return b""
         zip64 = _ZIP64_FIELD_BYTES if size * 1.05 > zipfile.ZIP64_LIMIT else 0
@@ -203,7 +203,7 @@ def write_array(archive: ArchiveWriter, name: str, array: npt.ArrayLike) -> None
 
 @dataclass(frozen=True)
 class StoredArray:
-    """An array of an archive whose head was read; the contents follow when they are asked for.
+    """Array of an archive whose head was read; the contents are read on first use.
 
     Attributes:
         name: Its member.
@@ -223,7 +223,7 @@ class Archive:
         archive: The zip.
         path: The file.
         stream: The open file.
-        kind: What it should hold.
+        kind: Kind that it should be of.
 
     Raises:
         ValueError: It names a member twice, in another way than Abele does, or one that is no plain file.
@@ -256,7 +256,7 @@ class Archive:
             )
 
     def _can_map(self, info: zipfile.ZipInfo) -> bool:
-        """True if a member costs no memory: it lies in the file as it is."""
+        """True if a member costs no memory: it is stored without packing."""
         return self._kind.mapped and info.compress_type == zipfile.ZIP_STORED and info.filename != self._kind.member
 
     def __contains__(self, name: str) -> bool:
@@ -314,12 +314,12 @@ class Archive:
 
     @contextmanager
     def reading(self, name: str) -> Iterator[None]:
-        """What is raised inside becomes a :class:`FileFormatError` that names the file and a part of it."""
+        """Turn errors raised inside into a :class:`FileFormatError` that names the file and a part of it."""
         with told_as_file_error(self._path, self._kind), part(name):
             yield
 
     def _content(self, info: zipfile.ZipInfo) -> memoryview:
-        """The bytes of a member that is stored as it is."""
+        """Bytes of a member that is stored without packing."""
         if self._map is None:
             self._map = mmap.mmap(self._stream.fileno(), 0, access=mmap.ACCESS_READ)
         # The directory gives the offset of the local head, whose name and extra field may be of other lengths.
@@ -422,7 +422,7 @@ def _header(stream: IO[bytes], size: int, wanted: np.dtype[Any]) -> tuple[int, .
 
 @contextmanager
 def part(name: object) -> Iterator[None]:
-    """Errors that pass through here tell that they arose while ``name`` was read."""
+    """Name ``name`` in errors that pass through here."""
     try:
         yield
     except Exception as error:
@@ -431,7 +431,7 @@ def part(name: object) -> Iterator[None]:
 
 
 def read(path: Path, kind: Kind[D], build: Callable[[Archive, D], T]) -> T:
-    """What ``build`` makes of an archive and its document.
+    """Object that ``build`` makes of an archive and its document.
 
     Raises:
         FileFormatError: The file is missing, damaged, cut short, written by a newer version, or of another kind.
@@ -450,7 +450,7 @@ def _opened(path: Path) -> IO[bytes]:
 
 @contextmanager
 def told_as_file_error(path: Path, kind: Kind[Any]) -> Iterator[None]:
-    """Whatever reading a file raises becomes a :class:`FileFormatError` that names the file and the place in it."""
+    """Turn errors of reading a file into a :class:`FileFormatError` that names the file and the place in it."""
     try:
         yield
     except FileFormatError as error:

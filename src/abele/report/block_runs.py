@@ -28,9 +28,9 @@ class BlockRun:
 
     Attributes:
         block: Names of the blocks around its steps, joined by ``/``.
-        number: How many times the block ran until then, this time included.
-        start_cycle: When its first step on the group starts.
-        end_cycle: When its last one ends.
+        number: Number of runs of the block until then, this time included.
+        start_cycle: Start of its first step on the group.
+        end_cycle: End of its last step on the group.
     """
 
     block: str
@@ -78,7 +78,7 @@ def meets_host(report: Report) -> npt.NDArray[np.bool_]:
 
 
 def run_labels(runs: Iterable[BlockRun]) -> tuple[str, dict[str, str]]:
-    """What to call blocks where there is little room: a word for all of them, and a short label for each.
+    """Short names of blocks: a word for all of them, and a label for each.
 
     Numbered blocks of one name (``stage0``, ``stage1``) are their numbers.
     """

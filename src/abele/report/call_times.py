@@ -1,4 +1,4 @@
-"""What a call of a program spends on the host beside running."""
+"""Times that a call of a program spends on the host beside running."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class CallTimes:
 
 
 class _Waited(threading.local):
-    """What a thread has waited for data since its last call, and in how many loaders it is waiting now."""
+    """Seconds that a thread has waited for data since its last call, and the loaders of its present waits."""
 
     seconds = 0.0
     depth = 0
@@ -36,7 +36,7 @@ _waited = _Waited()
 
 @contextmanager
 def waiting_for_data() -> Iterator[None]:
-    """Count the time inside as waiting for data: the next call of a program from this thread is told of it."""
+    """Count the time inside as waiting for data: the next call of a program from this thread reports it."""
     _waited.depth += 1
     begin = time.perf_counter()
     try:
@@ -49,6 +49,6 @@ def waiting_for_data() -> Iterator[None]:
 
 
 def take_waited() -> float:
-    """Seconds that this thread has waited for data since the last time that it was asked."""
+    """Seconds that this thread has waited for data since the last call of this."""
     seconds, _waited.seconds = _waited.seconds, 0.0
     return seconds

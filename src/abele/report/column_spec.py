@@ -1,4 +1,4 @@
-"""What a table of a report may hold: its columns, the type, meaning and limits of each."""
+"""Specifications of a table's columns: the type, meaning and limits of each."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class Schema:
         return self.table()
 
     def deferred(self, make: Callable[[], Table]) -> Table:
-        """The table that ``make`` gives, made when somebody looks into it."""
+        """Table of ``make``, made on first use."""
         return Table(computed(tuple(self.columns), lambda: make().columns))
 
 

@@ -1,4 +1,4 @@
-"""Columns that are made when somebody asks for them: mapped from a file, computed, or picked from others."""
+"""Columns that are made on first use: mapped from a file, computed, or picked from others."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ class DeferredColumns(Mapping[str, Column]):
 
 
 def picked(columns: Mapping[str, Column], rows: Any, num_rows: Callable[[], int]) -> DeferredColumns:
-    """Some rows of columns, picked from each when it is asked for.
+    """Rows of columns, picked from each on first use.
 
     Args:
         columns: The columns.
         rows: A boolean mask, an index array or a slice.
-        num_rows: How many rows that picks.
+        num_rows: Gives the number of rows.
     """
     return DeferredColumns(tuple(columns), num_rows, lambda name: columns[name][rows])
 

@@ -1,4 +1,4 @@
-"""Allowed contents of a report's parts: checked when one is loaded, so that whatever is asked of it has an answer."""
+"""Allowed contents of a report's parts, checked on loading so that every later question has an answer."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _MOST = 1 << 62
 
 _LONGEST_WORD = 1 << 16
 _MOST_TILES = 1 << 22
-"""Tiles that a file may describe: 44 Pod64s; bounds what a short file can make its reader allocate."""
+"""Most tiles of a file: 44 Pod64s; bounds the memory that a short file can make its reader allocate."""
 TILES = "tiles"
-"""What a column refers to that gives tiles."""
+"""Reference of a column that gives tiles."""
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=_MOST)]
 Word = Annotated[str, msgspec.Meta(max_length=_LONGEST_WORD)]
@@ -33,11 +33,11 @@ Scalar = str | Number | float | bool | None
 _Level1 = Scalar | list[Scalar] | dict[str, Scalar]
 _Level2 = Scalar | list[_Level1] | dict[str, _Level1]
 Plain = Scalar | list[_Level2] | dict[str, _Level2]
-"""What an entry of ``meta`` may be: numbers and text, in lists and mappings three deep."""
+"""Entries of ``meta``: numbers and text, in lists and mappings three deep."""
 
 
 class MemoryHead(msgspec.Struct):
-    """What the document says of the memory."""
+    """Memory as the document describes it."""
 
     categories: list[Word]
     available_bytes: Annotated[int, msgspec.Meta(ge=1, le=_MOST)]
@@ -89,7 +89,7 @@ class _Meta(msgspec.Struct):
 
 
 def check_document(document: ReportDocument) -> None:
-    """The entries that are known are what they should be.
+    """Check the known entries of a document.
 
     Raises:
         msgspec.ValidationError: One is not.
@@ -100,7 +100,7 @@ def check_document(document: ReportDocument) -> None:
 
 
 def check_meta(meta: Mapping[str, Any]) -> None:
-    """The entries of ``meta`` that are known are what they should be.
+    """Check the known entries of ``meta``.
 
     Raises:
         msgspec.ValidationError: One is not.
@@ -114,10 +114,10 @@ def check_meta(meta: Mapping[str, Any]) -> None:
 
 
 def check_column(name: str, spec: ColumnSpec, column: Column, limits: Mapping[str, int]) -> None:
-    """A column holds what its specification says, and points into the tables that there are.
+    """Check a column against its specification, and its references against the tables.
 
     Args:
-        name: What errors call it.
+        name: Name of the column in errors.
         spec: Its specification.
         column: The column.
         limits: Rows of each table, and tiles, by the names that ``spec.refers`` may have.
@@ -153,7 +153,7 @@ def check_column(name: str, spec: ColumnSpec, column: Column, limits: Mapping[st
 
 
 def check_beside(table: str, key: str, column: Column, columns: Table, limits: Mapping[str, int]) -> None:
-    """What a column says together with another one of its table adds up.
+    """Check a column together with another one of its table.
 
     Raises:
         InvalidOptionError: It does not; it is named.
@@ -182,7 +182,7 @@ def _check_sum(name: str, values: Any) -> None:
 
 
 def check_memory(memory: Memory) -> None:
-    """There is a tile, and what the tiles hold adds up.
+    """Check that there is a tile, and that the bytes on tiles have a sum.
 
     Raises:
         InvalidOptionError: It is not so.
@@ -198,7 +198,7 @@ def check_memory(memory: Memory) -> None:
 
 
 def check_cycles(compute_cycles_by_tile: npt.NDArray[np.int64]) -> None:
-    """What the tiles compute adds up.
+    """Check that the cycles of the tiles are no negative numbers and have a sum.
 
     Raises:
         InvalidOptionError: It does not.

@@ -1,4 +1,4 @@
-"""Cycles of a run, by what they go to."""
+"""Cycles of a run, by kind."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PARTS = ("compute", "exchange", "sync", "host")
 
 @dataclass(frozen=True)
 class Cycles:
-    """Modelled cycles, split into what they are spent on.
+    """Modelled cycles of a run, split by kind of work.
 
     Attributes:
         total: From the start of the first step to the end of the last.
@@ -21,7 +21,7 @@ class Cycles:
         exchange: Exchange phases.
         sync: Barriers and launches.
         host: Streams between host and tiles.
-        hidden: What of these happens while another sync group is at work: the sum of the four less the total.
+        hidden: Cycles of these that pass while another sync group is at work: the sum of the four less the total.
     """
 
     total: float

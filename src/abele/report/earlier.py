@@ -1,4 +1,4 @@
-"""Files of versions 1 and 2, which say some things in other words than a report does now."""
+"""Files of versions 1 and 2, with other names for some parts of a report."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from abele.report.tile_runs import dense_runs
 
 
 def program_tiles_of(compute_cycles: npt.NDArray[np.int64]) -> Table:
-    """The relation of programs and tiles of a file that knows what each tile computes in program 0, int64[tiles]."""
+    """Relation of programs and tiles of a file with the cycles of each tile in program 0, int64[tiles]."""
     first, count, values = dense_runs(compute_cycles=compute_cycles)
     return PROGRAM_TILES.table(program=np.zeros(len(first)), first_tile=first, num_tiles=count, **values)
 

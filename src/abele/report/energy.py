@@ -1,4 +1,4 @@
-"""Energy of one step: what arithmetic and traffic take, each with its range, its source and how sure that is.
+"""Energy of one step: of arithmetic and of traffic, each with its range, its source and its confidence.
 
 Amounts come from the report: operations as library calls count them (padding left out), bytes as exchanges, streams
 and links move them, and distinct bytes that supersteps read and write of variables. Energies of one of each are those
@@ -28,7 +28,7 @@ _PRODUCTS = {
     "f16 to f32": "f16_f32_joules_per_flop",
     "f32": "f32_joules_per_flop",
 }
-"""The constant of products, by what the ops table calls them."""
+"""Constant of products, by their names in the ops table."""
 _DATA = ("least_data_proportion", "most_data_proportion")
 _WAY = ("wire_joules_per_byte_millimetre", "exchange_millimetres")
 _LESS_SURE = "SDMCGU"
@@ -51,11 +51,11 @@ class EnergyTerm:
     """Energy of one kind of work in one step, on all replicas.
 
     Attributes:
-        name: What it is.
-        amount: How much of it.
+        name: Kind of work.
+        amount: Amount of work.
         unit: ``flop`` or ``B``.
         joules_each: Energy of one, in J.
-        source: Where the likely energy comes from; its confidence is one of :data:`abele.machine.CONFIDENCE`.
+        source: Source of the likely energy; its confidence is one of :data:`abele.machine.CONFIDENCE`.
     """
 
     name: str
@@ -75,12 +75,12 @@ class StepEnergy:
     """Dynamic energy of one step of program 0, on all replicas.
 
     Attributes:
-        terms: What it goes to.
+        terms: Energy by kind of work.
         seconds: Modelled time of a step.
         samples: Samples of a step; None when they are not known.
         num_ipus: IPUs of all replicas.
         rated_watts: Rated power of an IPU with its share of the machine.
-        rated_source: Where that comes from.
+        rated_source: Source of that power.
         uncounted_proportion: Part of the compute cycles in operations whose arithmetic nobody counted.
         touched_bytes: Bytes that supersteps read and write of variables in a step.
     """
@@ -112,12 +112,12 @@ class StepEnergy:
 
     @property
     def rated_joules(self) -> float:
-        """What the machine takes at its rated power in the time of a step."""
+        """Energy of the machine at its rated power in the time of a step."""
         return self.rated_watts * self.num_ipus * self.seconds
 
     @property
     def joules_from(self) -> dict[str, float]:
-        """What the bytes that a step reads and writes of tile memory would take from other memories, by name."""
+        """Energy that the tile memory traffic of a step would take in other memories, by name."""
         return {kind.name: kind.joules_per_byte * self.touched_bytes for kind in MEMORY_KINDS if kind.name != "SRAM"}
 
     def to_json(self) -> dict[str, Any]:
@@ -150,7 +150,7 @@ class StepEnergy:
         }
 
     def text(self) -> str:
-        """A table of what a step takes, and where each figure comes from."""
+        """Table of a step's energy, and the source of each figure."""
         from abele.report.energy_text import energy_text
 
         return energy_text(self)
@@ -163,7 +163,7 @@ def energy_of(report: Report) -> StepEnergy | None:
     """The energy of one step of program 0; None where the report does not know the energies of its machine.
 
     Raises:
-        FileFormatError: What the report says of them is nonsense.
+        FileFormatError: They are damaged.
     """
     table = report.meta.get("energy")
     if table is None:
@@ -194,7 +194,7 @@ def _energies(table: object) -> Energy:
 
 
 def _terms(amounts: _Amounts, energy: Energy, times: float) -> Iterator[EnergyTerm]:
-    """What a step goes to; ``times`` turns a run of one replica into a step of all."""
+    """Terms of a step's energy; ``times`` turns a run of one replica into a step of all."""
     low, high = energy.least_data_proportion, energy.most_data_proportion
 
     def term(name: str, amount: float, unit: str, each: Range, *constants: str) -> Iterator[EnergyTerm]:
@@ -232,7 +232,7 @@ def _combined(found: list[Source]) -> Source:
 
 
 class _Amounts:
-    """How much of what a run of program 0 does on one replica."""
+    """Amounts of work in a run of program 0 on one replica."""
 
     def __init__(self, report: Report) -> None:
         steps = report.steps
@@ -244,7 +244,7 @@ class _Amounts:
 
     @property
     def _is_run(self) -> np.ndarray:
-        """Which operations program 0 runs, bool[ops]."""
+        """True for the operations that program 0 runs, bool[ops]."""
         found = np.zeros(len(self._report.ops), dtype=bool)
         found[self._op[self._mine & (self._op >= 0)]] = True
         return found
@@ -264,7 +264,7 @@ class _Amounts:
 
     @property
     def touched(self) -> np.ndarray:
-        """Bytes that supersteps read and write of variables, by the step that runs them, float64[steps]."""
+        """Bytes that supersteps read and write of variables, by step, float64[steps]."""
         report, superstep = self._report, self._report.steps["superstep"].astype(np.int64)
         found = np.zeros(len(superstep))
         table = report.superstep_variables
@@ -287,7 +287,7 @@ class _Amounts:
 
     @property
     def exchanged_bytes(self) -> float:
-        """Bytes that tiles receive from tiles, or exchange with what is off the chip."""
+        """Bytes that tiles receive from tiles, or exchange with memory off the chip."""
         return float(np.dot(self._report.steps["exchanged_bytes"], self._times))
 
     @property
@@ -298,7 +298,7 @@ class _Amounts:
         return sent + self.bytes_with("host") + self.bytes_with("streaming memory")
 
     def bytes_with(self, partner: str) -> float:
-        """Bytes that tiles exchange with something that is no tile."""
+        """Bytes between tiles and other parts of the system."""
         moved = self._report.steps["exchanged_bytes"] * self._times
         return float(moved[self._partner == partner].sum())
 
@@ -308,7 +308,7 @@ class _Amounts:
         What replicas exchange is known of the whole machine at once; the rest of one replica.
 
         Args:
-            times: What turns a run of one replica into a step of all.
+            times: Factor from a run of one replica to a step of all.
         """
         report, links = self._report, self._report.phase_links
         if not len(links):

@@ -46,7 +46,7 @@ def energy_line(energy: StepEnergy) -> str:
 
 
 def energy_text(energy: StepEnergy) -> str:
-    """What a step takes, term by term, with bounds, sources and what is not known."""
+    """Energy of a step, term by term, with bounds, sources and unknowns."""
     rows = [("joules", "share", "least", "most", "amount", "each", "", "of", "source")]
     total = energy.joules.likely
     for term in sorted(energy.terms, key=lambda term: -term.joules.likely):

@@ -1,4 +1,4 @@
-"""Exponents of tensors by step: heat maps of what was recorded while a program ran."""
+"""Exponents of tensors by step: heat maps of counts from a run."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class ExponentRecord(NamedTuple):
-    """What was counted of a tensor at a step."""
+    """Step and tensor of one count of exponents."""
 
     step: int
     tensor: str
@@ -43,7 +43,7 @@ class ExponentHeat:
 
     Attributes:
         tensor: Its name.
-        role: What it is.
+        role: Role of the tensor.
         type: Its element type.
         steps: Steps at which it was counted, int64[n].
         counts: Elements in each octave from -127 to 127, int64[n, 255].

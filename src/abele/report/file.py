@@ -55,7 +55,7 @@ _WITH_FILES = (
 )
 """Tables that name source files."""
 SMALL_BYTES = 16 << 20
-"""A smaller file is read and checked whole when it is loaded; the columns of a larger one when they are asked for."""
+"""Bytes below which a file is read and checked whole on loading; columns of a larger one are read on first use."""
 
 
 def save(report: Report, path: Path, *, full_paths: bool = False) -> None:
@@ -218,7 +218,7 @@ def _num_rows(name: str, columns: Mapping[str, _Stored]) -> int:
 def _table(
     archive: container.Archive, schema: Schema, columns: Mapping[str, _Stored], rows: int, limits: Mapping[str, int]
 ) -> Table:
-    """The table whose columns are read, and held against the schema, when they are asked for."""
+    """Table whose columns are read, and checked against the schema, on first use."""
 
     def make(key: str) -> Column:
         spec = schema.columns[key]

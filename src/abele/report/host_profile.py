@@ -1,4 +1,4 @@
-"""The profile of the host: what measured runs took, leaf by leaf, and what that is of the machine's rate."""
+"""Profile of the host: times of measured runs, leaf by leaf, and their share of the machine's rate."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ NUM_FUNCTIONS = 8
 COLUMNS = ("share", "time", "each", "best", "times", "GFLOP/s", "GB/s", "machine", "balance", "kind", "source", "leaf")
 """Columns of the text."""
 NUM_WORDS = 3
-"""How many of the last columns are words."""
+"""Number of last columns that are words."""
 _SHOWN_SHARE = 0.005
-"""Of all time: what a function takes that the text shows."""
+"""Share of all time above which the text shows a function."""
 _NAME_LETTERS = 70
 
 
 @dataclass(frozen=True, eq=False)
 class HostProfile:
-    """What measured runs took on the host.
+    """Times and rates of measured runs on the host.
 
     A *leaf* is a native function that all threads run between two barriers, a copy, or a call back to Python. Its time
     is that of the run from the barrier before it to the one after it, as thread 0 saw it, so that the times of all
@@ -41,7 +41,7 @@ class HostProfile:
     Attributes:
         leaves: One row per leaf; columns as ``abele.report.HOST_LEAVES``.
         functions: One row per function of leaves that call several; columns as ``abele.report.HOST_FUNCTIONS``.
-        facts: ``clock`` (``wall`` or ``processor``), ``threads``, ``runs`` (how many), ``run_seconds`` (their sum),
+        facts: ``clock`` (``wall`` or ``processor``), ``threads``, ``runs`` (their number), ``run_seconds`` (their sum),
             ``host`` (the CPU), ``rates`` (fields of ``abele.host_facts.MachineRates``).
     """
 
@@ -81,32 +81,33 @@ class HostProfile:
 
     @property
     def machine_flops_per_second(self) -> float:
-        """What these threads can compute in f32; 0 when it was not measured."""
+        """Rate of these threads in f32 arithmetic; 0 when it was not measured."""
         return self._rate("flops_per_second")
 
     @property
     def machine_bytes_per_second(self) -> float:
-        """What these threads can read and write of memory; 0 when it was not measured."""
+        """Rate of these threads in memory traffic; 0 when it was not measured."""
         return self._rate("bytes_per_second")
 
     @cached_property
     def machine_share(self) -> Float64:
-        """What each leaf reaches of the machine's rate, of arithmetic or of memory, whichever is more, float64[leaves].
+        """Share of the machine's rate that each leaf reaches, in arithmetic or memory, whichever is more,
+        float64[leaves].
 
-        Of values in a cache, more than memory's rate can be moved.
+        Values in a cache move faster than memory's rate.
         """
         return self._machine_share(self.flops_per_second, self.bytes_per_second)
 
     def text(self, most: int = NUM_LEAVES) -> str:
-        """The leaves with most time, and what they call, as a table.
+        """Leaves with most time, and their calls, as a table.
 
         Args:
-            most: How many leaves.
+            most: Most leaves.
         """
         return shown_text("\n".join([*self.head(), *_aligned([list(COLUMNS), *self.cells(most)])]))
 
     def head(self) -> list[str]:
-        """What was measured on what, in two lines."""
+        """Clock, runs, threads and host of the measurement, in two lines."""
         clock = "" if self.facts.get("clock", "wall") == "wall" else f", {self.facts['clock']} time"
         lines = [
             f"{counted(int(self.facts.get('runs', 0)), 'run')} on {counted(self.threads, 'thread')}{clock}: "
@@ -119,7 +120,7 @@ class HostProfile:
         return lines
 
     def cells(self, most: int = NUM_LEAVES) -> Iterator[list[str]]:
-        """Rows of the table that :meth:`text` shows, without its head: leaves, and below each what it calls."""
+        """Rows of the table that :meth:`text` shows, without its head: leaves, and below each its calls."""
         columns = {name: self.leaves[name] for name in self.leaves.names}
         total = max(self.seconds, 1e-12)
         for n in np.argsort(-columns["seconds"], kind="stable")[:most].tolist():
@@ -171,7 +172,7 @@ class HostProfile:
             yield [*blank, f"· … and {counted(len(table) - len(shown), 'function')} more"]
 
     def _rates(self, flops: int, moved: int, seconds: float) -> list[str]:
-        """Cells of arithmetic, bytes and what that is of the machine's."""
+        """Cells of arithmetic, bytes and the share of the machine's rate."""
         rates = [np.array([amount / seconds if seconds else 0.0]) for amount in (flops, moved)]
         share = float(self._machine_share(*rates)[0])
         return [
@@ -186,7 +187,7 @@ class HostProfile:
         return np.maximum(*shares)
 
     def _rate(self, name: str) -> float:
-        """A rate of the machine for so many threads: between that of one and of all, in a straight line."""
+        """Rate of the machine for this number of threads: between that of one and of all, in a straight line."""
         rates = self.facts.get("rates", {})
         one, every, most = (float(rates.get(key, 0.0)) for key in (name, f"all_{name}", "threads"))
         return one if most <= 1 else one + (every - one) * (min(self.threads, most) - 1) / (most - 1)

@@ -1,4 +1,4 @@
-"""The three limits of a rate: what the device computes, what the link to the host carries, what the loader makes."""
+"""Three limits of a rate: the device's computing, the link to the host, the loader."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from abele.report.report import Report
 
 LIMITS = ("device", "link", "loader")
-"""What can limit a rate."""
+"""Parts of a system that can limit a rate."""
 
 
 @dataclass(frozen=True)
@@ -22,11 +22,11 @@ class RateLimits:
     Attributes:
         device: Compute, exchange and sync of the modelled machine, as if streams took no time.
         link: Streams between the host and the device; None where the program has none.
-        loader: The host alone, on which calls take no time of a device; None where nobody said how data is loaded.
+        loader: The host alone, on which calls take no time of a device; None where loading is not described.
         samples_per_second: All together: at most the lowest of the three, and less where they wait for each other.
         name: Which of the three is the lowest.
-        loading: How data is loaded.
-        epoch: What a pass over the data goes to.
+        loading: Parameters of loading.
+        epoch: Times of a pass over the data.
     """
 
     device: float

@@ -1,13 +1,15 @@
-"""What loading costs a program: batches that worker processes make, and the calls that take them.
+"""Time of loading: batches from worker processes, and the calls that take them.
 
-A rate is not only the device's. Worker processes make whole batches, each by itself, in the order of the epoch: batch
-``k`` is made by worker ``k mod workers``. The calling process takes them in order, calls the program and, while the
-device works, takes nothing. So an epoch of few large batches has three costs that the device's rate does not show: the
-first batches are long in coming, since every epoch begins with empty queues; a last round of batches that does not fill
-all workers takes as long as a full one; and what the calling process does itself for each batch comes on top.
-:func:`epoch` follows these events batch by batch. That is exact for workers of equal speed, because every event waits
-for at most two earlier ones: a worker for its batch before and for being asked, the caller for the batch and for the
-call before.
+The device alone does not set the rate. Worker processes make whole batches, each by itself, in the order of the epoch:
+batch ``k`` is made by worker ``k mod workers``. The calling process takes them in order, calls the program and, while
+the device works, takes nothing. So an epoch of few large batches has three costs that the device's rate does not show.
+The first batches come late, since every epoch begins with empty queues. A last round of batches that does not fill all
+workers takes as long as a full one. And the work of the calling process for each batch comes on top. :func:`epoch`
+follows these events batch by batch. That is exact for workers of equal speed, because every event waits for at most two
+earlier ones: a worker for its batch before and for being asked, the caller for the batch and for the call before.
+
+Example: 4 workers make a batch in 1 s each, and a call takes 0.3 s. An epoch of 10 batches takes 1 + 10 · 0.3 = 4 s,
+not 3: the program waits for the first batch.
 """
 
 from __future__ import annotations
@@ -29,18 +31,18 @@ _FOLLOWED_BATCHES = 1024
 _ROUND_BATCHES = 256
 """Batches that a round of these has at least, of whole rounds of the workers."""
 _EPOCHS = 3
-"""Epochs that are followed; the last one is what every later one is like."""
+"""Epochs that are followed; every later one equals the last."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Loading(Spec):
-    """How batches are made for a program, and on what host.
+    """Parameters of making batches for a program, and the host that makes them.
 
     Attributes:
         samples_per_batch: Samples of one call of the program.
         batches_per_epoch: Calls of one pass over the data.
-        sample_seconds: What one sample costs whoever makes it: getting it, and its part in joining a batch.
-        sample_bytes: Of the tensors that the program is given.
+        sample_seconds: Seconds to make one sample: getting it, and its part in joining a batch.
+        sample_bytes: Bytes of the tensors that the program is given, per sample.
         tensors_per_batch: Tensors that the program is given.
         num_workers: Worker processes; 0 if the calling process makes batches itself.
         batches_ahead: Batches that each worker may be ahead.
@@ -49,7 +51,7 @@ class Loading(Spec):
         next_epoch_ahead: True if that process begins with the next epoch before it is asked to.
         worker_samples: Samples that a worker makes at a time, of which that process joins batches; 0 for whole batches.
         host: The host that all this runs on.
-        measured_on: Where ``sample_seconds`` was measured; empty if it was not.
+        measured_on: Host on which ``sample_seconds`` was measured; empty if it was not.
     """
 
     samples_per_batch: int = parameter()
@@ -67,7 +69,7 @@ class Loading(Spec):
     measured_on: str = ""
 
     def check(self) -> None:
-        """So many workers can be, and what is said with true and false is."""
+        """Check the number of workers, and the truth values."""
         check_sizes(self)
         if self.num_workers > MAX_WORKERS:
             raise MachineError(f"Loading.num_workers = {self.num_workers}: must be at most {MAX_WORKERS}")
@@ -82,7 +84,7 @@ class Loading(Spec):
 
     @classmethod
     def from_table(cls, table: Mapping[str, Any]) -> Loading:
-        """The loading that a table describes, whose ``host`` may be left out, a name, a file, or a table.
+        """Loading described by a table, whose ``host`` may be left out, a name, a file, or a table.
 
         Raises:
             MachineError: It does not describe one.
@@ -102,12 +104,12 @@ class Loading(Spec):
 
     @property
     def call_seconds(self) -> float:
-        """What one call costs the calling process beside the device: the call, and copying its inputs."""
+        """Seconds of one call on the calling process beside the device: the call, and copying its inputs."""
         return self.host.run_call_seconds + self.batch_bytes / self.host.copy_bytes_per_second
 
     @property
     def take_seconds(self) -> float:
-        """What taking one batch from a worker costs."""
+        """Seconds to take one batch from a worker."""
         return self.tensors_per_batch * self.host.tensor_transfer_seconds if self.num_workers else 0.0
 
     @property
@@ -117,7 +119,7 @@ class Loading(Spec):
 
     @property
     def load_seconds(self) -> float:
-        """What making one batch of a worker takes, while as many are made as workers have something to do.
+        """Seconds in which a worker makes one batch while all workers with work are busy.
 
         Workers share the cores, and each byte of a batch is written and read once in memory that they share too.
         """
@@ -131,7 +133,7 @@ class Loading(Spec):
 
     @property
     def start_seconds(self) -> float:
-        """What an epoch begins with: starting the workers, or telling them of it."""
+        """Seconds at the start of an epoch: starting the workers, or telling them of it."""
         host = self.host
         each = host.worker_resume_seconds if self.persistent_workers else host.worker_start_seconds
         return self.num_workers * each
@@ -166,9 +168,9 @@ def epoch(loading: Loading, device_seconds: float, *, calls: bool = True) -> Epo
     """One pass over the data, when it has been gone over before.
 
     Args:
-        loading: How batches are made.
-        device_seconds: What the device takes for a call.
-        calls: False to leave out what calls cost the host.
+        loading: Parameters of loading.
+        device_seconds: Seconds of the device per call.
+        calls: False to leave out the host's time of calls.
     """
     called = loading.call_seconds if calls else 0.0
     total, batches = _epoch_seconds(loading, called + device_seconds), loading.batches_per_epoch
@@ -204,13 +206,13 @@ def _followed(loading: Loading, batches: int, call_seconds: float) -> float:
 
 @dataclass
 class _Clocks:
-    """When each process is free again, and when batches were asked for.
+    """Times at which processes are free again, and times of requests for batches.
 
     Attributes:
         workers: Each worker.
         caller: The calling process.
         between: The process between the two, where there is one.
-        asked: When the caller asked for each batch so far, over all epochs.
+        asked: Time at which the caller asked for each batch so far, over all epochs.
     """
 
     workers: list[float]
@@ -249,10 +251,10 @@ def _follow_epoch(loading: Loading, batches: int, call_seconds: float, clocks: _
 
 
 def loading_of(meta: Mapping[str, Any]) -> Loading | None:
-    """How ``meta`` of a report says that data is loaded, if it does.
+    """Parameters of loading in ``meta`` of a report, if it has them.
 
     Raises:
-        MachineError: What it says is no loading.
+        MachineError: They are damaged.
     """
     table = meta.get("loading")
     return None if table is None else Loading.of(table)

@@ -1,4 +1,4 @@
-"""Masks: what a program spends on saying which keys an attention sees, apart from the attention itself.
+"""Masks: costs of selecting the keys of an attention, apart from the attention itself.
 
 A mask is made from little (numbers of sequences, lengths, a triangle) and is then met with the scores of every layer.
 Which operations these are is read from the graph of operations, not from their names: scores are what lies between a
@@ -32,14 +32,14 @@ TOP = 25
 
 @dataclass(frozen=True)
 class MaskStep:
-    """What one operation spends on a mask in one run.
+    """Cycles of one operation for a mask in one run.
 
     Attributes:
         operation: Its name with its path.
         kind: Library call, or ``copy``.
         source: The user's line.
         role: ``made`` or ``applied``.
-        cycles: Cycles of all.
+        cycles: All cycles.
         compute: Of them, those in which vertices run.
         exchange: Of them, those in which data moves between tiles.
     """
@@ -76,7 +76,7 @@ class Masks:
 
     @property
     def overhead(self) -> float:
-        """Their cycles as a part of those of all other steps: what masks add to a run."""
+        """Overhead of masks: their cycles as a part of those of all other steps."""
         rest = self.run_cycles - self.cycles
         return self.cycles / rest if rest > 0 else 0.0
 
@@ -102,7 +102,7 @@ class Masks:
 
 
 def masks(report: Report, program: int = 0) -> Masks:
-    """What a program spends on masks of attention in one run.
+    """Cycles that a program spends on masks of attention in one run.
 
     Raises:
         InvalidOptionError: Steps touch more than can be followed.
@@ -141,7 +141,7 @@ def masks(report: Report, program: int = 0) -> Masks:
 
 
 def _roles(report: Report, program: int) -> tuple[Bool, Bool]:
-    """Operations that make masks, and those that apply them, by row of the ops table."""
+    """Operations that make masks, and operations for applying them, by row of the ops table."""
     kinds = np.asarray(report.ops["kind"].tolist())
     edges = op_edges(report, program)
     writer, reader = (np.asarray(edges[name], np.int64) for name in ("writer", "reader"))
@@ -165,7 +165,7 @@ def _roles(report: Report, program: int) -> tuple[Bool, Bool]:
 
 
 def _reached(start: Bool, through: Bool, source: Int64, target: Int64) -> Bool:
-    """What ``start`` leads to along edges, over operations in ``through`` alone."""
+    """Operations that ``start`` leads to along edges, over operations in ``through`` alone."""
     found = np.zeros_like(start)
     front = start
     while True:

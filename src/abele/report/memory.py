@@ -25,12 +25,12 @@ CATEGORIES = (
 
 
 class Memory:
-    """Bytes of each category on each tile, stored once for neighbouring tiles that are alike.
+    """Bytes of each category on each tile, stored once for equal neighbouring tiles.
 
     Args:
         bytes: Bytes of each category, int64[categories, runs]: rows in the order of ``categories``, a column for each
             run of tiles.
-        available_bytes: What one tile has.
+        available_bytes: Bytes of one tile.
         categories: Names of the rows.
         run_tiles: Tiles of each run, int64[runs]; one tile each when left out.
 
@@ -105,7 +105,7 @@ class Memory:
 
     @property
     def fits(self) -> bool:
-        """True if every tile has room for what it holds."""
+        """True if every tile has room for its data."""
         return bool((self.run_bytes.sum(axis=0) <= self.available_bytes).all())
 
     def of_tile(self, tile: int) -> dict[str, int]:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 _MOST_NESTED = 256
-"""How deep nodes of our programs are at most, functions included; what a file says beyond is left out."""
+"""Most levels of nodes of our programs, functions included; deeper ones in a file are left out."""
 
 
 def steps_of_node(report: Report, node: int) -> Int64:
@@ -100,9 +100,9 @@ def _roots(parent: npt.NDArray[np.int32]) -> Int64:
 
 
 def _depths(parent: npt.NDArray[np.int32], function: npt.NDArray[np.int32], call: npt.NDArray[np.int32]) -> Int64:
-    """How deep each node is, int64[n]; a function is deeper than every Call of it.
+    """Depth of each node, int64[n]; a function is deeper than every Call of it.
 
-    One round reaches what is one deeper, so that there are as many rounds as programs are nested.
+    Each round reaches one level more, so that there are as many rounds as levels.
     """
     depth = np.zeros(len(parent), dtype=np.int64)
     inner = np.flatnonzero(parent >= 0)

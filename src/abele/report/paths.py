@@ -1,4 +1,4 @@
-"""Names of source files that can be told to others: without the folders that only their author has."""
+"""Portable names of source files: without the folders that only their author has."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _PROJECT_MARKS = ("pyproject.toml", "setup.py", "setup.cfg", ".git", ".hg")
 
 @cache
 def portable_path(file: str) -> str:
-    """A source file's path from the root of what it belongs to, with forward slashes.
+    """Path of a source file from the root of its project, with forward slashes.
 
     The root is that of this package (``abele/…``), else the folder of installed packages that holds the file, else the
     nearest folder above it with a ``pyproject.toml``, ``setup.py``, ``setup.cfg``, ``.git`` or ``.hg``, else the
@@ -36,5 +36,5 @@ def _root(path: Path) -> Path | None:
 
 
 def told(full_paths: bool) -> Callable[[str], str]:
-    """What a file says of paths: all of them, or what is portable."""
+    """Function that gives the path of a file: the whole path, or its portable part."""
     return str if full_paths else portable_path

@@ -1,4 +1,4 @@
-"""The programs of a report: how many there are, and what they are called."""
+"""Programs of a report: their number, and their names."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def check_program(report: Report, program: int, title: str = "the report") -> No
     Args:
         report: The report.
         program: Index of the program.
-        title: What the report is called in the error.
+        title: Name of the report in the error.
 
     Raises:
         InvalidOptionError: It has no such program.

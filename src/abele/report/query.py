@@ -33,7 +33,7 @@ MOST_ROWS = 5_000_000
 """Rows of an answer."""
 _ASKS_CATALOG = re.compile(r"\bshow\b|information_schema|\bduckdb_|\bpg_|\bsqlite_|\bpragma_", re.IGNORECASE)
 _SETTINGS = re.compile(r"^(\s*(?:describe|desc|summarize)\s+)variables\b", re.IGNORECASE)
-"""What the database would take for a question about its own variables."""
+"""Statements that the database would take for a question about its own variables."""
 _ANSWER = "abele answer"
 _INTERRUPT_SECONDS = 0.05
 _LIMITS = {
@@ -110,7 +110,7 @@ def _duckdb() -> Any:
 
 
 class _Database:
-    """A database with the tables of a report that were asked for so far."""
+    """Database with the tables of a report that were used so far."""
 
     def __init__(self, duckdb: Any, connection: Any, report: Report) -> None:
         self._duckdb = duckdb
@@ -130,7 +130,7 @@ class _Database:
             self._connection.execute(empty_table_sql(self.report, table))
 
     def answer(self, statement: Any) -> Table:
-        """The answer to a statement; tables that it names in ways that only the database sees are added on the way."""
+        """Answer to a statement; tables named in ways that only the database sees are added on the way."""
         while True:
             try:
                 return self._answer(statement)
@@ -192,7 +192,7 @@ def _add_tables(database: _Database, text: str) -> None:
 
 
 def _within(connection: Any, seconds: float, answer: Callable[[], Table]) -> Table:
-    """An answer, from a thread of its own: while it works the database hears neither of the clock nor of the user.
+    """Answer, from a thread of its own: while it works the database reacts neither to the clock nor to the user.
 
     Raises:
         TimeoutError: It took longer.

@@ -1,4 +1,4 @@
-"""What is wrong with a query, in words that say which tables and columns there are."""
+"""Errors of queries, in words that name the tables and columns."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ def _missing_column(text: str) -> str | None:
 
 
 def query_error(text: str, query: str, columns: Mapping[str, tuple[str, ...]]) -> QueryError:
-    """The error that says what an error of the database means for a query.
+    """Error for a query from an error of the database.
 
     Args:
-        text: What the database says.
+        text: Message of the database.
         query: The query.
         columns: The columns of each table that there is.
     """
@@ -80,7 +80,7 @@ def _remedy(text: str, query: str, columns: Mapping[str, tuple[str, ...]]) -> st
 
 
 def _column_remedy(name: str, query: str, columns: Mapping[str, tuple[str, ...]]) -> str:
-    """The column of the query's tables that was probably meant, or the columns that these have."""
+    """Column of the query's tables that was probably meant, or the columns of these."""
     words = {word.casefold() for word in re.findall(r"\w+", query)}
     named = {table: names for table, names in columns.items() if table in words} or columns
     every = [each for names in named.values() for each in names]

@@ -1,4 +1,4 @@
-"""The tables that queries may name: those of a report, each with the numbers of its rows, and what the tiles hold.
+"""Tables that queries may name: those of a report, each with the numbers of its rows, and bytes on tiles.
 
 Columns are the report's own arrays, which the database reads in place. A text column becomes an array of pointers to
 its distinct words: no string is made for a row.
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 Columns = Mapping[str, Column]
 ROW = "id"
-"""Name of the column that says which row of its table a row is: what columns of other tables refer to."""
+"""Name of the column with the number of a row in its table: columns of other tables refer to it."""
 _SQL_TYPES = {"<i4": "INTEGER", "<i8": "BIGINT", "<f8": "DOUBLE", "|b1": "BOOLEAN", "text": "VARCHAR"}
 
 
@@ -91,7 +91,7 @@ def _memory_names(report: Report) -> dict[str, int]:
 
 
 def _memory(report: Report) -> dict[str, Column]:
-    """What each tile holds, category by category."""
+    """Bytes on each tile, category by category."""
     memory = report.memory
     found: dict[str, Column] = {"tile": np.arange(memory.num_tiles, dtype=np.int32), "total_bytes": memory.by_tile}
     return found | {name: memory.bytes[at] for name, at in _memory_names(report).items() if at >= 0}

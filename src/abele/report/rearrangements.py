@@ -1,4 +1,4 @@
-"""Rearrangements: what a program spends on bringing data into another order or to other tiles for its next reader.
+"""Rearrangements: costs of bringing data into another order or to other tiles for its next reader.
 
 A program computes on data as it lies, or first moves it. Moved are: what a copy of the program copies; inputs of
 vertices that lie in pieces, put together on their tile; operands of products that are written anew in the order in
@@ -27,16 +27,16 @@ TOP = 25
 
 @dataclass(frozen=True)
 class Rearrangement:
-    """What one operation spends on rearranging data in one run.
+    """Cycles of one operation for rearranging data in one run.
 
     Attributes:
         operation: Its name with its path.
         kind: Library call, or ``copy``.
         source: The user's line.
-        cycles: Cycles of all.
+        cycles: All cycles.
         copied: Of them, those of copies of the program.
-        gathered: Those of inputs that are put together on their tile.
-        written: Those of operands and results that are written anew.
+        gathered: Of them, those of inputs that are put together on their tile.
+        written: Of them, those of operands and results that are rewritten in another order.
         bytes: Bytes that go to other tiles for that.
     """
 
@@ -93,7 +93,7 @@ class Rearrangements:
 
 
 def rearrangements(report: Report) -> Rearrangements:
-    """What program 0 rearranges in one run."""
+    """Cycles and bytes that program 0 spends on rearranging data in one run."""
     steps, ops = report.steps.where("program", 0), report.ops
     op, kind = np.asarray(steps["op"]), np.asarray(steps["kind"].tolist())
     cycles = np.asarray(steps["cycles"]) * np.asarray(steps["executions"])

@@ -1,4 +1,4 @@
-"""The report of a compiled and perhaps run program: plain columns, whatever made them."""
+"""Report of a compiled and perhaps run program: plain columns, of any origin."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Report:
-    """What a program costs on the modelled machine, and what running it took on the host.
+    """Costs of a program on the modelled machine, and of running it on the host.
 
     Attributes:
         target: Main figures of the system: ``System.figures()``.
@@ -74,31 +74,31 @@ class Report:
         variables: Columns as ``schema.VARIABLES``.
         liveness: Columns as ``schema.LIVENESS``.
         runs: Runs on the host; columns as ``schema.RUNS``.
-        groups: What each sync group does in a run of each program; columns as ``schema.GROUPS``.
+        groups: Cycles of each sync group in a run of each program; columns as ``schema.GROUPS``.
         spans: First executions of steps; columns as ``schema.SPANS``.
-        critical: Which steps bound a run of each program; columns as ``schema.CRITICAL``.
-        step_groups: Which steps keep which sync groups busy; columns as ``schema.STEP_GROUPS``.
-        phase_tiles: What steps do on which tiles; columns as ``schema.PHASE_TILES``.
-        program_tiles: What a run of each program does on which tiles; columns as ``schema.PROGRAM_TILES``.
-        variable_tiles: Which tiles hold how much of which variable; columns as ``schema.VARIABLE_TILES``.
-        lifetimes: When variables are live; columns as ``schema.LIFETIMES``.
+        critical: Steps on the critical path of a run of each program; columns as ``schema.CRITICAL``.
+        step_groups: Sync groups that each step keeps busy; columns as ``schema.STEP_GROUPS``.
+        phase_tiles: Cycles and bytes of steps by tile; columns as ``schema.PHASE_TILES``.
+        program_tiles: Cycles and bytes of a run of each program by tile; columns as ``schema.PROGRAM_TILES``.
+        variable_tiles: Bytes of each variable by tile; columns as ``schema.VARIABLE_TILES``.
+        lifetimes: Steps during which variables are live; columns as ``schema.LIFETIMES``.
         buffer_tiles: Room for data in motion; columns as ``schema.BUFFER_TILES``.
-        host_leaves: What measured runs took on the host; columns as ``schema.HOST_LEAVES``. :attr:`host` asks it.
-        host_functions: What leaves of these call; columns as ``schema.HOST_FUNCTIONS``.
+        host_leaves: Times of measured runs on the host; columns as ``schema.HOST_LEAVES``. :attr:`host` asks it.
+        host_functions: Functions that leaves of these call; columns as ``schema.HOST_FUNCTIONS``.
         program_tree: The control programs and functions; columns as ``schema.PROGRAM_TREE``.
-        function_calls: Where functions are called; columns as ``schema.FUNCTION_CALLS``.
-        supersteps: What steps run, each once; columns as ``schema.SUPERSTEPS``.
-        codelets: What vertices are of; columns as ``schema.CODELETS``.
+        function_calls: Calls of functions; columns as ``schema.FUNCTION_CALLS``.
+        supersteps: Supersteps that steps run, each once; columns as ``schema.SUPERSTEPS``.
+        codelets: Codelets of the vertices; columns as ``schema.CODELETS``.
         vertices: Vertices of supersteps by codelet; columns as ``schema.VERTICES``.
-        superstep_variables: Which supersteps touch which variables; columns as ``schema.SUPERSTEP_VARIABLES``.
+        superstep_variables: Variables that each superstep touches; columns as ``schema.SUPERSTEP_VARIABLES``.
         run_spans: All executions of steps; columns as ``schema.RUN_SPANS``. :meth:`spans_between` unfolds them.
         run_loops: Loops that these are in; columns as ``schema.RUN_LOOPS``.
-        phase_ipus: What crosses between IPUs; columns as ``schema.PHASE_IPUS``.
-        phase_links: What links carry; columns as ``schema.PHASE_LINKS``.
-        exchange_blocks: Who sends to whom in the longest phases; columns as ``schema.EXCHANGE_BLOCKS``.
+        phase_ipus: Bytes between IPUs; columns as ``schema.PHASE_IPUS``.
+        phase_links: Bytes over links; columns as ``schema.PHASE_LINKS``.
+        exchange_blocks: Bytes between tiles in the longest phases; columns as ``schema.EXCHANGE_BLOCKS``.
         exponent_records: Tensors whose exponents were counted; columns as ``schema_values.EXPONENT_RECORDS``.
             :attr:`exponents` asks it.
-        exponent_counts: What these counts found; columns as ``schema_values.EXPONENT_COUNTS``.
+        exponent_counts: Results of these counts; columns as ``schema_values.EXPONENT_COUNTS``.
         meta: ``abele_version``, ``created`` (ISO 8601), ``name``, ``options``, ``compile_seconds``, ``programs``
             (names), ``figures_of`` (for each program ``run 3`` or ``assumptions``), ``energy`` (energies of the chip,
             for :attr:`energy`); when known ``samples_per_run``, ``steps_per_run``, ``sample_name`` and ``step_name`` of
@@ -141,18 +141,18 @@ class Report:
 
     @property
     def host(self) -> HostProfile:
-        """What measured runs took on the host; without rows where none was measured."""
+        """Times of measured runs on the host; without rows where none was measured."""
         return HostProfile(self.host_leaves, self.host_functions, self.meta.get("host", {}))
 
     @property
     def host_seconds(self) -> dict[str, float]:
-        """What all runs took on the host: ``waiting`` for data, ``sending``, ``running`` and ``reading``."""
+        """Seconds of all runs on the host: ``waiting`` for data, ``sending``, ``running`` and ``reading``."""
         named = {"waiting": "waiting", "sending": "sending", "running": "wall", "reading": "reading"}
         return {name: float(self.runs[f"{column}_seconds"].sum()) for name, column in named.items()}
 
     @property
     def rearrangements(self) -> Rearrangements:
-        """What a run spends on bringing data into another order or to other tiles for its next reader."""
+        """Cycles of a run for bringing data into another order or to other tiles for its next reader."""
         from abele.report.rearrangements import rearrangements
 
         return rearrangements(self)
@@ -162,7 +162,7 @@ class Report:
         """Dynamic energy of one step of program 0 with its bounds and sources; None in reports of earlier versions.
 
         Raises:
-            FileFormatError: What the report says of its machine's energies is damaged.
+            FileFormatError: The energies of the machine in the report are damaged.
         """
         from abele.report.energy import energy_of
 
@@ -177,13 +177,13 @@ class Report:
 
     @property
     def masks(self) -> Masks:
-        """What a run spends on masks of attention: on making them, and where they meet scores and gradients."""
+        """Cycles of a run for masks of attention: for making them, and where they meet scores and gradients."""
         from abele.report.masks import masks
 
         return masks(self)
 
     def insights(self, program: int = 0) -> Insights:
-        """What limits a program, which costs matter and why, and what would help.
+        """Limits of a program, its costs with reasons, and levers.
 
         Args:
             program: Index of the program.
@@ -210,7 +210,7 @@ class Report:
 
     @property
     def steps_per_run(self) -> int:
-        """Steps (of training: weight updates) in one run of program 0; 1 when nobody said."""
+        """Steps (of training: weight updates) in one run of program 0; 1 by default."""
         return max(int(self.meta.get("steps_per_run", 1)), 1)
 
     @property
@@ -226,12 +226,12 @@ class Report:
 
     @property
     def loading(self) -> Loading | None:
-        """How data is loaded for program 0, where somebody said or measured it: :meth:`with_loading`."""
+        """Parameters of loading for program 0, where they were given or measured: :meth:`with_loading`."""
         return loading_of(self.meta)
 
     @property
     def limits(self) -> RateLimits | None:
-        """What device, link and loader reach in samples per second, or None when the samples of a run are not known."""
+        """Samples per second of device, link and loader, or None when the samples of a run are not known."""
         from abele.report.limits import limits_of
 
         return limits_of(self)
@@ -255,7 +255,7 @@ class Report:
         return groups_of(self, step)
 
     def program_by_tile(self, column: str, program: int = 0) -> npt.NDArray[np.int64]:
-        """What one run of a program does on each tile, int64[tiles].
+        """Cycles or bytes of one run of a program on each tile, int64[tiles].
 
         Args:
             column: ``compute_cycles``, ``sent_bytes`` or ``received_bytes``.
@@ -266,7 +266,7 @@ class Report:
         return program_by_tile(self, column, program)
 
     def step_by_tile(self, column: str, step: int) -> npt.NDArray[np.int64]:
-        """What one execution of a step does on each tile, int64[tiles].
+        """Cycles or bytes of one execution of a step on each tile, int64[tiles].
 
         Args:
             column: ``compute_cycles``, ``sent_bytes`` or ``received_bytes``.
@@ -306,7 +306,7 @@ class Report:
         return memory_at(self, step)
 
     def exchange_of(self, step: int) -> Table:
-        """Who sends to whom in an exchange, in blocks of tiles; empty where the report does not hold it.
+        """Bytes between sender and receiver tiles of an exchange, in blocks; empty where the report does not hold it.
 
         Reports hold the phases on which runs spend most cycles; an executable knows all (``exchange_pairs``).
 
@@ -383,10 +383,10 @@ class Report:
         return live_at(self, step)
 
     def op_edges(self, program: int = 0) -> Table:
-        """Which operation hands data to which: ``writer``, ``reader``, ``variable``, ``type``, ``shape`` and ``bytes``.
+        """Edges of the operation graph: ``writer``, ``reader``, ``variable``, ``type``, ``shape`` and ``bytes``.
 
         A reader has a variable from the operations before it in program order that wrote it since it was last written
-        whole; what a loop carries into its next trip is left out.
+        whole; values that a loop carries into its next trip are left out.
 
         Args:
             program: Index of the program.
@@ -427,7 +427,7 @@ class Report:
         return float(self.compute_cycles_by_tile.sum()) / offered if offered else 0.0
 
     def timeline(self, program: int = 0) -> Timeline:
-        """What each IPU does in a run, how long it waits, and which chain of steps bounds the run.
+        """Work and waiting of each IPU in a run, and the chain of steps that bounds the run.
 
         Args:
             program: Index of the program.
@@ -440,7 +440,7 @@ class Report:
         return Timeline(self, program)
 
     def timeline_text(self, width: int = 100, *, program: int = 0, first: int = 0, cycles: int | None = None) -> str:
-        """What each sync group does when, as lanes of letters.
+        """Timeline of each sync group, as lanes of letters.
 
         Args:
             width: Characters of a line.
@@ -533,7 +533,7 @@ class Report:
         return answer(self, query, seconds=seconds, memory_bytes=memory_bytes, threads=threads)
 
     def summary(self) -> str:
-        """The figures that matter, as text of a few lines."""
+        """Main figures, as text of a few lines."""
         from abele.report.summary import summary_text
 
         return summary_text(self)

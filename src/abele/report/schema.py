@@ -1,4 +1,4 @@
-"""The tables of a report: which columns they have, what each means, in which unit."""
+"""Tables of a report: columns, their meanings and units."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from abele.report.schema_program import (
 from abele.report.schema_values import EXPONENT_COUNTS, EXPONENT_RECORDS
 
 STEP_KINDS = ("compute", "exchange", "copy", "stream", "control")
-"""What a step does: run a compute set, move data between tiles, move and rearrange it, talk to the host, or decide."""
+"""Kinds of step: run a compute set, move data between tiles, move and rearrange it, talk to the host, or decide."""
 
 BASES = ("static", "assumed", "counted")
-"""What the figures of a step rest on: the program alone; an assumption about data; what runs counted."""
+"""Bases of a step's figures: the program alone; an assumption about data; counts of runs."""
 
 PARTNERS = ("", "host", "streaming memory", "replicas")
-"""What a step exchanges data with that is no tile of its replica; empty for none."""
+"""Partners of a step outside the tiles of its replica; empty for none."""
 
 _PARTS = {
     "compute_cycles": count_column("cycles of the slowest tile's vertices"),
@@ -62,8 +62,9 @@ STEPS = Schema(
 )
 
 ARITHMETIC = ("", "f8", "f16", "f16 to f32", "f32", "vectors of f16", "vectors of f32")
-"""What an operation computes with: products of a type on the matrix unit, with partial sums in f32 where it says so, or
-vectors of a type; empty for integers, and where that is not known."""
+"""Arithmetic of an operation: products of a type on the matrix unit, with partial sums in f32 where it says so, or
+vectors of a type; empty for integers, and where that is not known.
+"""
 
 OPS = Schema(
     "ops",
@@ -149,7 +150,7 @@ SPANS = Schema(
     },
     since=2,
 )
-"""The first executions of steps, group by group: what a picture of the timeline is drawn from."""
+"""First executions of steps, group by group, from which a picture of the timeline is drawn."""
 
 RUN_SPANS = Schema(
     "run_spans",
@@ -175,7 +176,7 @@ RUN_LOOPS = Schema(
     },
     since=7,
 )
-"""Loops of runs from the trip on from which trips are alike; each before the one around it."""
+"""Loops of runs from the trip on from which trips are equal; each before the one around it."""
 
 CRITICAL = Schema(
     "critical",
@@ -205,8 +206,9 @@ RUNS = Schema(
 )
 
 HOST_KINDS = ("kernel", "vertices", "copy", "callback")
-"""What a leaf of a run on the host may be: host kernels of library calls, vertices as placed, a copy, or a call back to
-Python (streams that are not arrays, host functions, prints)."""
+"""Kinds of leaves of a run on the host: host kernels of library calls, vertices as placed, a copy, or a call back to
+Python (streams that are not arrays, host functions, prints).
+"""
 
 _SECONDS = "<f8"
 _LANES = "vector lanes that its code fills (of a leaf: its heaviest function's), 1 for scalar code, 0 when unknown"
@@ -237,7 +239,7 @@ HOST_LEAVES = Schema(
     },
     since=4,
 )
-"""What measured runs took on the host, leaf by leaf: native functions between two meetings of all threads."""
+"""Times of measured runs on the host, leaf by leaf: native functions between two meetings of all threads."""
 
 HOST_FUNCTIONS = Schema(
     "host_functions",
@@ -255,7 +257,7 @@ HOST_FUNCTIONS = Schema(
     },
     since=4,
 )
-"""What leaves spend their time on that call several functions, as those do which run block after block of samples."""
+"""Times of the functions of leaves that call several, such as loops over blocks of samples."""
 
 STEP_GROUPS = Schema(
     "step_groups",
@@ -268,7 +270,7 @@ STEP_GROUPS = Schema(
     },
     since=3,
 )
-"""Which steps keep which sync groups busy, in order of the steps."""
+"""Sync groups that each step keeps busy, in order of the steps."""
 
 _TILES = {
     "first_tile": ColumnSpec("<i4", "first of some neighbouring tiles that are alike", refers="tiles"),
@@ -286,14 +288,14 @@ PHASE_TILES = Schema(
     {"phase": owner_column("number of the phase, as in the steps table"), **_TILES, **_TRAFFIC},
     since=3,
 )
-"""What each phase does on which tiles in one execution, in order of phases and tiles; equal steps share one."""
+"""Cycles and bytes of one execution of each phase by tile, in order of phases and tiles; equal steps share one."""
 
 PROGRAM_TILES = Schema(
     "program_tiles",
     {"program": owner_column("index of the program"), **_TILES, **_TRAFFIC},
     since=3,
 )
-"""What a run of each program does on which tiles, in order of programs and tiles."""
+"""Cycles and bytes of a run of each program by tile, in order of programs and tiles."""
 
 PHASE_IPUS = Schema(
     "phase_ipus",
@@ -305,10 +307,10 @@ PHASE_IPUS = Schema(
     },
     since=7,
 )
-"""What crosses between IPUs in each phase, in order of phases."""
+"""Bytes between IPUs in each phase, in order of phases."""
 
 LINK_WORDS = ("rung", "rail", "gateway")
-"""What links join: the IPUs of a pair, neighbours on a rail, machines of neighbouring racks."""
+"""Kinds of links: between the IPUs of a pair, neighbours on a rail, machines of neighbouring racks."""
 
 PHASE_LINKS = Schema(
     "phase_links",
@@ -321,7 +323,7 @@ PHASE_LINKS = Schema(
     },
     since=7,
 )
-"""What each bundle of links carries in each phase, in order of phases."""
+"""Bytes over each bundle of links in each phase, in order of phases."""
 
 EXCHANGE_BLOCKS = Schema(
     "exchange_blocks",
@@ -334,7 +336,7 @@ EXCHANGE_BLOCKS = Schema(
     },
     since=7,
 )
-"""Who sends to whom, blocks of tiles to blocks of tiles, for the phases on which runs spend most time."""
+"""Bytes between blocks of sender and receiver tiles, for the phases on which runs spend most time."""
 
 VARIABLE_TILES = Schema(
     "variable_tiles",
@@ -346,7 +348,7 @@ VARIABLE_TILES = Schema(
     },
     since=3,
 )
-"""Which tiles hold how much of which variable, in order of variables and tiles."""
+"""Bytes of each variable by tile, in order of variables and tiles."""
 
 LIFETIMES = Schema(
     "lifetimes",
@@ -357,7 +359,7 @@ LIFETIMES = Schema(
     },
     since=3,
 )
-"""When variables are live, in order of variables and steps; one that is written anew after a pause has several rows."""
+"""Steps during which variables are live, in order of variables and steps; a rewritten one has several rows."""
 
 BUFFER_TILES = Schema(
     "buffer_tiles",

@@ -1,4 +1,4 @@
-"""The tables of what a program is made of: its tree of programs, what each superstep runs and what that touches."""
+"""Tables of a program's parts: its tree of programs, and the vertices and variables of each superstep."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ PROGRAM_TREE = Schema(
     },
     since=7,
 )
-"""The control programs and functions as trees, node after node, each before what is inside it; a function once."""
+"""Control programs and functions as trees, node after node, each before its children; a function once."""
 
 FUNCTION_CALLS = Schema(
     "function_calls",
@@ -57,7 +57,7 @@ FUNCTION_CALLS = Schema(
     },
     since=7,
 )
-"""Where functions are called, in order of functions and steps; a Call in a function comes up for each call of that."""
+"""Calls of functions, in order of functions and steps; a Call in a function comes up for each call of that."""
 
 SUPERSTEPS = Schema(
     "supersteps",
@@ -74,7 +74,7 @@ SUPERSTEPS = Schema(
     },
     since=7,
 )
-"""The supersteps by their numbers, as the steps table has them: what steps run, each once."""
+"""Supersteps by their numbers in the steps table, each once."""
 
 CODELETS = Schema(
     "codelets",
@@ -108,7 +108,7 @@ VERTICES = Schema(
     },
     since=7,
 )
-"""Which vertices each superstep runs, codelet by codelet, in order of supersteps."""
+"""Vertices of each superstep by codelet, in order of supersteps."""
 
 SUPERSTEP_VARIABLES = Schema(
     "superstep_variables",
@@ -120,4 +120,4 @@ SUPERSTEP_VARIABLES = Schema(
     },
     since=7,
 )
-"""Which variables each superstep touches, in order of supersteps and variables."""
+"""Variables that each superstep touches, in order of supersteps and variables."""

@@ -1,11 +1,11 @@
-"""The tables of what values tensors had: histograms of exponents, record by record."""
+"""Tables of the values of tensors: histograms of exponents, record by record."""
 
 from __future__ import annotations
 
 from abele.report.column_spec import ColumnSpec, Schema, count_column, owner_column, text_column
 
 ROLES = ("weight", "gradient", "activation", "activation gradient", "input", "other")
-"""What a tensor is whose exponents are counted."""
+"""Roles of a tensor whose exponents are counted."""
 
 EXPONENT_RECORDS = Schema(
     "exponent_records",
@@ -34,4 +34,4 @@ EXPONENT_COUNTS = Schema(
     },
     since=8,
 )
-"""How many elements of each record have which exponent; octaves without elements are left out."""
+"""Elements of each record by exponent; octaves without elements are left out."""

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _LONGEST_NAME = 60
 _COSTS = 3
-"""Costs that the card of a report tells."""
+"""Costs that the card of a report lists."""
 _ROWS = 20
 """Rows that the card of a table lists."""
 _LINES_SHOWN_OTHERWISE = ("spent on",)
@@ -39,7 +39,7 @@ def report_line(report: Report) -> str:
 
 
 def view_hint(path: Path) -> str:
-    """One line that says how to look at a report that was written."""
+    """Line that says how to look at a written report."""
     return f"report written: abele view {visible(shlex.quote(str(path)))}"
 
 
@@ -71,7 +71,7 @@ def report_card(report: Report) -> str:
 
 
 def _costs(report: Report) -> str:
-    """The costs that matter most, and the first lever of each, as HTML."""
+    """Main costs, and the first lever of each, as HTML."""
     from abele.report.insights.text import lever_text
 
     costs = report.insights().costs[:_COSTS]

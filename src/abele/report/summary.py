@@ -1,4 +1,4 @@
-"""The summary of a report: what a performance engineer asks first, as labelled lines and a table of operations."""
+"""Summary of a report: the first figures for a performance engineer, as labelled lines and a table of operations."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class OpLine:
     Attributes:
         share: Part of the run's cycles.
         cycles: Cycles of one step.
-        mostly: What most of its cycles go to.
+        mostly: Kind of most of its cycles.
         name: Operation with its path.
         source: The user's line.
     """
@@ -78,7 +78,7 @@ def _facts(report: Report) -> Iterator[tuple[str, str]]:
 
 
 def _limits(report: Report) -> Iterator[tuple[str, str]]:
-    """What limits the rate, and what an epoch goes to where the loader is known."""
+    """Limits of the rate, and times of an epoch where the loader is known."""
     limits = report.limits
     if limits is None:
         return
@@ -93,7 +93,7 @@ def _limits(report: Report) -> Iterator[tuple[str, str]]:
 
 
 def epoch_text(epoch: Epoch) -> str:
-    """What an epoch goes to, in words."""
+    """Times of an epoch, in words."""
     parts = {
         "device": epoch.device,
         "waiting for batches": epoch.waiting,
@@ -106,7 +106,7 @@ def epoch_text(epoch: Epoch) -> str:
 
 
 def loading_text(loading: Loading) -> str:
-    """How data is loaded, in words."""
+    """Parameters of loading, in words."""
     workers = counted(loading.num_workers, "worker") if loading.num_workers else "the calling process"
     batches = counted(loading.batches_per_epoch, "batch")
     samples = counted(loading.samples_per_batch, "sample")
@@ -117,7 +117,7 @@ def loading_text(loading: Loading) -> str:
 
 
 def _figures_of(report: Report, bases: list[str]) -> str:
-    """Which run the figures of program 0 are of, where data decides some of them."""
+    """Run that the figures of program 0 are of, where data decides some of them."""
     of = next(iter(report.meta.get("figures_of", ())), "")
     run = f"{of}, the last whole one" if str(of).startswith("run ") else str(of)
     rest = "some vertices and decisions assumed" if "assumed" in bases and run != "assumptions" else ""
@@ -172,7 +172,7 @@ def _runs(report: Report) -> Iterator[tuple[str, str]]:
 
 
 def host_text(report: Report) -> str:
-    """What all runs took on the host, in words."""
+    """Times of all runs on the host, in words."""
     taken = report.host_seconds
     words = {"waiting": "waiting for data", "sending": "sending inputs", "running": "device", "reading": "results"}
     return " · ".join(f"{words[name]} {seconds_text(taken[name])}" for name in words)
@@ -183,11 +183,11 @@ class GroupLine:
     """One sync group in one step.
 
     Attributes:
-        busy: Part of the step's cycles in which it does something.
+        busy: Part of the step's cycles in which it works.
         cycles: These cycles.
         idle: The others.
         tiles: Its tiles.
-        mostly: What most of its cycles go to.
+        mostly: Kind of most of its cycles.
         name: Its name.
     """
 

@@ -16,7 +16,7 @@ from abele.words import counted
 
 
 class Table:
-    """Named columns of equal length, which nobody can write into.
+    """Named columns of equal length, which are read-only.
 
     ``table["cycles"]`` is a NumPy array, read-only; ``len(table)`` the number of rows.
 
@@ -62,7 +62,7 @@ class Table:
         return self.columns[name]
 
     def select(self, rows: Any) -> Table:
-        """The rows that a boolean mask, an index array or a slice picks; columns are picked from when asked for."""
+        """Rows that a boolean mask, an index array or a slice picks; columns are picked on first use."""
         return Table(picked(self.columns, rows, lambda: _num_picked(rows, len(self))))
 
     def where(self, name: str, value: Any) -> Table:
@@ -118,7 +118,7 @@ class Table:
 
 
 def _num_picked(rows: Any, num_rows: int) -> int:
-    """How many of ``num_rows`` rows a mask, an index array or a slice picks."""
+    """Number of rows, of ``num_rows``, that a mask, an index array or a slice picks."""
     if isinstance(rows, slice):
         return len(range(*rows.indices(num_rows)))
     which = np.asarray(rows)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 CYCLE_COLOURS = {"compute": "#2f9e67", "exchange": "#e08a1e", "sync": "#8e6bbf", "host": "#3d9bd1"}
-"""The colour of each part of the cycles on pages and in pictures; told apart by the colour-blind too."""
+"""Colour of each part of the cycles on pages and in pictures; distinct for the colour-blind too."""
 
 
 def bytes_text(value: float) -> str:
@@ -38,7 +38,7 @@ def category_text(name: str) -> str:
 
 
 def source_text(file: str, line: int) -> str:
-    """Where the user's line stands, as ``folder/file.py:12``, or a dash; the ops table has the full path."""
+    """Source line as ``folder/file.py:12``, or a dash; the ops table has the full path."""
     if not file:
         return "–"
     short = "/".join(Path(file).parts[-2:])

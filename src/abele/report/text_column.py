@@ -13,7 +13,7 @@ from abele.arrays import Array
 
 
 def read_only(values: Array) -> Array:
-    """A view of an array through which nobody can write; reports of one executable share what they show."""
+    """Read-only view of an array; reports of one executable share their arrays."""
     if not values.flags.writeable:
         return values
     view = values.view()
@@ -87,5 +87,5 @@ def unpacked_words(letters: npt.NDArray[np.uint8], ends: npt.NDArray[np.int64]) 
 
 
 def unchanging(column: Column) -> Column:
-    """A column that nobody can write into."""
+    """Read-only form of a column."""
     return column if isinstance(column, Text) else read_only(column)

@@ -1,4 +1,4 @@
-"""Runs of tiles: numbers per tile, stored once for neighbouring tiles that are alike.
+"""Runs of tiles: numbers per tile, stored once for equal neighbours.
 
 Most steps touch few tiles, and those that touch all do the same on long stretches of them. A run ``(first tile, number
 of tiles, values)`` says so in one row, so that a relation between steps and tiles grows with what differs and not with
@@ -23,7 +23,7 @@ def runs_of(tiles: npt.NDArray[np.integer[Any]], **values: npt.NDArray[np.intege
 
     Args:
         tiles: Tiles, each once and in order, integer[n].
-        values: What each of them has, integer[n] by name.
+        values: Values of each of them, integer[n] by name.
     """
     tile = np.asarray(tiles)
     columns = {name: np.asarray(each, dtype=np.int64) for name, each in values.items()}
@@ -41,7 +41,7 @@ def spread(first: npt.ArrayLike, count: npt.ArrayLike, values: npt.ArrayLike, nu
     Args:
         first: First tile of each run, integer[runs].
         count: Tiles of each, integer[runs].
-        values: What each of these tiles has, int64[runs].
+        values: Value of each of these tiles, int64[runs].
         num_tiles: Tiles in all.
     """
     begin = np.asarray(first, dtype=np.int64)
@@ -62,7 +62,7 @@ def summed(first: npt.ArrayLike, count: npt.ArrayLike, **values: npt.ArrayLike) 
     Args:
         first: First tile of each run, integer[runs].
         count: Tiles of each, integer[runs].
-        values: What each of these tiles has, int64[runs] by name.
+        values: Values of each of these tiles, int64[runs] by name.
     """
     begin, length = np.asarray(first, dtype=np.int64), np.asarray(count, dtype=np.int64)
     # The same, over places where something changes instead of over tiles.

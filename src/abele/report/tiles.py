@@ -1,4 +1,4 @@
-"""Questions about tiles and sync groups: what each of them does in a program or step, what it holds, and when."""
+"""Questions about tiles and sync groups: work in a program or step, contents, and times."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ def by_tile(report: Report, table: Table, rows: slice, column: str) -> Int64:
 
 
 def program_by_tile(report: Report, column: str, program: int) -> Int64:
-    """What a run of a program does on each tile, int64[tiles]; a column of ``schema.PROGRAM_TILES``."""
+    """Cycles or bytes of a run of a program on each tile, int64[tiles]; a column of ``schema.PROGRAM_TILES``."""
     table = report.program_tiles
     return by_tile(report, table, rows_of(table, "program", program), column)
 
 
 def step_by_tile(report: Report, column: str, step: int) -> Int64:
-    """What one execution of a step does on each tile, int64[tiles]; a column of ``schema.PHASE_TILES``."""
+    """Cycles or bytes of one execution of a step on each tile, int64[tiles]; a column of ``schema.PHASE_TILES``."""
     phase = int(report.steps["phase"][checked_step(report, step)])
     table = report.phase_tiles
     return by_tile(report, table, rows_of(table, "phase", phase) if phase >= 0 else slice(0), column)
@@ -95,7 +95,7 @@ def live_variables(report: Report, step: int) -> Int64:
 
 
 def memory_at(report: Report, step: int) -> Int64:
-    """Bytes on each tile while a step runs, int64[tiles]: what is always there, live variables and data in motion."""
+    """Bytes on each tile while a step runs, int64[tiles]: always-live data, live variables and data in motion."""
     memory, table = report.memory, report.variable_tiles
     live = np.zeros(len(report.variables), dtype=bool)
     live[live_variables(report, step)] = True

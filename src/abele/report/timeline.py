@@ -28,16 +28,16 @@ LETTERS = {
     ".": "idle",
     "~": "not recorded",
 }
-"""What each letter of a lane stands for."""
+"""Meaning of each letter of a lane."""
 _IDLE, _UNKNOWN = ".", "~"
 _LEAST = 10
 """Fewest characters of a lane."""
 _SPAN_CHARACTERS = 5
-"""Characters that a span has on average in a picture that cannot show all."""
+"""Mean characters of a span in a picture without room for all."""
 
 
 def timeline_text(report: Report, width: int, *, program: int = 0, first: int = 0, cycles: int | None = None) -> str:
-    """Lanes of letters, one a sync group; each letter is what most of its cycles go to.
+    """Lanes of letters, one per sync group; each letter is the kind of most of its cycles.
 
     Below the lane of a group that runs blocks of the program, such as stages of a pipeline, is which of them runs, and
     for which micro-batch.
@@ -88,7 +88,7 @@ def timeline_text(report: Report, width: int, *, program: int = 0, first: int = 
 
 
 def horizon(report: Report, program: int, room: int) -> int:
-    """The cycle up to which a picture goes: the end of the run, or that of as many spans as can be told apart.
+    """Cycle up to which a picture goes: the end of the run, or of as many spans as have room.
 
     Args:
         report: The report.

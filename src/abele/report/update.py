@@ -1,4 +1,4 @@
-"""The timeline of an update: what each IPU does in a run, how long it waits, and which steps bound the run."""
+"""Timeline of an update: work and waiting of each IPU in a run, and the steps that bound the run."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ if TYPE_CHECKING:
     from abele.report.report import Report
 
 PARTS = ("compute", "arrange", "exchange", "replicas", "sync", "host", "streaming_memory")
-"""What an IPU's time goes to while it does not wait: vertices, copies on tiles, exchanges between tiles and IPUs, and
-between replicas, barriers, streams of the host, and streaming memory."""
+"""Kinds of an IPU's time while it does not wait: vertices, copies on tiles, exchanges between tiles and IPUs, and
+between replicas, barriers, streams of the host, and streaming memory.
+"""
 OUTSIDE = ("host", "streaming_memory")
 """Those that go on beside the chip."""
 _TITLES = {"streaming_memory": "memory"}
@@ -32,15 +33,15 @@ _LEAST_PART = 200
 
 @dataclass(frozen=True)
 class LaneTime:
-    """What the cycles of one sync group go to, or of some that do the same.
+    """Cycles of one sync group by kind, or of several groups that do the same.
 
     Attributes:
         names: The groups: ``IPU 2``, or the user's names.
         stages: Blocks of the program that they run, in order of their first start.
         cycles: Cycles of each of ``PARTS`` in a run.
         bubble: Cycles in which the group waits for others, or is done.
-        hidden: Part of what it exchanges with host and streaming memory while another group computes or exchanges;
-            None where it exchanges nothing, or the report does not hold when.
+        hidden: Part of its exchanges with host and streaming memory that pass while another group computes or
+            exchanges; None where it exchanges nothing, or the report does not hold times.
     """
 
     names: tuple[str, ...]
@@ -71,13 +72,13 @@ class LaneTime:
 
 @dataclass(frozen=True)
 class ChainLink:
-    """What lies on the critical path of one stage or operation, on the sync groups that it keeps busy.
+    """Part of the critical path in one stage or operation, on the sync groups that it keeps busy.
 
     Attributes:
         name: The block of the program; the operation, outside of blocks.
         where: Its sync groups.
         cycles: Cycles on the path by part, as in ``PARTS``.
-        start_cycle: When the first of its steps starts.
+        start_cycle: Start of the first of its steps.
     """
 
     name: str
@@ -172,7 +173,7 @@ class Timeline:
         return tuple(sorted(found, key=lambda link: -link.total))
 
     def text(self, width: int = 100) -> str:
-        """What each group's time goes to, the critical path, and lanes of letters.
+        """Cycles of each group by kind, the critical path, and lanes of letters.
 
         Args:
             width: Characters of a line of lanes.
@@ -311,7 +312,7 @@ class Timeline:
         return float((before((start + length)[mine]) - before(start[mine])).sum()) / total if total else None
 
     def _name_of(self, step: int) -> str:
-        """The block of a step; outside of blocks its operation, without what tells its parts apart."""
+        """Block of a step; outside of blocks its operation, without the suffix of its parts."""
         block = str(self.report.steps["block"][step])
         if block:
             return block
@@ -332,7 +333,7 @@ def _rounded(parts: dict[str, float]) -> dict[str, int]:
 
 
 def _united(begin: Int64, end: Int64) -> tuple[Int64, Int64]:
-    """Intervals that do not overlap, in order, which cover the same."""
+    """Intervals without overlaps, in order, that cover the same."""
     order = np.argsort(begin, kind="stable")
     begin, reach = begin[order], np.maximum.accumulate(end[order]) if len(end) else end
     first = np.flatnonzero(np.append(True, begin[1:] > reach[:-1])) if len(begin) else np.zeros(0, np.int64)

@@ -1,4 +1,4 @@
-"""Questions about who touches what: variables of steps, steps of variables, and data that operations hand on."""
+"""Questions about data flow: variables of steps, steps of variables, and data between operations."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 
 _MOST_USES = 1 << 26
-"""Variables that all steps of a program touch, which are put side by side: 2 GB."""
+"""Most variables touched by all steps of a program that are put side by side: 2 GB."""
 _MOST_WRITERS = 64
-"""Operations that write parts of a variable for one reader, of which the last are told."""
+"""Most operations that write parts of a variable for one reader; the last are told."""
 
 
 def variables_of(report: Report, step: int) -> Table:
@@ -55,7 +55,8 @@ def uses_of(report: Report, variable: int | str) -> Table:
 
 
 def exchange_of(report: Report, step: int) -> Table:
-    """Who sends to whom in the exchange that a step is; columns of ``schema.EXCHANGE_BLOCKS`` but the first.
+    """Bytes between sender and receiver tiles of a step's exchange; columns of ``schema.EXCHANGE_BLOCKS`` but the
+    first.
 
     Raises:
         InvalidOptionError: There is no such step.
@@ -79,14 +80,14 @@ def live_at(report: Report, step: int) -> Table:
 
 
 def op_edges(report: Report, program: int = 0) -> Table:
-    """Which operation hands data to which other in a program: the edges of its operation graph.
+    """Edges of a program's operation graph: data that one operation writes and another reads.
 
     Returns:
         Columns ``writer`` and ``reader`` (rows of the ops table), ``variable`` (row), its ``type`` and ``shape``, and
         ``bytes`` of it that a step of the writer writes at most; without repeats, in order of writers and readers.
 
     A reader has a variable from the operations before it in program order that wrote it since it was last written
-    whole. What a loop carries into its next trip, and a run into the next, is left out.
+    whole. Values that a loop carries into its next trip, and a run into the next, are left out.
 
     Raises:
         InvalidOptionError: Steps touch more than can be followed.
@@ -119,7 +120,7 @@ def op_edges(report: Report, program: int = 0) -> Table:
 
 
 class _UseEvents(NamedTuple):
-    """What steps do to variables, in order of variables and steps.
+    """Reads and writes of variables by steps, in order of variables and steps.
 
     Attributes:
         variable: Row of the variable, int64[n].

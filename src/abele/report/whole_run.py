@@ -1,4 +1,4 @@
-"""Every execution of a run: spans in loops, unfolded where somebody looks."""
+"""Every execution of a run: spans in loops, unfolded on request."""
 
 from __future__ import annotations
 

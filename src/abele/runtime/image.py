@@ -36,11 +36,11 @@ from abele.runtime.supersteps.vertex_prints import VertexPrints
 
 @dataclass(frozen=True, eq=False, slots=True)
 class RunCounts:
-    """What one whole run counted.
+    """Counts of one whole run.
 
     Attributes:
         program: The program that ran.
-        words: How often each way was taken that data decides, int64[words] as bytes; see ``Tallies``.
+        words: Times that each way was taken that data decides, int64[words] as bytes; see ``Tallies``.
         vertices: Issue slots of vertices whose cost depends on data.
     """
 
@@ -60,17 +60,17 @@ class Image:
         callbacks: Python that the code calls.
         supersteps: Vertex groups as placed, and the memory that they are gathered in.
         fused: Variables that exist only inside fused kernels.
-        reordered: Variables whose elements only host kernels know the order of.
+        reordered: Variables whose order of elements only host kernels know.
         listing: Leaves and kernels as text.
         leaf_names: Names of leaves, by the first register of their arguments.
         behaviour: The floating-point behaviour.
-        seeds: What f16 results are rounded by at random.
+        seeds: Seeds by which f16 results are rounded at random.
         clock: Modelled cycles.
-        tallies: Which ways the last run took.
+        tallies: Ways that the last run took.
         checking: Checks that no IPU gives.
-        overruns: What vertices did outside their fields.
+        overruns: Accesses of vertices outside their fields.
         ends: Vertices that ended before their time.
-        seed: What the seeds are made from at load.
+        seed: Number from which the seeds are made at load.
     """
 
     arena: Arena
@@ -106,7 +106,7 @@ class Image:
         self.tallies.begin()
 
     def end_run(self, program: int, verdict: Verdict) -> RunCounts | None:
-        """A run of a program is over; gives what it counted, if it came to its end."""
+        """End a run of a program; gives its counts, if it came to its end."""
         self.supersteps.learn()
         if verdict is not Verdict.DONE:
             self.supersteps.drop_slots()
@@ -116,7 +116,7 @@ class Image:
 
 @dataclass(frozen=True, slots=True)
 class ImageOptions:
-    """How an image is built.
+    """Options by which an image is built.
 
     Attributes:
         native: Let host kernels carry out library calls.
@@ -125,7 +125,7 @@ class ImageOptions:
         keep: Variables that the host wants to read although only fused kernels touch them.
         checks: Checks that no IPU gives.
         behaviour: Bits of the floating-point behaviour that are on at load.
-        seed: What the seeds of random rounding are made from at load.
+        seed: Number from which the seeds of random rounding are made at load.
     """
 
     native: bool
@@ -139,7 +139,7 @@ class ImageOptions:
 
 @dataclass(frozen=True, eq=False)
 class Host:
-    """What programs meet on the host.
+    """Host side of programs: prints, remote buffers, functions, other ranks.
 
     Attributes:
         print_text: Writes a line for the user.
@@ -155,7 +155,7 @@ class Host:
 
 
 def silent(stage: str, fraction: float) -> None:
-    """Progress that nobody watches."""
+    """Progress that is not shown."""
 
 
 @collector_paused()
@@ -170,11 +170,13 @@ def build_image(
         WorkingMemory(),
         EffectsOf(),
     )
+    # Vertices first: everything after asks where they are and how they run.
     prints = VertexPrints(callbacks, host.print_text)
     placed = NativeSupersteps(arena, compile_codelet, executable.system.ipu, options.num_threads, prints)
     checking = Checking(options.checks)
     supersteps = checking.supersteps(placed, callbacks, options.debug)
     behaviour, clock = Behaviour(programs, options.behaviour), Clock.of(executable)
+    # Storage is decided before lowering: fused kernels may leave variables out, or store them in another order.
     may_place = bool(behaviour.possible & CHECKS)
     storage = None
     if options.native:
@@ -198,6 +200,7 @@ def build_image(
         threads=options.num_threads,
         ranks=host.ranks,
     )
+    # Programs before functions: lowering a program finds the functions that it calls.
     lowering = checking.lowering(context, programs, graph, placed)
     entries = []
     for number, program in enumerate(programs):

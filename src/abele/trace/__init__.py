@@ -1,4 +1,4 @@
-"""What a program does on the host and when: recording it, and reading what was recorded as columns."""
+"""Events of a program on the host over time: recording them, and reading records as columns."""
 
 from abele.trace.channel import (
     Channel,

@@ -21,7 +21,7 @@ _APART_NS = 1 << 58
 
 @dataclass(frozen=True, eq=False)
 class TraceParts:
-    """The columns of a trace; :class:`abele.trace.Trace` has what each is."""
+    """Columns of a trace; :class:`abele.trace.Trace` describes each."""
 
     events: Events
     instants: Instants
@@ -44,9 +44,11 @@ def assembled(sources: Sequence[TraceSource]) -> TraceParts:
     """
     origin = min((s.unix_ns for s in sources if s.unix_ns is not None), default=None)
     shifts, notes = _shifts(sources, origin)
+    # Rows of a file follow those of the files before it: its numbers move by their counts.
     first_process = _firsts(len(s.processes) for s in sources)
     first_thread = _firsts(len(s.threads) for s in sources)
     first_detail = _firsts(len(s.details) for s in sources)
+    # Names are merged instead: the same channel or label in two files is one row.
     channels, channel_codes = _shared([s.channels for s in sources])
     labels, label_codes = _shared([s.labels for s in sources])
     threads = [(first_process[k] + t.process, t) for k, s in enumerate(sources) for t in s.threads]
@@ -62,6 +64,7 @@ def assembled(sources: Sequence[TraceSource]) -> TraceParts:
     def times(pick: Callable[[TraceSource], npt.NDArray[np.int64]]) -> Any:
         return _joined([pick(s) + shift for s, shift in zip(sources, shifts, strict=True)], np.int64)
 
+    # Nesting needs all spans on one axis of time, and gives the order of the table.
     span_thread = rows(lambda s: s.spans.thread, first_thread)
     begin = times(lambda s: s.spans.begin_ns)
     duration = _joined([s.spans.duration_ns for s in sources], np.int64)
@@ -84,6 +87,7 @@ def assembled(sources: Sequence[TraceSource]) -> TraceParts:
         detail=rows(lambda s: s.spans.detail, first_detail)[order],
         is_open=_joined([s.spans.is_open for s in sources], np.bool_)[order],
     )
+    # Instants do not nest: time alone orders them.
     mark_thread = rows(lambda s: s.marks.thread, first_thread)
     moments = times(lambda s: s.marks.time_ns)
     by_time = np.argsort(moments, kind="stable")
@@ -132,7 +136,7 @@ def assembled(sources: Sequence[TraceSource]) -> TraceParts:
 
 
 def _shifts(sources: Sequence[TraceSource], origin: int | None) -> tuple[list[int], list[str]]:
-    """What each source's times are moved by, and what there is to say of it."""
+    """Shift of each source's times, and notes about it."""
     shifts, notes = [], []
     for source in sources:
         apart = 0 if source.unix_ns is None or origin is None else source.unix_ns - origin

@@ -1,4 +1,4 @@
-"""Channels, and what is recorded on them: tracepoints, instants, graphs of series, heat maps."""
+"""Channels, and their records: tracepoints, instants, graphs of series, heat maps."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _MOST_BINS = 1 << 12
 
 
 class Sink:
-    """Where a channel's events go while it is recorded: the recorder, its number there, and numbers of labels."""
+    """Destination of a channel's events while it is recorded: the recorder, its number there, and numbers of labels."""
 
     __slots__ = ("_labels", "_name", "_number", "local", "recorder")
 
@@ -106,7 +106,7 @@ class RecordedSpan:
 
 
 class _Nothing:
-    """What stands for a tracepoint of a channel that is not recorded."""
+    """Stand-in for a tracepoint of a channel that is not recorded."""
 
     __slots__ = ()
     # Functions written in C have no frame to be made: a third less of what a disabled tracepoint costs. This one takes
@@ -147,11 +147,11 @@ class Channel:
         return self._sink is not None
 
     def tracepoint(self, label: str, metadata: Mapping[str, Any] | None = None) -> RecordedSpan:
-        """What runs inside ``with channel.tracepoint(label):`` is one event.
+        """Event that spans ``with channel.tracepoint(label):``.
 
         Args:
-            label: What runs. Use few different texts, and ``metadata`` for what differs each time.
-            metadata: What else to tell of the event, from names to numbers, texts, lists and mappings.
+            label: Name of the event. Use few different texts, and ``metadata`` for values that differ each time.
+            metadata: Further facts about the event, from names to numbers, texts, lists and mappings.
         """
         if self._sink is None:
             return NOTHING  # type: ignore[no-any-return]
@@ -161,7 +161,7 @@ class Channel:
         """A decorator: each call of the function is an event.
 
         Args:
-            label: What it is called; by default the function's qualified name.
+            label: Name of the event; by default the function's qualified name.
         """
 
         def decorate(function: Callable[P, R]) -> Callable[P, R]:
@@ -204,8 +204,8 @@ class Channel:
         """Mark this moment.
 
         Args:
-            label: What happened.
-            metadata: What else to tell of it.
+            label: Name of the event.
+            metadata: Further facts about it.
         """
         sink = self._sink
         if sink is not None:
@@ -216,7 +216,7 @@ class Channel:
 
         Args:
             name: Its name.
-            unit: What the numbers count.
+            unit: Unit of the numbers.
         """
         return SeriesGraph(name, unit, self)
 
@@ -226,7 +226,7 @@ class Channel:
         Args:
             name: Its name.
             edges: Edges between bins, ascending, at least 2.
-            unit: What they count.
+            unit: Unit of the edges.
 
         Raises:
             InvalidOptionError: The edges do not ascend, or are too few or too many.
@@ -242,7 +242,7 @@ class SeriesGraph:
 
     Args:
         name: Its name.
-        unit: What the numbers count.
+        unit: Unit of the numbers.
         channel: The channel that it is recorded on.
     """
 
@@ -267,7 +267,7 @@ class Series:
         self._known: tuple[Sink, int] | None = None
 
     def add(self, value: float) -> None:
-        """Record what the number is now; anything that ``float`` takes."""
+        """Record the present number; anything that ``float`` takes."""
         sink = self.graph.channel._sink
         if sink is None:
             return
@@ -284,7 +284,7 @@ class Heatmap:
     Args:
         name: Its name.
         edges: Edges between bins.
-        unit: What they count.
+        unit: Unit of the edges.
         channel: The channel that it is recorded on.
 
     Raises:
@@ -375,7 +375,7 @@ def start(path: str | Path, channels: Iterable[str] | None = None, *, flush_seco
     Args:
         path: A file that ends in ``.abele-trace``, which is replaced; or a folder, in which each process has a file.
         channels: Names of the channels to record; all when left out.
-        flush_seconds: How often the file is written.
+        flush_seconds: Seconds between writes of the file.
 
     Returns:
         The file.
@@ -404,7 +404,7 @@ def start(path: str | Path, channels: Iterable[str] | None = None, *, flush_seco
 
 
 def flush() -> None:
-    """Write now what was recorded so far, so that readers find it."""
+    """Write all records so far, so that readers find them."""
     recorder = _STATE.recorder
     if recorder is not None:
         recorder.flush()
@@ -427,7 +427,7 @@ def stop() -> None:
 def recording(
     path: str | Path, channels: Iterable[str] | None = None, *, flush_seconds: float = FLUSH_SECONDS
 ) -> Iterator[Path]:
-    """What happens inside is recorded; arguments, result and errors as of :func:`start`."""
+    """Record inside; arguments, result and errors as of :func:`start`."""
     found = start(path, channels, flush_seconds=flush_seconds)
     try:
         yield found

@@ -38,7 +38,7 @@ _LONGEST_STACK = 1 << 12
 
 
 class _Event(msgspec.Struct, gc=False):
-    """An event as it stands in the file; its types are looked at one by one, so that a bad one spoils no other."""
+    """Event of the file; its types are checked one by one, so that a bad one spoils no other."""
 
     ph: Any = None
     name: Any = None
@@ -76,7 +76,7 @@ class ChromeFile:
         return (now.st_size, now.st_mtime_ns) != self._seen
 
     def read(self) -> TraceSource:
-        """What the file holds.
+        """Events of the file.
 
         Raises:
             FileFormatError: It is missing, too large, or no Chrome trace.
@@ -122,7 +122,7 @@ class ChromeFile:
         return (_ChromeDocument(found) if isinstance(found, list) else found), notes
 
     def _mended(self, content: bytes, whole: Any, error: Exception, notes: list[str]) -> Any:
-        """What can be read of a document that is no strict JSON: with NaN in it, or without its end."""
+        """Readable part of a document that is no strict JSON: with NaN in it, or without its end."""
         if isinstance(error, msgspec.ValidationError) and "out of range" not in str(error):
             raise self._foreign(str(error)) from error
         try:
@@ -162,7 +162,7 @@ def _raw_args(document: Any) -> Any:
 
 @dataclass
 class _Row:
-    """A thread of the file, and what is open in it."""
+    """Thread of the file, and its open events."""
 
     process: Any
     id: Any
@@ -268,7 +268,7 @@ class _EventReader:
         return self._shut(self._async_thread(event), event)
 
     def _async_thread(self, event: _Event) -> int:
-        """A row of its own for each id, since what runs asynchronously is no stack of a thread."""
+        """Row of its own for each id, since asynchronous events are no stack of a thread."""
         name = f"{_text(event.name)} {_plain(event.id)}".strip()
         return self._thread(event.pid, f"async {_text(event.cat)} {_plain(event.id)}", name)
 
@@ -346,11 +346,14 @@ class _EventReader:
     def _finished(self, file: str, base: Any) -> TraceSource:
         spans = np.frombuffer(self.spans, np.int64).reshape(-1, 7)
         marks = np.frombuffer(self.marks, np.int64).reshape(-1, 5)
+        # Threads come in the order of the file; the table has them process by process.
         processes, order = self._order()
         rank = np.argsort(order)
+        # The first event of any kind is time 0.
         firsts = [part.min() for part in (spans[:, 3], marks[:, 3]) if len(part)]
         firsts += [min(time for time, _ in values) for values in self.samples.values()]
         zero = int(min(firsts, default=0))
+        # Anything may stand in the file as the base: only a plausible integer counts.
         has_base = isinstance(base, int) and not isinstance(base, bool) and 0 < base < 1 << 62
         unix = base + zero if has_base else None
         if unix is not None and not 0 < unix < 1 << 62:
@@ -412,7 +415,7 @@ def _series(
 
 
 def _nanoseconds(microseconds: Any) -> int | None:
-    """A time of the file in nanoseconds; None for what is no time."""
+    """Time of the file in nanoseconds; None for other values."""
     if isinstance(microseconds, str):
         # Some writers quote numbers.
         try:
@@ -432,7 +435,7 @@ def _text(value: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """What a process or thread is told by: a number or a text."""
+    """Identity of a process or thread: a number or a text."""
     if isinstance(value, bool) or not isinstance(value, int | str):
         return _text(value)
     if isinstance(value, int) and abs(value) >= 1 << 63:
@@ -445,7 +448,7 @@ def _number(value: Any) -> int:
 
 
 def _object(args: msgspec.Raw) -> dict[str, Any]:
-    """What ``args`` holds, if it is an object of bounded size."""
+    """Content of ``args``, if it is an object of bounded size."""
     content = bytes(args)
     if not content.startswith(b"{") or len(content) > _LONGEST_DETAIL:
         return {}

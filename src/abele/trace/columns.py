@@ -1,4 +1,4 @@
-"""What a trace holds, as columns: NumPy arrays, no object per event."""
+"""Columns of a trace: NumPy arrays, no object per event."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Flags = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, eq=False)
 class Events:
-    """Spans of the host's time, in order of threads, then of when they begin; what encloses an event comes before it.
+    """Spans of the host's time, in order of threads, then of begins; an event comes after the one around it.
 
     Attributes:
         process: int32[n], row in the trace's processes.
@@ -82,7 +82,7 @@ class SeriesData:
     Attributes:
         graph: Name of the graph that it is drawn in, with others of the same unit.
         name: Its name.
-        unit: What it counts; empty for a plain number.
+        unit: Unit of the number; empty for a plain one.
         channel: Index into the trace's ``channels``.
         process: Row in the trace's processes.
         time_ns: int64[n], ascending, from the trace's origin on.
@@ -107,7 +107,7 @@ class HeatmapData:
 
     Attributes:
         name: Its name.
-        unit: What the edges count; empty for a plain number.
+        unit: Unit of the edges; empty for plain numbers.
         channel: Index into the trace's ``channels``.
         process: Row in the trace's processes.
         edges: float64[bins + 1], ascending: bin i is from ``edges[i]`` to below ``edges[i + 1]``, the last one closed.

@@ -20,7 +20,7 @@ _STATE = {"asked": False}
 
 
 def begin_from_environment() -> None:
-    """Begin to record if ``PVTI_OPTIONS`` says so. Asks once in a process; nothing happens where a recording is on.
+    """Begin to record if ``PVTI_OPTIONS`` asks for it, once per process; a running recording goes on.
 
     Raises:
         InvalidOptionError: The variable holds no JSON object, or values that it does not take.

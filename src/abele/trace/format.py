@@ -34,7 +34,7 @@ LATEST = 1 << 60
 
 
 class ChunkKind(IntEnum):
-    """What a chunk holds."""
+    """Content of a chunk."""
 
     DECLARATIONS = 1
     EVENTS = 2
@@ -50,11 +50,11 @@ class ProcessHead(msgspec.Struct, omit_defaults=True):
 
     Attributes:
         pid: Its number.
-        name: What it is called: the program's file.
+        name: Its name: the program's file.
         parent: Number of the process that started it.
         host: The computer's name.
-        begin_ns: Where its clock stood when the recording began.
-        begin_unix_ns: What time that was, in nanoseconds since 1970 began.
+        begin_ns: Time of its clock when the recording began.
+        begin_unix_ns: The same time in nanoseconds since 1970 began.
     """
 
     pid: int
@@ -66,7 +66,7 @@ class ProcessHead(msgspec.Struct, omit_defaults=True):
 
 
 class ThreadHead(msgspec.Struct):
-    """A thread: its number in the file, what the system calls it, and its name."""
+    """Thread: its number in the file, its number in the system, and its name."""
 
     number: int
     id: int
@@ -94,13 +94,13 @@ class HeatmapHead(msgspec.Struct, omit_defaults=True):
 
 
 class Declarations(msgspec.Struct, omit_defaults=True):
-    """What chunks after it refer to by number.
+    """Names that chunks after it refer to by number.
 
     Attributes:
         process: The process; in the first chunk of a file.
         channels: Names of channels, the first of which has the number ``first_channel``.
         labels: Channel and text of labels, the first of which has the number ``first_label``.
-        details: What is told of single events, as JSON; the first has the number ``first_detail``.
+        details: Further facts about single events, as JSON; the first has the number ``first_detail``.
         threads: Threads.
         series: Numeric series.
         heatmaps: Heat maps.
@@ -124,7 +124,7 @@ class Chunk:
 
     Attributes:
         kind: A :class:`ChunkKind`, or a number that a later version may have given a meaning.
-        num_records: How many records it holds.
+        num_records: Number of records.
         payload: The records.
     """
 
@@ -137,7 +137,7 @@ class DamagedChunkError(ValueError):
     """A chunk that is not as it was written.
 
     Attributes:
-        end: Where the next chunk begins, if that can be told.
+        end: Begin of the next chunk, if that is known.
     """
 
     def __init__(self, message: str, end: int | None = None) -> None:
@@ -189,7 +189,7 @@ def packed(values: Array) -> bytes:
 
 
 def unpacked(payload: memoryview, start: int, count: int) -> tuple[Int64, int]:
-    """The integers that :func:`packed` packed, and where what follows them begins.
+    """Integers that :func:`packed` packed, and the place after them.
 
     Raises:
         ValueError: They are longer than the payload, of another width, or out of range.
@@ -213,12 +213,12 @@ def unpacked(payload: memoryview, start: int, count: int) -> tuple[Int64, int]:
 
 
 def packed_floats(values: Array) -> bytes:
-    """Floating-point numbers as they are in memory, float64[n]."""
+    """Floating-point numbers as in memory, float64[n]."""
     return np.ascontiguousarray(values, "<f8").tobytes()
 
 
 def unpacked_floats(payload: memoryview, start: int, count: int) -> tuple[npt.NDArray[np.float64], int]:
-    """The numbers that :func:`packed_floats` packed, and where what follows them begins.
+    """Numbers that :func:`packed_floats` packed, and the place after them.
 
     Raises:
         ValueError: They are longer than the payload.

@@ -1,4 +1,4 @@
-"""Which events lie in which, from when they begin and end."""
+"""Nesting of events, from their begins and ends."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from abele.arrays import Int64
 
 @dataclass(frozen=True)
 class Nesting:
-    """Events in order, with what encloses each.
+    """Events in order, with the parent of each.
 
     Attributes:
         order: int64[n], the events by thread, then by when they begin; what encloses an event comes before it.
@@ -32,16 +32,16 @@ class Nesting:
 
 
 def nested(thread: npt.NDArray[np.int32], begin: Int64, duration: Int64, num_threads: int) -> Nesting:
-    """How events lie in each other.
+    """Parents and depths of events.
 
     The depth of an event is the number of those that began before it and have not ended, so it takes two sorts and no
     walk. Where events of a thread cross, that number leaves overlaps, and lanes are dealt out one by one.
 
     Args:
         thread: int32[n], thread of each event, below ``num_threads``.
-        begin: int64[n], when it begins, in ns.
-        duration: int64[n], how long it takes, in ns. Events that are equal enclose those given before them.
-        num_threads: How many threads there are.
+        begin: int64[n], begin of each, in ns.
+        duration: int64[n], duration of each, in ns. Events that are equal enclose those given before them.
+        num_threads: Number of threads.
     """
     size = len(begin)
     end = begin + duration

@@ -54,8 +54,8 @@ class PerfettoWriter:
     """Writes a Perfetto trace.
 
     Args:
-        stream: Where it goes.
-        unix_ns: What time the time 0 is, in nanoseconds since 1970 began; None when nobody knows.
+        stream: File to write to.
+        unix_ns: Time of the time 0, in nanoseconds since 1970 began; None when nobody knows.
     """
 
     def __init__(self, stream: IO[bytes], unix_ns: int | None = None) -> None:
@@ -274,7 +274,7 @@ def perfetto_file(path: str | Path, unix_ns: int | None = None) -> Iterator[Perf
 
 
 def write_perfetto(trace: Trace, path: str | Path) -> None:
-    """Write a trace as a Perfetto trace: threads, slices with what is told of them, instants and counters.
+    """Write a trace as a Perfetto trace: threads, slices with their details, instants and counters.
 
     Of heat maps Perfetto has none; the mean of each becomes a counter. Threads whose events cross have a track for
     each lane. Events without length are instants.

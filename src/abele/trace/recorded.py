@@ -24,7 +24,7 @@ _MOST_BINS = 1 << 12
 _LONGEST = 1 << 12
 _LATEST_UNIX_NS = 1 << 62
 LOST = "(lost)"
-"""What stands for a name whose chunk is damaged."""
+"""Name for one whose chunk is damaged."""
 
 
 @dataclass
@@ -40,14 +40,14 @@ class _ChunkColumns:
         self.size += len(columns[0])
 
     def joined(self) -> dict[str, Int64]:
-        """Each column, int64[n]; what was joined stays so."""
+        """Each column, int64[n]; joined parts stay joined."""
         whole = tuple(joined([part[k] for part in self.parts]) for k in range(len(self.names)))
         self.parts = [whole]
         return dict(zip(self.names, whole, strict=True))
 
 
 class RecordedFile:
-    """A file that a recording wrote or is writing: what was read of it so far.
+    """File of a finished or running recording, with the parts read so far.
 
     Args:
         path: The file.
@@ -89,7 +89,7 @@ class RecordedFile:
         return now.st_size != self._size or (now.st_dev, now.st_ino) != self._identity
 
     def read(self) -> TraceSource:
-        """What the file holds by now; of a file that was read before, only what is new is read.
+        """Events of the file by now; of a file that was read before, only new parts are read.
 
         Raises:
             FileFormatError: It is missing, no trace, or of a newer version.
@@ -265,6 +265,7 @@ class RecordedFile:
         head = self._process or layout.ProcessHead(0, "unknown process")
         begin = head.begin_ns
         threads, rows = self._thread_rows()
+        # Names may be missing, as their chunk is damaged: the last entry of both lists stands for all of them.
         channels = [self._channels.get(k, LOST) for k in range(max(self._channels, default=-1) + 1)] + [LOST]
         labels = [self._labels.get(k, (-1, LOST)) for k in range(max(self._labels, default=-1) + 1)] + [(-1, LOST)]
         last = len(channels) - 1
@@ -281,6 +282,7 @@ class RecordedFile:
             at = np.minimum(np.searchsorted(detail_rows, numbers), len(detail_rows) - 1)
             return np.where(detail_rows[at] == numbers, at, -1).astype(np.int32)
 
+        # Details are looked up by binary search, so their texts go in order of number.
         if list(self._details) != detail_rows.tolist():
             details = [self._details[k] for k in detail_rows.tolist()]
         spans, opened = self._spans.joined(), self._still_open()
@@ -290,6 +292,7 @@ class RecordedFile:
         mark_codes = label_codes(marks["label"])
         series = [self._series_data(number, begin, last) for number in self._series]
         heatmaps = [self._heatmap_data(number, begin, last) for number in self._heatmaps]
+        # Where no name is missing, the spare entries are dropped again.
         if not (codes == len(labels) - 1).any() and not (mark_codes == len(labels) - 1).any():
             labels.pop()
             if not (channel_of[:-1] == last).any() and last not in [
@@ -327,7 +330,7 @@ class RecordedFile:
         )
 
     def _thread_rows(self) -> tuple[list[SourceThread], Callable[[Int64], Codes]]:
-        """The threads in order, and what gives their rows by their numbers; those not declared share one."""
+        """Threads in order, and a function from their numbers to rows; those not declared share one."""
         numbers = np.array(sorted(self._threads), np.int64)
         threads = [SourceThread(0, t.id, t.name) for t in (self._threads[k] for k in numbers.tolist())]
         spare = len(threads)
@@ -343,7 +346,7 @@ class RecordedFile:
         return threads, rows
 
     def _still_open(self) -> dict[str, Int64]:
-        """Events that were open when the file was last written, less those that ended since."""
+        """Events that were open when the file was last written, less those ended since."""
         if not self._open:
             return dict.fromkeys(("thread", "label", "begin", "until"), np.zeros(0, np.int64))
         since = {name: values[self._size_when_open :] for name, values in self._spans.joined().items()}

@@ -1,8 +1,8 @@
-"""Recording: what threads note down goes to a file from a thread of its own.
+"""Recording: notes of threads go to a file from a thread of its own.
 
 A tracepoint appends three integers to a list that only its thread appends to, which needs no lock, makes no objects
 for the garbage collector to visit, and takes a fraction of a microsecond. A background thread empties the lists into
-chunks several times a second. A thread that is faster than that empties its list itself, so that memory stays bounded.
+chunks several times per second. A faster thread empties its list itself, so that memory stays bounded.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _FULL = 3 * (1 << 16)
 _PART = 3 * (1 << 13)
 """Numbers that are taken from a list at a time, so that others get a turn."""
 _MANY = 1 << 14
-"""Instants, details or samples at which whoever adds one empties the list."""
+"""Instants, details or samples at which a thread empties its own list."""
 _MOST_LABELS = 1 << 20
 _LONGEST_LABEL = 1000
 _LONGEST_DETAIL = 1 << 16
@@ -45,7 +45,7 @@ FLUSH_SECONDS = 0.25
 
 
 class ThreadBuffer:
-    """What one thread notes down.
+    """Notes of one thread.
 
     Attributes:
         number: The thread's number in the file.
@@ -90,7 +90,7 @@ class Recorder:
     Args:
         path: The file, or the folder in which each process has a file of its own.
         channels: Names of the channels that are recorded; all of them when None.
-        flush_seconds: How often the file is written.
+        flush_seconds: Seconds between writes of the file.
 
     Raises:
         FileFormatError: The file cannot be written.
@@ -225,7 +225,7 @@ class Recorder:
     # --- writing ------------------------------------------------------------------------------------------------------
 
     def flush(self) -> None:
-        """Write what was noted down so far. What the system does not take is lost and counted, and nothing raised."""
+        """Write all notes so far. Data that the system does not take is lost and counted, and no error raised."""
         with self._lock:
             for buffer in list(self._buffers):
                 self._drain(buffer)
@@ -236,7 +236,7 @@ class Recorder:
             self._write()
 
     def drain(self, buffer: ThreadBuffer) -> None:
-        """Write what one thread noted down."""
+        """Write the notes of one thread."""
         with self._lock:
             self._drain(buffer)
             self._write()
@@ -317,7 +317,7 @@ class Recorder:
             return None
 
     def _write_to_file(self) -> TraceWriter:
-        """Open the file if it is not, and add what is declared."""
+        """Open the file if it is not, and add the declarations."""
         if self._writer is None:
             self._writer = _writer(self.target)
         if self._declared != Declarations():
@@ -338,7 +338,7 @@ class Recorder:
         LOG.warning("%s: the trace cannot be written any more: %s", self.target, error.strerror or error)
 
     def _begin_writing(self) -> None:
-        """Start the thread that writes, with the first thing to write: most forked processes have none."""
+        """Start the thread that writes, with the first data: most forked processes have none."""
         if self._thread is None and not self._closed:
             self._thread = threading.Thread(target=self._work, name="abele trace writer", daemon=True)
             self._thread.start()
@@ -385,7 +385,7 @@ class Recorder:
 
 
 def detail_text(metadata: Any) -> str:
-    """What is told of an event, as JSON of bounded length; empty for nothing.
+    """Metadata of an event, as JSON of bounded length; empty for none.
 
     Raises:
         InvalidOptionError: It is no mapping.
@@ -427,12 +427,12 @@ def _writer(target: Path) -> TraceWriter:
 
 
 def of_child(path: Path) -> Path:
-    """Where a forked process writes whose parent writes to ``path``: beside a file, in the same folder."""
+    """File of a forked process whose parent writes to ``path``: beside a file, in the same folder."""
     return path.with_name(f"{path.stem}-{os.getpid()}{ENDING}") if path.suffix == ENDING else path
 
 
 def at_end(close: Callable[[], None]) -> None:
-    """Close a recording when the process ends; what goes wrong then is logged."""
+    """Close a recording when the process ends; errors then are logged."""
     atexit.register(_closing, close)
 
 

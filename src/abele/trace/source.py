@@ -1,4 +1,4 @@
-"""What one file contributes to a trace, whatever its format."""
+"""Contribution of one file to a trace, whatever its format."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from abele.arrays import Int64
 from abele.trace.columns import Codes, Flags, HeatmapData, SeriesData
 
 MOST_EVENTS = 1 << 26
-"""Events that are taken of a file; what comes after them is left out, and said."""
+"""Most events that are taken of a file; later ones are left out, with a note."""
 MOST_THREADS = 1 << 16
 """Threads, series and heat maps that are taken of a file."""
 
 
 @dataclass(frozen=True)
 class SourceProcess:
-    """A process: its number, that of the one that started it, its name and computer."""
+    """A process: its number, its parent's, its name and computer."""
 
     id: int
     name: str
@@ -28,7 +28,7 @@ class SourceProcess:
 
 @dataclass(frozen=True)
 class SourceThread:
-    """A thread: the row of its process, what the system calls it, its name."""
+    """Thread: the row of its process, its number in the system, its name."""
 
     process: int
     id: int
@@ -75,17 +75,17 @@ class TraceSource:
 
     Attributes:
         file: Name of the file.
-        unix_ns: When its time zero was, in nanoseconds since 1970 began; None when it does not say.
+        unix_ns: Time of its time zero, in nanoseconds since 1970 began; None when it does not say.
         processes: Its processes.
         threads: Their threads, those of a process one after the other.
         channels: Names of channels.
         labels: Texts of labels.
-        details: What is told of single events, as JSON.
+        details: Further facts about single events, as JSON.
         spans: Events.
         marks: Instants.
         series: Numeric series, with rows and codes of this source.
         heatmaps: Heat maps, likewise.
-        notes: What a reader should know of the file.
+        notes: Remarks for readers of the file.
     """
 
     file: str

@@ -1,4 +1,4 @@
-"""Traces: what a program did on the host and when, read from files."""
+"""Traces: events of a program on the host over time, read from files."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ File = RecordedFile | ChromeFile
 
 
 class Trace:
-    """What one or several files say of what programs did on the host, as columns.
+    """Events of programs on the host, from one or several files, as columns.
 
     Attributes:
-        events: Spans of time, nested; by thread, then by when they begin.
+        events: Spans of time, nested; by thread, then by begin.
         instants: Marked moments, by time.
         series: Numeric series.
         heatmaps: Histograms over time.
@@ -35,10 +35,10 @@ class Trace:
         processes: The processes.
         channels: Names that ``channel`` columns give by index.
         labels: Texts that ``label`` columns give by index.
-        details: What is told of single events, as JSON objects, that ``detail`` columns give by index.
-        origin_unix_ns: When times count from, in nanoseconds since 1970 began; None when no file says. A time
-            of the trace and this make a time of day.
-        note: What a reader should know of the files: that one is still being written, or is damaged. Empty for none.
+        details: Further facts about single events, as JSON objects, that ``detail`` columns give by index.
+        origin_unix_ns: Origin of times, in nanoseconds since 1970 began; None when no file says. A time of the trace
+            and this make a time of day.
+        note: Remarks for readers of the files: that one is still being written, or is damaged. Empty for none.
     """
 
     events: Events
@@ -90,7 +90,7 @@ class Trace:
             return False
 
     def reload(self) -> Self:
-        """The trace as its files hold it by now; of recordings only what is new is read. This one stays as it is.
+        """Trace with the files' present content; of recordings only new parts are read. This one does not change.
 
         Raises:
             FileFormatError: As :meth:`load`.
@@ -109,7 +109,7 @@ class Trace:
         return max(ends, default=0)
 
     def detail(self, code: int) -> dict[str, Any]:
-        """What is told of an event or instant, by its ``detail``; empty for -1.
+        """Further facts about an event or instant, by its ``detail``; empty for -1.
 
         Raises:
             FileFormatError: It is no JSON object.
@@ -122,7 +122,7 @@ class Trace:
             raise FileFormatError(f"detail {code:,} of the trace is no JSON object", because=str(error)) from error
 
     def rows(self, table: str = "events") -> Iterator[dict[str, Any]]:
-        """Events or instants one after the other as plain values, with the texts that codes stand for; for few.
+        """Events or instants one after the other as plain values, with the texts of their codes; for few.
 
         Args:
             table: ``events`` or ``instants``.
@@ -171,7 +171,7 @@ def opened(path: Path) -> File:
 
 
 def _read(paths: Sequence[Path], files: Sequence[File]) -> tuple[list[TraceSource], list[str]]:
-    """What files hold, and what is wrong with those of folders that cannot be read.
+    """Contents of files, and the errors of those of folders that cannot be read.
 
     Raises:
         FileFormatError: A file that was named cannot be read, or none can.

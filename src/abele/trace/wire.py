@@ -31,7 +31,7 @@ def varint(value: int) -> bytes:
 
 
 def tag(field: int, kind: int) -> bytes:
-    """What comes before a field."""
+    """Bytes before a field."""
     return varint(field << 3 | kind)
 
 
@@ -47,7 +47,7 @@ def message(field: int, *parts: bytes) -> bytes:
 
 
 def text(field: int, value: str) -> bytes:
-    """A field with a text; what UTF-8 does not have becomes a question mark."""
+    """Field with a text; characters outside UTF-8 become question marks."""
     return message(field, value.encode("utf-8", "replace"))
 
 
@@ -86,7 +86,7 @@ def constant_column(content: bytes, rows: int) -> Bytes:
 
 
 def message_column(field: int, parts: Sequence[Bytes]) -> Bytes:
-    """A field with a message in each row, made of the columns of its fields, uint8[n, width]."""
+    """Field with a message in each row, from the columns of its fields, uint8[n, width]."""
     rows, width = len(parts[0]), sum(part.shape[1] for part in parts)
     return np.concatenate([constant_column(tag(field, LENGTH) + varint(width), rows), *parts], axis=1)
 

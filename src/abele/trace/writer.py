@@ -22,7 +22,7 @@ from abele.trace.format import (
 )
 
 RECORDS_PER_CHUNK = 1 << 16
-"""Records that a chunk holds at most: what a reader waits for, and what a crash may lose of one being written."""
+"""Most records of a chunk: a reader waits for it, and a crash may lose one that is being written."""
 _MOST_DECLARED_BYTES = MOST_PAYLOAD_BYTES // 4
 
 
@@ -49,7 +49,7 @@ class TraceWriter:
         self.num_bytes = 0
 
     def declare(self, found: Declarations) -> None:
-        """Add what later chunks refer to."""
+        """Add declarations for later chunks."""
         content = msgspec.json.encode(found)
         if len(content) <= _MOST_DECLARED_BYTES:
             self._add(ChunkKind.DECLARATIONS, 1, content)
@@ -80,7 +80,7 @@ class TraceWriter:
             self._add(ChunkKind.HEATMAP, len(time[rows]), b"".join(packed(part) for part in parts))
 
     def open_events(self, *columns: Array) -> None:
-        """Add which events are open, as the last ones that a reader believes; at most one chunk of them."""
+        """Add the open events, as the last ones that a reader believes; at most one chunk of them."""
         rows = slice(0, RECORDS_PER_CHUNK)
         parts = [packed(column[rows]) for column in columns]
         self._add(ChunkKind.OPEN, len(columns[0][rows]), b"".join(parts))
@@ -93,7 +93,7 @@ class TraceWriter:
         self._pending.append(chunk_bytes(kind, num_records, payload))
 
     def flush(self) -> None:
-        """Hand what was added to the system, at once: a reader finds all of it or none, but for a crash in between.
+        """Pass all added chunks to the system at once: a reader finds all of them or none, but for a crash in between.
 
         Raises:
             OSError: The system refuses; what was added is lost.
@@ -113,7 +113,7 @@ class TraceWriter:
 
 
 def _halves(found: Declarations) -> list[Declarations]:
-    """Declarations in two parts, or as they are where one name is all there is."""
+    """Declarations in two parts, or the same where there is one name only."""
     names = ("channels", "labels", "details", "threads", "series", "heatmaps")
     parts = []
     for name in names:

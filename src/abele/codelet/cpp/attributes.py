@@ -1,7 +1,7 @@
-"""What ``[[poplar::constraint("…")]]`` says of vertex classes, read from their source: the compiler drops it.
+"""Constraints of vertex classes, ``[[poplar::constraint("…")]]``, read from their source: the compiler drops them.
 
 Debug information has no attributes of other vendors, and clang takes those that it would keep (``btf_decl_tag``) in C
-alone. So heads of classes are read as they are written; what a macro holds is not seen.
+alone. So heads of classes are read as they are written; constraints inside macros are not seen.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def stated_constraints(text: str) -> dict[str, list[str]]:
 
 
 def _constraints(code: str, region: Region) -> Iterator[tuple[int, int]]:
-    """Where the attributes that state constraints stand in the head of a class."""
+    """Spans of the attributes that state constraints in the head of a class."""
     if region.kind != "class":
         return
     for attribute in _ATTRIBUTE.finditer(code, region.start, region.begin):
@@ -44,7 +44,7 @@ def _constraints(code: str, region: Region) -> Iterator[tuple[int, int]]:
 
 
 def _name(region: Region, scopes: list[Region]) -> str:
-    """Name of a class with what is around it; namespaces without a name, and inline ones, are not written."""
+    """Name of a class with its scopes; namespaces without a name, and inline ones, are not written."""
     around = sorted((s for s in scopes if s.begin <= region.begin and region.end <= s.end), key=lambda s: s.begin)
     names = [found["name"] for s in around if not s.head.startswith("inline") and (found := _NAMED.match(s.head))]
     return "::".join(re.sub(r"<.*|\bfinal\b", "", name).split()[-1] for name in names)

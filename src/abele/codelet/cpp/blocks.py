@@ -1,4 +1,4 @@
-"""The code of a vertex as blocks of instructions that can be looked at, and its loops."""
+"""Code of a vertex as blocks of instructions, and its loops."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from abele.codelet.ends import END
 from abele.llvm.host import host_cpu
 
 HINT = re.compile(r"call void @llvm\.(?:assume|experimental\.noalias)")
-"""Calls that only tell the optimiser something, in terms of values or metadata that counting may leave out."""
+"""Calls that only inform the optimiser; counting may leave out their values and metadata."""
 _NUMBERS = re.compile(r",? ![\w.]+ !\d+| #\d+(?= \[|$)")
 
 
 @dataclass(frozen=True)
 class InstructionOperand:
-    """What an instruction takes.
+    """Operand of an instruction.
 
     Attributes:
         name: Name of the value; empty for a constant.
@@ -42,9 +42,9 @@ class Instruction:
         name: Name of its result; empty if it has none.
         opcode: Its opcode.
         type: Type of its result.
-        operands: What it takes, blocks left out; of a call the callee last.
+        operands: Its operands, blocks left out; of a call the callee last.
         targets: Blocks that it leads to.
-        text: How it is written, without what only its own module can refer to.
+        text: Its text, without references that only its own module resolves.
         block: Block that it is in.
     """
 
@@ -73,7 +73,7 @@ class BasicBlock:
 
     Attributes:
         name: Its name.
-        instructions: What it does.
+        instructions: Its instructions.
     """
 
     name: str
@@ -152,7 +152,7 @@ class FlowGraph:
         return found
 
     def roots(self, pointer: str, through: Sequence[str]) -> set[str]:
-        """What a pointer may have been made from: parameters, local memory, loads, constants.
+        """Origins that a pointer may have been made from: parameters, local memory, loads, constants.
 
         Args:
             pointer: Name of the pointer, or text of the constant.
@@ -242,7 +242,7 @@ class _InstructionReader:
         self._lines = iter(_instruction_lines(str(function)))
 
     def block(self, source: Any) -> BasicBlock:
-        """One block; to be asked for in order."""
+        """One block; blocks are read in order."""
         block = BasicBlock(source.name)
         for value in source.instructions:
             line = next(self._lines)
@@ -277,7 +277,7 @@ class _InstructionReader:
 
 
 def _instruction_lines(text: str) -> Iterator[str]:
-    """Instructions as they are written, those of several lines whole."""
+    """Lines of instructions, those of several lines joined."""
     parts: list[str] = []
     for line in text.splitlines()[1:]:
         if not parts and not line.startswith("  "):

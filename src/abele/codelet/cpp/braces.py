@@ -26,14 +26,14 @@ _Heads = list[tuple[int, int]]
 
 @dataclass(frozen=True)
 class Region:
-    """What a pair of braces encloses.
+    """Part of a source that a pair of braces encloses.
 
     Attributes:
         kind: ``scope`` (a namespace), ``class``, ``function`` or ``other``.
-        head: What stands before the braces, attributes and template parameters left out.
-        start: Where its head may begin, attributes and template parameters included.
-        begin: Where its opening brace is.
-        end: Where its closing brace is.
+        head: Text before the braces, attributes and template parameters left out.
+        start: Place at which its head may begin, attributes and template parameters included.
+        begin: Place of its opening brace.
+        end: Place of its closing brace.
     """
 
     kind: str
@@ -59,7 +59,7 @@ def code_alone(text: str, *, directives: bool = False) -> str:
 
 
 def strings(text: str, begin: int, end: int) -> Iterator[str]:
-    """What the strings of a stretch of a source hold."""
+    """Contents of the strings in a stretch of a source."""
     return (m[0][1:-1] for m in _SKIPPED.finditer(text, begin, end) if m[0][0] == '"')
 
 
@@ -75,7 +75,7 @@ def directives_alone(text: str, begin: int, end: int) -> str:
 
 
 def regions(text: str) -> Iterator[Region]:
-    """The regions of a source, those inside others first; none of what is not closed.
+    """Regions of a source, inner ones first; unclosed ones are left out.
 
     Which side of an ``#if`` is compiled is not known here. Each side is read with the braces that were open at the
     ``#if``. Where both sides open as many, as in ``#ifdef A … f() { #else … g() { #endif … }``, the end is that of both
@@ -100,14 +100,14 @@ def regions(text: str) -> Iterator[Region]:
 
 @dataclass(frozen=True)
 class _Condition:
-    """An ``#if`` that is being read: what was open before it, and after each of its sides so far."""
+    """An ``#if`` that is being read: open regions before it, and after each of its sides so far."""
 
     before: list[_Heads]
     sides: list[list[_Heads]]
 
 
 def _at_condition(word: str, opened: list[_Heads], conditions: list[_Condition]) -> list[_Heads]:
-    """What is open after a line of the preprocessor."""
+    """Open regions after a line of the preprocessor."""
     if word.startswith("if"):
         conditions.append(_Condition(list(opened), []))
     elif conditions and word != "endif":
@@ -121,7 +121,7 @@ def _at_condition(word: str, opened: list[_Heads], conditions: list[_Condition])
 
 
 def _conditions(text: str) -> Iterator[tuple[int, str]]:
-    """Where the preprocessor's conditions stand: ``if``, ``ifdef``, ``ifndef``, ``elif``, ``else`` and ``endif``."""
+    """Places of the preprocessor's conditions: ``if``, ``ifdef``, ``ifndef``, ``elif``, ``else`` and ``endif``."""
     for skipped in _SKIPPED.finditer(text):
         found = _CONDITION.match(skipped[0])
         if found is not None:

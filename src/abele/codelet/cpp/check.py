@@ -1,4 +1,4 @@
-"""Checks of a vertex's code for what it may not contain, once everything is in place and dead code is gone."""
+"""Checks of a vertex's code for forbidden parts, once everything is in place and dead code is gone."""
 
 from __future__ import annotations
 

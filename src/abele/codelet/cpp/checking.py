@@ -1,4 +1,4 @@
-"""Code of a vertex that holds every access against what its pointer was made from, and touches nothing outside.
+"""Code of a vertex with every access checked against its pointer's origin; an access outside touches nothing.
 
 Each load, store and copy of memory is preceded by a call that gives the pointer back, or one to a scrap of memory when
 the access would leave the place that the pointer belongs to. Which place that is follows from how the pointer was
@@ -26,7 +26,7 @@ WORDS = 6
 that were to be touched."""
 WORKER = 4
 PARAMETERS = ("ptr %abele.report", "i64 %abele.number", "ptr %abele.nowhere")
-"""What checked code of a vertex takes beside its fields."""
+"""Parameters of a vertex's checked code beside its fields."""
 NOWHERE_BYTES = 4096
 _FIELD = re.compile(r"^p(\d+)$")
 _POINTERS = ("getelementptr", "bitcast", "select", "phi", "freeze", "addrspacecast")
@@ -45,7 +45,7 @@ class Site:
             time; then what happens there is in ``place``).
         line: ``file:line``.
         member: Position of the field, or -1.
-        place: What the pointer belongs to: ``field``, ``row``, ``local``, or ``any``.
+        place: Memory that the pointer belongs to: ``field``, ``row``, ``local``, or ``any``.
     """
 
     kind: str
@@ -60,7 +60,7 @@ class Checked:
 
     Attributes:
         body: Its blocks.
-        around: What they refer to.
+        around: Declarations that they refer to.
         sites: Its accesses, by the number in a report.
         places: Places where it may end before its time.
     """
@@ -83,7 +83,7 @@ class Checked:
 
 @dataclass(frozen=True)
 class _Place:
-    """Where a pointer may lead: a base and a number of bytes, as operands."""
+    """Memory that a pointer may lead to: a base and a number of bytes, as operands."""
 
     kind: str
     member: int
@@ -153,7 +153,7 @@ class _Checker:
                 yield f"  store {type_} {value}, ptr {place}, align 8"
 
     def _place(self, pointer: InstructionOperand) -> _Place | None:
-        """Where a pointer leads; None for constants, which are never left."""
+        """Memory that a pointer leads to; None for constants, which are never left."""
         roots = self.blocks.roots(pointer.name or pointer.text, _POINTERS)
         # One root: C++ lets a pointer lead into that place alone, wherever it points meanwhile. Several, or one that is
         # not known: any place of the vertex will do.
@@ -331,7 +331,7 @@ def checked_code(
 
 
 def end_in_report(place: int) -> str:
-    """The instruction that reports the end of a vertex at a place, which is the site of that number."""
+    """Instruction that reports the end of a vertex at a place, the site of that number."""
     return (
         f"  call void @abele.note(ptr %abele.report, i64 %abele.number, i64 {place}, i64 0, i64 0, i32 %worker, i64 0)"
     )

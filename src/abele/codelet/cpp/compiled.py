@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class CppVertex:
-    """What the definition of a C++ codelet carries.
+    """A C++ codelet's class, code and file, as its definition carries them.
 
     Attributes:
         vertex: Its class.
@@ -122,17 +122,17 @@ class CompiledCppCodelet(CompiledCodelet):
 
     @cached_property
     def blocks(self) -> FlowGraph:
-        """The code, to be looked at."""
+        """Basic blocks of the code."""
         return FlowGraph(readable_text(self.cpp.vertex, self.cpp.code.body, self.cpp.code.around), VERTEX)
 
     @cached_property
     def costs(self) -> Costs:
-        """What its blocks cost."""
+        """Costs of its blocks."""
         return cost_blocks(self.blocks, sum(m.direction != "state" for m in self.cpp.vertex.members))
 
     @cached_property
     def taint(self) -> Taint:
-        """What depends on data."""
+        """Values that depend on data."""
         return Taint(self.blocks, self.cpp.vertex.members)
 
     def _places(self, part: str) -> tuple[EndPlace, ...]:

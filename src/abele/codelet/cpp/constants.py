@@ -12,7 +12,7 @@ from abele.codelet.cpp.blocks import Instruction
 _ELEMENT = re.compile(r"\b(float|double|half|bfloat) (0x[HRKLM]?[0-9A-Fa-f]+|[-+]?\d[-+.\deE]*)")
 _SPLAT = re.compile(r"^<(\d+) x \w+> splat \((.*)\)$")
 _ELSEWHERE = ("phi", "getelementptr", "insertvalue", "extractvalue", "ret", "br", "switch")
-"""What takes no constants of its own: values of a phi are set before it."""
+"""Instructions that take no constants of their own: values of a phi are set before it."""
 
 
 def constant_words(instruction: Instruction) -> Iterator[int]:

@@ -61,8 +61,9 @@ _INSTRUCTIONS = {"sdiv": slots.DIVIDE, "udiv": slots.DIVIDE, "srem": slots.REMAI
 _INSTRUCTIONS |= {"fptosi": slots.FLOAT_TO_INT, "fptoui": slots.FLOAT_TO_INT}
 """Calls that stand for an instruction, whose result they define where it has none."""
 _LIBRARY = {"exp10": 4, "log2": 6, "log10": 7, "hypot": 8, "fmod": 50}
-"""Slots of one f32 element, of what is no operation of the table. Source: §1.3 S, of 2 elements halved; log10, hypot
-and fmod are G."""
+"""Slots of one f32 element of functions outside the table. Source: §1.3 S, of 2 elements halved; log10, hypot and fmod
+are G.
+"""
 _LIBRARY_SLOTS = 110
 """Slots of other functions of the C library. Source: §1.3 S: asin 102 and more per element."""
 _NAME = re.compile(r"^(?:llvm\.|abele_|abele\.)?([a-z]\w*?)(?:_f32|_f16)?(?:f)?(?:\..*)?$")
@@ -124,17 +125,17 @@ def _straight(block: BasicBlock, following: str, free: _Free) -> StraightCode:
 
 
 class _Free:
-    """What the tile does for free in loops.
+    """Instructions that cost the tile nothing in loops.
 
     The tile's compiler turns an index into addresses that loads and stores move on as they go, and ends a counted loop
     with one branch that counts down. LLVM's code, which is not yet for any machine, spells out all of it: an ``add``
-    for each index, a ``getelementptr`` for each address, a compare. So each loop is searched for what moves by an
-    invariant amount each time round ("affine"): the step of a variable first, then whatever is made of affine values
-    and invariants by additions, shifts and widenings. Of these, all are free that end in addresses alone, and the
+    for each index, a ``getelementptr`` for each address, a compare. So each loop is searched for values that move by an
+    invariant amount each time round ("affine"). The steps of variables are affine, and so are sums, shifts and
+    widenings of affine values and invariants. An affine value is free if it ends in addresses alone, and so is the
     compare of the latch with an invariant. A value that is also stored or computed with costs its instruction: the tile
-    has to have it in a register. Where no such value is left, one step remains for the loop if it touches a row at more
-    than one place, and none otherwise: loads and stores step their addresses. Held against codelets in Python, whose
-    loops are known from the source, counts agree within a quarter.
+    has to have it in a register. Without such a value, one step remains for a loop that touches a row at more than one
+    place, and none for others: loads and stores step their addresses. Counts agree within a quarter with those of the
+    same codelets in Python, whose loops are known from the source.
 
     Attributes:
         blocks: The code.
@@ -182,7 +183,7 @@ class _Free:
             self.stepping.add(next(iter(steps.values())))
 
     def cost(self, instruction: Instruction) -> Slots:
-        """What an instruction costs where it stands."""
+        """Slots of an instruction at its place."""
         if instruction.name in self.stepping:
             return slots.LOOP_STEP
         return FREE if instruction.name in self.names else instruction_cost(instruction, self.blocks)
@@ -242,7 +243,7 @@ def _is_stepped(instruction: Instruction) -> bool:
 
 
 def _cuts_index(constant: str) -> bool:
-    """True for the mask by which 64-bit code cuts an index to 32 bits; of what was shifted, without the zeros below."""
+    """True for the mask by which 64-bit code cuts an index to 32 bits; of shifted indices, without the zeros below."""
     number = constant.rpartition(" ")[2]
     below = (1 << 32) - int(number) if number.isdigit() else 0
     return below > 0 and below & (below - 1) == 0 and below < 1 << 16
@@ -257,14 +258,16 @@ def _moves(instruction: Instruction, affine: set[str], inside: set[str]) -> bool
 
 
 def instruction_cost(instruction: Instruction, blocks: FlowGraph) -> Slots:
-    """What an instruction costs the worker."""
+    """Slots of an instruction on the worker."""
     opcode = instruction.opcode
+    # Groups of opcodes with one cost per word of the data path.
     if opcode in _NOTHING:
         return _widening(instruction, blocks)
     if opcode in _INTEGER:
         return _times(slots.MAIN, _words(instruction.operands[0].type))
     if opcode in _FLOAT:
         return _times(slots.AUX, _words(instruction.type))
+    # All others by their own entry of the table; vectors of the host are lanes of scalars on the tile.
     match opcode:
         case "load":
             return _times(slots.LOAD, _words(instruction.type))
@@ -314,7 +317,7 @@ def _random(instruction: Instruction, blocks: FlowGraph) -> Slots:
 
 
 def _widening(instruction: Instruction, blocks: FlowGraph) -> Slots:
-    """Widening is free for what was loaded, for truths and for indices; others take an instruction."""
+    """Slots of a widening: none for loaded values, truths and indices, one instruction for others."""
     if instruction.opcode not in ("zext", "sext"):
         return FREE
     source = instruction.operands[0]
@@ -341,7 +344,7 @@ def _lane(instruction: Instruction) -> Slots:
 
 
 def _function(instruction: Instruction) -> str:
-    """The function that a call is of, without what its name says of types."""
+    """Function of a call, without the types in its name."""
     found = _NAME.match(instruction.callee)
     return found[1] if found else instruction.callee
 

@@ -1,4 +1,4 @@
-"""Code of a vertex that counts issue slots: while it runs, or without data, of what decides how often blocks run."""
+"""Code of a vertex that counts issue slots: while it runs, or without data, by the deciding values alone."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _BYTES_SHIFT = 3
 
 
 def counted_body(blocks: FlowGraph, costs: Costs) -> str:
-    """Blocks that do what they did and add their cost to ``%slots``."""
+    """Blocks that run as before and add their cost to ``%slots``."""
     return _body(blocks, costs, lambda instruction: instruction.text)
 
 

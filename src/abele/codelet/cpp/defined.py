@@ -1,10 +1,10 @@
-"""Operations that LLVM leaves undefined, given the results that Python codelets have.
+"""Operations left undefined by LLVM, with the results of Python codelets.
 
 Integer division by zero ends a process on the host, and an optimiser may delete whatever leads to it. On the tile it is
 a function of the run-time library, which does not trap. So the front end's divisions become calls of functions without
-side effects before anything is optimised, are costed as the divisions that they are, and get their bodies where native
-code is made. A division by a number that is known to be neither 0 nor -1 stays an instruction, which the optimiser
-understands; calls whose divisor the optimiser has found out become such instructions afterwards.
+side effects before anything is optimised. They are costed as divisions, and get their bodies where native code is made.
+A division by a number that is known to be neither 0 nor -1 stays an instruction, which the optimiser understands; calls
+whose divisor the optimiser has found out become such instructions afterwards.
 
 ``x / 0`` and ``x % 0`` are 0; the lowest number by -1 is itself, and leaves 0. Floats become integers towards zero,
 held at the ends of the range, and NaN becomes 0. Shift counts are modulo the width.
@@ -18,7 +18,7 @@ from abele.llvm import ir as ll
 from abele.llvm.emit import Value, constant
 
 PREFIXES = tuple(f"abele_{op}." for op in ("sdiv", "udiv", "srem", "urem"))
-"""How the symbols of divisions begin; what follows is the type, as intrinsics have it."""
+"""Prefixes of the symbols of divisions; the rest is the type, as intrinsics have it."""
 CALLED = re.compile(r"@(abele_([su](?:div|rem))\.((?:v\d+)?i\d+))(?=\()")
 """Finds the symbols of divisions in code: whole, the instruction's name, the type."""
 _TYPE = r"i\d+|<\d+ x i\d+>"
@@ -73,7 +73,7 @@ def with_known_divisors(text: str) -> str | None:
 
 
 def with_counts_modulo_width(body: str) -> str:
-    """Blocks of code whose shifts by counts that are not known take them modulo the width."""
+    """Blocks of code whose shifts by unknown counts take them modulo the width."""
     number = 0
 
     def shift(found: re.Match[str]) -> str:
@@ -128,7 +128,7 @@ def _is_harmless(divisor: str) -> bool:
 
 
 def _suffix(type_: str) -> str:
-    """How intrinsics name a type."""
+    """Name of a type in intrinsics."""
     lanes = re.fullmatch(r"<(\d+) x (\w+)>", type_)
     if lanes:
         return f"v{lanes[1]}{_suffix(lanes[2])}"

@@ -16,7 +16,7 @@ _BUILTIN = re.compile(r"'(?P<name>__builtin_ipu_\w+|ipu::\w+)'")
 _MISSING = re.compile(r"'(?P<name>[^']+)' file not found")
 _ASSEMBLY = ("in asm", "asm constraint", "assembly", "inline asm")
 USED = "__attribute__((used)) "
-"""What ``compute`` is marked with before it is compiled; messages do not show it."""
+"""Mark of ``compute`` before it is compiled; messages do not show it."""
 
 HARDWARE_REMEDY = "put it between #ifdef __IPU__ and #else, with portable C++ after #else; __IPU__ is not defined here"
 _SNIPPET_LINES = 4
@@ -27,8 +27,9 @@ class Message:
     """An error that the compiler found in the user's file.
 
     Attributes:
-        error: What it means.
-        places: Lines and columns of the user's file that it is about: where it is, and what asked for that.
+        error: Error of ours that it becomes.
+        places: Lines and columns of the user's file that it is about: its own place, and that of the code that asked
+            for it.
     """
 
     error: CodeletError

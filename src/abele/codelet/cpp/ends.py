@@ -1,11 +1,11 @@
-"""Places of C++ code where a vertex ends before its time: calls that end a program, and loops that need not end.
+"""Places of C++ code where a vertex ends before its time: calls that end a program, and endless loops.
 
 A call of ``abort`` becomes one of ``abele.end``, which notes vertex and place (:mod:`abele.codelet.ends`), and a
-return. A loop of which nothing shows that it ends has a mark where it goes round, a call of ``abele.loop``; where
-native code is made, the mark becomes a look at the flag by which the host stops loops. A loop is known to end where a
-counter, or what is made of one by steps, is held against an invariant each time round. What goes round on a volatile
-value alone, and writes nothing, waits for another worker: workers run one after the other, so that it goes round twice
-only to do so for ever, and ends at once.
+return. A loop that is not known to end has a mark at its back edge, a call of ``abele.loop``. In native code, the mark
+becomes a test of the flag by which the host stops loops. A loop is known to end if a counter, or a value made of one by
+steps, is compared with an invariant each time round. A loop that depends on a volatile value alone, and writes nothing,
+waits for another worker. Workers run one after the other, so a second round of it means that it never ends; the vertex
+ends at once.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _STEPS = ("add", "sub", "getelementptr", "lshr", "ashr", "shl")
 def with_ends(
     text: str, string: Callable[[str], str], line_of: Callable[[str], str], is_known: Callable[[str], bool]
 ) -> tuple[str, list[EndPlace]]:
-    """A function whose calls that end a program end the vertex, and the places where they do.
+    """Function whose calls to end a program end the vertex, and the places of those calls.
 
     Args:
         text: The function, with debug information; locals are values.
@@ -70,7 +70,7 @@ def with_ends(
 
 
 def _cut(block: list[str], is_known: Callable[[str], bool]) -> list[str]:
-    """A block in which a vertex ends, without what no tile could do before: it ends where that begins."""
+    """Block of a vertex's end, without instructions that no tile has: it ends where the first of them begins."""
     end = next((n for n, line in enumerate(block) if line.startswith(f"  call void @{END}(")), None)
     if end is None:
         return block
@@ -127,7 +127,7 @@ def _acts(call: Instruction) -> bool:
 
 
 class _LoopEnds:
-    """What is known of one loop."""
+    """Search for the ends of one loop."""
 
     def __init__(self, blocks: FlowGraph, loop: NaturalLoop) -> None:
         self.blocks, self.loop = blocks, loop
@@ -208,7 +208,7 @@ def branches_of(text: str, names: set[str]) -> str:
 
 
 def with_marks(text: str, marks: dict[str, tuple[int, str]]) -> str:
-    """A function with the mark of a loop before what ends each of some blocks.
+    """Function with the mark of a loop before the end of each of some blocks.
 
     Args:
         text: The function.
@@ -227,7 +227,7 @@ def with_marks(text: str, marks: dict[str, tuple[int, str]]) -> str:
 
 
 def with_stops(body: str, places: tuple[EndPlace, ...], leave: Callable[[int], str], *, counts: bool = False) -> str:
-    """Blocks of native code with what the marks of loops stand for, on the way round alone.
+    """Blocks of native code with the tests for the marks of loops, on the back edge alone.
 
     Args:
         body: The blocks.
@@ -290,5 +290,5 @@ def end_at(place: int) -> str:
 
 
 def stop_globals() -> str:
-    """Text of the globals by which the host stops loops and is told of ends."""
+    """Text of the globals by which the host stops loops and vertices report ends."""
     return f"@{STOP} = global i8 0\n@{ENDED} = global i64 0\n"

@@ -15,10 +15,10 @@ from abele.codelet.cpp.metadata import global_name
 from abele.codelet.cpp.reflect import Member, VertexClass
 
 ROW_BYTES = 16
-"""Pointer, length, and padding: what ``Input<Vector<T>>`` is on the host."""
+"""Bytes of pointer, length and padding: an ``Input<Vector<T>>`` on the host."""
 LENGTH_OFFSET = 8
 VIRTUAL = "abele.virtual"
-"""Stands for the table of virtual functions of a vertex, which nothing makes: calls by it are calls of pointers."""
+"""Placeholder of the table of virtual functions of a vertex, which nothing makes: calls by it are calls of pointers."""
 _AS_WRITTEN = '"no-builtin-memcpy" "no-builtin-memset" "no-builtin-memmove"'
 """Loops that copy and fill stay loops, to be counted as such."""
 
@@ -93,7 +93,7 @@ _HELD = {
     "unsigned long": ("zext i32 {} to i64", "trunc i64 {} to i32"),
     "double": ("fpext float {} to double", "fptrunc double {} to float"),
 }
-"""How state that is held in 64 bits is widened from 32 and back."""
+"""Conversions of state that is held in 64 bits from 32 and back."""
 
 
 def _state(member: Member, index: int) -> tuple[list[str], list[str]]:

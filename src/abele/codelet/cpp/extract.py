@@ -1,4 +1,4 @@
-"""The code of one vertex out of an optimised module: its function, what it refers to, and no debug information."""
+"""Code of one vertex out of an optimised module: its function, its declarations, and no debug information."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class VertexSource:
 
     Attributes:
         body: Basic blocks of its function, as text; see :mod:`~abele.codelet.cpp.entry` for the parameters.
-        around: What the body refers to: types, globals, declarations, attributes, metadata.
+        around: Declarations that the body refers to: types, globals, declarations, attributes, metadata.
         places: Places where it may end before its time, by their numbers.
     """
 

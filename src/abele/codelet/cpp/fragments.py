@@ -1,4 +1,4 @@
-"""A module's text in pieces, and what some of its functions need of it.
+"""Text of a module in pieces, and the pieces that some of its functions need.
 
 A file of hundreds of vertex classes is one module. To optimise one class, only the functions that its ``compute``
 reaches are wanted, and only the types, attributes and debug information that these mention. References are names of

@@ -1,4 +1,4 @@
-"""Elementary functions that code of a vertex calls, given the bodies that Python codelets have, which vectorise."""
+"""Elementary functions called by vertices' code, with the bodies of Python codelets, which vectorise."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ RANDOM = "@abele.urand32"
 
 
 def with_functions(body: str) -> tuple[str, str]:
-    """The body with calls of ours, and the text of a module that has what it calls."""
+    """Body with calls of our functions, and the text of a module that defines them."""
     module = ll.Module("functions")
 
     def renamed(call: re.Match[str]) -> str:

@@ -42,7 +42,7 @@ def written_input(vertex: VertexClass, text: str) -> tuple[Member, str] | None:
 
 
 def _origins(text: str, fields: dict[str, int], vertex: VertexClass) -> dict[str, int]:
-    """The input field that each pointer begins at, for those that can begin nowhere else."""
+    """Input field at which each pointer begins, for pointers of one possible origin."""
     # Fields begin at themselves. A pointer made of others begins where they do, if they agree; a phi does not ask the
     # values that are itself, moved on in its loop. Names are added until none can be: what stays unknown is left alone.
     made = {m["name"]: (m["op"], _sources(m["op"], m["rest"])) for m in _POINTER.finditer(text)}

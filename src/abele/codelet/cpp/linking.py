@@ -1,4 +1,4 @@
-"""Modules of several files, linked into one, as a linker does: what one defines, the others call.
+"""Modules of several files, linked into one, as a linker does: functions of one are called by the others.
 
 Names that a file keeps to itself stay its own: functions that are ``static`` or in a namespace without a name, and
 inline functions, of which C++ would take any one for all. An instance of a template that several files ask for is one.
@@ -25,8 +25,9 @@ _REMEDY = "make it static, or put it in a namespace of each file; or load the fi
 
 @dataclass(frozen=True)
 class FrontEnd:
-    """What the front end made of one file, or of several. It keeps no module: one that outlives its context, as it may
-    in a cycle of garbage, ends the process.
+    """Result of the front end for one file, or for several.
+
+    It keeps no module: one that outlives its context, as it may in a cycle of garbage, ends the process.
 
     Attributes:
         bitcode: The module, not optimised.
@@ -42,7 +43,7 @@ class FrontEnd:
 
     @classmethod
     def of(cls, module: Any, bitcode: bytes | None = None) -> FrontEnd:
-        """What a module has, whose bitcode may be known."""
+        """Result of the front end in a module, whose bitcode may be known."""
         defined = [f for f in module.functions if not f.is_declaration]
         return cls(
             bytes(module.as_bitcode()) if bitcode is None else bitcode,
@@ -64,7 +65,7 @@ def linked(files: Sequence[tuple[str, FrontEnd]]) -> FrontEnd:
     """One module of several.
 
     Args:
-        files: What was made of each file, by its name.
+        files: Result of the front end for each file, by its name.
 
     Raises:
         CodeletLinkError: Two files define the same function or variable.
@@ -80,7 +81,7 @@ def linked(files: Sequence[tuple[str, FrontEnd]]) -> FrontEnd:
 
 
 def _joined(texts: Sequence[str]) -> tuple[FrontEnd | str, int]:
-    """One module of several; or what the linker says, and the number of the module that it says it of."""
+    """One module of several; or the linker's message, and the number of the module that it is about."""
     context = binding.create_context()
     whole = binding.parse_assembly(texts[0], context)
     for number in range(1, len(texts)):
@@ -131,6 +132,6 @@ def _check_names(files: Sequence[FrontEnd]) -> None:
 
 
 def _is_same(one: VertexClass, two: VertexClass) -> bool:
-    """True if both are the class of one header. An instance of a template is placed where a file asks for it."""
+    """True if both are the class of one header. An instance of a template is placed where a file instantiates it."""
     templates = one.name != one.base
     return one.members == two.members and (templates or one.location == two.location)

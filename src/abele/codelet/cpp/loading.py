@@ -28,15 +28,15 @@ from abele.llvm.random import GOLDEN
 from abele.numerics import u32
 
 TEXT_NAME = "codelet.cpp"
-"""Stands for the file of source that was given as text."""
+"""Name of source that was given as text."""
 DRAWN = "random numbers drawn"
-"""Name of the state that every vertex has which draws random numbers: how often it has."""
+"""Name of the state that counts the random numbers drawn by a vertex."""
 _ASSEMBLY = (".s", ".S", ".asm")
 _OBJECTS = (".gp", ".o", ".a", ".so", ".bc", ".ll")
 
 
 class CppCodelets(Mapping[str, CodeletDef]):
-    """The codelets of C++ files, by name. Each is optimised and checked when it is first asked for.
+    """Codelets of C++ files, by name. Each is optimised and checked on first use.
 
     Args:
         unit: The files.
@@ -73,7 +73,7 @@ class CppCodelets(Mapping[str, CodeletDef]):
         return found
 
     def __contains__(self, name: object) -> bool:
-        """True if there is a codelet of this name that can be had."""
+        """True if there is a codelet of this name that is not refused."""
         number = self._numbers.get(normalised(name)) if isinstance(name, str) else None
         return number is not None and not isinstance(self._make(number), AbeleError)
 
@@ -85,7 +85,7 @@ class CppCodelets(Mapping[str, CodeletDef]):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All names, also of what cannot be had: nothing is made for them."""
+        """All names, also of refused ones: nothing is made for them."""
         return tuple(self._numbers)
 
     def location(self, name: str) -> str:
@@ -94,12 +94,12 @@ class CppCodelets(Mapping[str, CodeletDef]):
 
     @property
     def refused(self) -> dict[str, AbeleError]:
-        """Classes that cannot be had, and why."""
+        """Refused classes, and the reasons."""
         made = {name: self._make(number) for name, number in self._numbers.items()}
         return {name: error for name, error in made.items() if isinstance(error, AbeleError)}
 
     def check(self) -> None:
-        """Refuse files of which no class can be had.
+        """Refuse files without a usable class.
 
         Raises:
             CodeletError: That of the first class.
@@ -169,7 +169,7 @@ def _named_apart(sources: Iterable[SourceFile]) -> Iterator[SourceFile]:
 
 
 def _source(given: str | Path) -> SourceFile:
-    """Name and text of what was given."""
+    """Name and text of a source."""
     if isinstance(given, str) and ("\n" in given or "{" in given):
         return SourceFile(TEXT_NAME, given.removeprefix("\ufeff"))
     path = Path(given)
@@ -209,7 +209,7 @@ def _definition(unit: Unit, number: int, code: VertexSource, constraints: dict[s
 
 
 class _StreamStarts:
-    """Where the random numbers of each group of vertices begin: far from those of the groups before."""
+    """Starts of the random numbers of each group of vertices: far from those of the groups before."""
 
     def __init__(self) -> None:
         self._groups = 0
@@ -247,7 +247,7 @@ def _field(member: Member) -> FieldDef:
 
 
 def _no_metadata(num: int) -> Any:
-    """What stands for metadata until the field is connected."""
+    """Placeholder of metadata until the field is connected."""
     return np.zeros(num, dtype=np.uint8)
 
 

@@ -50,7 +50,7 @@ class MetadataNode:
     Attributes:
         kind: ``DICompositeType``, ``DIDerivedType``, …; empty for a list.
         text: Its content.
-        graph: Where the others are.
+        graph: Graph of all nodes.
     """
 
     kind: str
@@ -59,7 +59,7 @@ class MetadataNode:
 
     @cached_property
     def entries(self) -> dict[str, str]:
-        """Its entries as they are written, by name."""
+        """Entries as written, by name."""
         return dict([item.split(": ", 1) for item in items(self.text) if ": " in item])
 
     def string(self, name: str) -> str:
@@ -93,19 +93,19 @@ class MetadataNode:
         return [] if listed is None else listed.listed
 
     def operands(self, name: str) -> list[MetadataNode | None]:
-        """The same with None for what is ``null``, as the type ``void`` of a function."""
+        """The same with None for ``null``, such as the type ``void`` of a function."""
         listed = self.node(name)
         return [] if listed is None else [self.graph.node(item) for item in items(listed.text)]
 
     @cached_property
     def listed(self) -> list[MetadataNode]:
-        """Nodes of a list; what else it may hold is left out."""
+        """Nodes of a list; other entries are left out."""
         found = map(self.graph.node, items(self.text))
         return [n for n in found if n is not None]
 
     @cached_property
     def tag(self) -> str:
-        """What kind of type it is: ``class_type``, ``member``, …; LLVM writes it first, so nothing else is read."""
+        """Kind of the type: ``class_type``, ``member``, …; LLVM writes it first, so nothing else is read."""
         head, _, tag = self.text.partition(",")[0].partition("DW_TAG_")
         return tag if head == "tag: " else ""
 
@@ -116,7 +116,7 @@ class MetadataNode:
 
     @cached_property
     def file(self) -> str:
-        """Its source file, or that of what it is in."""
+        """Source file of the node, or of its scope."""
         own = self if self.kind == "DIFile" else self.node("file")
         if own is not None:
             name, folder = own.string("filename"), own.string("directory")
@@ -194,7 +194,7 @@ class Metadata:
 
 
 def items(text: str) -> list[str]:
-    """What commas divide in the content of a node, strings left whole.
+    """Entries of a node, which commas divide; strings are left whole.
 
     Commas within brackets divide too (``!DIExpression(DW_OP_constu, 5)``): no entry that is read here has any, and no
     piece of one looks like an entry, having no ``": "``.
@@ -216,7 +216,7 @@ def items(text: str) -> list[str]:
 
 
 def string_value(written: str) -> str:
-    """What a string stands for, which is written ``"a\\22b"`` or ``!"a\\22b"``; of what is no string, nothing.
+    """Content of a string that is written ``"a\\22b"`` or ``!"a\\22b"``; empty for anything else.
 
     Bytes that are no printable ASCII are written by their codes, and a backslash doubly.
     """

@@ -11,7 +11,7 @@ BASIC = {
     "long long": "longlong",
     "unsigned long long": "unsigned longlong",
 }
-"""Where Poplar's name of a type differs from C++'s."""
+"""Types whose Poplar name differs from C++'s."""
 ELEMENT_TYPES: dict[str, ElementType] = {
     "_Float16": f16,
     "float": f32,
@@ -31,7 +31,7 @@ ELEMENT_TYPES: dict[str, ElementType] = {
 }
 """Element types by their C++ name. ``long``, ``size_t`` and ``double`` have 32 bits on the machine."""
 HELD = ("long", "unsigned long", "double")
-"""Types whose values have 64 bits in code that runs here."""
+"""Types whose values have 64 bits in code for this host."""
 _MARKS = {"pointer_type": "*", "reference_type": "&", "rvalue_reference_type": "&&"}
 _VECTOR_ELEMENTS = {
     "unsigned char": "uchar",

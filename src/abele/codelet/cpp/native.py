@@ -27,7 +27,7 @@ from abele.llvm.random import GOLDEN, emit_mix
 _POINTER_BYTES = 8
 _PRINTS = re.compile(r"@(?:printf|puts|putchar)\(")
 _NOWHERE = ll.Constant(I64, 1 << 16).inttoptr(POINTER)
-"""Stands for data that is neither read nor written; not null, so that loops over it have their number of steps."""
+"""Placeholder of data that is neither read nor written; not null, so that loops over it have their number of steps."""
 _TYPES = {"ptr": POINTER, "i32": I32, "i64": I64}
 VERTEX = "abele.vertex"
 """Symbol of the code of one vertex in a module."""
@@ -76,10 +76,10 @@ def module_text(
     Args:
         vertex: The vertex class.
         code: The code of one vertex; counting, it adds to ``%slots``.
-        function: Which function. Of code that draws random numbers, the tables have one more column: how often each
-            vertex has drawn, u32.
+        function: Name of the function. Of code that draws random numbers, the tables have one more column: number of
+            draws of each vertex, u32.
         aliasing: True if fields of one vertex may overlap.
-        sizes: What all vertices have in common.
+        sizes: Sizes that all vertices have in common.
     """
     module = ll.Module("cpp")
     _VertexLoop(module, vertex, function, sizes, code.body).emit()
@@ -96,7 +96,7 @@ def module_text(
 
 
 def readable_text(vertex: VertexClass, body: str, around: str) -> str:
-    """Text of a module with the code of one vertex alone, as function :data:`VERTEX`, to be looked at."""
+    """Text of a module with the code of one vertex alone, as function :data:`VERTEX`, for readers."""
     return "\n".join(
         [around, f"declare i32 {RANDOM}(ptr)", DECLARATIONS, _definition(vertex, body, RUN_COUNTED, False)]
     )
@@ -274,7 +274,7 @@ class _VertexLoop:
         return [table, b.trunc(num, I32)]
 
     def _metadata(self, b: ll.IRBuilder, member: Member, number: Value) -> Value | None:
-        """Metadata of a field of 8-bit floats, where the code asks for some."""
+        """Metadata of a field of 8-bit floats, where the code reads them."""
         names = [m.name for m in self.vertex.members]
         if METADATA_OF + member.name not in names:
             return None
@@ -301,7 +301,7 @@ class _VertexLoop:
         return b.alloca(I8, b.mul(num, constant(I64, each)), align=ROW_BYTES)
 
     def _row(self, b: ll.IRBuilder, place: Value, columns: list[Value], at: Value, each: Value | None) -> None:
-        """Write what the object of a row is on the host."""
+        """Write the object of a row as the host has it."""
         pointer = self._entry(b, columns[1], at, POINTER) if self.function.reads_data else _NOWHERE
         b.store(pointer, place)
         length = self._entry(b, columns[2], at, I64) if each is None else each

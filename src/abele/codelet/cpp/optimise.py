@@ -1,4 +1,4 @@
-"""From the front end's code to one plain function per vertex: everything in place, scalar, loops as they are written.
+"""From the front end's code to one plain function per vertex: everything inlined, scalar, loops unchanged.
 
 What is left is what both the native code and the counting start from. It depends neither on the compiler that was
 there nor on the host CPU: the front end optimises nothing, and the passes here are told of no CPU.
@@ -127,7 +127,7 @@ def _locals_as_values(module: Any) -> str:
 
 @cache
 def machine() -> Any:
-    """The host, of which no more than its kind is told."""
+    """Target machine of the host, of no particular CPU."""
     binding.initialize_native_target()
     binding.initialize_native_asmprinter()
     triple = host_cpu().triple
@@ -146,7 +146,7 @@ def _check_signature(vertex: VertexClass, signature: str) -> None:
 
 
 def private(text: str) -> str:
-    """The module with nothing visible but what is added to it, and no demands on alignment or the CPU."""
+    """Module without visible symbols but those added later, and without demands on alignment or the CPU."""
     text = _USED.sub("", COMDAT.sub("", text))  # both would keep functions that are in place everywhere
     text = _GROUP.sub(lambda g: f"attributes #{g[1]} = {{ {' '.join(_KEPT.findall(g[2]))} }}", text)
     text = _DEFINE.sub(lambda d: "define internal " + _in_place(d[1]), text)
@@ -158,7 +158,7 @@ def private(text: str) -> str:
 
 
 def unwritten(text: str, roots: Sequence[str]) -> set[str]:
-    """Names of the variables of a module that no code writes which some functions reach.
+    """Names of a module's variables that some functions reach and no code writes.
 
     Args:
         text: Text of the module.

@@ -1,4 +1,4 @@
-"""The source of a file without what the compiler does not take: the rest of it is compiled all the same.
+"""Source of a file without the parts that the compiler refuses: the rest is compiled all the same.
 
 A function with an error gets a body that calls a symbol spelling the error (:mod:`~abele.codelet.cpp.refusals`), a
 vertex class whose declarations have errors becomes one without fields that does so. Errors outside both are the file's.
@@ -19,11 +19,11 @@ _STUB = "abele_refused_"
 
 
 def without_errors(text: str, messages: Sequence[Message]) -> str:
-    """The source with what the messages are about replaced; lines stay where they are.
+    """The source with the code that the messages are about replaced; lines stay where they are.
 
     Args:
         text: The source.
-        messages: What the compiler says of it.
+        messages: Messages of the compiler about it.
 
     Raises:
         CodeletError: That of a message which is about neither a function nor a vertex class.

@@ -1,4 +1,4 @@
-"""Long stretches of code cut into pieces, so that what an optimiser does to them takes time in proportion.
+"""Long stretches of code cut into pieces, so that the optimiser's time grows in proportion.
 
 Generated codes for integrals are a single block of tens of thousands of instructions. Vectorising, choosing and
 scheduling instructions look at a block as a whole, in time that grows with its square: 12,000 lines took minutes. So
@@ -45,7 +45,7 @@ def in_pieces(body: str) -> tuple[str, str]:
 
 
 def _branch(target: str) -> list[str]:
-    """A branch; each reads the variable anew, since what one test has found is known in all that follows it."""
+    """Branch; each reads the variable anew, since the result of one test is known in all code after it."""
     flag, test = f'%"{target}.flag"', f'%"{target}.go"'
     return [
         f"  {flag} = load volatile i8, ptr @abele.go.on, align 1",
@@ -62,7 +62,7 @@ def block_name(label: str) -> str:
 
 
 def _cut(lines: list[str]) -> list[list[str]]:
-    """The lines of a block in pieces: phis stay at the head, what ends the block with what is before it."""
+    """Lines of a block in pieces: phis stay at the head, the terminator with the lines before it."""
     # Cuts come at fixed distances; the last piece is no shorter than half of one.
     head = next((n for n, line in enumerate(lines) if " = phi " not in line), 0)
     tail = next((n for n in range(len(lines) - 1, 0, -1) if lines[n].startswith(_TERMINATORS)), len(lines))

@@ -1,8 +1,8 @@
-"""Where a loop touches memory: which of its addresses are of one row.
+"""Addresses of a loop that are of one row.
 
-LLVM's code spells an address out as steps from a pointer, by an index that moves and by distances that do not. What two
-addresses of a row have in common is the pointer that comes into the loop; what else is in the steps tells them apart.
-Pointers that are made alike before the loop are one.
+LLVM's code spells an address out as steps from a pointer, by an index that moves and by distances that do not. Two
+addresses of a row share the pointer that comes into the loop; the other steps tell them apart. Pointers that are made
+by equal instructions before the loop are one.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class TouchedPlaces:
         return any(len(ways) > 1 for ways in found.values())
 
     def _pointers(self, loop: NaturalLoop) -> list[str]:
-        """What loads and stores of the loop take, those of loops inside it left out."""
+        """Pointers of the loop's loads and stores, those of loops inside it left out."""
         inner = [o.blocks for o in self.blocks.loops if o.header != loop.header and o.header in loop.blocks]
         own = loop.blocks - set().union(*inner)
         places = {"load": 0, "store": 1}
@@ -60,7 +60,7 @@ class TouchedPlaces:
         return self._written(name, made), tuple(steps)
 
     def _written(self, name: str, made: Instruction | None) -> str:
-        """How a pointer is made, if by an address computation: those made alike are one."""
+        """Text of the address computation that makes a pointer, if one does: pointers of equal text are one."""
         if made is None or made.opcode != "getelementptr":
             return name
         return made.text.partition(" = ")[2]

@@ -34,7 +34,7 @@ _WORDS = re.compile(
 )
 _POINTER_BYTES = 8
 OUTSIDE = "abele.outside"
-"""What is called where a pointer is to no function: it ends the vertex."""
+"""Function that is called where a pointer is to no function: it ends the vertex."""
 
 
 _NONE = f"none:\n  call void @{OUTSIDE}()\n  unreachable\n"
@@ -81,7 +81,7 @@ def with_direct_calls(text: str) -> str | None:
 
 
 def _with_numbers(text: str, taken: list[str]) -> str:
-    """A module in which addresses of functions are numbers, which compare as the addresses do."""
+    """Module with numbers for addresses of functions; they compare as the addresses do."""
     numbers = {name: f"inttoptr (i64 {_POINTER_BYTES * n} to ptr)" for n, name in enumerate(taken, 1)}
     address = re.compile(rf"@{_QUOTED}(?!\()")
 
@@ -111,8 +111,7 @@ def _types(arguments: str) -> tuple[str, ...]:
 
 
 def _table(text: str, call: re.Match[str]) -> tuple[str, str, list[str]] | None:
-    """Where a called pointer was read from, if that is in a constant table of functions: the address, the table's name,
-    its functions in order."""
+    """Constant table of functions that a called pointer was read from: the address, the table's name, its functions."""
     before = text[text.rfind("\ndefine ", 0, call.start()) : call.start()]
     read = re.search(rf"^  {re.escape(call['callee'])} = load ptr, ptr (%{_QUOTED}),", before, re.M)
     if read is None:
@@ -130,7 +129,7 @@ def _table(text: str, call: re.Match[str]) -> tuple[str, str, list[str]] | None:
 
 
 def _parameters(signature: _Signature) -> tuple[str, str]:
-    """Parameters of a function that finds the way, and what it hands on."""
+    """Parameters of a function that finds the target, and its arguments for the target."""
     given = [f"{type_} %a{n}" for n, type_ in enumerate(signature.arguments)]
     return ", ".join(["ptr %to", *given]), ", ".join(given)
 
@@ -143,7 +142,7 @@ def _branch(signature: _Signature, name: str, label: str) -> str:
 
 
 def _compared(name: str, signature: _Signature, candidates: list[str]) -> str:
-    """A function that calls the one of some functions which a pointer is to."""
+    """Function that calls the candidate at a given pointer."""
     parameters, _ = _parameters(signature)
     blocks = ["  br label %test0\n"]
     for n, candidate in enumerate(candidates):
@@ -156,7 +155,7 @@ def _compared(name: str, signature: _Signature, candidates: list[str]) -> str:
 
 
 def _switched(name: str, signature: _Signature, table: str, entries: list[str]) -> str:
-    """A function that calls the one of some functions whose place in a table an address is."""
+    """Function that calls, of some functions, the one at an address in a table."""
     parameters, _ = _parameters(signature)
     known = {n: e for n, e in enumerate(entries) if e}
     first: dict[str, str] = {}

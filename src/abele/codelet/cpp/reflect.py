@@ -35,7 +35,7 @@ _Refused = Callable[..., CodeletError]
 METADATA_OFFSET = 12
 """Byte of a vector's object at which the metadata of 8-bit floats lie."""
 METADATA_OF = "metadata of "
-"""How the name of the state begins that holds them, which the program does not declare."""
+"""Prefix of the state for them, which the program does not declare."""
 _METADATA_ASKED = "11getMetadataEv"
 _ALLOWED = "Input, Output, InOut and Vector of half, float, bool and integers up to 64 bits; without them: state"
 
@@ -46,7 +46,7 @@ class Member:
 
     Attributes:
         name: Its name.
-        offset: Byte of the object that it begins at.
+        offset: First byte in the object.
         direction: ``in``, ``out``, ``inout`` or ``state``.
         type: Name of its element type.
         shape: ``scalar``, ``vector``, ``rows`` (each of its own length) or ``gather`` (elements wired one by one).
@@ -54,7 +54,7 @@ class Member:
         layouts: Layouts of its vectors, the outer first; ``VectorList`` layouts are prefixed so.
         alignment: Bytes that its first element is aligned to, where stated.
         interleaved: True if it asks for interleaved memory.
-        location: Where it is declared.
+        location: Source line of its declaration.
         held: C++ type of scalar state that the object holds in 64 bits, 32 on the tile; else empty.
     """
 
@@ -91,8 +91,9 @@ class VertexClass:
         members: Its fields, those of base classes first.
         compute: Symbol of its ``compute``; empty where the file has no code for it.
         this_offset: Byte of the object at which that of ``compute``'s class begins.
-        cpp: How C++ code names it.
-        refusal: Why it cannot be had (:func:`~abele.codelet.cpp.refusals.refusal_text`); empty where it may.
+        cpp: Name in C++ code.
+        refusal: Reason for which it is refused (:func:`~abele.codelet.cpp.refusals.refusal_text`); empty where it is
+            not.
         tables: Bytes of the object that are pointers to tables of virtual functions.
     """
 
@@ -116,7 +117,7 @@ class VertexClass:
         return f"{self.file}:{self.line}"
 
     def check(self) -> None:
-        """Refuse a class that is known not to be had.
+        """Refuse a class that has a known reason.
 
         Raises:
             CodeletError: A field is of a kind that a vertex cannot have, or the vertex runs on the hardware only.
@@ -127,7 +128,7 @@ class VertexClass:
 
 
 def vertex_classes(metadata: Metadata, defined: set[str], instantiated: set[str]) -> list[VertexClass]:
-    """The vertex classes of a module, in order of their lines; those that cannot be had with the reason.
+    """Vertex classes of a module, in order of their lines; refused ones with the reason.
 
     Debug information has every class that a header mentions, and every instance of a template that some code names.
     Poplar's codelets are fewer: classes that are written out, and instances that are asked for. The difference is in
@@ -188,7 +189,7 @@ class _Method:
 
 
 def _compute(node: MetadataNode, kind: str, defined: set[str]) -> _Method | None:
-    """The method ``compute`` of a class or of what it derives from.
+    """Method ``compute`` of a class or of one of its bases.
 
     Of several overloads, one that takes what its kind of vertex gives comes first, then one with code.
     """
@@ -262,7 +263,7 @@ def _check_bases(node: MetadataNode, vertex: str) -> None:
 
 
 def _cpp_name(node: MetadataNode) -> str:
-    """How C++ names a class: the compiler writes template arguments as C++ has them, Poplar does not."""
+    """C++ name of a class: the compiler writes template arguments as C++ has them, Poplar does not."""
     return f"::{scope_name(node)}{node.string('name')}"
 
 
@@ -288,7 +289,7 @@ def _members(node: MetadataNode, vertex: str, offset: int) -> Iterator[Member]:
 
 
 def _metadata_of(member: Member) -> Member:
-    """State that says what the bits of a field of 8-bit floats mean."""
+    """State that holds the format and scale of a field of 8-bit floats."""
     offset = member.offset + METADATA_OFFSET
     return Member(METADATA_OF + member.name, offset, "state", u8.name, "scalar", const=True, location=member.location)
 

@@ -1,7 +1,7 @@
-"""Errors that wait until somebody asks for the class that they are about.
+"""Errors about a class that wait until it is used.
 
-What cannot be had refuses its own class, not its file. A function that the compiler does not take becomes a call of a
-symbol that spells the error: whichever vertex still reaches that call once everything is in place cannot be had.
+An error refuses its own class, not its file. A function that the compiler does not take becomes a call of a symbol that
+spells the error. A vertex that still reaches that call once everything is in place is refused.
 """
 
 from __future__ import annotations

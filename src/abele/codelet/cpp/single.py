@@ -118,7 +118,7 @@ class _FunctionBlocks:
                 yield from more
 
     def _with_twins(self, lines: list[str]) -> Iterator[str]:
-        """The lines, with twins of what is given as a double: read, moved, or handed in."""
+        """Lines with float twins of values that are given as doubles: read, moved, or passed in."""
         missing = {
             n: f"  {_twin(n)} = fptrunc {t} {n} to {_float(t)}" for n, t in self.wanted.items() if n not in self.made
         }
@@ -200,7 +200,7 @@ class _FunctionBlocks:
         return [line]
 
     def _made(self, name: str, type_: str, instruction: str) -> list[str]:
-        """A twin by what makes it, and the double."""
+        """Twin by its own instruction, and the double."""
         self.made.add(name)
         twin = _twin(name)
         return [f"  {twin} = {instruction}", f"  {name} = fpext {_float(type_)} {twin} to {type_}"]
@@ -235,7 +235,7 @@ class _FunctionBlocks:
         return f"{_float(found['type'])}{self._single(found)}" if found else text
 
     def _single(self, op: re.Match[str], part: str = "args", type_: str = "") -> str:
-        """Operands: values by their twins, constants rounded; what follows of metadata stays."""
+        """Operands: values by their twins, constants rounded; metadata after them stays."""
         operands, mark, metadata = op[part].partition(", !")
 
         def single(token: re.Match[str]) -> str:
@@ -248,7 +248,7 @@ class _FunctionBlocks:
 
 
 def _joined(joins: re.Match[str]) -> str:
-    """What a phi, a select or a freeze takes, without blocks and conditions."""
+    """Operands of a phi, a select or a freeze, without blocks and conditions."""
     if "block" not in joins[0] and joins.re is _SELECT:
         return f"{joins['a']} {joins['b']}".partition(", !")[0]
     args = joins["args"]

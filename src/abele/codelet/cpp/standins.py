@@ -45,7 +45,7 @@ def write_missing(said: str, folder: Path) -> bool:
 
     Args:
         said: The compiler's output.
-        folder: Where such headers are.
+        folder: Folder of such headers.
 
     Returns:
         True if there is one more.

@@ -8,6 +8,9 @@ that depends on it is stored there, or copied from where data is. Both only grow
 told apart by what a pointer was made from, not by the bytes: an array with one element of data holds data as a whole,
 which errs on the safe side, since then the code is counted while it runs. What depends on data only by *whether* it is
 computed needs no look: as soon as one branch depends on data, ``control`` says that slots cannot be had beforehand.
+
+Example: in ``y[i] = x[i] * 2`` the product depends on data, ``i`` and its bound do not, so slots are counted without a
+run. A loop ``while (x[0] > 0)`` depends on data.
 """
 
 from __future__ import annotations
@@ -101,7 +104,7 @@ class Taint:
         return any(use in self.names for use in instruction.uses)
 
     def _reads(self, pointer: str) -> bool:
-        """True if what lies behind a pointer is, or may be, data."""
+        """True if the memory behind a pointer is, or may be, data."""
         return any(not self._is_known(root) for root in self._roots(pointer))
 
     def _reads_from(self, source: InstructionOperand) -> bool:

@@ -76,7 +76,7 @@ _FLOAT_LIMITS = {
     "MIN_10_EXP": "(-37)",
 }
 _LIMITS = [f"-D__{type_}_{k}__={v}" for type_ in ("DBL", "LDBL") for k, v in _FLOAT_LIMITS.items()]
-"""What ``<cfloat>`` and ``std::numeric_limits`` say of double, which is float on the machine."""
+"""Limits of double in ``<cfloat>`` and ``std::numeric_limits``: those of float, which it is on the machine."""
 _IPUDEF = "-includeipudef.h"
 _ALIGNMENT = "-includepoplar/Alignment.hpp"
 _TARGET_FLAGS = ("-target", "-march", "-mcpu", "--target", "-O")
@@ -104,7 +104,7 @@ _STANDARD = {
     "utility": "pair|make_pair|move|forward|swap|exchange|index_sequence|make_index_sequence|integer_sequence|declval",
     "variant": "variant|visit|monostate",
 }
-"""Standard headers that other compilers bring with others, by what is missing of ``std`` without them."""
+"""Standard headers that other compilers include with others, by the missing name of ``std``."""
 _C_NAMES = {
     "cassert": "assert",
     "cfloat": "FLT_MAX|FLT_MIN|FLT_EPSILON|DBL_MAX|DBL_MIN|DBL_EPSILON",
@@ -114,7 +114,7 @@ _C_NAMES = {
     "cstdlib": "exit|abort|_Exit|abs|labs|malloc|calloc|free|rand|srand|atoi|EXIT_[A-Z]+",
     "cstring": "mem(?:cpy|set|move|cmp)|str(?:len|n?cmp|n?cpy)",
 }
-"""The same of what C has: names without ``std::``."""
+"""The same for C: names without ``std::``."""
 _OURS = {
     "-Drptsize_t=unsigned": "rptsize_t",
     _ALIGNMENT: "WORKER_ALIGN|WORKER_FUNC_ALIGN|ALWAYS_INLINE",
@@ -143,10 +143,11 @@ _SECOND_TRIES = (
     (re.compile(r"no member named '\w+' in namespace 'ipu'"), "-includeipu_vector_math"),
     (re.compile("cannot use 'throw' with exceptions disabled"), "-includeabele/throw.hpp"),
 )
-"""What is said, and the flag that mends it. ``size()`` meets a ``size_t``, one type on the tile, two here, and becomes
-one; a header that other compilers bring is brought."""
+"""Messages, and the flag that mends each. ``size()`` meets a ``size_t``, one type on the tile, two here, and becomes
+one; a header that other compilers bring is brought.
+"""
 _ROUNDS = 20
-"""Times that a file is compiled, each without what had errors the time before."""
+"""Times that a file is compiled, each without the parts with errors of the time before."""
 _TIMEOUT_SECONDS = 300
 
 
@@ -155,8 +156,8 @@ class Compiler:
     """A C++ compiler that makes LLVM bitcode.
 
     Attributes:
-        command: How it is called.
-        version: What tells its versions apart.
+        command: Command that starts it.
+        version: Text that tells its versions apart.
     """
 
     command: tuple[str, ...]
@@ -228,7 +229,7 @@ def compile_to_bitcode(text: str, name: str, flags: Sequence[str], include: Sequ
 
 
 def _compiled(command: list[str], text: str, folder: str) -> subprocess.CompletedProcess[str]:
-    """What comes of a compiler command, tried again for as long as what it says has a remedy."""
+    """Result of a compiler command, repeated as long as its output has a remedy."""
     last = Path(folder) / "last"
     write_stand_ins(text, last)
     command = [*command, "-idirafter", str(last)]

@@ -172,8 +172,9 @@ class Unit:
         return module, metadata
 
     def _with_constants(self, text: str) -> str:
-        """A part of the module in which variables that no code of the file writes are constants, and others are such as
-        anybody may write."""
+        """Part of the module with constants for variables that no code of the file writes; others are open to any
+        write.
+        """
         if not VARIABLE.search(text):
             return text
         return VARIABLE.sub(lambda m: f"{m[1]} = {'internal constant' if m[1] in self._unwritten else 'global'} ", text)
@@ -188,7 +189,7 @@ class Unit:
 
     @cached_property
     def _front(self) -> FrontEnd:
-        """What the front end made, from the disk where the classes are known."""
+        """Result of the front end, from the disk where the classes are known."""
         if "_reflected" not in vars(self):
             bitcode = self._kept("front")
             if bitcode is not None:

@@ -68,10 +68,10 @@ def _steering(
     Args:
         analysis: The analysis.
         step: The step.
-        access: What it touches.
+        access: Variables that it touches.
         sync_cycles: Its barriers.
-        plan: What moves between tiles, if anything.
-        work_cycles: What every tile does between the barriers.
+        plan: Exchange between tiles, if any.
+        work_cycles: Cycles of work on every tile between the barriers.
         host_cycles: Waiting for the host, or transfer to it.
         host_bytes: Bytes of that transfer.
         meets: Sync groups that meet there; all of them, unless others are given.
@@ -119,7 +119,7 @@ def _goes_by(scalar: Tensor) -> str:
 
 
 DECISION = NodeMeaning(lambda n: "decide", _decide, why=_decide_why)
-"""What a loop or branch means that looks at a scalar, whatever its kind."""
+"""Rules for a loop or branch that tests a scalar, whatever its kind."""
 
 
 # --- ends ------------------------------------------------------------------------------------------------------------
@@ -164,7 +164,7 @@ def _sync(analysis: Analysis, step: Step) -> Superstep:
 def _barrier(
     analysis: Analysis, step: Step, access: Access, sync: Sync, plan: ExchangePlan | None = None, work_cycles: int = 0
 ) -> Superstep:
-    """A barrier, and what is done after it; within an IPU each goes through it by itself."""
+    """Barrier, and the work after it; within an IPU each tile goes through it by itself."""
     ipu = analysis.system.ipu
     return _steering(
         analysis,

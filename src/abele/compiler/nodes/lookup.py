@@ -1,4 +1,4 @@
-"""Meaning of a node to the compiler: by its kind, or, where it decides what runs next, by its flow."""
+"""Compiler's rules for a node: by its kind or, if it decides the next step, by its flow."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from abele.graph.program import Program
 
 
 def meaning_of(node: Program) -> NodeMeaning:
-    """What a node means.
+    """Compiler's rules for a node.
 
     Raises:
         ControlProgramError: The compiler does not know such a node.

@@ -1,4 +1,4 @@
-"""The table of what nodes mean to the compiler."""
+"""Table of the compiler's rules for nodes."""
 
 from __future__ import annotations
 
@@ -30,13 +30,14 @@ def _own_origin(node: Any) -> DebugRecord:
 
 @dataclass(frozen=True)
 class NodeMeaning:
-    """What a kind of node means to the compiler, as the step that it becomes.
+    """Compiler's rules for a kind of node, as the step that it becomes.
 
     Attributes:
         kind: Gives the kind of step, one of ``step_kinds.KINDS``.
-        analyse: Gives what one execution of the step does and costs, with the services of the analysis.
-        origin: Gives what the step is named after: a record with scopes if that was made inside of some.
-        differs: Gives what makes its results differ between replicas whatever it reads, in words; None if nothing does.
+        analyse: Gives the effect and cost of one execution, with the services of the analysis.
+        origin: Gives the debug record that names the step: one with scopes if that was made inside of some.
+        differs: Gives the reason for which its results differ between replicas whatever it reads, in words; None if
+            they do not.
         why: Gives lines that say why it moves data, for listings.
     """
 
@@ -48,4 +49,4 @@ class NodeMeaning:
 
 
 NODES: Meanings[NodeMeaning] = Meanings("can be compiled")
-"""What each kind of node means; decisions of loops and branches go by their flow."""
+"""Rules for each kind of node; decisions of loops and branches go by their flow."""

@@ -17,8 +17,9 @@ KIND = Kind(
     again="compile the program again and save it with Executable.save",
     schema=ExecutableDocument,
 )
-"""Version 2: infinite constants as text, source files as portable paths. Version 3: what hosts run in place
-of steps. Version 4: bytes of the records of vertices whose codelet says them."""
+"""Version 2: infinite constants as text, source files as portable paths. Version 3: host bodies of steps. Version 4:
+bytes of vertices' records where codelets give them.
+"""
 
 
 class Writer:

@@ -1,4 +1,4 @@
-"""Codelets in a file: what was read of their source, as data."""
+"""Codelets in a file: their read source, as data."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _LAYOUTS = {**VECTOR_LAYOUTS, **LIST_LAYOUTS}
 
 
 def codelet_table(definition: CodeletDef, path: Callable[[str], str]) -> dict[str, Any]:
-    """A codelet as JSON; ``path`` says how its source file is told.
+    """Codelet as JSON; ``path`` gives the text of its source file's path.
 
     Raises:
         FileFormatError: It is C++, of which only native code is known.

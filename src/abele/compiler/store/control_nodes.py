@@ -76,7 +76,7 @@ stored(
 
 
 class BehaviourRow(NodeForm, tag="SetFloatingPointBehaviour"):
-    """What floating-point exceptions do from here on."""
+    """Behaviour of floating-point exceptions from here on."""
 
     fields: dict[str, bool]
 

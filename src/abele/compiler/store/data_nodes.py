@@ -59,7 +59,7 @@ stored_with_view(WriteUndef, "WriteUndef", "tensor")
 
 
 class FormatRow(Row):
-    """How PrintTensor writes."""
+    """Format of PrintTensor."""
 
     summarise_threshold: Size
     edge_items: Small

@@ -18,7 +18,7 @@ from abele.report.paths import told
 
 
 def save_executable(executable: Executable, path: str | Path, *, full_paths: bool = False) -> None:
-    """Write an executable to a file: the graph, its programs and what its vertices cost, as data.
+    """Write an executable to a file: the graph, its programs and its vertices' costs, as data.
 
     Args:
         executable: The executable.

@@ -17,7 +17,7 @@ class _Extent(NamedTuple):
 
 
 class Extents:
-    """Depth and unfolded steps of program nodes, each told after those inside it.
+    """Depth and unfolded steps of program nodes, each entered after its children.
 
     A few nodes that are shared again and again would make a program endless, a long chain one that no walk survives.
     """

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class SequenceRow(NodeForm, tag="Sequence"):
-    """Steps, by number, and what hosts run instead."""
+    """Steps, by number, and the program that hosts run instead."""
 
     steps: list[Number]
     host_body: Number | None = None

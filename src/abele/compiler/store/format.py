@@ -35,7 +35,7 @@ class KeyedTable(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Debug(Row):
-    """Where something comes from."""
+    """Name and source line of an object."""
 
     name: Name
     path: Name
@@ -150,7 +150,7 @@ class RegionsTable(KeyedTable):
 
 
 class EdgeRow(Row):
-    """What a field of the vertices of a group is wired to."""
+    """Regions that a field of the vertices of a group is wired to."""
 
     regions: Number
     index: Array
@@ -158,7 +158,7 @@ class EdgeRow(Row):
 
 
 class StateRow(Row):
-    """What a state field of the vertices of a group starts with."""
+    """Initial values of a state field of the vertices of a group."""
 
     values: Array
     row_begin: Array | None

@@ -51,7 +51,7 @@ class GraphOut:
     Args:
         graph: The graph.
         writer: Keeps arrays.
-        path: How the path of a source file is told.
+        path: Text of the path of a source file.
 
     Attributes:
         views: Views by number.
@@ -98,7 +98,7 @@ class GraphOut:
         }
 
     def debug(self, debug: DebugRecord) -> list[Any]:
-        """Where something comes from."""
+        """Name and source line of an object."""
         return [debug.name, debug.path, self.path(debug.file), debug.line, debug.text]
 
     def _stream(self, stream: Stream) -> list[Any]:
@@ -151,8 +151,8 @@ class GraphIn:
     """Makes a graph anew.
 
     Args:
-        table: What :meth:`GraphOut.table` gave.
-        views: What the views' rows are.
+        table: Result of :meth:`GraphOut.table`.
+        views: Rows of the views.
         archive: Gives arrays.
         trusted: True if codelets may run without checks.
 
@@ -295,7 +295,7 @@ def _counts(begin: Any, rows: int, num: int) -> bool:
 
 
 def debug_of(row: stored.Debug) -> DebugRecord:
-    """Where something comes from."""
+    """Debug record of a row."""
     return DebugRecord(row.name, row.path, row.file, row.line, row.text)
 
 

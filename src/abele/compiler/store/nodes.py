@@ -1,4 +1,4 @@
-"""Program nodes in a file: the row of each kind, what is put in it, and how the node is made again."""
+"""Program nodes in a file: the row of each kind, its fields, and the constructor of the node."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def stored_with_view(kind: type[Program], tag: str, part: str) -> None:
 
     Args:
         kind: The kind; its constructor takes the view.
-        tag: What its rows begin with.
+        tag: First word of its rows.
         part: The attribute that is the view.
     """
     row: Any = msgspec.defstruct(f"{tag}Row", [(part, Number)], bases=(NodeForm,), tag=tag, module=__name__)

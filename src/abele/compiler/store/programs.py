@@ -93,7 +93,7 @@ class ProgramsIn:
         functions: The descriptions of functions.
 
     Attributes:
-        extents: How much each node unfolds to.
+        extents: Number of nodes that each unfolds to.
     """
 
     def __init__(self, graph: GraphIn, rows: list[NodeForm], functions: list[FunctionRow]) -> None:

@@ -64,7 +64,7 @@ HOST_KERNEL: Kinds = {
 _NAMES = {kind: name for table in (CODELET_TREE, HOST_KERNEL) for name, kind in table.items()}
 _PLAIN = (str, int, float, bool)
 _MOST_DEPTH = 150
-"""Records inside records: below what any walk through them needs of Python's stack."""
+"""Most levels of records inside records, within Python's stack."""
 _LEAST, _MOST = -(1 << 63), (1 << 64) - 1
 
 
@@ -74,7 +74,7 @@ def encode(value: Any, kinds: Kinds, path: Callable[[str], str] = str) -> Any:
     Args:
         value: The record.
         kinds: Those that there are, by name.
-        path: How the path of a source file is told.
+        path: Text of the path of a source file.
     """
     if isinstance(value, float) and not math.isfinite(value):
         return {"float": str(float(value))}
@@ -107,14 +107,14 @@ def decode(data: Any, kinds: Kinds, codelet_fields: Mapping[str, FieldDef] | Non
 
 
 class _Decoder:
-    """Makes records; ``hint`` is the type that the place asks for."""
+    """Makes records; ``hint`` is the type of the place."""
 
     def __init__(self, kinds: Kinds, codelet_fields: Mapping[str, FieldDef]) -> None:
         self._kinds = kinds
         self._fields = codelet_fields
 
     def value(self, data: Any, hint: Any, depth: int) -> Any:
-        """What ``data`` describes."""
+        """Value that ``data`` describes."""
         if data is None or isinstance(data, _PLAIN):
             made = data
         elif isinstance(data, list):
@@ -169,7 +169,7 @@ def all_hints() -> dict[type[Any], dict[str, Any]]:
 
 
 def fits(value: Any, hint: Any) -> bool:
-    """True if a value is of a type, to the first level: what is inside was held against the types of its place."""
+    """True if a value is of a type, to the first level: its parts were checked against the types of their places."""
     if isinstance(hint, UnionType) or get_origin(hint) is Union:
         return any(fits(value, one) for one in get_args(hint))
     kind = get_origin(hint) or hint

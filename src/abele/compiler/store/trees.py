@@ -1,4 +1,4 @@
-"""Rules that the front end enforces while it reads source, held against codelets that come from a file."""
+"""Rules that the front end enforces while it reads source, checked on codelets from a file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Text forms of what the compiler reads and makes: program, mapping, lowered program, exchange plan, memory map."""
+"""Text forms: program, mapping, lowered program, exchange plan, memory map."""
 
 from abele.compiler.text.listing import listing_text
 from abele.compiler.text.mapping import mapping_text

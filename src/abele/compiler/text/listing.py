@@ -26,13 +26,13 @@ _HEAD = f"{'step':>6} {'kind':<13} {'times':>8} {'sync':>8} {'exchange':>9} {'co
 def listing_text(
     executable: Executable, *, reasons: bool = True, most: int = 2000, account: RunAccount | None = None
 ) -> str:
-    """The lowered program: every step with its cycles, and what the compiler inserted to make it work.
+    """Lowered program: every step with its cycles, and the compiler's insertions.
 
     Args:
         executable: The compiled program.
-        reasons: Say what each step moves between tiles and why, where it is listed first.
-        most: Lines; what is beyond is counted.
-        account: What is known of its runs; the assumptions when left out.
+        reasons: True to list the traffic of each step between tiles, and its reasons, where it is listed first.
+        most: Most lines; further ones are counted.
+        account: Counts and costs of its runs; the assumptions when left out.
 
     Cycles are of one execution; a ``~`` marks steps whose number of executions is assumed until a run says it.
     """
@@ -88,7 +88,7 @@ class _Lister:
             yield from (f"{'':>20}{'  ' * depth}{line}" for line in self._inserted(step))
 
     def _inserted(self, step: Step) -> Iterator[str]:
-        """What moves in a step, and why."""
+        """Traffic of a step, and its reasons."""
         superstep = self._executable.plan[step.superstep]
         if not any((superstep.before, superstep.after, superstep.gather, superstep.scatter)):
             return
@@ -100,7 +100,7 @@ class _Lister:
 
 
 def _titles(block: StepBlock) -> tuple[str, ...]:
-    """What the items of a branch are called."""
+    """Titles of the items of a branch."""
     flow = block.node.flow() if block.node is not None else None
     return flow.titles if isinstance(flow, OneOf) else ()
 

@@ -13,7 +13,7 @@ from abele.words import counted, tiles_text
 
 
 def mapping_text(graph: Graph, *, most: int = 200) -> str:
-    """Where the variables of a graph are, one per line: bytes, tiles, and bytes on each of these.
+    """Tiles of the variables of a graph, one variable per line: bytes, tiles, and bytes per tile.
 
     Args:
         graph: The graph.

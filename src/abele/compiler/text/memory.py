@@ -22,12 +22,12 @@ _MOST = 12
 
 
 def memory_text(executable: Executable, tile: int, *, most: int = 80) -> str:
-    """What fills a tile: bytes by category, with the variables, the vertices and the codelets behind them.
+    """Memory of a tile: bytes by category, with the variables, the vertices and the codelets behind them.
 
     Args:
         executable: The compiled program.
         tile: The tile.
-        most: Lines; what is beyond is counted.
+        most: Most lines; further ones are counted.
 
     Raises:
         TileMappingError: There is no such tile.

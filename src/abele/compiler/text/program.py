@@ -94,7 +94,7 @@ def _parts(node: Program, shown: set[Function]) -> list[Part]:
 
 
 def step_text(node: Program) -> str:
-    """What one node is, in a line without what is inside."""
+    """One node in a line, without its children."""
     text = TEXT.find(type(node))
     return text(node) if text is not None else f"{type(node).__name__} {node.debug.full_name}"
 
@@ -104,7 +104,7 @@ def _execute(node: Execute) -> str:
 
 
 def vertices_text(compute_set: ComputeSet) -> str:
-    """The vertices of a compute set: how many of which codelets, and on which tiles."""
+    """Vertices of a compute set: numbers by codelet, and tiles."""
     groups = [g for g in compute_set.groups if g.num]
     if not groups:
         return "no vertices"
@@ -184,4 +184,4 @@ TEXT: Meanings[Callable[[Any], str]] = Meanings(
         CrossReplicaExchange: _replica_exchange,
     },
 )
-"""What each kind of node is in a line; one that is not entered shows its class and name."""
+"""Text of each kind of node in a line; one that is not entered shows its class and name."""

@@ -30,7 +30,7 @@ def executable_line(executable: Executable) -> str:
 
 
 def programs_text(names: tuple[str, ...]) -> str:
-    """How many programs there are, and what the first are called."""
+    """Number of programs, and the names of the first."""
     listed = ", ".join(repr(shortened(name, 40)) for name in names[:_NAMED])
     more = f", … {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
     return f"{counted(len(names), 'program')} {listed}{more}"
@@ -41,7 +41,7 @@ def _memory(executable: Executable) -> str:
 
 
 def executable_card(executable: Executable) -> str:
-    """An executable as HTML: its programs with their steps and cycles, its memory, what compiling took."""
+    """Executable as HTML: its programs with their steps and cycles, its memory, the time of compiling."""
     facts = [
         ("system", f"{executable.system.name} ({executable.system.title})"),
         ("memory", _memory(executable)),

@@ -33,7 +33,7 @@ def fitted(line: str) -> str:
 
 
 def bounded(lines: Iterable[str], most: int) -> Iterator[str]:
-    """At most so many lines, and how many more there are."""
+    """Lines up to ``most``, and the number of further ones."""
     left = 0
     for number, line in enumerate(lines):
         if number < most:

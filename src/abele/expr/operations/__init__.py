@@ -1,4 +1,4 @@
-"""The operations, by what they do; importing this fills the table."""
+"""Operations by their kind; importing this fills the table."""
 
 from abele.expr.operation import define
 from abele.expr.operations import arithmetic, bits, comparisons, elementary, nonlinearities, rounding, special

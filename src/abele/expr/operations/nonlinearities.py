@@ -42,7 +42,7 @@ class Nonlinearity:
         enumerator: In ``popnn::NonLinearityType``.
         op: Its operation.
         gradient: The operation of its input gradient, on an activation and the output gradient.
-        gradient_takes: Which activation that is: ``output`` or ``input``.
+        gradient_takes: Kind of that activation: ``output`` or ``input``.
     """
 
     name: str
@@ -123,7 +123,7 @@ def _hard_sigmoid_meaning(x: Array) -> Array:
 
 
 def operations() -> tuple[Operation, ...]:
-    """Operations of this module; those that they are made of are in the table already."""
+    """Operations of this module; those in their expansions are in the table already."""
     return (
         _costed("nl_relu", "relu", loop_cost((1, 2), (1, 4), start=_start(1, 1))),
         _costed("nl_sigmoid", "sigmoid", loop_cost((10, 2), (4, 4), start=_start(5, 10))),

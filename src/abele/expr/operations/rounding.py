@@ -40,7 +40,7 @@ def _rounding(name: str, function: str, numpy: Meaning, spelling: Spelling) -> O
 
 
 def _by_sign(name: str, numpy: Meaning, expansion: Expansion, spelling: Spelling) -> Operation:
-    """One that is made of the others, by the sign of its argument."""
+    """Operation made of the others, by the sign of its argument."""
     return Operation(name, 1, FLOAT, numpy, expansion=expansion, slopes=_FLAT, cost=_COST, spelling=spelling)
 
 

@@ -15,7 +15,7 @@ _ERF_SLOPE = 2.0 / math.sqrt(math.pi)
 
 
 def _special(name: str, algorithm: Callable[..., Any], *slopes: Slope, arity: int = 1) -> Operation:
-    """A function that has code of its own, and costs what its algorithm counts."""
+    """Function with code of its own, at the cost of its algorithm."""
     slots = num_operations(algorithm, arity)
     return Operation(
         name,

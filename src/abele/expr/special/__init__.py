@@ -1,4 +1,4 @@
-"""Special functions: what they compute, written once for arrays and for generated code."""
+"""Special functions: their algorithms, written once for arrays and for generated code."""
 
 from abele.expr.special.code import emitter, num_operations
 from abele.expr.special.on_arrays import on_arrays

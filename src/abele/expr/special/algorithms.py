@@ -32,7 +32,7 @@ _SERIES_TERMS, _FRACTION_TERMS = 60, 40
 
 
 class Arithmetic(Protocol):
-    """What numbers have no operator for."""
+    """Operations on numbers that have no operator."""
 
     def select(self, condition: Number, then: Number, otherwise: Number) -> Number:
         """``then`` where a condition holds."""
@@ -85,7 +85,7 @@ _COS = tuple((-1.0) ** k / math.factorial(2 * k) for k in range(9))
 
 
 def sine_and_cosine(m: Arithmetic, x: Number) -> tuple[Number, Number]:
-    """Both of an angle that is a finite f32 ≥ 0 (of others within ±1), from what is left of it within ±π/4."""
+    """Both of an angle that is a finite f32 ≥ 0 (of others within ±1), from its remainder within ±π/4."""
     # Products with parts of 2/π are exact, so whole turns can be taken off each.
     total: Number = 0.0
     for piece in TWO_OVER_PI:
@@ -96,7 +96,7 @@ def sine_and_cosine(m: Arithmetic, x: Number) -> tuple[Number, Number]:
 
 
 def _by_quarters(m: Arithmetic, rest: Number, turns: Number) -> tuple[Number, Number]:
-    """Sine and cosine of ``rest``, within ±π/4, and so many quarters of a turn."""
+    """Sine and cosine of ``rest``, within ±π/4, plus ``turns`` quarters of a turn."""
     square = rest * rest
     sine, cosine = rest * polynomial(square, _SIN), polynomial(square, _COS)
     quarter = turns - m.floor(turns * 0.25) * 4.0
@@ -320,7 +320,7 @@ def inverse_normal(m: Arithmetic, p: Number) -> Number:
 # --- Bessel functions -------------------------------------------------------------------------------------------------
 
 _NEAR = 8.0
-"""Where fits in x end and those of modulus and phase begin."""
+"""Bound of x between its fits and those of modulus and phase."""
 
 
 def scaled_i0(m: Arithmetic, x: Number) -> Number:

@@ -124,7 +124,7 @@ class _InCode:
 
 
 def emitter(algorithm: Callable[..., Any]) -> Callable[..., Value]:
-    """What appends the code of an algorithm on f32 values: widened, computed, rounded once."""
+    """Function that appends the code of an algorithm on f32 values: widened, computed, rounded once."""
 
     def emit(b: ll.IRBuilder, *args: Value) -> Value:
         wide = [b.fpext(a, like(a, F64)) for a in args]
@@ -135,7 +135,7 @@ def emitter(algorithm: Callable[..., Any]) -> Callable[..., Value]:
 
 
 class _Counter:
-    """A number that counts the operations done on it and on those made of it."""
+    """Number that counts the operations on it and on numbers made of it."""
 
     __hash__ = None  # type: ignore[assignment]
 

@@ -16,7 +16,7 @@ from abele.kernels.schedule.schedule import NestSchedule
 from abele.llvm.jit import Native, compile_keyed
 
 CODE_VERSION = 28
-"""Part of every cache key; raised when the same nest and schedule come to give other code."""
+"""Part of every cache key; raised when the code of an equal nest and schedule changes."""
 LLVM_SPEED = 1
 """Optimisation level: loops are tiled, vectorised and unrolled here already, so more takes longer and gains nothing."""
 DRIVER_SPEED = 0

@@ -61,14 +61,14 @@ class DriverStep:
 
 @dataclass(frozen=True)
 class DriverRows:
-    """How a driver's steps run block after block of rows with the keys that a table names.
+    """Blocks of rows that a driver's steps run one after the other, each with the keys in a table.
 
     Attributes:
         blocks: Blocks of rows.
-        keys: How many keys there are.
-        step: Numbers of keys are multiples of it, but for the last.
-        grain: Ranges start at multiples of it, but for those that end at the last key.
-        kinds: How many numbers of keys there are.
+        keys: Number of keys.
+        step: Factor that numbers of keys are multiples of, but for the last.
+        grain: Factor that ranges start at multiples of, but for those that end at the last key.
+        kinds: Number of distinct counts of keys.
         table: The slots of the first keys seen, and of those after the last: f32.
         point: Of every outer dim: units that it takes to step once, its extent, and table elements from step to step.
         block_stride: Table elements from block to block.
@@ -89,11 +89,11 @@ class Driver:
     """A function that calls others.
 
     Attributes:
-        steps: What it calls.
+        steps: Functions to call.
         chunks: Its units, each a run of blocks; 0 where its steps are side by side.
         blocks: Blocks of all units together.
         streams: True if its functions store past the caches, and leave the fence after that to it.
-        rows: How its steps run block after block of rows in every unit; None: they do not.
+        rows: Blocks of rows that its steps run in every unit; None: they run each unit as a whole.
     """
 
     steps: tuple[DriverStep, ...]
@@ -169,7 +169,7 @@ def _rows_loop(driver: Driver, rows: DriverRows, code: DriverWriter) -> ll.Modul
 
 
 def _range_of_keys(code: DriverWriter, rows: DriverRows, unit: Value, block: Value) -> tuple[Value, Value]:
-    """The place of the number of keys, and the first key, of the range that covers what ``block`` sees."""
+    """Place of the number of keys, and the first key, of the range that covers the keys of ``block``."""
     builder = code.builder
 
     def number(value: int) -> Value:
@@ -271,7 +271,7 @@ class DriverWriter:
             self.builder.store(self.builder.add(self.builder.load(place, typ=I64), amount), place)
 
     def _now(self) -> Value:
-        """What the clock shows, in nanoseconds."""
+        """Time of the clock, in nanoseconds."""
         builder = self.builder
         self._time = self._time or self.entry.alloca(I64, ll.Constant(I64, 2))
         clock = builder.trunc(builder.load(self.notes, typ=I64), I32)
@@ -280,7 +280,7 @@ class DriverWriter:
         return builder.add(builder.mul(builder.load(self._time, typ=I64), ll.Constant(I64, 10**9)), rest)
 
     def share(self, part: Value, total: int, parts: int) -> Value:
-        """Where ``part`` of ``parts`` begins in ``total``."""
+        """First element of ``part``, of ``parts`` equal shares of ``total``."""
         return self.builder.udiv(self.builder.mul(part, ll.Constant(I64, total)), ll.Constant(I64, parts))
 
     def clamp(self, value: Value, low: Value, high: Value) -> Value:

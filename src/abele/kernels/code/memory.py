@@ -32,7 +32,7 @@ def widen(builder: ll.IRBuilder, value: Value, type_: ElementType) -> Value:
 
 
 def narrow(builder: ll.IRBuilder, value: Value, type_: ElementType) -> Value:
-    """``value`` of the compute type of ``type_``, as it is stored."""
+    """``value`` of the compute type of ``type_``, in its stored form."""
     if type_.is_float:
         return narrowed(builder, value, type_) if type_.is_narrow else value
     if type_ == bool_:

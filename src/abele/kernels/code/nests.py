@@ -281,12 +281,12 @@ class _NestCode:
         self.branch(new, copy)
 
     def _copy_points(self, panel: Panel) -> None:
-        """Copy what one point of the reduced dims reads."""
+        """Copy the elements that one point of the reduced dims reads."""
         for point in self._points(tuple(d for d in self.unrolled if d in panel.dims)):
             copy_vector(self.points, panel, point)
 
     def _copy_rows(self, panel: Panel, along: str) -> None:
-        """Copy what all points of ``along`` read, one of the reduced dims."""
+        """Copy the elements that all points of ``along``, a reduced dim, read."""
         extent, lanes = self.extents[along], self.schedule.lanes
         step = square_step(panel, lanes, extent)
         with self.loop(ll.Constant(I64, 0), ll.Constant(I64, extent), step) as index, self.at(along, index, step):
@@ -332,7 +332,7 @@ class _NestCode:
 
     @contextmanager
     def _fixed_inside(self, loops: Sequence[str]) -> Iterator[None]:
-        """Evaluate once, before ``loops`` and those of the reduction, what the elements of a row share."""
+        """Evaluate once, before ``loops`` and those of the reduction, the values that the elements of a row share."""
         inner = (*loops, *self.schedule.reduced, self.schedule.lane)
         around = frozenset(d for d, size in self.size.items() if size == 1 and d not in inner)
         before = dict(self.points.fixed)
@@ -342,9 +342,10 @@ class _NestCode:
         self.points.fixed = before
 
     def _fix_invariants(self, around: frozenset[str] = frozenset()) -> None:
-        """Evaluate once, before the loops to come, what depends on no dim but ``around``, and on nothing written."""
+        """Evaluate once, before the loops to come, values that depend on no dim but ``around`` and no store."""
         written = {out.access.array for out in self.nest.outs}
         at = Point((), self.schedule.lanes)
+        # Keys of random numbers depend on seed and modifier alone.
         for part in self.nest.expressions() if not around else ():
             if isinstance(part, Hash) and part.seed.array not in written and not part.seed.address.names:
                 self.points.keys_of(part, at, fix=True)
@@ -359,6 +360,7 @@ class _NestCode:
             if known and dims is not None and dims <= around and not arrays & written:
                 self.points.fixed[id(expression)] = self.points.value(expression, at, wanted)
                 return
+            # Not invariant as a whole: its arguments may be.
             for arg in expression.args:
                 if arg.args or (self.points.dims_of(arg) or frozenset()) <= around:
                     visit(arg, wanted)
@@ -402,7 +404,7 @@ class _NestCode:
         self.is_in_row = False
 
     def _in_row(self, place: RowPlace, at: Point) -> tuple[Value, Value]:
-        """How far the row lies that ``place`` names, and whether there is such a row among those to be stored to."""
+        """Distance of the row that ``place`` names, and true if it is among the rows to be stored to."""
         distance, inside = self.points.row(place, at)
         if self.own_rows is None:
             return distance, inside
@@ -475,7 +477,7 @@ class _NestCode:
         return sorted(points, key=lambda p: [n for d, n in p.offsets if d in most])
 
     def _clamps(self) -> dict[str, list[Bound]]:
-        """Guards of all accumulators that a loop range can express, by the dim whose loop it is."""
+        """Guards of all accumulators that a loop range can express, by the loop's dim."""
         # Loops are shared by all accumulators, so only guards that all have can shorten them.
         sets = [set(a.guards) for a in self.nest.accumulates]
         clamps: dict[str, list[Bound]] = {}
@@ -520,7 +522,7 @@ class _NestCode:
         return after
 
     def _is_zero_beyond(self, value: Expr) -> bool:
-        """True if ``value`` is a product of two loads along the lanes, which are zero in lanes that do not exist."""
+        """True if ``value`` is a product of two loads along the lanes, which are zero beyond the last lane."""
         return _is_product(value) and all(
             isinstance(a, Fetch) and a.access.stride(self.schedule.lane) != 0 and self.points.sure.issuperset(a.bounds)
             for a in value.args

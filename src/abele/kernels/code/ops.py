@@ -1,4 +1,4 @@
-"""LLVM code of the kernel operations, on scalars and on vectors of lanes alike."""
+"""LLVM code of the kernel operations, on scalars and on vectors of lanes."""
 
 from __future__ import annotations
 

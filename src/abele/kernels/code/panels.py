@@ -40,12 +40,14 @@ def square_step(panel: Panel, lanes: int, extent: int) -> int:
 
 
 def copy_vector(points: Points, panel: Panel, at: Point) -> None:
-    """Copy what the lanes read at ``at``."""
+    """Copy the elements that the lanes read at ``at``."""
     _store(points, panel, at, points.vector(points.load(panel.fetch.access, at, None)))
 
 
 def copy_square(points: Points, panel: Panel, at: Point, along: str, first: int) -> None:
-    """Copy what the lanes read at ``at``, and at as many points of ``along`` from ``first`` on as there are lanes."""
+    """Copy the elements that the lanes read at ``at``, for as many points of ``along`` from ``first`` on as there are
+    lanes.
+    """
     access, lanes, builder = panel.fetch.access, points.lanes, points.builder
     start = points.pointer(access, Point((*at.offsets, (along, first)), at.valid))
     rows = []

@@ -44,7 +44,7 @@ class Point:
     valid: int
 
     def offset(self, position: Affine) -> int:
-        """What the offsets add to ``position``."""
+        """Amount that the offsets add to ``position``."""
         return sum(position.coefficient(dim) * n for dim, n in self.offsets)
 
 
@@ -63,10 +63,10 @@ class Typed:
 
 @dataclass
 class Points:
-    """Evaluates expressions; what was computed once in a straight line of code is used again.
+    """Evaluates expressions, each once in a straight line of code.
 
     Attributes:
-        builder: Where code goes.
+        builder: Builder of the code.
         arrays: The pointer arguments.
         lane: Dim in the lanes, or empty.
         lanes: Number of lanes.
@@ -255,7 +255,7 @@ class Points:
         return Typed(self.builder.select(splat(self.builder, inside, self.lanes), *both), kind)
 
     def row(self, place: RowPlace, at: Point) -> tuple[Value, Value]:
-        """How many elements from the first row on the row lies that ``place`` names, and whether there is such a row.
+        """Distance in elements from the first row to the row that ``place`` names, and true if there is such a row.
 
         Where there is none, the first row stands for it. Vectors, if the lanes have rows of their own.
         """
@@ -303,7 +303,7 @@ class Points:
         )
 
     def _across(self, access: ElementAccess, at: Point, stride: int) -> Value | None:
-        """What lies across the lanes, from a square of elements that is loaded along its rows and transposed.
+        """Values across the lanes, from a square of elements that is loaded along its rows and transposed.
 
         None where the tile has no such square: no dim that steps by one and has as many points as there are lanes.
         """

@@ -68,7 +68,7 @@ class _ProductWriter(DriverWriter):
         return self.entry.load(place, typ=POINTER)
 
     def share_of(self, unit: Value, epilogues: Sequence[Epilogue]) -> None:
-        """Multiply share ``unit``, and do what belongs to its sums."""
+        """Multiply share ``unit``, and run the epilogue of its sums."""
         share = self._decoded(unit)
         self._multiply(share)
         for number, epilogue in enumerate(epilogues):
@@ -119,7 +119,7 @@ class _ProductWriter(DriverWriter):
         b.call(self._routine(self.callees, ROUTINE), args)
 
     def set_threads(self, count: Value) -> Value:
-        """Tell the library how many threads it may use in this one; gives how many it was told before."""
+        """Set the library's number of threads in this one; gives the number before."""
         return self.builder.call(self._routine(self.callees + 1, ll.FunctionType(I32, [I32])), [count])
 
     def _call_library(self, call: ShareProduct, share: _ShareValues, start: tuple[Value, Value], target: Value) -> None:

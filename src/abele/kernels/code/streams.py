@@ -7,6 +7,9 @@ anywhere else.
 
 These stores are not ordered with those that follow, so a function, or the driver that calls it round after round, ends
 in a fence before any other thread is told that they are done.
+
+Example: a store of 64 bytes at a multiple of 64 fills its line at once. Two stores of 32 bytes fill one if the second
+follows where the first ends.
 """
 
 from __future__ import annotations
@@ -36,7 +39,7 @@ def stream_pieces(nest: LoopNest, schedule: NestSchedule) -> dict[int, int]:
 
 
 def _piece_bytes(nest: LoopNest, schedule: NestSchedule, out: Out) -> int:
-    """What divides every address of a vector of ``out``, counted from the array's start, up to the vector's size."""
+    """Factor of every address of a vector of ``out``, counted from the array's start, up to the vector's size."""
     lane, size = schedule.lane, out.access.type.bytes
     if not lane or out.access.stride(lane) != 1:
         return 0

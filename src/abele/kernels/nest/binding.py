@@ -27,7 +27,7 @@ class Buffer:
         pinned: True: storage is the caller's, row-major, valid before and after the plan runs. False: nothing reads it
             before the plan's first write nor after the plan's end, so the plan may lay it out as it likes, or drop it.
         name: For listings.
-        elements: What it holds, in any shape, if that never changes.
+        elements: Contents, in any shape, if they never change.
     """
 
     id: int
@@ -59,10 +59,10 @@ class BoundKernel:
     """A kernel with its inputs and outputs bound, in operand order; its temporaries belong to the plan.
 
     Attributes:
-        kernel: What is computed.
-        bindings: Of inputs, then outputs.
+        kernel: Kernel to compute.
+        bindings: Bindings of inputs, then outputs.
         name: For listings and profiles.
-        origins: The caller's numbers of what the call carries out; every leaf says which of them it has a part in.
+        origins: The caller's numbers of the calls that it carries out; every leaf names those that it has a part in.
         moves: True for a copy that planning itself put before or behind a call.
 
     Raises:
@@ -88,12 +88,12 @@ class BoundKernel:
 
 @dataclass(frozen=True)
 class StoreRounding:
-    """How results are rounded to narrow floats, where that is not simply to nearest.
+    """Rounding of results to narrow floats, where it is not simply to nearest.
 
     Attributes:
-        seed: Where the seed of random rounding is, a u32[2]: id of a pinned buffer, later the number of its space; None
-            where results are rounded to nearest.
-        saturates: True if what is too large becomes the largest number, rather than infinity.
+        seed: Seed of random rounding, a u32[2]: id of a pinned buffer, later the number of its space; None where
+            results are rounded to nearest.
+        saturates: True if values too large become the largest number, rather than infinity.
     """
 
     seed: int | None = None
@@ -102,7 +102,7 @@ class StoreRounding:
 
 @dataclass(frozen=True)
 class BoundCalls:
-    """A straight run of calls, every buffer that one of them is bound to, by id, and the CPU that will run them.
+    """Straight run of calls, every buffer of theirs by id, and the CPU that will run them.
 
     Results are rounded to nearest where ``rounding`` does not say otherwise.
     """

@@ -23,7 +23,7 @@ from abele.numerics import u32
 from abele.words import counted
 
 _MOST = 1 << 62
-"""What indices and sizes may come to, so that native code can count with 64 bits."""
+"""Bound of indices and sizes, so that native code can count with 64 bits."""
 
 
 def check_kernel(kernel: HostKernel) -> None:

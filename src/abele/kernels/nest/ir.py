@@ -1,4 +1,4 @@
-"""Host kernels as data: what a library call computes, as loop nests over its operands' logical indices.
+"""Host kernels as data: the computation of a library call, as loop nests over its operands' logical indices.
 
 A :class:`HostKernel` has operands (inputs, then outputs, then temporaries) and nests, run in order. A :class:`Nest`
 means: for every point of its dims, evaluate the value of each store and combine it into the element that the store
@@ -86,7 +86,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class QuickRandom(Random):
-    """A u32 whose upper bits alone are random, from the quicker hash: what results are rounded by."""
+    """A u32 whose upper bits alone are random, from the quicker hash, for rounding of results."""
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ class Store:
 
     @property
     def values(self) -> tuple[Expr, ...]:
-        """What it evaluates: the value, and the row if it has one."""
+        """Expressions that it evaluates: the value, and the row if it has one."""
         return (self.value,) if self.row is None else (self.value, self.row.value)
 
     def __post_init__(self) -> None:
@@ -170,14 +170,14 @@ class Nest:
 
 @dataclass(frozen=True)
 class HostKernel:
-    """What a library call computes on the host.
+    """Computation of a library call on the host, as loop nests over its operands.
 
     Attributes:
         shapes: Logical shape of every operand: inputs, then outputs, then temporaries.
         types: Element type of every operand.
-        num_inputs: How many of the operands are inputs.
-        num_outputs: How many are outputs.
-        nests: Run in order; composite operations in them are replaced by what they are made of.
+        num_inputs: Number of inputs among the operands.
+        num_outputs: Number of outputs among the operands.
+        nests: Run in order; composite operations in them are replaced by their parts.
 
     Raises:
         TensorError: A nest names an operand, dim or element that does not exist, or sets an element more than once.

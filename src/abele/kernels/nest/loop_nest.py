@@ -1,4 +1,4 @@
-"""Loop nests over flat memory: what code is generated from.
+"""Loop nests over flat memory, from which code is generated.
 
 A :class:`LoopNest` is a nest after its buffers got their layouts: every access is a number of elements, linear in the
 loop dims, from one of the function's pointer arguments. It has parallel and reduced dims; for every point of the
@@ -18,7 +18,7 @@ from abele.numerics import ElementType
 Dims = tuple[tuple[str, int], ...]
 """Loop dims with their extents, outermost first."""
 PAST_CACHES = " past the caches"
-"""What texts say of a store that streams."""
+"""Words for a store that streams."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ class RowPlace:
 
     @property
     def extent(self) -> int:
-        """How many rows there are."""
+        """Number of rows."""
         return math.prod(extent for extent, _ in self.factors)
 
     @property
@@ -111,7 +111,7 @@ class RowFetch(Expr):
         access: The element in the first row. Before arrays are arguments, ``array`` is the number of a space, whose
             elements lie in row-major order.
         place: The row.
-        fill: What stands outside.
+        fill: Value of elements outside.
     """
 
     access: ElementAccess
@@ -217,7 +217,7 @@ class Out:
 
     @property
     def values(self) -> tuple[Expr, ...]:
-        """What it evaluates: the value, and the row if it has one."""
+        """Expressions that it evaluates: the value, and the row if it has one."""
         return (self.value,) if self.place is None else (self.value, self.place.row)
 
     def with_values(self, change: Callable[[Expr], Expr]) -> Out:

@@ -79,7 +79,7 @@ class _KernelBuilder:
         self.shapes, self.types = list(kernel.shapes), list(kernel.types)
 
     def nests(self, item: Nest) -> list[Nest]:
-        """``item`` with the nests that set start values before it, and those that round sums after it."""
+        """``item`` with nests before it for start values, and after it for rounding of sums."""
         before, stores, after = [], [], []
         for s in item.stores:
             # Combined in a temporary of f32 that the last nest rounds; with `accumulate` the temporary starts from what

@@ -37,9 +37,9 @@ def evaluate(kernel: HostKernel, arrays: Sequence[Array], *, precise: bool = Fal
     """The outputs of ``kernel``.
 
     Args:
-        kernel: What to compute.
+        kernel: Kernel to compute.
         arrays: The inputs, of the kernel's shapes and types; then, where outputs are accumulated into or set only in
-            part, what the outputs hold before (zeros otherwise).
+            part, the outputs' previous contents (zeros otherwise).
         precise: Keep floating-point operands and arithmetic in 64 bits throughout, as an oracle for tests.
 
     Raises:
@@ -176,7 +176,7 @@ class _Evaluator:
             return np.asarray(op.meaning(*first, *(self.value(a, grid, common) for a in args)))
 
     def widened(self, elements: Array, type_: ElementType) -> Array:
-        """Elements as they are computed with."""
+        """Elements in their compute type."""
         return np.asarray(to_host(elements, type_), self.dtype(type_))
 
     def dtype(self, type_: ElementType) -> np.dtype[np.generic]:

@@ -29,14 +29,14 @@ def assemble(program: FunctionProgram) -> NativePlan:
 
 
 def _arena(program: FunctionProgram) -> tuple[dict[int, int], int]:
-    """Where the plan's own spaces lie that pass values from leaf to leaf, and the bytes that all need."""
+    """Addresses of the plan's own spaces that pass values from leaf to leaf, and the bytes of all."""
     own = {s.number for s in program.spaces if not s.pinned} - program.per_thread
     used = [{s: None for s in leaf.spaces if s in own} for leaf in program.leaves]
     return _place(program.sizes, [list(spaces) for spaces in used])
 
 
 def _scratch(program: FunctionProgram) -> tuple[dict[int, int], int]:
-    """Where the spaces of a block lie in scratch memory, each leaf's from the start, and the bytes that all need."""
+    """Addresses of the spaces of a block in scratch memory, each leaf's from the start, and the bytes of all."""
     offsets: dict[int, int] = {}
     most = 0
     for leaf in program.leaves:
@@ -48,7 +48,7 @@ def _scratch(program: FunctionProgram) -> tuple[dict[int, int], int]:
 
 
 def _place(sizes: Sequence[int], used: Sequence[Sequence[int]]) -> tuple[dict[int, int], int]:
-    """Byte offsets of the spaces that steps use, and the bytes that all need."""
+    """Byte offsets of the spaces that steps use, and the bytes of all."""
     lives: dict[int, tuple[int, int]] = {}
     for number, spaces in enumerate(used):
         for space in spaces:
@@ -64,7 +64,7 @@ class _Binder:
         self.spaces, self.arena, self.scratch = spaces, arena, scratch
 
     def leaf(self, leaf: LeafFunctions, keep: list[object]) -> PlanLeaf:
-        """The native leaf; what holds the code of its driver is added to ``keep``."""
+        """Native leaf; the owner of its driver's code is added to ``keep``."""
         tasks = [f.task for f in leaf.functions if not f.is_start]
         calls = tuple(dict.fromkeys(task.name for task in tasks))
         origins = frozenset[int]().union(*(task.origins for task in tasks))
@@ -84,7 +84,7 @@ class _Binder:
         return PlanLeaf(address, driver.units, tuple(slots), calls, origins, driver)
 
     def _steps(self, leaf: LeafFunctions, slots: dict[LeafArgument, int]) -> list[DriverStep]:
-        """What the leaf's driver calls; the driver's own arguments are numbered in ``slots``."""
+        """Calls of the leaf's driver; the driver's own arguments are numbered in ``slots``."""
         first, steps = 0, []
         total = sum(f.cost for f in leaf.functions)
         seen = leaf.loop.seen if isinstance(leaf.loop, OuterLoop) else None
@@ -117,7 +117,7 @@ class _Binder:
         return steps
 
     def _rows(self, loop: OuterLoop, slots: dict[LeafArgument, int]) -> DriverRows | None:
-        """How the driver runs block after block of rows."""
+        """Blocks of rows that the driver runs one after the other; None for other loops."""
         seen = loop.seen
         if seen is None:
             return None
@@ -138,7 +138,7 @@ class _Binder:
         )
 
     def _argument(self, space: int) -> LeafArgument:
-        """Where ``space`` lies, for a leaf that is a single function: only loops over blocks have spaces in scratch."""
+        """Address of ``space``, for a leaf that is a single function: only loops over blocks have spaces in scratch."""
         buffer = self.spaces[space].buffer
         return LeafArgument("arena", self.arena[space]) if buffer is None else LeafArgument("buffer", buffer)
 

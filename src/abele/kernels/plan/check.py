@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def check_form(made: Form, before: Form, name: str) -> None:
-    """Check what pass ``name`` made of the form ``before``.
+    """Check the form that pass ``name`` made of the form ``before``.
 
     Raises:
         IllegalFormError: It is not legal; the message names the pass.
@@ -112,7 +112,7 @@ def _check_accesses(program: FunctionProgram, leaf: LeafFunctions, function: Tas
 
 
 def _panel_range(function: TaskFunction, panel: Panel) -> range:
-    """What the panel's address comes to over the whole of its loops; it counts from the start of each tile."""
+    """Range of the panel's address over all of its loops; it counts from the start of each tile."""
     low, high = panel.packed.address.bounds(function.nest.extents)
     return range(low, high + 1)
 

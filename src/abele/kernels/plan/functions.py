@@ -1,4 +1,4 @@
-"""Programs as native functions: what each leaf calls, from loop nests to addresses of code."""
+"""Programs as native functions: calls of each leaf, from loop nests to addresses of code."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ class TaskFunction:
     """One task as a native function over units.
 
     Attributes:
-        task: What it does.
+        task: Task that it carries out.
         nest: Its loops over flat memory; the arrays are ``spaces``, then the panel if there is one.
         spaces: Its pointer arguments.
-        is_start: In a loop over blocks: whether it runs once per chunk, not for every block.
+        is_start: In a loop over blocks: true if it runs once per chunk, not for every block.
         starts: Bytes of every space before the place where its argument points; empty where all are 0.
         moves: Bytes by which every argument moves on with a point of the rows' dim, and of the keys' dim, where the
             leaf runs block after block of rows; empty elsewhere.
-        schedule: How the nest runs: by loops over register tiles, or as a matrix product; None before that is chosen.
+        schedule: Loops over register tiles, or a matrix product; None before it is chosen.
         panel: The operand that it packs into scratch memory; its last pointer then points there.
-        integers: What it is called with after its pointers.
-        integer_moves: By how much the first of these are more for a point of the rows' dim, and of the keys' dim.
-        epilogues: Of a product: what happens to the sums of its shares.
-        address: Of the code; 0 before there is some.
-        callees: Of a product: addresses of what it calls, its last arguments.
+        integers: Integer arguments, after its pointers.
+        integer_moves: Amounts by which the first of these grow per point of the rows' dim, and of the keys' dim.
+        epilogues: Of a product: operations on the sums of its shares.
+        address: Address of the code; 0 before there is some.
+        callees: Of a product: addresses of the functions that it calls, its last arguments.
     """
 
     task: Task
@@ -55,13 +55,13 @@ class TaskFunction:
 
     @property
     def units(self) -> int:
-        """How many parallel units it has."""
+        """Number of parallel units."""
         assert self.schedule is not None
         return self.schedule.num_units(self.nest.extents)
 
     @property
     def cost(self) -> int:
-        """What threads are shared by: points that it works through, and elements that it moves once a result."""
+        """Cost by which threads are shared out: points, and elements that it moves once per result."""
         task = self.task
         outside = {e for v in (*task.locals, *(p.value for p in task.puts)) for e in v.walk() if isinstance(e, Ref)}
         results = math.prod(n for _, n in task.parallel)
@@ -100,7 +100,7 @@ class FunctionProgram:
         sizes: Bytes of every space.
         per_thread: Spaces that live in scratch memory of a thread.
         target: The CPU that will run it.
-        keep: What holds the code of the functions.
+        keep: Owner of the functions' code.
     """
 
     spaces: tuple[Space, ...]

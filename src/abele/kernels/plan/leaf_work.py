@@ -9,6 +9,9 @@ what a loop reads again counts once. An access is linear in its loop dims. In th
 goes on where the dims before it end or overlap, and so makes a stretch of addresses longer, or it repeats the stretch
 further away. Of several accesses to one array the elements are added up, but no more than the array has, since where
 they meet is not worth the time to find out. What lives only in a thread's scratch memory is no traffic.
+
+Example: a product of [4, 8] and [8, 16] in f32 is 4 · 16 · 8 · 2 = 1,024 operations. It reads 128 + 512 bytes and
+writes 256.
 """
 
 from __future__ import annotations
@@ -34,7 +37,7 @@ _OFTEN = 8
 
 @dataclass(frozen=True, slots=True)
 class LeafWork:
-    """What one execution of a leaf does.
+    """Arithmetic and memory traffic of one execution of a leaf.
 
     Attributes:
         flops: Arithmetic operations.
@@ -48,7 +51,7 @@ class LeafWork:
 
     @property
     def effort(self) -> int:
-        """What it takes, roughly: to tell the functions of one leaf apart."""
+        """Rough total of its work, by which functions of one leaf are compared."""
         return self.flops + self.read_bytes + self.written_bytes
 
 
@@ -57,9 +60,9 @@ class LeafPart:
     """One of the functions that a leaf calls.
 
     Attributes:
-        name: What it does.
+        name: Names of its tasks.
         origins: The caller's numbers of the calls that it carries out, wholly or in part.
-        work: What it does in one execution of the leaf; its bytes are also those in scratch memory.
+        work: Work in one execution of the leaf; its bytes are also those in scratch memory.
         lanes: Vector lanes that its code fills: 1 where it is scalar, or puts every value into its lane by itself.
     """
 

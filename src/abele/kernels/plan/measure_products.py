@@ -1,11 +1,15 @@
-"""What the choice between loops and the packed routine rests on, measured once a host.
+"""Rates of loops and of the packed routine, measured once per host, that the choice between them rests on.
 
-Two costs matter. How fast loops over register tiles are beside the tiles of the packed routine, which read nothing but
-packed memory: in a good layout and in the worst. And what packing an element costs. The routine multiplies a few rows,
-and then many: packing B is most of the first time and little of the second, which separates tiles from packing. Loops
-are planned as any others. Every product runs once before it is timed, so that none finds the caches full of another's
-matrices. Of many times the least counts, and results are rounded, so that what else runs on the machine disturbs
-little: they decide which of both multiplies, and so bits, and are therefore measured once, and not for every program.
+Two costs matter. The first is the speed of loops over register tiles, in a good layout and in the worst, beside the
+tiles of the packed routine, which read packed memory only. The second is the cost of packing an element. The routine
+multiplies a few rows, and then many: packing B is most of the first time and little of the second, which separates
+tiles from packing. Loops are planned as any others. Every product runs once before it is timed, so that none finds the
+caches full of another's matrices. The least of many times counts, and results are rounded, so that other processes
+disturb little. The rates decide which of both multiplies, and so bits: they are therefore measured once, not for every
+program.
+
+Example: 4 rows times 512 × 512 pack 262,144 elements of B for 1,048,576 multiply-adds; 512 rows pack no more of it for
+128 times as many.
 """
 
 from __future__ import annotations
@@ -35,13 +39,13 @@ _COLUMNS, _TILES, _ROUNDS = 320, 20, 6
 """Columns of packed products, register tiles of rows of the longer one and of loops, and rounds, some 20 milliseconds
 each."""
 _STRAIGHT, _CROSSED = (768, 512), (768, 1024)
-"""Columns and summed elements of what runs as loops: whole, and in parts of the sum."""
+"""Columns and summed elements of products that run as loops: whole, and in parts of the sum."""
 _LEAF = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
 Plan = Callable[[Sequence[Buffer], Sequence[BoundKernel], HostTarget], NativePlan]
 
 
 def measured_target(plan: Plan) -> HostTarget:
-    """The CPU of this process, whose products are chosen by what is measured on it; ``plan`` plans what is run."""
+    """CPU of this process, with products chosen by measurements on it; ``plan`` makes the plans to measure."""
     target = host_target()
     if target.products is None:
         return target

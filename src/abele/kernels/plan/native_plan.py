@@ -32,13 +32,13 @@ class PlanLeaf:
     Any split of [0, units) over threads gives the same bits; all threads must be done before the next leaf starts.
 
     Attributes:
-        address: Of the function.
-        units: How many parallel units it has.
-        args: Its pointers.
-        calls: Names of what it does, for listings and profiles.
+        address: Address of the function.
+        units: Number of parallel units.
+        args: Its pointer arguments.
+        calls: Names of the calls that it carries out, for listings and profiles.
         origins: The caller's numbers of the calls that it carries out, wholly or in part; none where it only moves
             the plan's own values.
-        driver: What it calls, where it is more than one function.
+        driver: Its driver, where the leaf is more than one function.
     """
 
     address: int
@@ -59,7 +59,7 @@ class NativePlan:
             need not survive between runs of the plan.
         scratch_bytes: Private memory of each thread, 64-byte aligned; contents undefined at the start of a leaf.
         program: The functions that the leaves call, and why they are as they are.
-        keep: What must stay alive for the addresses to stay valid.
+        keep: Objects that must stay alive for the addresses to stay valid.
     """
 
     leaves: tuple[PlanLeaf, ...]
@@ -74,7 +74,7 @@ class NativePlan:
         return "" if self.program is None else functions_text(self.program)
 
     def timed_leaf(self, number: int) -> tuple[object, int]:
-        """A leaf's function once more, which notes the times of what it calls, and what keeps it in memory.
+        """Second copy of a leaf's function that notes the times of its calls, and its owner.
 
         Raises:
             ValueError: The leaf is one function.
@@ -89,7 +89,7 @@ class NativePlan:
         return () if self.program is None else leaf_parts(self.program, number)
 
     def work(self, number: int) -> LeafWork:
-        """What one execution of a leaf computes, reads and writes."""
+        """Arithmetic and memory traffic of one execution of a leaf."""
         return LeafWork() if self.program is None else leaf_work(self.program, number)
 
     def __str__(self) -> str:

@@ -58,7 +58,7 @@ from abele.kernels.tasks.widen_operands import widen_operands
 from abele.writing import writing
 
 Form = BoundCalls | TaskProgram | LeafProgram | FunctionProgram | NativePlan
-"""What passes take and return."""
+"""Forms that passes take and return."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class PlannerPass:
 
     @property
     def about(self) -> str:
-        """What it does, in a line."""
+        """Effect of the pass, in a line."""
         return (self.run.__doc__ or "").partition("\n")[0]
 
     def __str__(self) -> str:
@@ -125,14 +125,14 @@ PIPELINE = tuple(
 """The passes of :func:`abele.kernels.plan_native`, in order."""
 
 Watch = Callable[[PlannerPass, Form], None]
-"""What is told of every pass that has run, and of the form that it made."""
+"""Function to call with every pass and the form that it made."""
 
 
 def run_passes(form: Form, *, after: str | None = None, check: bool | None = None, watch: Watch | None = None) -> Form:
     """``form`` after the passes of :data:`PIPELINE`.
 
     Args:
-        form: What the first pass takes.
+        form: Form that the first pass takes.
         after: Name of the last pass to run; None: all.
         check: True if each form is checked (:func:`abele.kernels.plan.check.check_form`); None: as the environment
             variable ``ABELE_CHECK_PASSES`` says.
@@ -156,12 +156,12 @@ def run_passes(form: Form, *, after: str | None = None, check: bool | None = Non
 def plan_native(
     buffers: Sequence[Buffer], calls: Sequence[BoundKernel], rounding: StoreRounding | None = None
 ) -> NativePlan:
-    """Native leaves that do what ``calls`` do, in order.
+    """Native leaves that carry out ``calls``, in order.
 
     Args:
         buffers: Every buffer that a call is bound to.
         calls: Kernels with their operands bound.
-        rounding: How results are rounded to narrow floats; None for nearest, ties to even.
+        rounding: Rounding of results to narrow floats; None for nearest, ties to even.
 
     Raises:
         TensorError: A binding names no buffer or reaches outside it.
@@ -188,14 +188,14 @@ def dump_passes(
     target: HostTarget | None = None,
     rounding: StoreRounding | None = None,
 ) -> str:
-    """The forms of ``calls`` from pass to pass as text; passes that change nothing are told in a line.
+    """Forms of ``calls`` from pass to pass as text; a pass without changes has one line.
 
     Args:
         buffers: Every buffer that a call is bound to.
         calls: Kernels with their operands bound.
         after: Name of the last pass to run; None: all.
         target: The CPU that is planned for; None: this one.
-        rounding: How results are rounded to narrow floats; None for nearest, ties to even.
+        rounding: Rounding of results to narrow floats; None for nearest, ties to even.
     """
     parts: list[str] = []
     last = ""
@@ -227,7 +227,7 @@ def form_text(form: Form) -> str:
 
 
 def _number_of_passes(after: str | None) -> int:
-    """How many passes run if ``after`` is the last."""
+    """Number of passes that run if ``after`` is the last."""
     names = [step.name for step in PIPELINE]
     if after is None:
         return len(names)

@@ -1,4 +1,4 @@
-"""The meaning of every form between passes, in NumPy: what a pass may never change. Slow and plain.
+"""Meaning of every form between passes, in NumPy, which no pass may change. Slow and plain.
 
 Bound calls mean what :func:`abele.kernels.evaluate` gives for each kernel. A task, and likewise a loop nest over flat
 memory, means: evaluate every accumulator, local value and store over a grid of all points, then store. Loops over
@@ -45,11 +45,11 @@ Storage = dict[int, Array]
 
 
 def evaluate_form(form: object, storage: Mapping[int, Array]) -> Storage:
-    """What the caller's buffers hold after ``form`` has run.
+    """Contents of the caller's buffers after ``form`` has run.
 
     Args:
         form: Bound calls, or a program of any of the later forms; no native plan, which is run and not evaluated.
-        storage: What they hold before, by id: arrays of each buffer's type and number of elements.
+        storage: Contents before, by id: arrays of each buffer's type and number of elements.
 
     Raises:
         InvalidOptionError: It is none of these forms.
@@ -108,7 +108,7 @@ class _Accumulator:
 
 @dataclass(frozen=True)
 class _StoreTarget:
-    """A store: where it goes for a grid of points, and what; with a ``row``, so far from there."""
+    """Store: its place for a grid of points, and its value; with a ``row``, at that distance."""
 
     array: Array
     type: ElementType
@@ -121,7 +121,7 @@ class _StoreTarget:
 
 @dataclass(frozen=True)
 class _Evaluation:
-    """A task or loop nest: what is the same in both.
+    """Common part of a task and a loop nest.
 
     ``read`` loads one of its loads, or a seed, for a grid; ``flat`` gives an array, where it begins, and its type.
     """
@@ -157,7 +157,7 @@ def _run(body: _Evaluation) -> None:
 
 
 def _distances(place: RowPlace, rows: Array) -> tuple[Array, Array]:
-    """How far each row lies from the first, and where there is none; 0 there."""
+    """Distance of each row from the first, and true where there is such a row; 0 where there is none."""
     numbers = rows.astype(np.int64)
     inside = (numbers >= 0) & (numbers < place.extent)
     left, total = np.where(inside, numbers, 0), np.zeros_like(numbers)
@@ -196,7 +196,7 @@ def _values(
     known: Mapping[Expr, tuple[Array, ElementType]],
     wanted: ElementType | None,
 ) -> Array:
-    """``expression`` at every point of ``dims``: a kernel of its own, whose inputs are what it loads."""
+    """``expression`` at every point of ``dims``: a kernel of its own, whose inputs are its loads."""
     grid, sizes = _grid(dims), tuple(extent for _, extent in dims)
     names = [dim for dim, _ in dims]
     inputs: list[Array] = []
@@ -344,7 +344,7 @@ def _tasks_in_order(leaf: LeafTasks, arrays: Sequence[tuple[Array, ElementType]]
 def _calls_at(
     loop: OuterLoop, point: tuple[int, ...], count: int, arrays: Sequence[Array]
 ) -> Iterator[tuple[int, int, int]]:
-    """The numbers of tasks that run at ``point``, in order, with the row and the key at which each begins."""
+    """Numbers of the tasks that run at ``point``, in order, with the first row and key of each."""
     seen = loop.seen
     if seen is None:
         yield from ((number, 0, 0) for number in range(count))
@@ -360,7 +360,7 @@ def _calls_at(
 
 
 def _moved(task: Task, seen: SeenKeys, number: int, start: Mapping[str, int]) -> Task:
-    """``task`` with its rows and keys counted from ``start``, but for what exists for one block at a time."""
+    """``task`` with its rows and keys counted from ``start``, but for spaces that exist for one block at a time."""
     names = zip((seen.row_dims[number], seen.key_dims[number]), start.values(), strict=True)
     moved = {dim: Affine(((dim, 1),), by) for dim, by in names if dim}
 
@@ -402,7 +402,7 @@ def _in_chunk(task: Task, loop: BlockLoop, chunk: int) -> Task:
 
 
 def _memory(program: FunctionProgram, held: Storage) -> list[tuple[Array, ElementType]]:
-    """Every space as flat memory; what a thread keeps for itself exists once."""
+    """Every space as flat memory; spaces of a thread exist once."""
     return [
         (held[s.buffer] if s.buffer is not None else np.zeros(size // s.type.bytes, s.type.np), s.type)
         for s, size in zip(program.spaces, program.sizes, strict=True)

@@ -79,7 +79,7 @@ def generate_code(program: FunctionProgram) -> FunctionProgram:
 def _product_code(
     function: TaskFunction, schedule: ProductSchedule, costs: ProductCosts, keep: list[object]
 ) -> TaskFunction:
-    """``function`` with the addresses of its code and of what that calls; what holds them is added to ``keep``."""
+    """``function`` with the addresses of its code and of its callees; their owners are added to ``keep``."""
     product = schedule.product
     if schedule.library is not None:
         assert costs.library is not None
@@ -98,6 +98,6 @@ def _product_code(
 def _changed(
     program: FunctionProgram, change: Callable[[TaskFunction, LeafFunctions], TaskFunction]
 ) -> FunctionProgram:
-    """``program`` with ``change`` applied to every function; it is told the leaf that the function is of."""
+    """``program`` with ``change`` applied to every function and its leaf."""
     leaves = (replace(leaf, functions=tuple(change(f, leaf) for f in leaf.functions)) for leaf in program.leaves)
     return replace(program, leaves=tuple(leaves))

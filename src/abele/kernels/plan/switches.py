@@ -17,7 +17,7 @@ def checks_passes() -> bool:
 
 
 def dump_folder() -> Path | None:
-    """Where forms are written; None: nowhere."""
+    """Folder that forms are written to, or None."""
     folder = os.environ.get(DUMP_VARIABLE)
     return Path(folder) if folder else None
 

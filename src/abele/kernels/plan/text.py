@@ -34,7 +34,7 @@ from abele.kernels.tasks.text import (
 
 
 def calls_text(form: BoundCalls) -> str:
-    """Every call: what its operands are bound to, and its nests."""
+    """Every call: the bindings of its operands, and its nests."""
     lines = []
     for call in form.calls:
         lines.append(call.name)
@@ -44,7 +44,7 @@ def calls_text(form: BoundCalls) -> str:
 
 
 def functions_text(program: FunctionProgram, *, addresses: bool = False) -> str:
-    """Every leaf with its functions: what each does, by index or by address in its arrays, and how it runs."""
+    """Every leaf with its functions: computation of each, by index or by address in its arrays, and schedule."""
     names = Names(program.spaces)
     used = {s for leaf in program.leaves for function in leaf.functions for s in function.spaces}
     lines = [*space_lines([s for s in program.spaces if s.number in used], names, {})]

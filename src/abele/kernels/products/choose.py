@@ -1,4 +1,4 @@
-"""Choose which nests run as matrix products, and in which shares."""
+"""Choose the nests that run as matrix products, and their shares."""
 
 from __future__ import annotations
 
@@ -19,15 +19,16 @@ WHOLE_POINTS = 768
 """Points of a reduction that loops run whole; of longer ones they run parts, one after the other. Measured: from 512 to
 1,024 points rates fall by a quarter."""
 WIDENING = 2.4
-"""How much longer loops take over operands of 8 bits, which they widen wherever they load them, and the packed routine
-once. Measured: products of 1,024³ and 512·2,048·512, 26 and 20 against 64 and 61 Gflop/s of f16."""
+"""Ratio of loops' time to the routine's over operands of 8 bits: loops widen them at each load, the packed routine
+once. Measured: products of 1,024³ and 512·2,048·512, 26 and 20 against 64 and 61 Gflop/s of f16.
+"""
 UNDECIDED = 2.0
-"""What the packed routine is expected to gain, or to lose, up to which the choice rests on what this host measures."""
+"""Expected gain or loss of the packed routine up to which the choice rests on this host's measurement."""
 
 
 @lru_cache(maxsize=4096)
 def choose_product(nest: LoopNest, target: HostTarget) -> ProductSchedule | None:
-    """How ``nest`` runs as a matrix product; None where it is none, or runs better as loops."""
+    """Schedule of ``nest`` as a matrix product; None where it is none, or runs better as loops."""
     costs = target.products
     if costs is None:
         return None

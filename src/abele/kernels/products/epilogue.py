@@ -1,4 +1,4 @@
-"""Nests of what is done with the sums of a product, for whole shares and for the shorter ones at its edges."""
+"""Nests of a product's epilogues, for whole shares and for the shorter ones at its edges."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ROW_SHARE, COLUMN_SHARE, SHARE = "row share", "column share", "share"
 
 
 def epilogues(nest: LoopNest, schedule: ProductSchedule) -> tuple[Epilogue, ...]:
-    """What happens to the sums of each kind of share; nothing if they go where they belong at once."""
+    """Operations on the sums of each kind of share; none if the sums are stored in place directly."""
     if schedule.is_direct:
         return ()
     m, n, _ = schedule.product.shape
@@ -32,7 +32,7 @@ def epilogues(nest: LoopNest, schedule: ProductSchedule) -> tuple[Epilogue, ...]
 
 
 def _kinds(extent: int, share: int) -> Iterator[bool]:
-    """Whether shares are whole (False) or the last (True), as far as there are any."""
+    """Kinds of shares that there are: whole (False) and the shorter last one (True)."""
     if extent >= share:
         yield False
     if extent % share:

@@ -1,4 +1,4 @@
-"""Which products a library can multiply: those whose matrices have one stride along rows and none along columns."""
+"""Products that a library can multiply: those whose matrices have one stride along rows and none along columns."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ MAX_INT = (1 << 31) - 1
 
 
 def library_call(product: MatrixProduct, name: str, columns: int, *, is_direct: bool) -> ShareProduct | None:
-    """How library ``name`` multiplies shares of ``columns`` of ``product``; None where it cannot.
+    """Arguments with which library ``name`` multiplies shares of ``columns`` of ``product``; None where it cannot.
 
     Args:
-        product: What is multiplied.
-        name: Of the library.
-        columns: Of a share; sums that do not go where they belong at once lie in rows of so many.
-        is_direct: True if sums go where they belong at once.
+        product: Product to multiply.
+        name: Name of the library.
+        columns: Columns of a share; sums that are not stored in place directly lie in rows of so many.
+        is_direct: True if sums are stored in place directly.
     """
     if product.left.type != f32 or product.right.type != f32:
         return None

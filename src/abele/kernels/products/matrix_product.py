@@ -36,10 +36,10 @@ class MatrixProduct:
         batch: Further dims of the results, outermost first.
         left: The operand that ``rows`` moves.
         right: The operand that ``columns`` moves.
-        result: Where the sums go as they are, with columns of the inner digit next to each other; None if more is done
-            with them.
+        result: The place of the sums if they are stored as they are, with columns of the inner digit next to each
+            other; None if more is done with them.
         adds: True if they are added to what is there.
-        extents: Of every dim.
+        extents: Extents of all dims.
     """
 
     rows: tuple[str, ...]
@@ -68,7 +68,7 @@ class MatrixProduct:
 
     @property
     def count(self) -> int:
-        """How many products of that shape there are."""
+        """Number of products in the batch."""
         return math.prod(n for _, n in self.batch)
 
 
@@ -122,7 +122,7 @@ def _digits(names: list[str], extents: Mapping[str, int], nearness: Callable[[st
 
 
 def _factors(nest: LoopNest) -> tuple[ElementAccess, ElementAccess] | None:
-    """The two loads whose products the nest sums up, if it does that and nothing else."""
+    """Two loads whose products the nest sums up, if it does nothing else."""
     if nest.unit or len(nest.accumulates) != 1:
         return None
     (sums,) = nest.accumulates
@@ -152,7 +152,7 @@ def _out_stride(nest: LoopNest, dim: str) -> int:
 
 
 def _bare_result(nest: LoopNest, columns: str) -> tuple[ElementAccess | None, bool]:
-    """The store that keeps the sums as they are, or adds them to what is there, and which of both; if there is one."""
+    """Store that keeps the sums or adds them to the present values, and true if it adds; None if there is none."""
     if len(nest.outs) != 1:
         return None, False
     (out,) = nest.outs
@@ -166,7 +166,7 @@ def _bare_result(nest: LoopNest, columns: str) -> tuple[ElementAccess | None, bo
 
 
 def _adds_to(out: Out, value: Expr) -> bool:
-    """True if ``value`` is what ``out`` holds plus the sums."""
+    """True if ``value`` is the present value of ``out`` plus the sums."""
     return (
         out.combine == "set"
         and isinstance(value, Apply)

@@ -1,4 +1,4 @@
-"""How a matrix product runs: in shares of its results, each by one call, and what then happens to its sums."""
+"""Schedule of a matrix product: shares of its results, each by one call, and the epilogue of each share."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ class DenseMatrix:
 
 @dataclass(frozen=True)
 class ShareProduct:
-    """How a library multiplies a share.
+    """Call of a library for one share.
 
     Attributes:
-        name: Of the library.
-        left: The left operand as it takes it.
-        right: The right operand.
-        result: Between rows of the results.
+        name: Name of the library.
+        left: Stride and transposition of the left operand.
+        right: Stride and transposition of the right operand.
+        result: Elements between rows of the results.
     """
 
     name: str
@@ -47,11 +47,11 @@ class ProductSchedule:
     """A nest run as a matrix product, share by share.
 
     Attributes:
-        product: What is multiplied.
-        rows: Of a share; the last may have fewer.
-        columns: Of a share.
-        sizes: Of the packed routine.
-        library: How a library multiplies a share; None: the packed routine does.
+        product: Product to multiply.
+        rows: Rows of a share; the last may have fewer.
+        columns: Columns of a share.
+        sizes: Blocking of the packed routine.
+        library: Call of a library for a share; None: the packed routine multiplies it.
     """
 
     product: MatrixProduct
@@ -83,7 +83,7 @@ class ProductSchedule:
         return self.sizes.keeps(self.product.shape[2], self.columns)
 
     def places(self) -> Places:
-        """Where the matrices lie; sums of a share that do not go where they belong lie in rows of its columns."""
+        """Offsets of the matrices' elements; sums of a share that are not stored in place have rows of its width."""
         product = self.product
         extents = dict(product.extents)
 
@@ -100,7 +100,7 @@ class ProductSchedule:
 
     @property
     def tile_offset(self) -> int:
-        """Where the sums of a share lie in its scratch memory, in bytes."""
+        """Offset of the sums of a share in its scratch memory, in bytes."""
         if self.library is not None:
             return 64
         return -(-self.sizes.work_bytes(self.product.shape[2], self.columns) // 64) * 64
@@ -119,7 +119,7 @@ class ProductSchedule:
 
 @dataclass(frozen=True)
 class Epilogue:
-    """What happens to the sums of a share, as a nest that reads them from its last array.
+    """Operations on the sums of a share, as a nest that reads them from its last array.
 
     Attributes:
         nest: Its units are the batch, and shares along rows and columns where these are not the last.

@@ -20,7 +20,7 @@ THREADS = (1, 2, 4, 8, 16)
 MAX_TILE_BYTES = 1 << 18
 """Sums of a share: they stay in a second-level cache until something is done with them."""
 MAX_PARTS, MAX_SHARE = 64, 256
-"""Parts that are looked at along a dim; of more than so many results, also parts as large as that."""
+"""Parts that are tried along a dim; above this many results, also parts of this size."""
 READING = 2.0
 """Cost of reading an element of the packed columns for a share: from a shared cache, mostly behind the arithmetic."""
 CALL = 4000.0

@@ -1,1 +1,1 @@
-"""Routines that multiply matrices, wherever their elements lie; which there are on this host, and what they cost."""
+"""Routines that multiply matrices, wherever their elements lie: those on this host, and their costs."""

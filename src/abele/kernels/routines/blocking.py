@@ -1,11 +1,11 @@
-"""Sizes of the packed routine: its register tile, and what it packs at a time for the caches."""
+"""Sizes of the packed routine: its register tile, and the blocks that it packs for the caches."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 MAX_KEPT_BYTES = 1 << 22
-"""What a packed block may take that is kept for the next call: it comes from a shared cache, and is used in full."""
+"""Most bytes of a packed block that is kept for the next call: it comes from a shared cache, and is used in full."""
 
 
 @dataclass(frozen=True)
@@ -40,15 +40,15 @@ class Blocking:
         return -(-self.rows * self.words(self.depth) // self.lanes) * self.lanes
 
     def words(self, depth: int) -> int:
-        """Words of packed memory that so many summed elements take."""
+        """Words of packed memory for ``depth`` summed elements."""
         return -(-depth // self.word)
 
     def keeps(self, depth: int, columns: int) -> bool:
-        """True if the packed block of so many columns over the whole of ``depth`` is kept from call to call."""
+        """True if the packed block of ``columns`` columns over the whole of ``depth`` is kept from call to call."""
         return 4 * self.words(depth) * columns <= MAX_KEPT_BYTES
 
     def work_bytes(self, depth: int, columns: int) -> int:
-        """Memory that calls over ``depth`` summed elements work in, of at most so many columns."""
+        """Bytes of working memory of calls over ``depth`` summed elements and at most ``columns`` columns."""
         whole = -(-columns // self.columns) * self.columns
         is_kept = self.keeps(depth, columns)
         kept = self.words(depth) * whole if is_kept else self.strip * self.words(self.depth)

@@ -1,4 +1,4 @@
-"""What is known of the host's products: sizes of the packed routine, what it gains over loops, and a library."""
+"""Costs of the host's products: sizes of the packed routine, its gain over loops, and a library."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from abele.llvm.host import cache_bytes
 from abele.numerics import ElementType, bf16
 
 VARIABLE = "ABELE_PRODUCTS"
-"""Environment variable: what runs matrix products (:data:`WAYS`)."""
+"""Environment variable with the way to run matrix products (:data:`WAYS`)."""
 WAYS = ("auto", "loops", "packed", "mkl")
 """``auto``: what is expected to be fastest. ``loops``: register tiles that read operands where they lie. ``packed``:
 the packed routine, wherever a task is a product. ``mkl``: MKL, wherever a task is a product that it can take."""
 MIN_GAIN = 1.05
-"""How many times as fast as the packed routine a library has to be to be called."""
+"""Least ratio of a library's speed to the packed routine's for the library to be called."""
 
 
 @dataclass(frozen=True)
 class ProductCosts:
-    """What the choice of a product's routine rests on.
+    """Figures that the choice of a product's routine rests on.
 
     Attributes:
-        sizes: Of the packed routine.
-        pairs: Of the packed routine for operands of bf16, where the CPU multiplies pairs of them; else None.
-        measure: Measures what the routine of given sizes costs on this host; None: as rates are by default.
-        library: What may multiply instead of the packed routine.
+        sizes: Blocking of the packed routine.
+        pairs: Blocking for operands of bf16, where the CPU multiplies pairs of them; else None.
+        measure: Measures the costs of the routine of given sizes on this host; None: the default rates.
+        library: Library that may multiply instead of the packed routine.
         forced: True if every product runs by the packed routine, or by the library where it can.
     """
 
@@ -46,7 +46,7 @@ class ProductCosts:
         return self.pairs if self.pairs is not None and left == right == bf16 else self.sizes
 
     def takes_library(self) -> bool:
-        """True if the library multiplies what it can; it is measured where nobody has on this host."""
+        """True if the library multiplies the products that it can take; it is measured once on this host."""
         if self.library is None:
             return False
         return self.forced or library_gain(self.library, self.sizes) >= MIN_GAIN

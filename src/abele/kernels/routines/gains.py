@@ -1,8 +1,8 @@
-"""What a library gains over the packed routine on this host: measured once, and again where the library is another.
+"""Gain of a library over the packed routine on this host, measured once per version of the library.
 
-Both multiply the same matrices, in each layout, in turns; the least of many times counts, so that what else runs on the
-machine disturbs little, and the result is rounded. It decides which of both multiplies, and so bits; therefore it is
-measured once, and not for every program.
+Both multiply the same matrices, in each layout, in turns; the least of many times counts, so that other processes
+disturb little, and the result is rounded. It decides which of both multiplies, and so bits: therefore it is measured
+once, not for every program.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _THREADS = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int)
 
 
 def library_gain(library: MatrixLibrary, sizes: Blocking) -> float:
-    """How many times as fast as the packed routine ``library`` multiplies, to the nearest twentieth."""
+    """Ratio of ``library``'s speed to that of the packed routine, to the nearest twentieth."""
     version = VERSION << 32 | zlib.crc32(f"{library.version} {sizes!r}".encode())
     return measured(f"products-{library.name}", version, float, lambda: measure_gain(library, sizes))
 

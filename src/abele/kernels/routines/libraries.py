@@ -24,7 +24,7 @@ class MatrixLibrary:
 
     Attributes:
         name: As in listings.
-        version: What it says of itself.
+        version: Version that it states.
         sgemm: Address of ``sgemm_`` of Fortran, with integers of 32 bits.
         set_threads: Address of ``int (int)``: sets the calling thread's number of threads and gives that of before.
     """

@@ -1,4 +1,4 @@
-"""The packed routine as native code of this CPU, made once a host."""
+"""The packed routine as native code of this CPU, made once per host."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from abele.kernels.routines.packed import product_module
 from abele.llvm.jit import Native, compile_keyed
 
 PACKED_VERSION = 2
-"""Part of the cache key; raised when the same sizes come to give other code."""
+"""Part of the cache key; raised when the code of equal sizes changes."""
 LLVM_SPEED = 1
 """Optimisation level: loops are tiled and unrolled already."""
 

@@ -82,7 +82,7 @@ class PairPackingWriter(PackingWriter):
             self.builder.store(constant(I16, 0), self._half(panel, depth, r), align=2)
 
     def _half(self, panel: PackedPanel, p: Value, r: Value) -> Value:
-        """Where element (r, p) of the panel comes to."""
+        """Address of element (r, p) of the panel."""
         b = self.builder
         pair = b.add(b.mul(b.lshr(p, i64(1)), i64(panel.width)), r)
         return self.at(panel.target, b.add(b.mul(pair, i64(2)), b.and_(p, i64(1))), I16)

@@ -139,6 +139,7 @@ class _PackedWriter(RoutineWriter):
         depth, a, b, c, lines, places, rows, columns, adds = self.open(name, _TILE.args)
         # The second vector's place exists only if it has columns.
         last = self.least(i64((vectors - 1) * sizes.lanes), self.builder.sub(columns, i64(1)))
+        # Places of the vectors in a row at the start of C; row r lies `lines[r]` elements further on.
         starts = [
             self.at(c, self.builder.load(self.at(places, i64(0) if v == 0 else last, I64), typ=I64), F32)
             for v in range(vectors)
@@ -160,6 +161,8 @@ class _PackedWriter(RoutineWriter):
         accumulators = self._sums((whole, depth, 1), a, b, accumulators, vectors)
         grid = [accumulators[r * vectors : (r + 1) * vectors] for r in range(height)]
         b_ = self.builder
+        # Four ways to store: whole vectors or masked ones, over the old values or added to them.
+        # The tests are outside of the loops over rows, so each way is straight-line code.
         is_whole = b_.icmp_signed("==", columns, i64(vectors * sizes.lanes))
         is_fresh = b_.icmp_signed("==", adds, i64(0))
         masks = [self.mask(columns, v) for v in range(vectors)]
@@ -195,7 +198,7 @@ class _PackedWriter(RoutineWriter):
     def _sums(
         self, turns: tuple[Value, Value, int], a: Value, b: Value, accumulators: Sequence[Value], vectors: int
     ) -> list[Value]:
-        """``accumulators`` after the summed elements from the first of ``turns`` to the second, so many at once."""
+        """``accumulators`` after the summed elements from the first of ``turns`` to the second, by steps."""
         sizes = self.sizes
         low, high, step = turns
         before = self.builder.block

@@ -66,11 +66,11 @@ class PackingWriter(RoutineWriter):
         return self.function
 
     def _in_rows(self, first: Value, last: Value, run: int) -> Value:
-        """How many of the summed elements from ``first`` to before ``last`` are packed ``run`` words at a time."""
+        """Number of the summed elements from ``first`` to before ``last`` that are packed ``run`` words at a time."""
         return self.builder.and_(self.builder.sub(last, first), i64(-run))
 
     def _fill(self, panel: PackedPanel, depth: Value) -> None:
-        """Fill what is left of the last words after ``depth`` elements; whole elements leave nothing."""
+        """Fill the rest of the last words after ``depth`` elements; whole elements leave none."""
 
     @contextmanager
     def _pieces(self, first: Value, count: Value, run: Value) -> Iterator[tuple[Value, Value]]:

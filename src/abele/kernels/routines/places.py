@@ -1,7 +1,7 @@
-"""Where the elements of a product's matrices lie: an offset for every row and column of each.
+"""Offsets of the elements of a product's matrices: one for every row and column of each.
 
 Loop dims that make one dim of the product are its digits. An element's offset is the sum of one of its row and one of
-its column, so six tables say everything, whatever the layouts are; they take a few bytes for every row and column.
+its column. So six tables describe any layout, in a few bytes per row and column.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from abele.layout import Modes
 
 @dataclass(frozen=True)
 class Places:
-    """What a routine is told of its matrices, as it lies in memory.
+    """Offsets and sizes of a routine's matrices, as they lie in memory.
 
     Attributes:
         numbers: Summed elements; addresses of the tables; runs; whether the packed block is kept.
@@ -51,6 +51,6 @@ def offsets(digits: Modes) -> np.ndarray:
 
 
 def run_of(digits: Modes) -> int:
-    """How many elements lie next to each other, from multiples of that number on; 0 if none do."""
+    """Elements that lie next to each other, from multiples of that number on; 0 if none do."""
     run = layout.run_length(digits)
     return run if run > 1 else 0

@@ -1,4 +1,4 @@
-"""What the packed routine costs beside loops over register tiles."""
+"""Costs of the packed routine beside loops over register tiles."""
 
 from __future__ import annotations
 
@@ -23,4 +23,4 @@ class PackedRates:
 
 
 USUAL = PackedRates()
-"""What is expected of a host that is not measured."""
+"""Expected rates of a host that is not measured."""

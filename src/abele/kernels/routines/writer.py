@@ -1,4 +1,4 @@
-"""What the functions of the packed routine are written with."""
+"""Writer of the functions of the packed routine."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def i64(value: int) -> Value:
 
 
 def stored_type(type_: str) -> Any:
-    """What elements of a type lie in memory as."""
+    """LLVM type of elements in memory."""
     return F32 if type_ == "f32" else ll.IntType(8 * element_bytes(type_))
 
 

@@ -1,4 +1,4 @@
-"""Choose the schedule of a loop nest by a small model of what its loads and arithmetic cost.
+"""Choose the schedule of a loop nest by a small model of its loads and arithmetic.
 
 A contraction is fast when each loaded vector is used many times while it is in a register, when no register spills, and
 when loops stream through memory. So the search has two steps. The first costs every register tile over one or two
@@ -11,6 +11,9 @@ decide on results. The model depends on the nest, and on the CPU's vectors and c
 
 Dims on which guards depend get neither lanes nor tiles, since each of their loads would be masked. Tiles over three
 dims are not tried: a CPU has too few accumulators for a third dim to add much reuse.
+
+Example: a tile of 4 rows by 2 vectors has 8 accumulators. Per point of the reduction it loads 2 vectors and 4 scalars
+for 8 multiply-adds.
 """
 
 from __future__ import annotations
@@ -38,26 +41,31 @@ there are accumulators."""
 MIN_UNITS = 32
 """Units wanted of a nest, so that threads share it evenly."""
 FINALISTS = 12
-"""Tiles of which the memory traffic is looked at, too."""
+"""Tiles of which the memory traffic is estimated, too."""
 LINE_COST = 0.3
 """Cost of a cache line from the second level, in vector operations; prefetching hides most of it."""
 BROADCAST_COST, SPREAD_COST = 0.5, 1.5
 """Cost of loading one element into all lanes, and of each lane of a strided load, in vector loads."""
 FAR_SPREAD_COST = 8.0
-"""The same of a lane whose neighbours lie :data:`FAR_BYTES` apart: each then has a page of its own, and often the place
-of its line in the caches in common with the others, so that lines are lost before they are used up."""
+"""Cost of such a lane where its neighbours lie :data:`FAR_BYTES` apart.
+
+Each then has a page of its own, and often the same place in the caches as the others, so that lines are lost before
+they are used up.
+"""
 CONFLICT_COST = 4.0
-"""Cost of a line that is lost between two points of the reduction, since more of them than the first-level cache has
-ways for lie a power of two apart: it comes from the second level for every element, and nothing prefetches it."""
+"""Cost of a line that is lost between two points of the reduction. More of them than the first-level cache has ways for
+lie a power of two apart: it comes from the second level for every element, and nothing prefetches it.
+"""
 FAR_TILE_COST = 0.05
-"""Further cost of a load whose neighbours in the tile lie :data:`FAR_BYTES` apart, in vector loads: of tiles that cost
-the same otherwise, the one whose points lie close touches fewer pages, and other places of the first-level cache."""
+"""Further cost of a load whose neighbours in the tile lie :data:`FAR_BYTES` apart, in vector loads. Of tiles of equal
+cost, the one of close points touches fewer pages, and other places of the first-level cache.
+"""
 OVERLAP_LOSS = 0.15
-"""Share of arithmetic and loads, which run side by side, that does not overlap."""
+"""Share of arithmetic and loads that does not overlap; they run side by side."""
 SPILL_COST = 4.0
 """Cost of an accumulator beyond the registers: it is stored and loaded at every point of the reduction."""
 HIDING_TILE, WAIT_COST = 8, 0.25
-"""Independent accumulators that hide the latency of a multiply-add, and the cost of each that is missing."""
+"""Independent accumulators that hide the latency of a multiply-add, and the cost of each missing one."""
 WORKING_REGISTERS = 2
 """Registers that values at hand take beside accumulators and held vectors; a multiply-add needs one, for its operand
 that streams."""
@@ -71,7 +79,7 @@ LONG_EXPRESSION = 24
 """Operations of a point from which two points at once fill the pipelines; of shorter ones four do."""
 
 MIN_LEADING = 8
-"""Units of the dims around stores to rows that values name from which on these are what threads share."""
+"""Least units for threads to share the dims around stores to rows that values name."""
 MAX_ROW_UNITS = 64
 """Runs of rows that such stores are cut into where nothing else can be shared."""
 
@@ -84,7 +92,7 @@ def choose_schedule(nest: LoopNest, target: HostTarget) -> NestSchedule:
 
 
 def schedule_cost(nest: LoopNest, target: HostTarget) -> float:
-    """What the cheapest schedule of ``nest`` is expected to cost, in vector operations."""
+    """Expected cost of the cheapest schedule of ``nest``, in vector operations."""
     return _cheapest(nest, target)[1]
 
 
@@ -117,7 +125,7 @@ def _cheapest(nest: LoopNest, target: HostTarget) -> tuple[NestSchedule, float]:
 
 @lru_cache(maxsize=4096)
 def choose_packed_schedule(nest: LoopNest, target: HostTarget) -> tuple[NestSchedule, Panel | None]:
-    """The schedule of ``nest``, and the operand that is copied panel by panel, whose dims are then the first units."""
+    """Schedule of ``nest``, and the operand that is copied panel by panel; its dims are then the first units."""
     schedule = choose_schedule(nest, target)
     panel = find_panel(nest, schedule)
     if panel is None:
@@ -128,7 +136,7 @@ def choose_packed_schedule(nest: LoopNest, target: HostTarget) -> tuple[NestSche
 
 
 def _in_row_order(nest: LoopNest, target: HostTarget) -> NestSchedule:
-    """The schedule of a nest that stores to rows which values name: loops in their order, but for what is separate.
+    """Schedule of a nest with stores to rows that values name: loops in their order, but for separate ones.
 
     Points of most dims may store to any row, so that they run one after the other. What can be shared are dims whose
     points never meet: those around the others, such as groups of tables, or the columns of a row. Columns are swept:
@@ -273,7 +281,7 @@ def _tiles(nest: LoopNest, lane: str, width: int, target: HostTarget) -> Iterato
 
 @lru_cache(maxsize=1024)
 def _pairs(first: int, second: int, limit: int) -> Int64:
-    """Sizes of tiles over two dims of so many points, int64[k, 2]; without those over one of them alone."""
+    """Sizes of tiles over two dims of given extents, int64[k, 2]; without those over one of them alone."""
     pairs = [(a, b) for a in _factors(first, limit) for b in _factors(second, limit // a) if min(a, b) > 1]
     return np.array(pairs, dtype=np.int64).reshape(-1, 2)
 
@@ -408,9 +416,10 @@ class _CostModel:
         return (FAR_SPREAD_COST if far else SPREAD_COST) * self.width if stride else BROADCAST_COST
 
     def _rows(self, fetch: Fetch, target: HostTarget) -> dict[str, int]:
-        """Dims along which a tile reads lines apart, each for several points of the reduction, and how many such lines
-        stay in the first-level cache meanwhile; none where the next point is beyond the next line, which is fetched
-        ahead of its use."""
+        """Lines that a tile reads per dim and that stay in the first-level cache for several points of the reduction.
+
+        None where the next point is beyond the next line, which is fetched ahead of its use.
+        """
         access = fetch.access
         along = [abs(access.stride(d)) * (self.width if d == self.lane else 1) for d, _ in self.nest.reduced]
         near = min((step for step in along if step), default=0) * access.type.bytes
@@ -498,7 +507,7 @@ class _CostModel:
 
 
 def _rounding_cost(value: Expr) -> float:
-    """What rounding to 16 bits and back costs in an expression, without what its arguments cost."""
+    """Cost of rounding to 16 bits and back in an expression, without the cost of its arguments."""
     if isinstance(value, Rounded) and value.word is not None:
         return NARROWING_COST + DRAWING_COST
     return NARROWING_COST if isinstance(value, Rounded | Cast) and value.type.is_narrow else 0.0

@@ -26,7 +26,9 @@ MIN_REUSE = 8
 FAR_BYTES = 2048
 """Rows at least so far apart are not prefetched across: the next is in another page, or nearly."""
 MIN_BYTES, MAX_BYTES = 1 << 13, 1 << 23
-"""A smaller panel stays in the first-level cache as it is; a larger one is not worth the memory."""
+"""Bytes of a panel that is worth a copy: a smaller one stays in the first-level cache, a larger one takes too much
+memory.
+"""
 WIDEST_TILE = 24
 """Points along one dim that a register tile may have; what is expected before the tile is known holds for all."""
 

@@ -12,15 +12,15 @@ class NestSchedule:
 
     Attributes:
         order: Parallel dims, outermost loop first; the first ``num_unit_dims`` are the function's units.
-        num_unit_dims: How many dims make the units: one unit is one tile step of each.
+        num_unit_dims: Number of dims that make the units: one unit is one tile step of each.
         reduced: Reduced dims, outermost loop first.
         lane: Dim in the vector lanes; empty for scalar code.
         lanes: Number of lanes (1 without ``lane``).
         tile: Points of each unrolled dim in a register tile; vectors of the lane dim.
-        sweeps: True if each call passes once over all other loops, and runs its units inside of them: stores to rows
-            that values name then find these rows in order, and what names them is read once.
-        row_units: Where stores to such rows have no dim to share among threads: in how many runs of rows they are cut.
-            Each call passes over all points once, and stores to the rows of its units alone.
+        sweeps: True if each call passes once over all other loops, and runs its units inside of them. Stores to rows
+            that values name then find these rows in order, and the values are read once.
+        row_units: Runs of rows that stores to such rows are cut into where no dim can be shared among threads. Each
+            call passes over all points once, and stores to the rows of its units alone.
     """
 
     order: tuple[str, ...]

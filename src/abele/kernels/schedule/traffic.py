@@ -1,13 +1,17 @@
-"""Memory traffic of a loop nest: the cache lines that its loops read again, and those that nothing prefetches.
+"""Memory traffic of a loop nest: cache lines that its loops read again, and lines without a prefetch.
 
 Inside a loop that does not move an array, the array's elements are read again in every round. Whether that costs
 anything depends on what is touched in between: if the loops inside touch no more than a cache holds, the lines come
-from that cache. So for each loop, from the innermost outwards, the bytes touched by one round are the product of the
-extents inside it, per array, less where windows overlap, and the bytes read again are weighted by the smallest cache
-that holds all of them. This is the reuse-distance estimate of loop tiling, with three caches and no associativity.
+from that cache. So each loop is taken in turn, from the innermost outwards. The bytes touched by one round are the
+product of the extents inside the loop, per array, less where windows overlap. The bytes read again are weighted by the
+smallest cache that holds all of them. This is the reuse-distance estimate of loop tiling, with three caches and no
+associativity.
 
 Large arrays cost something even when each element is read once, where the next access is not the next line and nothing
 prefetches it; that is counted apart.
+
+Example: a product of 1,024³ in f32 with the rows outermost reads the 4 MB of B again for each row, from the smallest
+cache that holds them.
 """
 
 from __future__ import annotations
@@ -24,9 +28,9 @@ from abele.kernels.target import HostTarget
 
 LINE_BYTES = 64
 OWN_COST, SHARED_COST = 1.5, 8.0
-"""What a line costs from the second-level cache, and from the last."""
+"""Costs of a line from the second-level cache, and from the last."""
 MEMORY_COST = 40.0
-"""What a line from beyond all caches costs."""
+"""Cost of a line from beyond all caches."""
 JUMP_COST = 64.0
 """Further cost of a line from beyond the second-level cache where the next access is not the next line, so that
 nothing prefetches it."""
@@ -35,7 +39,7 @@ MAX_STREAMS, STREAM_COST = 4, 8.0
 more: rows a power of two apart fall on the same places of the first-level cache, and prefetched lines are lost again.
 """
 MAX_PERMUTED = 4
-"""Loops whose every order is looked at; of more, those along which results lie closest stay innermost."""
+"""Loops whose every order is tried; of more, those along which results lie closest stay innermost."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +53,7 @@ class _Array:
 
 
 class _FarLines(NamedTuple):
-    """What a tile touches of a large array.
+    """Lines of a large array that a tile touches.
 
     Attributes:
         moving: Dims whose loops move the tile on.
@@ -153,7 +157,7 @@ class Traffic:
     def _round(
         self, steps: dict[str, int], outside: frozenset[str], known: KnownRounds
     ) -> tuple[tuple[int, ...], float]:
-        """Bytes of each loaded array that one round touches in the loops ``outside``, and what a line of them costs."""
+        """Bytes of each loaded array that one round touches in the loops ``outside``, and the cost of their lines."""
         found = known.get(outside)
         if found is None:
             inside = dict(self.extents) | dict.fromkeys(self.nest.unit, 1)
@@ -165,7 +169,7 @@ class Traffic:
         return found
 
     def _touched(self, number: int, inside: dict[str, int]) -> int:
-        """Bytes of an array, in whole lines, that so many points of every dim reach.
+        """Bytes of an array, in whole lines, that the given points of every dim reach.
 
         What windows share is counted once.
         """
@@ -186,7 +190,7 @@ class Traffic:
         return self.known[key]
 
     def _parts(self, steps: dict[str, int]) -> list[_FarLines]:
-        """What tiles touch of arrays that are larger than the second-level cache."""
+        """Lines that tiles touch of arrays larger than the second-level cache."""
         parts = []
         for number, array in enumerate(self.arrays):
             size = self._touched(number, self.extents)
@@ -222,7 +226,7 @@ class Traffic:
         return array.loaded and looping <= array.dims
 
     def _run(self, number: int, steps: dict[str, int]) -> tuple[int, set[str]]:
-        """Bytes of an array in a row that a tile touches, and the dims along which the row goes on."""
+        """Bytes of an array in a row that a tile touches, and the dims along the row beyond it."""
         run, further = self.arrays[number].bytes, set[str]()
         for dim, stride in self.steps[number]:
             if stride > run:

@@ -1,4 +1,4 @@
-"""Run tasks block after block of samples, so that what passes between them stays in a thread's own cache.
+"""Run tasks block after block of samples, so that values between them stay in a thread's own cache.
 
 Run task by task, a layer of a network writes its whole batch to memory before the next layer reads it back. All tasks
 of one stage by blocks are independent along the samples, so they may as well run one after the other for a block of
@@ -10,6 +10,9 @@ consecutive blocks, and a task after the stage combines the chunks in order. The
 on the number of threads, so results have the same bits on any machine of the same vector width. With a chunk per
 thread, bits would follow the number of threads; with one per block, the partial gradients of a wide layer would outgrow
 the caches.
+
+Example: 4,096 samples in blocks of 64 are 64 blocks. In 8 chunks, each runs 8 of these one after the other and makes
+one partial gradient; a task afterwards adds up the 8.
 """
 
 from __future__ import annotations
@@ -99,12 +102,12 @@ class _LeafBuilder:
         self.places = dict(program.samples.spaces) if program.samples is not None else {}
 
     def group(self, group: TaskGroup) -> LeafTasks:
-        """The leaf of ``group``; what only it touches exists for one point at a time."""
+        """Leaf of ``group``; spaces that only it touches exist for one point at a time."""
         self.layouts |= point_layouts(self.program, group)
         return LeafTasks(tuple(self.program.tasks[n] for n in group.tasks), OuterLoop(group.extents, group.dims))
 
     def rows(self, numbers: Sequence[int], rows: RowDims) -> tuple[LeafTasks, list[Task]]:
-        """The leaf of tasks that run row by row, and the tasks that combine the chunks of their sums afterwards."""
+        """Leaf of tasks that run row by row, and tasks to combine the chunks of their sums afterwards."""
         tasks, after = [], []
         sums = [
             any(d in dict(self.program.tasks[n].reduced) for d in names)
@@ -155,7 +158,7 @@ class _LeafBuilder:
         return LeafTasks(tuple(task for task, _ in tasks), loop), after
 
     def _with_copies(self, samples: SampleDim, tasks: Sequence[tuple[Task, str]]) -> list[tuple[Task, str]]:
-        """``tasks`` reading a copy by blocks of every space of which one reads values again, and which is not so."""
+        """``tasks`` reading copies by blocks of spaces that one reads again and that are not so yet."""
         # A copy holds until the space that it was made from is written.
         copies: dict[int, int] = {}
         changed: list[tuple[Task, str]] = []
@@ -172,7 +175,7 @@ class _LeafBuilder:
         return changed
 
     def _copy(self, space: int) -> tuple[Task, int]:
-        """The task that copies a block of ``space``, and the place of the samples in it."""
+        """Task for copies of one block of ``space``, and the place of the samples in it."""
         original, place = self.spaces[space], self.places[space]
         copy = self.spaces.add(original.shape, original.type, f"{original.name}.block")
         self.places[copy.number] = place
@@ -183,7 +186,7 @@ class _LeafBuilder:
 
 
 class _Chunks:
-    """Tasks that reduce over samples, split into one part per chunk of blocks and a task that combines the parts."""
+    """Tasks that reduce over samples, split into one part per chunk of blocks and a task for the combination."""
 
     def __init__(self, spaces: SpaceTable, blocks: int, count: int) -> None:
         self.spaces, self.blocks, self.count = spaces, blocks, count
@@ -221,7 +224,7 @@ def _of_one_chunk(task: Task) -> Task:
 
 
 def _start(task: Task, part: int, reduction: TaskReduction) -> Task:
-    """The task that sets ``part`` of a chunk to what its combine starts from."""
+    """Task that sets ``part`` of a chunk to the identity of its combine."""
     value = Const(identity(reduction.combine, reduction.type.np).item(), reduction.type)
     put = Put(part, (affine(0), *(affine(d) for d, _ in task.parallel)), value)
     return Task(f"{task.name}.start", task.parallel, (), (), (put,), origins=task.origins)

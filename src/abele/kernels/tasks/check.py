@@ -1,4 +1,4 @@
-"""Legality of a program of tasks, whatever pass has made it.
+"""Legality of a program of tasks, after any pass.
 
 A task is legal by itself where its dims, the elements that it names and the types of its values exist; where a store
 that sets names every dim, in its index or its guards, so that each element is set once; and where its values use only
@@ -7,6 +7,9 @@ that stages or leaves give keeps every dependence.
 
 Bounds are exact for accesses without guards. A guarded access may leave its space only along positions of which a guard
 speaks; that the guard is the right one, tests show by evaluating programs.
+
+Example: y[i] = x[i + 1] over i < 8 is legal for an x of nine elements, or for one of eight with the guard i < 7 on the
+load.
 """
 
 from __future__ import annotations
@@ -36,7 +39,7 @@ from abele.kernels.tasks.program import (
 from abele.numerics import ElementType, u32
 
 _LEGAL_AMONG = "_legal_among"
-"""Where a task keeps the spaces that it touches, as they were when it was found legal."""
+"""Name of a task's attribute with the spaces that it touches, as they were when it was found legal."""
 
 
 def check_program(program: TaskProgram) -> None:
@@ -142,7 +145,7 @@ class _TaskCheck:
         self.locals_at = 0
 
     def run(self) -> None:
-        """Check dims, then reductions, local values and stores, each with what is known by then."""
+        """Check dims, then reductions, local values and stores, each with the values known by then."""
         task = self.task
         names = [name for name, _ in (*task.parallel, *task.reduced)]
         if len(set(names)) < len(names):
@@ -269,7 +272,7 @@ def dims_in(value: Expr) -> Iterator[str]:
 
 
 def _may_be_guarded(position: Affine, guards: Sequence[Bound]) -> bool:
-    """True if one of ``guards`` speaks of ``position``: shares a dim with it, or as it is a number."""
+    """True if one of ``guards`` is about ``position``: shares a dim with it, or it is a number."""
     names = set(position.names)
     return any(names & set(guard.position.names) or names == set(guard.position.names) for guard in guards)
 
@@ -295,7 +298,8 @@ def _check_samples(program: TaskProgram, samples: SampleDim) -> None:
 
 
 def _check_stages(program: TaskProgram) -> None:
-    """Every task is in one stage, after what it depends on; inside a stage by blocks, along one sample."""
+    """Check that every task is in one stage, after its dependences; inside a stage by blocks, along one sample."""
+    # Each task is in exactly one stage.
     order = [number for stage in program.stages for number in stage.tasks]
     if sorted(order) != list(range(len(program.tasks))):
         raise IllegalFormError(f"the stages have tasks {order} of {len(program.tasks)}")
@@ -310,6 +314,7 @@ def _check_stages(program: TaskProgram) -> None:
                 raise IllegalFormError(f"{task.name} runs before {before.name}, on which it depends")
             if stage_of[other] == stage_of[number] and program.stages[stage_of[number]].by_blocks:
                 _check_along_samples(program, other, number)
+    # Layouts by blocks or rows hold only where every stage that touches the space runs that way.
     users: dict[int, set[int]] = {}
     for number, task in enumerate(program.tasks):
         for space in task.reads | task.writes:
@@ -327,7 +332,7 @@ def _check_stages(program: TaskProgram) -> None:
 
 
 def _check_rows(program: TaskProgram, stage: TaskStage, rows: RowDims) -> None:
-    """Every task has the rows, all parallel or all reduced, and what tasks pass on they touch at one row.
+    """Check that every task has the rows, all parallel or all reduced, and that tasks meet at one row.
 
     A sum over rows stores after the last of them: no task of the stage may need what it stores.
     """
@@ -356,10 +361,11 @@ def _check_rows(program: TaskProgram, stage: TaskStage, rows: RowDims) -> None:
 
 
 def _check_along_samples(program: TaskProgram, before: int, after: int) -> None:
-    """What the two share inside the loop, they touch at one sample, so that the second follows block by block.
+    """Refuse two tasks of a loop over blocks that share elements of different samples.
 
-    A task that reduces over the samples stores after the loop, once its chunks are combined: what others of the stage
-    read before may be overwritten then, but nothing in the stage may need what it stores.
+    The second task must follow the first block by block. A task that reduces over the samples stores after the loop,
+    once its chunks are combined. It may overwrite what others of the stage read before, but none of them may need its
+    results.
     """
     samples = program.samples
     assert samples is not None
@@ -399,7 +405,7 @@ def _check_group(program: TaskProgram, group: TaskGroup) -> None:
 
 
 def _check_points(tasks: Sequence[Task], extents: Sequence[int], dims: Sequence[Sequence[str]]) -> None:
-    """Tasks that run together have the shared dims, and what they pass on they touch at one point of them."""
+    """Check that tasks that run together have the shared dims, and meet at one point of them."""
     if len(dims) != len(tasks):
         raise IllegalFormError(f"{len(tasks)} tasks run together, but {len(dims)} have outer dims")
     for task, names in zip(tasks, dims, strict=True):

@@ -1,4 +1,4 @@
-"""Choose whether a program runs block after block of samples, along which dim, and how many samples a block has."""
+"""Choose the dim along which a program runs block after block of samples, if any, and the samples per block."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ MIN_PRODUCT_REUSE = 2
 """The same of a product by itself, whose register tiles read an operand once for all rows of the other."""
 
 SMALL_PART = 32
-"""Times the points of a task that the largest one has, so that it does not matter how the smaller one runs."""
+"""Ratio of the largest task's points above which the schedule of a smaller one does not matter."""
 MIN_FILLED = 0.5
-"""Share of the lanes that samples have to fill in products; what stays near makes up for the other half."""
+"""Share of the lanes that samples have to fill in products; values that stay near make up for the other half."""
 BARRIER_CYCLES = 2000
 """Cycles of two threads that meet, about half a microsecond."""
 
@@ -80,7 +80,7 @@ def _widens(program: TaskProgram, task: Task) -> bool:
 
 
 def _are_products_of_samples(program: TaskProgram, sample: SampleDim) -> bool:
-    """True if all tasks multiply what each sample has of its own: across samples, nothing read could be used twice."""
+    """True if all tasks multiply operands of one sample each: across samples, no read could be used twice."""
     return all(
         _reuses_much(program, task) and all(r.space in sample.spaces for r in task.refs) for task in program.tasks
     )
@@ -105,7 +105,7 @@ def _in_rows(program: TaskProgram) -> TaskProgram | None:
 
 
 def _keeps_nothing_near(program: TaskProgram, sample: SampleDim) -> bool:
-    """True if no task reads what another made, and sums are of products, within samples: each is faster by itself."""
+    """True if no task reads another's results, and sums are of products, within samples: each is faster by itself."""
     tasks = program.tasks
     products = all(is_product(r) for task in tasks for r in task.reductions)
     within = all(dim in dict(tasks[n].parallel) for n, dim in sample.tasks.items())

@@ -29,15 +29,16 @@ from abele.kernels.tasks.program import Put, Ref, SpaceTable, Task, TaskReductio
 MIN_REUSE = 32
 """Uses of each copied element that make the copy worth its time."""
 MIN_GUARDED_REUSE, NEAR_BYTES = 6, 1 << 21
-"""The same where loads are guarded, and the copy's bytes stay in caches: no lanes or tiles run along a guarded dim,
-which costs more than a load that is near."""
+"""The same where loads are guarded, and the copy's bytes stay in caches. No lanes or tiles run along a guarded dim,
+which costs more than a near load.
+"""
 COPY_COST, NEAR_COPY_COST = 1.0, 0.25
 """Cost of each copied element, read and written, in vector operations: from memory, and where copies stay in caches."""
 
 
 @dataclass(frozen=True)
 class _Range:
-    """Positions of one dim of an operand that a task touches: from ``low``, so many."""
+    """Positions of one dim of an operand that a task touches: ``size`` of them from ``low`` on."""
 
     low: int
     extent: int
@@ -63,18 +64,18 @@ def copy_operands(program: LeafProgram) -> LeafProgram:
 
 @dataclass(frozen=True)
 class _Copying:
-    """What copies are made with: the spaces so far, where elements lie, and the CPU."""
+    """Spaces so far, their layouts, and the CPU, for making copies."""
 
     spaces: SpaceTable
     layouts: Mapping[int, SpaceLayout]
     target: HostTarget
 
     def apart(self) -> _Copying:
-        """The same with spaces of its own, to try things with."""
+        """The same with spaces of its own, for trials."""
         return replace(self, spaces=SpaceTable(self.spaces.all()))
 
     def cost(self, tasks: Sequence[Task]) -> float:
-        """What the last of ``tasks`` is expected to cost, and the copies before it, in vector operations."""
+        """Expected cost of the last of ``tasks`` and of the copies before it, in vector operations."""
         nest, _ = flatten(tasks[-1], self.spaces.all(), lambda number: layout_of(self.layouts, self.spaces[number]))
         total = schedule_cost(merged_dims(nest), self.target)
         for copy in tasks[:-1]:
@@ -103,7 +104,7 @@ def _with_copies(around: _Copying, task: Task) -> list[Task]:
 
 
 def _tried(around: _Copying, tasks: Sequence[Task], ref: Ref, kept: tuple[Bound, ...]) -> float:
-    """What ``tasks`` are expected to cost with a copy of ``ref`` that keeps some guards."""
+    """Expected cost of ``tasks`` with a copy of ``ref`` that keeps some guards."""
     apart = around.apart()
     return apart.cost([*tasks[:-1], *_copied(apart.spaces, tasks[-1], ref, kept)])
 
@@ -159,7 +160,7 @@ def _copied(spaces: SpaceTable, task: Task, ref: Ref, kept: tuple[Bound, ...]) -
 
 
 def _ranges(task: Task, ref: Ref, shape: Sequence[int], guards: Sequence[Bound]) -> list[_Range]:
-    """The positions of every dim of ``ref`` that a copy has which puts zeros in place of ``guards``."""
+    """Positions of every dim of ``ref`` in a copy that puts zeros in place of ``guards``."""
     guarded = {_place(g, ref, shape) for g in guards}
     return [
         _touched(position, task) if place in guarded else _Range(0, extent)

@@ -14,6 +14,9 @@ from the last task back to the first, what nobody reads. Nothing in it knows of 
 
 Each block of rows is tasks of its own, over a part of the dims, so every pass after this one sees ordinary tasks.
 Blocks that have as many keys share code; so that there are few kinds, numbers of keys are rounded up.
+
+Example: causal attention over 1,024 tokens in blocks of 128 rows needs 128 keys for the first block, 256 for the
+second, and so on: 36 of the 64 squares of scores.
 """
 
 from __future__ import annotations
@@ -35,7 +38,7 @@ from abele.kernels.tasks.row_parts import CarriedSums, DividedSpaces, relocated
 from abele.kernels.tasks.row_table import RowTable, row_tables
 
 BLOCK_BYTES = 1 << 19
-"""What a task may touch for a block of rows, to stay in a second-level cache."""
+"""Most bytes that a task touches for a block of rows, to stay in a second-level cache."""
 MIN_ROWS, FEW_ROWS = 64, 32
 """Rows of a block: of fewer, register tiles are not filled and keys are read too often. Where there are few rows
 altogether, blocks of half as many leave out more. Measured with 256 to 2,048 tokens."""
@@ -60,7 +63,7 @@ def divide_rows(program: LeafProgram) -> LeafProgram:
 
 @dataclass(frozen=True)
 class _Block:
-    """Rows that a group runs for at a time, and the keys that these need: from one point to before another."""
+    """Rows that a group runs for at a time, and their keys: from one point to before another."""
 
     rows: tuple[int, int]
     keys: tuple[int, int]
@@ -71,17 +74,17 @@ class _Block:
         return over_points(part, key, *self.keys) if key else part
 
     def offsets(self, task: Task, key: str) -> dict[str, int]:
-        """Where the parallel dims of ``task`` start in the block."""
+        """Starts of the parallel dims of ``task`` in the block."""
         return {key: self.keys[0]} if key in dict(task.parallel) else {}
 
 
 @dataclass(frozen=True)
 class _Division:
-    """How a group is divided.
+    """Blocks that a group is divided into.
 
     Attributes:
         dims: Rows and keys of its tasks.
-        blocks: In the order in which they run.
+        blocks: Blocks in the order in which they run.
     """
 
     dims: RowTable
@@ -118,7 +121,7 @@ class _Divisions:
         self.read: dict[int, _Reading] = {s.number: None for s in program.spaces if s.pinned}
 
     def of_leaves(self) -> list[_Division | None]:
-        """The division of every leaf; None where it stays as it is."""
+        """Division of every leaf; None for leaves that are not divided."""
         leaves = self.program.leaves
         found = [self._masked(leaf) if runs_by_points(leaf) else None for leaf in leaves]
         # From the last leaf to the first, since what is needed of a leaf is what later ones read.
@@ -153,7 +156,7 @@ class _Divisions:
         return division
 
     def _joined(self, space: int, dims: RowTable, cells: Array) -> _Reading:
-        """What is read of ``space`` by later leaves and in ``cells``."""
+        """Cells of ``space`` that later leaves read, together with ``cells``."""
         if space not in dims.row_places or space not in dims.key_places:
             return None
         own = dims.row_places[space], dims.key_places[space], cells

@@ -1,4 +1,4 @@
-"""Drop what nothing reads: stores into the plan's own spaces, and tasks that are left without stores."""
+"""Drop unread stores into the plan's own spaces, and tasks that are left without stores."""
 
 from __future__ import annotations
 

@@ -29,13 +29,13 @@ BLOCK, LANE = "block", "lane"
 
 @dataclass(frozen=True)
 class Blocked:
-    """How a task's sample dim splits: sample = block · lanes + lane.
+    """Blocks of a task's sample dim: sample = block · lanes + lane.
 
     Attributes:
-        dim: The task's name of it.
+        dim: Name of that dim in the task.
         extent: Number of samples.
         lanes: Samples in a block.
-        places: Which dim of each space it is.
+        places: Place of that dim in each space.
         outer: The task's names of further dims of a row, of which a block has one point each; None where samples have
             one dim, and may lie in the vector lanes.
     """
@@ -80,7 +80,7 @@ class FlatArray:
     """A pointer argument of a loop nest.
 
     Attributes:
-        space: What it points to.
+        space: Space that it points to.
         moves: Elements that it moves for a step of each of the dims that move arrays; empty where none do.
     """
 
@@ -192,7 +192,7 @@ class _Flattener:
         return self.arrays.index(array)
 
     def start(self, part: Hash) -> IntegerArgument | None:
-        """The argument from which the index of random numbers counts, where that moves."""
+        """Argument from which the index of random numbers counts, where it moves."""
         moves = () if self.moving is None else tuple(part.index.coefficient(dim) for dim in self.moving.dims)
         return IntegerArgument(self.numbers.index(moves)) if any(moves) else None
 
@@ -215,7 +215,7 @@ class _Flattener:
         return tuple(move_bound(b, self.dims) for b in bounds)
 
     def _ragged(self, space: int, index: tuple[Affine, ...]) -> tuple[Bound, ...]:
-        """The condition under which the lanes exist in ``space``, of which ``index`` is touched."""
+        """Condition of the lanes' existence in ``space``, which is touched at ``index``."""
         if self.blocked is None:
             return ()
         apart = space in self.blocked.places and self.layouts(space).block_stride is not None

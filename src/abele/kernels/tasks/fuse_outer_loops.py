@@ -13,6 +13,9 @@ outer dims of their own. A way out and back in must not lead through a task outs
 a detour (forward and backward pass, with the loss between them) are groups of their own: the level of a task says how
 many detours lie before it. Groups, each contracted to a point, then leave the graph of dependences without cycles, and
 tasks can be put in an order in which those of a group follow each other.
+
+Example: 8 samples with 12 heads are 96 points. The scores of one, 512 × 512 in f32, take 1 MB where those of all take
+96.
 """
 
 from __future__ import annotations
@@ -36,7 +39,7 @@ MIN_POINTS = 1 << 14
 
 
 SAMPLES_BYTES = 1 << 19
-"""What a vector's worth of samples may take of the largest value that is passed on, to stay in a second-level cache."""
+"""Most bytes of a vector's worth of samples in the largest value that is passed on, to stay in a second-level cache."""
 
 
 def fuse_outer_loops(program: TaskProgram) -> TaskProgram:
@@ -154,7 +157,7 @@ def operand_dims(task: Task) -> tuple[set[str], set[str]] | None:
 
 
 def _is_row_wise(task: Task) -> bool:
-    """True if ``task`` is no product of rows by columns, and sets what it stores."""
+    """True if ``task`` is no product of rows by columns, and its stores set values."""
     sides = operand_dims(task)
     parallel = set(dict(task.parallel))
     if sides is not None and (sides[0] - sides[1]) & parallel and (sides[1] - sides[0]) & parallel:
@@ -163,7 +166,7 @@ def _is_row_wise(task: Task) -> bool:
 
 
 def _chains(program: TaskProgram) -> list[list[int]]:
-    """Batched products and the tasks on the ways from one to another, what hangs together in one list."""
+    """Batched products and the tasks on the ways from one to another, connected ones in one list."""
     tasks = program.tasks
     products = {n for n, task in enumerate(tasks) if batch_dims(task)}
     if len(products) < 2:
@@ -233,7 +236,7 @@ def spaces_met(tasks: Sequence[Task]) -> set[int]:
 
 
 def chains_by_level(program: TaskProgram) -> list[list[list[int]]]:
-    """Batched products and the tasks between them, what hangs together in one list, of its levels."""
+    """Batched products and the tasks between them, connected ones in one list, of its levels."""
     chains = _chains(program)
     if not chains:
         return []
@@ -242,7 +245,7 @@ def chains_by_level(program: TaskProgram) -> list[list[list[int]]]:
 
 
 def _stays_with_samples(program: TaskProgram, samples: SampleDim | None, group: TaskGroup) -> bool:
-    """True if ``group`` is a small part of what runs by blocks of samples, and its values stay in cache there, too.
+    """True if ``group`` is a small part of the work by blocks of samples, and its values stay in cache there, too.
 
     Leaving the blocks and coming back would cost its neighbours more than it gains.
     """

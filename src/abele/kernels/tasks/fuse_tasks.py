@@ -107,7 +107,7 @@ def _fused(spaces: Spaces, producer: Task, consumer: Task, space: int) -> Task |
 
 
 def _constants(index: Index) -> dict[int, int]:
-    """The places of ``index`` that name no dim, and what they hold."""
+    """Places of ``index`` that name no dim, and their numbers."""
     return {place: position.const for place, position in enumerate(index) if not position.terms}
 
 
@@ -184,7 +184,7 @@ def _joined(spaces: Spaces, producer: Task, consumer: Task) -> Task:
 
 
 def _name_of_both(producer: Task, consumer: Task) -> str:
-    """What a listing calls the two: one name where both do parts of one call."""
+    """Name of both in a listing: one name where both do parts of one call."""
     same = producer.name == consumer.name or (producer.origins and producer.origins == consumer.origins)
     return producer.name if same else f"{producer.name}+{consumer.name}"
 

@@ -16,6 +16,8 @@ or before it; nothing yet depends on the task, so any later step will do, and th
 becomes a step of its own at the end. So the list is in order at any time, whatever is joined.
 
 Contractions are left alone: they use operands many times, and have better orders of their own.
+
+Example: 8 samples of 512 tokens are 4,096 rows. In f32, a block of 8 rows of 768 features takes 24 KB of each array.
 """
 
 from __future__ import annotations
@@ -34,9 +36,9 @@ from abele.kernels.tasks.sample_dim import DimClasses, Node, accesses, dim_class
 MIN_ROWS = 32
 """Rows of a group, so that threads share them evenly."""
 MIN_ROW, MAX_ROW_BYTES = 64, 1 << 16
-"""Elements from which a row is worth a loop of its own, and bytes of an array up to which it stays in a cache."""
+"""Least elements of a row for a loop of its own, and most bytes of an array that stays in a cache."""
 MAX_SUMS_BYTES = 1 << 17
-"""What the sums of a task over the rows may take: every chunk has its own, which pass by with every few rows."""
+"""Most bytes of the sums of a task over the rows: every chunk has its own, which pass by with every few rows."""
 MIN_REUSE = 16
 """Uses of each operand element from which a task is bound by arithmetic, not by memory."""
 
@@ -167,7 +169,7 @@ class _Finder:
         return None
 
     def _large(self, number: int) -> frozenset[int]:
-        """Arrays that the task touches, of a size that makes it worth while to pass over them once instead of twice."""
+        """Arrays of the task that are large enough to pass over them once instead of twice."""
         spaces = self.program.spaces
         return frozenset(s for s in self._touched(number) if spaces[s].size >= MIN_ROWS * MIN_ROW)
 
@@ -220,7 +222,7 @@ class _Finder:
         return found
 
     def _row_dims(self, step: _Step) -> RowDims | None:
-        """How the tasks of ``step`` run row by row; None where they do not."""
+        """Dims along which the tasks of ``step`` run row by row; None where they do not."""
         if len(step.members) < 2:
             return None
         rows = self._outermost(step)
@@ -240,7 +242,7 @@ class _Finder:
         return RowDims(extents, self._block(step, rows, extents), dims, local)
 
     def _outermost(self, step: _Step) -> list[Node]:
-        """The rows, without dims that would leave them too short, or along which large arrays lie in memory."""
+        """Rows, without dims of too short rows and dims along which large arrays lie."""
         longest = max(self.program.tasks[m.number].points for m in step.members)
         streams = {node for m in step.members for node in self._streams(m, longest)}
         rows = list(takewhile(lambda node: node not in streams, step.rows))
@@ -249,7 +251,7 @@ class _Finder:
         return rows
 
     def _streams(self, member: _Member, size: int) -> Iterator[Node]:
-        """The dims along which the arrays of ``size`` elements that a task touches lie in memory."""
+        """Dims along which the arrays of ``size`` elements of a task lie in memory."""
         spaces, names = self.program.spaces, {name: node for node, name in member.names.items()}
         for access in accesses(self.program.tasks[member.number]):
             space = spaces[access.space]
@@ -271,7 +273,7 @@ class _Finder:
 
 
 def _places_in(access: Ref | Put, rows: Mapping[Node, str]) -> dict[Node, int] | None:
-    """Where ``access`` has the dims of ``rows``: each by itself in one place; None where it has them otherwise."""
+    """Places of the dims of ``rows`` in ``access``, each by itself in one place; None where it has them otherwise."""
     found: dict[Node, int] = {}
     for node, name in rows.items():
         at = [place for place, position in enumerate(access.index) if name in position.names]
@@ -282,7 +284,7 @@ def _places_in(access: Ref | Put, rows: Mapping[Node, str]) -> dict[Node, int] |
 
 
 def _is_row_wise(program: TaskProgram, task: Task) -> bool:
-    """True if ``task`` sets what it stores, and reads nothing often."""
+    """True if the stores of ``task`` set values, and it reads nothing often."""
     if task.in_rows or not all(p.is_plain for p in task.puts) or any(r.guards for r in task.reductions):
         return False
     if not task.reads:

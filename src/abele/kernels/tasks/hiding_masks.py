@@ -1,14 +1,17 @@
-"""Which arrays hide keys from rows of an attention, and in what way: the masks that a program makes while it runs.
+"""Masks that a program makes while it runs: arrays that hide keys from rows of an attention.
 
 A mask is an array of truth values, or of numbers that are added to scores, that a group of tasks reads along its rows
-and keys, or along its keys alone. Whether it is one is not asked of its name: if its elements were those of hidden keys
+and keys, or along its keys alone. Its name does not decide that. The test: if its elements were those of hidden keys
 (false, or true, or minus infinity), would every term of sums and maxima over these keys add nothing? Bounds of values
 tell (:mod:`abele.kernels.tasks.known_values`), as they do of masks that are known when a plan is made.
 
 Large finite numbers, such as -1000, hide a key where exp of its score, less the row's largest, is zero in f32. That
 depends on the other scores. They are sums of products of queries and keys, so no larger than the product of the longest
-query and the longest key (Cauchy and Schwarz), which costs little to compute. :class:`ScoreBound` says of what; the
-test for it is made where the program runs.
+query and the longest key (Cauchy and Schwarz), which costs little to compute. :class:`ScoreBound` names the operands;
+the test is made where the program runs.
+
+Example: of queries and keys no longer than 8, scores lie between ±64. A mask of 1,000 below zero puts a hidden score at
+least 872 below the largest of its row, and exp(−872) is zero in f32.
 """
 
 from __future__ import annotations
@@ -29,7 +32,7 @@ from abele.kernels.tasks.row_table import RowTable
 from abele.numerics import bf16, bool_, f16, f32
 
 LOW = -100.0
-"""Numbers from which down a constant tells of a mask: exp of less than -104 is zero in f32."""
+"""Bound below which a constant suggests a mask: exp of less than -104 is zero in f32."""
 DEPTH = 8
 """Tasks back from a mask of numbers within which such a constant must stand; other arrays may be biases."""
 
@@ -40,10 +43,10 @@ class Mask:
 
     Attributes:
         space: The array.
-        hidden: What its elements are where a key is hidden: 0 or 1 of truth values, minus infinity of numbers.
+        hidden: Value of its elements where a key is hidden: 0 or 1 of truth values, minus infinity of numbers.
         row: The place of the rows' dim in it; None where it hides a key from all rows or none.
         key: The place of the keys' dim.
-        index: By place: which of the outer dims it is (``o0``), a number, or another dim, of the given extent.
+        index: By place: the outer dim (``o0``), a number, or another dim, of the given extent.
         inner_keys: Places of further dims of a key.
     """
 
@@ -56,7 +59,7 @@ class Mask:
 
     @property
     def outer(self) -> dict[int, int]:
-        """Its places that are outer dims, and which these are."""
+        """Outer dims by place."""
         named = ((place, at) for place, at in enumerate(self.index) if isinstance(at, str) and at.startswith("o"))
         return {place: int(at[1:]) for place, at in named}
 
@@ -69,13 +72,13 @@ class Mask:
 
 @dataclass(frozen=True)
 class ScoreBound:
-    """A product of queries and keys, and what it is multiplied by in scores: what bounds their size.
+    """Bound on the size of scores: a product of queries and keys, and its factor in the scores.
 
     Attributes:
         task: The product.
         outer: Its names of the outer dims.
         operands: The two that it multiplies.
-        factor: What it is multiplied by.
+        factor: Factor of the product in the scores.
     """
 
     task: Task
@@ -135,12 +138,12 @@ def tells_of_hiding(space: int, writers: Mapping[int, Sequence[Task]]) -> bool:
 
 
 def score_bound(leaf: LeafTasks, mask: Mask, known: Mapping[int, HeldCells]) -> ScoreBound | None:
-    """What bounds the scores to which ``mask`` is added, if it hides keys by nothing but exp of scores.
+    """Bound on the scores to which ``mask`` is added, if it hides keys by nothing but exp of scores.
 
     Args:
         leaf: A group that reads the mask.
-        mask: Of numbers.
-        known: What is known of spaces under its hypothesis.
+        mask: Mask of numbers.
+        known: Bounds of spaces under its hypothesis.
     """
     low = {s for s, cells in known.items() if np.isneginf(cells.known.high[:, -1]).all()}
     assert isinstance(leaf.loop, OuterLoop)

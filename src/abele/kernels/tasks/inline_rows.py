@@ -1,4 +1,4 @@
-"""Compute what takes little work where tasks of a group of rows read it, instead of passing it from one to the next.
+"""Compute cheap values in the tasks of a group of rows that read them, instead of passing them on.
 
 Tasks that run together for a few rows at a time (:mod:`abele.kernels.tasks.group_rows`) pass each other values in the
 first-level cache. That is cheap, but a pass over the rows and a call are not nothing: a task that only copies its rows,
@@ -10,6 +10,9 @@ It is right where nothing changes between the task and its readers: no task from
 the value is made of. Values have the same bits, since each is rounded as it would have been stored. It pays where each
 reader reads every element once, and where the value is cheap, or has one reader alone. The dims of the task become
 those at which the reader reads, so rows stay rows.
+
+Example: in norm(a + b) over rows of 768, each pass of the norm adds ``a`` and ``b`` itself, and the 768 sums of a row
+are never stored.
 """
 
 from __future__ import annotations
@@ -59,7 +62,7 @@ def _inlined(program: LeafProgram, leaf: LeafTasks) -> LeafTasks:
 
 @dataclass(frozen=True)
 class _Value:
-    """What a task makes of every element of a space: ``expression`` at the dims ``names``, place by place."""
+    """Result of a task for every element of a space: ``expression`` at the dims ``names``, place by place."""
 
     space: int
     names: tuple[str | None, ...]
@@ -67,7 +70,7 @@ class _Value:
 
 
 def _value(program: LeafProgram, loop: BlockLoop, tasks: Sequence[Task], number: int) -> _Value | None:
-    """What task ``number`` makes, if its readers may work it out themselves, and should."""
+    """Result of task ``number``, if its readers can compute it themselves, and should."""
     task = tasks[number]
     if task.reductions or len(task.puts) != 1:
         return None
@@ -101,7 +104,7 @@ def _names(program: LeafProgram, task: Task, put: Put) -> tuple[str | None, ...]
 
 
 def _whole(program: LeafProgram, task: Task, put: Put) -> Expr:
-    """What ``put`` stores as a later load would give it, locals put in."""
+    """Value that a load would give after ``put``, with locals put in."""
     values: list[Expr] = []
 
     def change(part: Expr) -> Expr | None:

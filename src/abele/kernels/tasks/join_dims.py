@@ -69,9 +69,9 @@ def _pairs(program: TaskProgram) -> list[Pair]:
 
 
 def neighbours(program: TaskProgram, dims: list[SampleDim]) -> Iterator[Pair]:
-    """Pairs of ``dims`` that are digits of one loop, one right after the other, in every task that splits a loop there.
+    """Pairs of ``dims`` that are digits of one loop, one right after the other, in every task with a split loop.
 
-    Tasks that were written with a loop for each digit, as copies of views are, split none; but some task does.
+    Tasks written with a loop for each digit, as copies of views are, have no split; but some task has one.
     """
     for outer in dims if len(dims) > 1 else []:
         faster = {n: _next_digit(program.tasks[n], name) for n, name in outer.tasks.items()}
@@ -162,7 +162,7 @@ def _join_tasks(program: TaskProgram, pairs: list[Pair]) -> tuple[Task, ...]:
 
 
 class _Joining:
-    """One task on the way to fewer dims; what was the slower digit counts through both."""
+    """One task on the way to fewer dims; the former slower digit counts through both."""
 
     def __init__(self, task: Task, number: int, pairs: list[Pair]) -> None:
         self.old, self.pairs = task, pairs

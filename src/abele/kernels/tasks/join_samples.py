@@ -2,12 +2,15 @@
 
 An array of the caller's stays as it lies. One that holds samples in groups, with something else between group and
 sample, keeps the digits of samples apart in all tasks and spaces that they run through: the two outputs of a network's
-last layer would leave its convolutions a few groups to run by blocks where there were many samples. What little there
-is in such an array is copied instead: before all tasks where one of them reads what it held, and after all where one
-writes it. Everything between has its samples whole.
+last layer would leave its convolutions a few groups to run by blocks where there were many samples. Such a small array
+is copied instead: before all tasks if one of them reads its old contents, and after all if one writes it. Everything
+between has its samples whole.
 
-Only the dim that samples would be chosen from is looked at, and only if its tasks do so much that copies are nothing
-beside them. Weights are never copied: they have no samples.
+Only the dim of the samples is considered, and only if its tasks do so much work that copies do not matter. Weights are
+never copied: they have no samples.
+
+Example: an output [2, 3, 64] of 128 samples, in two groups with 3 results between, keeps the digits 2 and 64 apart.
+Copied to [128, 3], it leaves one dim of 128 everywhere.
 """
 
 from __future__ import annotations
@@ -32,7 +35,7 @@ class _Copy:
     Attributes:
         own: Number of the plan's own space.
         original: The caller's.
-        index: Where in ``own`` element ``[d0, d1, …]`` of ``original`` is.
+        index: Place in ``own`` of element ``[d0, d1, …]`` of ``original``.
     """
 
     own: int
@@ -74,7 +77,7 @@ def _digits_of_samples(program: TaskProgram) -> tuple[Pair, frozenset[int]] | No
 
 
 def _can_move(program: TaskProgram, space: int) -> bool:
-    """True if tasks find the elements of ``space`` by whole dims alone, and nothing is known of what they are."""
+    """True if tasks find the elements of ``space`` by whole dims alone, and none of its values is known."""
     seeds = {part.seed.array for task in program.tasks for part in task.expressions() if isinstance(part, Hash)}
     in_rows = any(space in task.in_rows for task in program.tasks)
     return space not in seeds and not in_rows and program.spaces[space].buffer not in program.constants
@@ -116,7 +119,7 @@ def _joined(program: TaskProgram, pair: Pair, copy: _Copy) -> _Copy:
 
 
 def _is_read_first(program: TaskProgram, space: int) -> bool:
-    """True if what ``space`` held before counts: a task reads it, or leaves some of it as it was."""
+    """True if the former contents of ``space`` count: a task reads them, or leaves some of them."""
     task = next(task for task in program.tasks if space in task.reads | task.writes)
     return space in task.reads or not any(_sets_all(program.spaces[space], task, put) for put in task.puts)
 

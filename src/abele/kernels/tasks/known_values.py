@@ -1,10 +1,10 @@
-"""What is known of values before a program runs: bounds, cell by cell of a table of rows and keys.
+"""Bounds of values before a program runs, cell by cell of a table of rows and keys.
 
 Masks are constants, or comparisons of indices. Where a whole cell of the table is masked, scores are minus infinity,
 shares are zero, and so are their gradients. Interval arithmetic finds that: a value lies between a lower and an upper
 bound in each cell, constants between their smallest and largest element, indices between their first and last point,
-and what operations make of bounds are bounds again. Of everything else only one thing is supposed: that it is finite.
-A share that is not a number makes all of its row so in the cells that are computed, as in any order of doing it.
+and operations on bounds give bounds again. Everything else is only supposed to be finite. A share that is not a number
+makes all of its row so in the cells that are computed, in any order of computing.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ MAX_CELLS = 128
 
 @dataclass(frozen=True)
 class DimCells:
-    """How a dim of ``extent`` points is cut into cells of ``size``, the last maybe of fewer."""
+    """Cells of ``size`` points that a dim of ``extent`` points is cut into, the last maybe of fewer."""
 
     extent: int
     size: int
 
     @property
     def count(self) -> int:
-        """How many there are."""
+        """Number of cells."""
         return -(-self.extent // self.size)
 
     @property
@@ -75,7 +75,7 @@ class CellTable:
 
 @dataclass(frozen=True)
 class Known:
-    """Between what a value lies in each cell, both ends included."""
+    """Lower and upper bound of a value in each cell, both included."""
 
     low: Array
     high: Array
@@ -87,11 +87,11 @@ class Known:
 
 
 ANY = Known(np.array([[-FINITE]]), np.array([[FINITE]]))
-"""What is known of any finite value."""
+"""Bounds of any finite value."""
 
 
 def exactly(value: float) -> Known:
-    """What is known of a number."""
+    """Bounds of a number."""
     return Known(np.array([[float(value)]]), np.array([[float(value)]]))
 
 
@@ -103,7 +103,7 @@ class Evaluation:
         task: The task.
         dims: Its names of the dims of rows and of keys.
         table: The cells of these dims.
-        of_space: What is known of an element that it loads: of a space that some task has written.
+        of_space: Bounds of an element that it loads, of a space that some task has written.
         constants: Spaces whose elements never change.
         truths: Spaces of truth values.
     """
@@ -116,11 +116,11 @@ class Evaluation:
     truths: Collection[int]
 
     def terms(self) -> tuple[Known, ...]:
-        """What is known of the terms of each reduction, before they are combined."""
+        """Bounds of the terms of each reduction, before they are combined."""
         return tuple(self.value(r.value, (), ()) for r in self.task.reductions)
 
     def stores(self) -> tuple[Known, ...]:
-        """What is known of the value of each store; of sums over keys nothing but that they are finite."""
+        """Bounds of the value of each store; sums over keys are only known to be finite."""
         totals = tuple(ANY for _ in self.task.reductions)
         found: list[Known] = []
         for value in self.task.locals:
@@ -128,7 +128,7 @@ class Evaluation:
         return tuple(self.value(p.value, totals, found) for p in self.task.puts)
 
     def value(self, part: Expr, totals: Sequence[Known], found: Sequence[Known]) -> Known:
-        """What is known of ``part``, given accumulators and local values."""
+        """Bounds of ``part``, given accumulators and local values."""
         match part:
             case Const():
                 return exactly(part.value)
@@ -212,7 +212,7 @@ class Evaluation:
 
 
 def adds_nothing(reduction: TaskReduction, terms: Known, table: CellTable) -> Array:
-    """Cells whose terms leave the reduction as it is."""
+    """Cells whose terms do not change the reduction."""
     start = float(identity(reduction.combine, reduction.type.np)) if reduction.type == f32 else np.nan
     return np.broadcast_to(terms.is_always(start), table.shape)
 

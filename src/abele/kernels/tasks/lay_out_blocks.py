@@ -1,4 +1,4 @@
-"""Lay out what only stages by blocks touch: block after block, and one block at a time where it never leaves a stage.
+"""Lay out spaces of stages by blocks: block after block, and one block at a time where none leaves its stage.
 
 Such spaces are the plan's own, so how they are stored is the plan's choice. Samples lie innermost, one per vector
 lane, so that every access is a whole vector whatever a task does with the other dims; or samples keep their rows, where

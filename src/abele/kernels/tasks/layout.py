@@ -11,13 +11,13 @@ from abele.layout import row_major
 
 @dataclass(frozen=True)
 class SpaceLayout:
-    """Where the elements of a space lie: dim n steps ``strides[n]`` elements.
+    """Layout of a space: dim n steps ``strides[n]`` elements.
 
     Attributes:
         strides: One per dim.
         block_stride: Elements from one block of samples to the next: 0 where only one block exists at a time, None
             where the sample dim steps as ``strides`` says.
-        elements: How many exist at a time, where that is not for the other two to say.
+        elements: Number of elements that exist at a time, where the other two do not give it.
     """
 
     strides: tuple[int, ...]
@@ -59,7 +59,7 @@ def one_point(shape: Sequence[int], outer: Sequence[int], order: Sequence[int]) 
 
 
 def rows_of_dims(shape: Sequence[int], places: Sequence[int], rows: int) -> SpaceLayout:
-    """So many rows at a time, row after row: the last of ``places`` steps from one to the next, the others stay."""
+    """Layout of ``rows`` rows at a time, row after row: the last of ``places`` steps from one to the next."""
     last, outer = places[-1], set(places[:-1])
     inner = [n for n in range(len(shape)) if n not in places]
     lengths = row_major([rows, *(shape[n] for n in inner)])

@@ -1,4 +1,4 @@
-"""Programs divided into leaves: what runs between two barriers of all threads."""
+"""Programs divided into leaves: the work between two barriers of all threads."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from abele.kernels.tasks.program import SampleDim, Space, Task
 
 @dataclass(frozen=True)
 class BlockLoop:
-    """How the tasks of a leaf run block after block of samples.
+    """Loop that runs the tasks of a leaf block after block of samples.
 
     Attributes:
         samples: Number of samples.
@@ -49,7 +49,7 @@ class BlockLoop:
         return self.outer_dims[number] if self.outer_dims else ()
 
     def place_of(self, block: int) -> tuple[tuple[int, ...], int]:
-        """The point of the outer dims at which ``block`` is, and which of the blocks there it is."""
+        """Point of the outer dims at which ``block`` is, and its number among the blocks there."""
         inside = -(-self.samples // self.block)
         point, rest = [], block // inside
         for extent in reversed(self.outer):
@@ -60,21 +60,21 @@ class BlockLoop:
 
 @dataclass(frozen=True)
 class SeenKeys:
-    """How tasks run block after block of rows, each with the keys that a table made while the program runs names.
+    """Loop that runs tasks block after block of rows, each with the keys in a table made at run time.
 
     The table has for every block of rows the first key that one of its rows sees, and the one after the last. Tasks are
-    made once for each of a few numbers of keys, and are called with as many as cover what is seen: as if rows and keys
-    began at the block's first row and the range's first key. Only what exists for one block at a time does not move
-    along. Tasks of no number of keys run once for a point, before its first block or after its last.
+    made once for each of a few numbers of keys, and the smallest number that covers the range is called: as if rows and
+    keys began at the block's first row and the range's first key. Only spaces that exist for one block at a time do not
+    move along. Tasks of no number of keys run once for a point, before its first block or after its last.
 
     Attributes:
         rows: Points of the rows' dim in a block.
         blocks: Blocks of rows.
         keys: Points of the keys' dim.
-        step: What numbers of keys are multiples of, but for the last, which is all.
+        step: Factor that numbers of keys are multiples of, but for the last, which is all.
         grain: A range starts at a multiple of it, unless it ends at the last key.
         table: The spaces of the first keys and of those after the last, in f32: outer dims, then blocks.
-        outer: Which of the outer dims the table has, in its order.
+        outer: Numbers of the outer dims that the table has, in its order.
         row_dims: The name of the rows' dim in every task.
         key_dims: The name of the keys' dim in every task; empty where it has none.
         kinds: Of every task the place of its number of keys among :attr:`counts`; -1 before the blocks, the number of
@@ -108,12 +108,12 @@ class SeenKeys:
 
 @dataclass(frozen=True)
 class OuterLoop:
-    """How the tasks of a leaf run point after point of outer dims that they share; points are the leaf's units.
+    """Loop that runs the tasks of a leaf point after point of shared outer dims; points are the leaf's units.
 
     Attributes:
-        extents: Of the dims, slowest first.
+        extents: Extents of the dims, slowest first.
         dims: The names of the dims in every task of the leaf.
-        seen: How they run block after block of rows at each point; None: each runs once.
+        seen: Loop over blocks of rows at each point; None: each task runs once.
     """
 
     extents: tuple[int, ...]
@@ -122,7 +122,7 @@ class OuterLoop:
 
     @property
     def points(self) -> int:
-        """How many there are."""
+        """Number of points."""
         return math.prod(self.extents)
 
     def __str__(self) -> str:
@@ -135,7 +135,7 @@ class LeafTasks:
 
     Attributes:
         tasks: In order; without a loop, in any order once :func:`abele.kernels.tasks.group_leaves` has run.
-        loop: How they run block after block of samples, or point after point of outer dims; None: each runs whole.
+        loop: Loop over blocks of samples, or over points of outer dims; None: each task runs whole.
     """
 
     tasks: tuple[Task, ...]
@@ -152,7 +152,7 @@ class LeafProgram:
         target: The CPU that will run it.
         samples: The dim along which leaves run block by block; None where none does.
         block: Samples in a block.
-        layouts: Where elements lie of the spaces that are not row-major.
+        layouts: Layouts of the spaces that are not row-major.
         constants: The elements of pinned buffers that never change, by id.
     """
 
@@ -165,7 +165,7 @@ class LeafProgram:
     constants: Mapping[int, Array] = field(default_factory=dict, repr=False, compare=False)
 
     def bytes_of(self, space: Space) -> int:
-        """Bytes that ``space`` takes as it is laid out, a last block that is not full included."""
+        """Bytes of ``space`` in its layout, a last block of fewer samples included."""
         layout = self.layouts.get(space.number)
         if layout is None:
             return space.bytes

@@ -1,4 +1,4 @@
-"""From one nest to tasks: which dims are reduced, which stores need a start value, which run point after point."""
+"""From one nest to tasks: reduced dims, stores with a start value, and loops that run point after point."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def _groups(view: NestView) -> list[list[Store]]:
 
 
 def _in_order(name: str, view: NestView, groups: list[list[Store]]) -> list[list[Store]]:
-    """``groups`` so that none reads what an earlier one wrote."""
+    """``groups`` in an order without reads of earlier results."""
     left, ordered = list(groups), []
     while left:
         for group in left:
@@ -145,7 +145,7 @@ def _without_fills(value: Expr, fills: Mapping[Ref, float]) -> Expr:
 
 
 def _known(value: Expr, fills: Mapping[Ref, float]) -> float | None:
-    """What ``value`` is where some loads have their fills, if that follows from them alone."""
+    """Value of ``value`` where some loads have their fills, if that follows from them alone."""
     match value:
         case Ref():
             return fills.get(value)
@@ -165,7 +165,7 @@ def _known(value: Expr, fills: Mapping[Ref, float]) -> float | None:
 
 
 def _known_equality(op: str, a: float | None, b: float | None) -> bool | None:
-    """``a`` op ``b``; a NaN equals nothing, whatever the other is."""
+    """``a`` op ``b``; a NaN equals nothing."""
     if any(x is not None and math.isnan(x) for x in (a, b)):
         return op == "ne"
     return None if a is None or b is None else (a == b) == (op == "eq")

@@ -1,4 +1,4 @@
-"""Which cells of rows by keys a group of tasks needs, as far as is known of its values before they are computed."""
+"""Cells of rows by keys that a group of tasks needs, as far as value bounds tell before a run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from abele.numerics import bool_
 
 @dataclass(frozen=True)
 class HeldCells:
-    """What is known of a space: bounds in each cell, and its places of rows and keys.
+    """Bounds of a space in each cell, and its places of rows and keys.
 
     Attributes:
         known: The bounds.
@@ -33,7 +33,7 @@ class HeldCells:
 
 @dataclass(frozen=True)
 class ProgramFacts:
-    """What evaluation asks of a program.
+    """Facts about a program that evaluation needs.
 
     Attributes:
         constants: Spaces whose elements never change.
@@ -60,7 +60,7 @@ class ProgramFacts:
     def evaluated(
         self, leaf: LeafTasks, dims: RowTable, held: Mapping[int, HeldCells]
     ) -> tuple[dict[int, HeldCells], Array]:
-        """What is known of the spaces that ``leaf`` writes, with what was ``held``; cells that its reductions need."""
+        """Bounds of the spaces that ``leaf`` writes, given those ``held``; and the cells that its reductions need."""
         known, table, needed = dict(held), dims.table, np.zeros(dims.table.shape, np.bool_)
         for task, row, key in zip(leaf.tasks, dims.rows, dims.keys, strict=True):
             if not key:

@@ -1,14 +1,16 @@
-"""Number the random words of each task by the points at which it stores, in the order in which results lie in memory.
+"""Number the random words of each task by its points, in the order of results in memory.
 
-A word belongs to an element. Which number the element has in the hash is free, as long as no two of a store have the
-same and nothing that differs between runs decides it: not the threads, and not the order in which units run. Numbers in
-the order of the caller's buffers were tried. They keep loops apart that run over the plan's own order as one, since a
-loop is joined with the next where everything counts through both, and the digits of samples were not joined at all;
-convolutions ran at half their rate. So words are numbered once arrays are laid out, as the largest result of their task
-lies. That follows from the calls and from the CPU that the plan is made for, as the order of sums does.
+A word belongs to an element. Any numbering will do, as long as no two elements of a store have the same number and runs
+agree on it: threads and the order of units must not decide it. Numbers in the order of the caller's buffers were tried.
+They keep loops apart that run over the plan's own order as one: loops join where everything counts through both. The
+digits of samples were not joined at all, and convolutions ran at half their rate. So words are numbered once arrays are
+laid out, as the largest result of their task lies. That follows from the calls and from the CPU that the plan is made
+for, as the order of sums does.
 
 Before this pass a program rounds all elements of a store by one word. It comes before passes that make a value twice:
 both get the same word.
+
+Example: a store to y[4, 8], laid out in rows, numbers its words from 0 to 31; element [2, 3] has word 19.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from abele.layout import row_major
 
 
 def number_draws(program: TaskProgram) -> TaskProgram:
-    """Number the random words that results are rounded by in the order in which tasks store."""
+    """Number the random words of rounded results in the order in which tasks store."""
     if program.rounding is None or program.rounding.seed is None:
         return program
     return replace(program, tasks=tuple(_numbered(program, task) for task in program.tasks))

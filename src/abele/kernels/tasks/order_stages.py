@@ -9,6 +9,9 @@ others then run as early as they can.
 
 Every dependence goes to an earlier stage, to an earlier task outside of loops over blocks, or along one sample inside
 of one.
+
+Example: a network's layers and gradients, sample by sample, are stage 0. The norm of its weight gradients is ready
+after the last block, so tasks by blocks that use it are stage 1.
 """
 
 from __future__ import annotations
@@ -32,7 +35,7 @@ another, nothing of it would still be in a second-level cache of 1 MiB when the 
 
 
 class _Role(Enum):
-    """What a task has to do with stages by blocks."""
+    """Role of a task in stages that run block by block."""
 
     WHOLE = "runs whole, between them"
     PER_SAMPLE = "runs by blocks, each sample by itself"
@@ -96,7 +99,7 @@ def _latest(roles: Sequence[_Role], depends: Sequence[set[int]], earliest: list[
 
 
 def _gap(before: _Role, after: _Role) -> int:
-    """How many stages by blocks later ``after`` must run than ``before``, on which it depends."""
+    """Number of stages by blocks that ``after`` must run later than ``before``, its dependence."""
     return int(after is not _Role.WHOLE and before is not _Role.PER_SAMPLE)
 
 
@@ -146,7 +149,7 @@ def _block_bytes(program: TaskProgram, sample: SampleDim, task: Task) -> int:
 
 
 def _stationary_bytes(program: TaskProgram, sample: SampleDim, task: Task, dim: str) -> int:
-    """Bytes that the task passes over in every block: what it reads without samples, and reduces them into."""
+    """Bytes that the task passes over in every block: operands without samples, and reduced results."""
     values = [r.value for r in task.reductions] or [*task.locals, *(p.value for p in task.puts)]
     spaces = {e.space for v in values for e in v.walk() if isinstance(e, Ref) and e.space not in sample.spaces}
     parts = math.prod(n for _, n in task.parallel) * sum(r.type.bytes for r in task.reductions)

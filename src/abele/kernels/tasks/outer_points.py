@@ -1,4 +1,4 @@
-"""Lay out what only a group of tasks touches: the elements of one point of its outer dims, in memory of the thread.
+"""Lay out spaces of one group of tasks: the elements of one point of its outer dims, in memory of the thread.
 
 Rows of scores are summed and scaled along, so the dims that a task of the group reduces, other than a product, lie
 innermost; the others as the first task that stores them loops.
@@ -15,7 +15,7 @@ from abele.kernels.tasks.sample_dim import accesses
 
 
 def point_layouts(program: TaskProgram, group: TaskGroup) -> dict[int, SpaceLayout]:
-    """Where the elements lie of the spaces that only ``group`` touches."""
+    """Layouts of the spaces that only ``group`` touches."""
     tasks = [program.tasks[n] for n in group.tasks]
     own = own_spaces(program, group.tasks)
     return {space: _layout(program.spaces[space].shape, space, tasks, group.dims) for space in sorted(own)}

@@ -1,4 +1,4 @@
-"""Which tasks run as matrix products: those need no copies of operands, and no parts of long sums."""
+"""Tasks that run as matrix products: those need no copies of operands, and no parts of long sums."""
 
 from __future__ import annotations
 

@@ -110,7 +110,7 @@ class Put:
 
     @property
     def values(self) -> tuple[Expr, ...]:
-        """What it evaluates: the value, and the row if it has one."""
+        """Expressions that it evaluates: the value, and the row if it has one."""
         return (self.value,) if self.place is None else (self.value, self.place.row)
 
     def with_values(self, change: Callable[[Expr], Expr]) -> Put:
@@ -196,7 +196,7 @@ class Task:
 
     @cached_property
     def in_rows(self) -> frozenset[int]:
-        """Spaces of which it touches rows that values name: any of their elements, whatever the point."""
+        """Spaces of which it touches rows named by values: any of their elements, whatever the point."""
         stored = {p.space for p in self.puts if p.place is not None}
         return frozenset(stored | {f.access.array for f in self.row_fetches})
 
@@ -260,7 +260,7 @@ class RowDims:
 
     @property
     def blocks(self) -> int:
-        """How many blocks of rows there are."""
+        """Number of blocks of rows."""
         return math.prod(self.extents) // self.block
 
 
@@ -281,7 +281,7 @@ class TaskStage:
 
 @dataclass(frozen=True)
 class TaskGroup:
-    """Tasks that run together, point after point of the outer dims that they share.
+    """Tasks that run together, point after point of their shared outer dims.
 
     Attributes:
         tasks: Their numbers, which follow each other in the program.
@@ -296,7 +296,7 @@ class TaskGroup:
 
 @dataclass(frozen=True)
 class TaskProgram:
-    """Spaces, the tasks over them in order, and what passes have decided so far about how they run.
+    """Spaces, the tasks over them in order, and the decisions of passes so far.
 
     Attributes:
         spaces: By number.
@@ -305,10 +305,10 @@ class TaskProgram:
         samples: The dim along which tasks run block by block; None where none is worth it, or before it is looked for.
         block: Samples in a block.
         stages: The tasks in the order in which they run; empty before they are ordered.
-        layouts: Where elements lie of the spaces that are not row-major.
+        layouts: Layouts of the spaces that are not row-major.
         target: The CPU that will run it.
         constants: The elements of pinned buffers that never change, by id.
-        rounding: How results are rounded to narrow floats, where that is not simply to nearest.
+        rounding: Rounding of results to narrow floats, where it is not simply to nearest.
     """
 
     spaces: tuple[Space, ...]
@@ -344,7 +344,7 @@ class SpaceTable:
 
 
 def layout_of(layouts: Mapping[int, SpaceLayout], space: Space) -> SpaceLayout:
-    """Where the elements of ``space`` lie: row-major unless ``layouts`` says otherwise."""
+    """Layout of ``space``: row-major unless ``layouts`` says otherwise."""
     return layouts.get(space.number) or SpaceLayout(row_major(space.shape))
 
 

@@ -21,7 +21,7 @@ from abele.numerics import bf16, f32
 
 @dataclass(frozen=True)
 class _Widened:
-    """A space that holds what another one held in bf16.
+    """Space that holds an f32 copy of a bf16 space.
 
     Attributes:
         task: The number of the task that widens it.
@@ -82,7 +82,7 @@ def _copy_of(program: TaskProgram, space: int, number: int) -> _Widened | None:
 
 
 def _reading(program: TaskProgram, number: int, widened: dict[int, _Widened]) -> Task:
-    """Task ``number``; reading what was widened, if it is a product of two such operands."""
+    """Task ``number``; reading the bf16 originals, if it is a product of two such operands."""
     task = program.tasks[number]
     if len(task.reductions) != 1 or not is_product(task.reductions[0]):
         return task
@@ -100,12 +100,12 @@ def _reading(program: TaskProgram, number: int, widened: dict[int, _Widened]) ->
 
 
 def _is_there(program: TaskProgram, copy: _Widened, number: int) -> bool:
-    """True if task ``number`` finds what was copied as it was then, and leaves it so."""
+    """True if task ``number`` finds the original as it was when it was copied, and does not change it."""
     between = program.tasks[copy.task + 1 : number + 1]
     return copy.task < number and all(copy.source.space not in task.writes for task in between)
 
 
 def _moved(copy: _Widened, ref: Ref) -> Ref:
-    """What ``ref`` reads of the copy, where it was copied from."""
+    """``ref``, which reads the copy, as a read of the copy's source."""
     places: dict[str, Affine] = dict(zip(copy.dims, ref.index, strict=True))
     return replace(copy.source, index=tuple(position.substitute(places) for position in copy.source.index))

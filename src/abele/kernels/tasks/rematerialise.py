@@ -1,7 +1,7 @@
 """Compute shares of attention again in the backward pass, where keeping them from the forward pass costs too much.
 
 A network keeps the shares of all its layers until their gradients are made, and these grow with the square of the
-sequence: 400 MB a layer for 8 samples of 1,024 tokens under 12 heads. As long as all of them stay in the last cache,
+sequence: 400 MB per layer for 8 samples of 1,024 tokens under 12 heads. As long as all of them stay in the last cache,
 reading them back is cheaper than anything else. Beyond that, a value that the backward group of a chain reads from the
 forward group is made again in the backward group, from queries, keys and what each row had for its maximum and sum;
 nothing but these then goes to memory.
@@ -21,7 +21,7 @@ from abele.kernels.tasks.fuse_outer_loops import chains_by_level
 from abele.kernels.tasks.program import Ref, SpaceTable, Task, TaskProgram
 
 NARROW = 8
-"""How many times smaller than the largest value of a chain those are that are kept all the same, such as row sums."""
+"""Ratio to the largest value of a chain below which values are kept all the same, such as row sums."""
 
 
 def rematerialise(program: TaskProgram) -> TaskProgram:
@@ -47,7 +47,7 @@ def rematerialise(program: TaskProgram) -> TaskProgram:
 
 @dataclass(frozen=True)
 class _ReadLate:
-    """What one level of a chain reads of earlier ones.
+    """Earlier values that one level of a chain reads.
 
     Attributes:
         spaces: The spaces.
@@ -63,7 +63,7 @@ class _ReadLate:
 
 
 class _History:
-    """Which tasks write each space, in order."""
+    """Tasks that write each space, in order."""
 
     def __init__(self, program: TaskProgram) -> None:
         self.writers: dict[int, list[int]] = {}
@@ -110,7 +110,7 @@ def _is_large(program: TaskProgram, space: int, largest: int) -> bool:
 def _can_be_made_again(
     program: TaskProgram, history: _History, space: int, chain: Iterable[int], largest: int, first: int
 ) -> bool:
-    """True if ``space`` is large, and what it is made from is still there for task ``first``."""
+    """True if ``space`` is large, and its operands still have their values for task ``first``."""
     writer = history.only_writer(space)
     if writer is None or writer not in set(chain) or not _is_large(program, space, largest):
         return False
@@ -124,7 +124,7 @@ def _can_be_made_again(
 
 
 class _LateCopies:
-    """Tasks that make again what one level reads late, in order, and the spaces that they write, by the original."""
+    """Tasks that make again, in order, values for late readers, and their spaces by the original."""
 
     def __init__(self, program: TaskProgram, history: _History, item: _ReadLate, spaces: SpaceTable) -> None:
         self.program, self.history, self.item, self.spaces = program, history, item, spaces
@@ -132,7 +132,7 @@ class _LateCopies:
         self.made: dict[int, int] = {}
 
     def make(self, space: int) -> None:
-        """Make ``space`` again, after what it needs; another space of the same task is made on the way."""
+        """Make ``space`` again, after its operands; another space of the same task is made on the way."""
         if space in self.made:
             return
         writer = self.history.only_writer(space)
@@ -155,7 +155,7 @@ class _LateCopies:
 
 
 def _reading(task: Task, made: Mapping[int, int]) -> Task:
-    """``task`` reading what was made again."""
+    """``task`` reading the values that were made again."""
 
     def change(part: Expr) -> Expr | None:
         return replace(part, space=made[part.space]) if isinstance(part, Ref) and part.space in made else None

@@ -12,6 +12,9 @@ hold f32 sums, or move elements as they are.
 
 A value that the array can hold is not rounded: an element of the same type, a constant of it, the larger of two, one of
 two. To nearest, constants are rounded by the compiler, as they are where vertices hold them.
+
+Example: y = x + 1 with y in f16 becomes y = ``Rounded(x + 1, word)``. The value 1.0003 lies 31 % of the way from 1 to
+the next f16, 1.00098, so 31 % of the words round it up.
 """
 
 from __future__ import annotations
@@ -30,7 +33,7 @@ from abele.numerics import ElementType, u32
 from abele.numerics.narrow import round_to_nearest
 
 _MOVES = frozenset({"select", "max", "min", "neg", "abs", "relu"})
-"""Operations that give one of their arguments, that with another sign, or zero."""
+"""Operations that give one of their arguments, its negative, or zero."""
 
 
 def round_stores(program: TaskProgram) -> TaskProgram:
@@ -47,7 +50,7 @@ class _Rounder:
 
     Attributes:
         spaces: By number.
-        rounding: How, with the space of the seed.
+        rounding: Rounding, with the space of the seed.
         numbers: For conversions, in order.
     """
 
@@ -56,7 +59,7 @@ class _Rounder:
     numbers: Iterator[int]
 
     def task(self, task: Task) -> Task:
-        """``task`` with what it stores, and converts on the way, rounded."""
+        """``task`` with its stores, and conversions on the way, rounded."""
         reductions = tuple(replace(r, value=self._inside(r.value)) for r in task.reductions)
         values = tuple(map(self._inside, task.locals))
         return replace(task, reductions=reductions, locals=values, puts=tuple(map(self._put, task.puts)))

@@ -1,4 +1,4 @@
-"""Blocks whose tasks run along the rows of a sample: what passes between them lies in rows, too, in small blocks.
+"""Blocks whose tasks run along the rows of a sample: values between them lie in rows, too, in small blocks.
 
 Where samples are the rows of large arrays, each passed over once, vectors run along the rows and not across samples. A
 block is then no vector of samples but as many rows as stay in the first-level cache from one task to the next.
@@ -18,11 +18,11 @@ from abele.kernels.tasks.program import Space, Task, TaskProgram
 from abele.layout import row_major
 
 BLOCK_BYTES = 3 << 13
-"""What a block of rows may take: most of a first-level cache of 32 KiB, the smallest that is common."""
+"""Most bytes of a block of rows: most of a first-level cache of 32 KiB, the smallest that is common."""
 
 
 def spaces_in_rows(program: TaskProgram, local: set[int]) -> set[int]:
-    """Those of ``local``, which exist for one block at a time, that only tasks along rows touch."""
+    """Spaces of ``local``, which exist for one block at a time, touched by tasks along rows only."""
     rows = set(local)
     tasks = [(task, dim) for task, dim in _tasks_by_blocks(program) if local & (task.reads | task.writes)]
     # Taking out one space may make another task run across samples, so go on until none is taken out.

@@ -23,7 +23,7 @@ class DividedSpaces:
         self.layouts = dict(program.layouts)
 
     def of_block(self, dims: RowTable, rows: tuple[int, int], keys: tuple[int, int]) -> dict[int, SpacePart]:
-        """What is passed on by rows, and only within a group, has spaces for the rows and keys of a block.
+        """Parts of the group's own spaces for the rows and keys of a block.
 
         Args:
             dims: Rows and keys of the group.
@@ -57,7 +57,7 @@ class SpacePart:
     starts: tuple[int, ...]
 
     def index(self, whole: tuple[Affine, ...]) -> tuple[Affine, ...]:
-        """The index in the part of what has the index ``whole``."""
+        """Index in the part for an index ``whole`` in the space."""
         return tuple(position - start for position, start in zip(whole, self.starts, strict=True))
 
 
@@ -94,7 +94,7 @@ class CarriedSums:
             spaces.layouts[number] = one_point(shape, places, range(len(shape)))
 
     def parts(self, part: Task, offsets: Mapping[str, int], *, first: bool, last: bool) -> list[Task]:
-        """``part`` adding its terms, at ``offsets`` of parallel dims, and what runs before and after it."""
+        """``part`` adding its terms, at ``offsets`` of parallel dims, and the tasks before and after it."""
         has_all = part.parallel == self.task.parallel
         index = tuple(affine(d, const=offsets.get(d, 0)) for d, _ in part.parallel)
         totals: list[Expr] = [Acc(n) for n in range(len(self.spaces))]
@@ -124,7 +124,7 @@ class CarriedSums:
 
 
 def with_totals(task: Task, totals: Sequence[Expr]) -> Task:
-    """``task`` with ``totals`` in place of its accumulators in what it stores."""
+    """``task`` with ``totals`` in place of its accumulators in its stores."""
 
     def change(value: Expr) -> Expr | None:
         return totals[value.number] if isinstance(value, Acc) else None

@@ -1,4 +1,4 @@
-"""Which dims of a group's tasks are the rows of scores, and which the keys: what an attention is divided along.
+"""Dims of a group's tasks that are the rows and the keys of scores: an attention is divided along them.
 
 Dims are the same where tasks meet in a space along them. The dim of the rows is one that every task of the group has
 once: as a parallel dim, so that the task does each row by itself, or as a reduced dim of sums, so that it adds up what
@@ -96,7 +96,7 @@ class _Classes:
         return [a for a in accesses(task) if a.space in self.passed]
 
     def roots(self) -> list[_Node]:
-        """The classes of the first task's own dims, and of what it multiplies: slowest dims first."""
+        """Classes of the first task's own dims, and of its operands': slowest dims first."""
         found: dict[_Node, None] = {}
         for number, (task, outer) in enumerate(zip(self.tasks, self.outer, strict=True)):
             found |= {self._root(("task", number, d)): None for d in task.extents if d not in outer}
@@ -106,7 +106,7 @@ class _Classes:
         return [[d for d in task.extents if self._root(("task", n, d)) == root] for n, task in enumerate(self.tasks)]
 
     def _places(self, root: _Node, names: Sequence[str]) -> dict[int, int] | None:
-        """Where passed spaces have the class; None where a task meets one along it in another way."""
+        """Place of the class in each passed space; None where a task meets one along it in another way."""
         found: dict[int, int] = {}
         for task, name in zip(self.tasks, names, strict=True):
             for access in self._met(task):
@@ -155,7 +155,7 @@ class _Classes:
         yield ("",) * len(self.tasks), {}
 
     def _stay_apart(self, places: Mapping[int, int]) -> bool:
-        """True if what tasks share, and do not pass on row by row, no two of them write in one place, or read."""
+        """True if no two tasks write, or write and read, one place of the spaces that they share but do not pass on."""
         for number, task in enumerate(self.tasks):
             for put in task.puts:
                 if put.space in places:
@@ -167,7 +167,7 @@ class _Classes:
 
 
 def _is_elsewhere(one: Ref | Put, other: Put) -> bool:
-    """True if the two can touch no common element: somewhere their indices are different numbers."""
+    """True if the two can touch no common element: some place of their indices has different numbers."""
     pairs = zip(one.index, other.index, strict=True)
     return any(not a.names and not b.names and a.const != b.const for a, b in pairs)
 

@@ -39,16 +39,16 @@ def common_dims(program: TaskProgram) -> list[SampleDim]:
 
 @dataclass(frozen=True)
 class DimClasses:
-    """Which dims of spaces and tasks are one and the same throughout a program."""
+    """Dims of spaces and tasks that are one and the same throughout a program."""
 
     parents: dict[Node, Node]
 
     def of_space(self, space: int, place: int) -> Node:
-        """What stands for dim ``place`` of ``space``, and for all that loops join with it."""
+        """Representative of dim ``place`` of ``space``, and of all dims that loops join with it."""
         return _root(self.parents, ("space", space, place))
 
     def of_task(self, task: int, dim: str) -> Node:
-        """What stands for loop ``dim`` of ``task``."""
+        """Representative of loop ``dim`` of ``task``."""
         return _root(self.parents, ("task", task, dim))
 
 
@@ -114,6 +114,6 @@ def _is_within_rows(program: TaskProgram, candidate: SampleDim) -> bool:
 
 
 def _work(program: TaskProgram, candidate: SampleDim) -> tuple[int, int]:
-    """Points of the tasks that have the dim, and of those that do not reduce over it."""
+    """Points of the tasks that have the dim, and points without a reduction over it."""
     tasks = [(program.tasks[n], dim) for n, dim in candidate.tasks.items()]
     return sum(t.points for t, _ in tasks), sum(t.points for t, dim in tasks if dim in dict(t.parallel))

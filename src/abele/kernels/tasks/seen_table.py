@@ -1,9 +1,9 @@
-"""Tasks that find, while a program runs, which keys each block of rows sees: the table of :class:`SeenKeys`.
+"""Tasks that find, while a program runs, the keys seen by each block of rows: the table of :class:`SeenKeys`.
 
-First the *gap* of every block of rows and point of the keys' dim: how far at least its elements of the mask lie below
-what is largest in their rows; zero of truth values that hide nothing, infinity where all are hidden. It depends on the
-mask alone, and is made once for all layers. Then the first key, and the last, whose gap is not too wide. Too wide is
-what is infinite, or where scores are bounded, wider than twice the bound and what makes exp zero.
+First the *gap* of every block of rows and point of the keys' dim: the least distance of its elements of the mask below
+the largest in their rows; zero of truth values that hide nothing, infinity where all are hidden. It depends on the mask
+alone, and is made once for all layers. Then the first key, and the last, whose gap is not too wide. A gap is too wide
+if it is infinite or, where scores are bounded, exceeds twice the bound plus the distance that makes exp zero.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from abele.numerics import bool_, f32
 LARGEST = 3.4028234663852886e38
 """The largest number of f32: wider gaps are infinite, and less than minus it is minus infinity."""
 EXPONENT, SLACK = 104.0, 1.02
-"""exp of less than minus so much is zero in f32; and by what gaps must be wider for rounding, of f16 too."""
+"""Exponent below which exp is zero in f32, negated; and factor by which gaps must be wider for rounding, of f16 too."""
 
 
 @dataclass(frozen=True)
 class ScoreBlocks:
-    """How rows and keys are cut.
+    """Sizes of the blocks of rows, and of keys.
 
     Attributes:
         rows: Points of the rows' dim in a block.
@@ -63,9 +63,9 @@ class TableWriter:
 
         Args:
             mask: The mask.
-            bound: What bounds the scores; None: only what no score can bring back is hidden.
-            blocks: How rows and keys are cut.
-            extents: Of the outer dims.
+            bound: Bound of the scores; None: only keys that no score can bring back are hidden.
+            blocks: Blocks of rows and keys.
+            extents: Extents of the outer dims.
         """
         key = (mask, None if bound is None else (bound.operands, bound.factor), blocks)
         if key in self._tables:
@@ -148,7 +148,7 @@ class TableWriter:
         return Affine((), at) if isinstance(at, int) else affine(at)
 
     def _largest(self, mask: Mask, space: Space, tasks: list[Task]) -> tuple[int, tuple[int, ...]]:
-        """The space of what is largest in each row of a mask, and the places of the mask that it has."""
+        """Space of the largest elements in each row of a mask, and the places of the mask that it has."""
         every = [p for p, at in enumerate(mask.index) if isinstance(at, str)]
         reduced = tuple(p for p in every if p == mask.key or p in mask.inner_keys)
         places = tuple(p for p in every if p not in reduced)
@@ -171,7 +171,7 @@ class TableWriter:
         return top, places
 
     def _limit(self, bound: ScoreBound, tasks: list[Task]) -> tuple[int, tuple[int, ...]]:
-        """The space of gaps from which on keys are hidden, and which outer dims it has."""
+        """Space of gaps from which on keys are hidden, and its outer dims."""
         squares = [self._longest(bound, ref, tasks) for ref in bound.operands]
         outer = tuple(sorted({o for _, own in squares for o in own}))
         extents = bound.task.extents

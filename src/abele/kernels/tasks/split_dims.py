@@ -20,6 +20,9 @@ Rows that values name are found by address: a buffer need not be split for them,
 several strides, as the number of a row can be taken apart where it is used. Only the loops over the other dims are
 split as the view's strides are. Rows whose elements lie apart, such as those of a table that tiles hold column by
 column, go through a copy whose rows are stretches of memory, where enough of them are touched.
+
+Example: a dim of 32 that one view has as [2, 16] and another as [4, 8] gets marks at 8 and 16, and becomes digits [2,
+2, 8].
 """
 
 from __future__ import annotations
@@ -41,15 +44,16 @@ from abele.layout import Divisors, Layout, Modes, digits, offset_at, row_major
 from abele.numerics import u32
 
 MIN_STRETCH_BYTES = 64
-"""Stretches of a row of at least so many bytes are read as well as whole rows: a cache line."""
+"""Least bytes of a stretch of a row that is read as well as a whole row: a cache line."""
 MIN_USES = 0.5
-"""Elements that are touched for each of a table from which on a copy of it in rows pays. Measured: an element by itself
-takes 2 to 3 ns, one of a stretch a tenth of that, and one that is copied from columns to rows 0.3 to 0.5."""
+"""Accesses per table element above which copying the table row-major is cheaper. Measured: a single element takes 2 to
+3 ns, one of a stretch a tenth of that, one copied from columns to rows 0.3 to 0.5.
+"""
 
 
 @dataclass
 class _CannotIndexError(Exception):
-    """An operand whose index does not split, or a buffer whose views do not agree.
+    """Operand without a split of its index, or buffer of which views disagree.
 
     Attributes:
         call: Number of the call.
@@ -94,10 +98,10 @@ def split_dims(form: BoundCalls) -> TaskProgram:
 
 
 def _copied(call: BoundKernel, operands: Sequence[int]) -> list[int]:
-    """What goes through copies so that ``operands`` need no splits.
+    """Operands that go through copies so that ``operands`` need no splits.
 
-    A temporary has no place of its own that could be at fault: nests meet in it, one of which runs a dim in the factors
-    of an operand's view. Those of outputs are copied first, which are written once.
+    A temporary has no layout of its own that could be at fault: one of the nests that meet in it runs a dim in the
+        factors of an operand's view. Outputs, which are written once, are copied first.
     """
     bound = range(len(call.bindings))
     if all(operand in bound for operand in operands):
@@ -159,7 +163,7 @@ def _laid_like(buffer: Buffer, view: OperandBinding) -> OperandBinding:
 
 
 _Asked = tuple[object, int, tuple[Affine, ...], object]
-"""An index that was asked for: nest and how its loops are split, operand, index, and where the operand lies."""
+"""Requested index: nest and how its loops are split, operand, index, and the operand's layout."""
 
 
 class _Splitting:
@@ -198,7 +202,7 @@ class _Splitting:
         ]
 
     def _temporary(self, buffer: Buffer, call: BoundKernel) -> OperandBinding:
-        """How a temporary of ``call`` lies: as an operand of its shape does, which loops go through beside it."""
+        """Binding of a temporary of ``call``: laid out as an operand of its shape, which loops walk beside it."""
         self.buffers[buffer.id] = buffer
         shapes = call.kernel.shapes
         return next(
@@ -211,7 +215,7 @@ class _Splitting:
         )
 
     def issues(self) -> list[_CannotIndexError]:
-        """What keeps this attempt from indexing whole dims, no range twice."""
+        """Obstacles to indexing whole dims in this attempt, no range twice."""
         found: dict[object, _CannotIndexError] = {}
         for _, view in self.views:
             for issue in view.issues():
@@ -239,6 +243,7 @@ class _Splitting:
         return TaskProgram(spaces.all(), tuple(tasks), form.target, constants=held, rounding=rounding)
 
     def _split_to_fixpoint(self) -> None:
+        # Every access as a triple: the marks of its buffer, its view, and the marks of the loops that index it.
         accesses = [
             (
                 self.chains[self.bindings[c][operand].buffer],
@@ -254,6 +259,7 @@ class _Splitting:
             for factors, loop in zip(binding.factors, loops, strict=True):
                 if loop is None and len(factors) == 1:
                     chain.keep_whole(abs(factors[0][1]), abs(factors[0][1]) * factors[0][0])
+        # Rows that values name need loops split as their view is, but never along the dim of the rows.
         for c, call in enumerate(self.calls):
             for n, item in enumerate(call.kernel.nests):
                 for operand, index, dim, _ in _row_accesses(item):
@@ -307,7 +313,7 @@ def _accesses(item: Nest) -> list[tuple[int, tuple[Affine, ...]]]:
 
 
 _RowAccess = tuple[int, tuple[Affine, ...], int, frozenset[str]]
-"""An operand with rows that values name, the index of its other dims, the dim of the rows, and what names them."""
+"""Operand with rows that values name: its other dims' index, the dim of the rows, and the dims that name them."""
 
 
 def _row_accesses(item: Nest) -> list[_RowAccess]:
@@ -345,7 +351,7 @@ def _with_radix(factors: Modes) -> list[tuple[tuple[int, int], int]]:
 
 
 class _View:
-    """What one nest of one call sees: its dims after splitting, and how an index becomes one into a space."""
+    """Dims of one nest of one call after splitting, and the map from its indices to those of spaces."""
 
     def __init__(self, splitting: _Splitting, call: int, number: int, item: Nest) -> None:
         self.owner, self.call, self.nest = splitting, call, item
@@ -392,7 +398,7 @@ class _View:
         return tuple(found)
 
     def issues(self) -> Iterator[_CannotIndexError]:
-        """What cannot be indexed by whole dims."""
+        """Obstacles to indexing whole dims in this nest."""
         for operand, index in _accesses(self.nest):
             try:
                 self.index(operand, index)
@@ -451,7 +457,7 @@ class _View:
         return self._address(operand, index, dim), RowPlace(self.expression(row), factors or ((1, 0),))
 
     def _lies_apart(self, access: _RowAccess) -> bool:
-        """True if rows are touched whose elements lie apart, often enough for a copy in which they do not."""
+        """True if rows are touched whose elements lie apart, often enough for a copy to pay."""
         operand, index, dim, named_by = access
         shape, binding, last = self.shapes[operand], self._binding(operand), len(index) - 1
         name = plain(index[last])
@@ -492,7 +498,7 @@ class _View:
         return digit, stride // chain.marks[digit]
 
     def _joined(self, operand: int, digit: int) -> _CannotIndexError:
-        """What to raise where an index needs ``digit`` of the operand's buffer and the next one to be one."""
+        """Error for an index that needs ``digit`` of the operand's buffer and the next one to be one."""
         buffer = self._binding(operand).buffer
         marks = self.owner.chains[buffer].marks
         first = max(0, min(digit, len(marks) - 3))

@@ -78,7 +78,7 @@ def _cut(spaces: SpaceTable, task: Task) -> tuple[str, int]:
 
 
 def _cut_panels(task: Task) -> tuple[str, int] | None:
-    """Parts whose panels fit into the second-level cache beside the rows that meet them."""
+    """Parts whose panels fit into the second-level cache beside their rows."""
     length = math.prod(extent for _, extent in task.reduced)
     if not WHOLE_POINTS < length <= PART_POINTS * MAX_PARTS:
         return None
@@ -117,7 +117,7 @@ def _cut_samples(spaces: SpaceTable, task: Task) -> tuple[str, int] | None:
 
 
 def _sums(spaces: SpaceTable, task: Task) -> Put:
-    """Where the parts are added up: the results themselves if they hold nothing but the sums."""
+    """Store of the running sum: the results themselves if they hold nothing but the sums."""
     own = task.puts[0]
     names = {name for position in own.index for name in position.names}
     # The results can hold the running sum themselves if nothing else happens to them and they keep all 32 bits.

@@ -55,7 +55,7 @@ def split_sums(program: LeafProgram) -> LeafProgram:
 
 
 def num_parts(task: Task, tile: int) -> int:
-    """Parts of ``task`` that give threads enough to do, where a register tile has so many results."""
+    """Parts of ``task`` that give threads enough to do, for ``tile`` results per register tile."""
     if task.points < MIN_POINTS:
         return 1
     tiles = -(-math.prod(n for _, n in task.parallel) // tile)
@@ -75,7 +75,7 @@ def _is_plain_product(task: Task) -> bool:
 
 
 def _in_parts(spaces: SpaceTable, task: Task, wanted: int) -> list[Task]:
-    """``task``, or the tasks of its parts, of which about so many are wanted, and the one that adds them up."""
+    """``task``, or the tasks of about ``wanted`` parts and the one that adds them up."""
     if wanted < 2:
         return [task]
     # The outermost dim that is long enough, so that a part streams through memory.

@@ -38,7 +38,7 @@ def stream_stores(program: LeafProgram) -> LeafProgram:
 
 @dataclass(frozen=True)
 class _Use:
-    """What a leaf does with memory.
+    """Memory that a leaf reads and touches.
 
     Attributes:
         reads: Spaces that it reads.

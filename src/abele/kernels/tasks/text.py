@@ -32,7 +32,7 @@ from abele.layout import row_major
 from abele.words import counted
 
 COMBINED = {"add": "sum", "mul": "product", "max": "max", "min": "min"}
-"""What a reduction by each combine is called."""
+"""Name of a reduction by each combine."""
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ def _touched(spaces: Sequence[Space], tasks: Sequence[Task]) -> list[Space]:
 
 
 def space_lines(spaces: Sequence[Space], names: Names, layouts: Mapping[int, SpaceLayout]) -> Iterator[str]:
-    """A line per space: name, type, shape, whose it is, and how it lies where that is not row-major."""
+    """Line per space: name, type, shape, owner, and layout if it is not row-major."""
     width = max((len(names.of[space.number]) for space in spaces), default=0)
     for space in spaces:
         shape = f"{space.type}[{', '.join(map(str, space.shape))}]"
@@ -133,7 +133,7 @@ def space_lines(spaces: Sequence[Space], names: Names, layouts: Mapping[int, Spa
 
 
 def samples_lines(samples: SampleDim | None, block: int, names: Names) -> list[str]:
-    """Which dims are the samples, in a line; none before they are chosen."""
+    """Sample dims in a line; none before they are chosen."""
     if samples is None:
         return []
     places = ", ".join(f"dim {place} of {names.of[space]}" for space, place in sorted(samples.spaces.items()))
@@ -141,7 +141,7 @@ def samples_lines(samples: SampleDim | None, block: int, names: Names) -> list[s
 
 
 def _group_text(program: TaskProgram, group: TaskGroup) -> str:
-    """Which tasks run together, in a line."""
+    """Tasks of a group, in a line."""
     first, last = (program.tasks[group.tasks[n]].name for n in (0, -1))
     points = " × ".join(map(str, group.extents))
     return f"together, point after point of outer dims, {points}: {len(group.tasks)} tasks from {first} to {last}"
@@ -155,7 +155,7 @@ def _stage_text(stage: TaskStage) -> str:
 
 
 def loop_text(loop: BlockLoop | OuterLoop | None, num_tasks: int) -> str:
-    """How the tasks of a leaf run, in words."""
+    """Loop of a leaf's tasks, in words."""
     if loop is None:
         return "side by side" if num_tasks > 1 else "one task"
     if isinstance(loop, OuterLoop):

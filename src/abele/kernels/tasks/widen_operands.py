@@ -51,7 +51,7 @@ def _operands(program: TaskProgram, task: Task, fixed: frozenset[int]) -> Iterat
 
 
 def _fixed(program: TaskProgram) -> frozenset[int]:
-    """Spaces that have to stay as they are: rows that values name, and stores that combine, know the type."""
+    """Spaces whose type has to stay: those of rows named by values, and of stores that combine."""
     rows = frozenset[int]().union(*(task.in_rows for task in program.tasks))
     return rows | {p.space for task in program.tasks for p in task.puts if p.combine != "set"}
 
@@ -63,7 +63,7 @@ def _touched(task: Task, ref: Ref, space: Space) -> int:
 
 
 def _storing(task: Task, spaces: tuple[Space, ...], widened: set[int]) -> Task:
-    """``task`` with what it stores in ``widened`` rounded to the type that these had."""
+    """``task`` with its stores to ``widened`` rounded to the former type."""
     if not task.writes & widened:
         return task
     puts = (replace(p, value=as_stored(spaces, p)) if p.space in widened else p for p in task.puts)
@@ -71,7 +71,7 @@ def _storing(task: Task, spaces: tuple[Space, ...], widened: set[int]) -> Task:
 
 
 def _with_copies(tasks: tuple[Task, ...], spaces: SpaceTable, wanted: set[int]) -> Iterator[Task]:
-    """``tasks`` whose products read copies of the caller's arrays ``wanted``, amid the tasks that make these."""
+    """``tasks`` whose products read copies of the caller's arrays ``wanted``, amid the copying tasks."""
     copies: dict[int, int] = {}
     for task in tasks:
         read = {
@@ -89,7 +89,7 @@ def _with_copies(tasks: tuple[Task, ...], spaces: SpaceTable, wanted: set[int]) 
 
 
 def _copy(spaces: SpaceTable, number: int, copies: dict[int, int]) -> Task:
-    """The task that makes a copy of a space in f32, which is noted."""
+    """Task that makes a copy of a space in f32, noted in ``copies``."""
     space = spaces[number]
     names = [f"d{n}" for n in range(len(space.shape))]
     copy = spaces.add(space.shape, f32, f"{space.name}.wide")

@@ -50,14 +50,14 @@ class IRBuilder:
 
     @contextmanager
     def goto_entry_block(self) -> Iterator[None]:
-        """Write at the end of the function's first block for a while, before what leaves it."""
+        """Write at the end of the function's first block for a while, before its terminator."""
         back, self.block = self.block, self.function.blocks[0]
         yield
         self.block = back
 
     @contextmanager
     def if_then(self, condition: CodeValue) -> Iterator[None]:
-        """What is written inside runs where ``condition`` holds."""
+        """Run the instructions written inside where ``condition`` holds."""
         then, done = self.append_basic_block("then"), self.append_basic_block("done")
         self.cbranch(condition, then, done)
         self.position_at_end(then)
@@ -70,7 +70,7 @@ class IRBuilder:
     def if_else(
         self, condition: CodeValue
     ) -> Iterator[tuple[AbstractContextManager[None], AbstractContextManager[None]]]:
-        """Two places to write at: what runs where ``condition`` holds, and what runs elsewhere."""
+        """Two places to write at: code where ``condition`` holds, and code elsewhere."""
         then, otherwise, done = (self.append_basic_block(name) for name in ("then", "else", "done"))
         self.cbranch(condition, then, otherwise)
 
@@ -107,11 +107,11 @@ class IRBuilder:
         return self._two("udiv", x, y)
 
     def srem(self, x: CodeValue, y: CodeValue) -> InstructionValue:
-        """What is left of x / y of signed integers."""
+        """Remainder of x / y, signed integers."""
         return self._two("srem", x, y)
 
     def urem(self, x: CodeValue, y: CodeValue) -> InstructionValue:
-        """What is left of x / y of unsigned integers."""
+        """Remainder of x / y, unsigned integers."""
         return self._two("urem", x, y)
 
     def and_(self, x: CodeValue, y: CodeValue) -> InstructionValue:
@@ -163,7 +163,7 @@ class IRBuilder:
         return self._two("fdiv", x, y)
 
     def frem(self, x: CodeValue, y: CodeValue) -> InstructionValue:
-        """What is left of x / y of floats."""
+        """Remainder of x / y, floats."""
         return self._two("frem", x, y)
 
     def fneg(self, x: CodeValue) -> InstructionValue:
@@ -173,19 +173,19 @@ class IRBuilder:
     # Comparisons
 
     def icmp_signed(self, sign: str, x: CodeValue, y: CodeValue) -> InstructionValue:
-        """How signed integers compare."""
+        """Comparison of signed integers."""
         return self._compare(f"icmp {_SIGNED[sign]}", x, y)
 
     def icmp_unsigned(self, sign: str, x: CodeValue, y: CodeValue) -> InstructionValue:
-        """How unsigned integers compare."""
+        """Comparison of unsigned integers."""
         return self._compare(f"icmp {_UNSIGNED[sign]}", x, y)
 
     def fcmp_ordered(self, sign: str, x: CodeValue, y: CodeValue) -> InstructionValue:
-        """How floats compare; false where either is NaN."""
+        """Comparison of floats; false where either is NaN."""
         return self._compare(f"fcmp {sign if sign == 'ord' else 'o' + _FLOATS[sign]}", x, y)
 
     def fcmp_unordered(self, sign: str, x: CodeValue, y: CodeValue) -> InstructionValue:
-        """How floats compare; true where either is NaN."""
+        """Comparison of floats; true where either is NaN."""
         return self._compare(f"fcmp {sign if sign == 'uno' else 'u' + _FLOATS[sign]}", x, y)
 
     def select(self, condition: CodeValue, x: CodeValue, y: CodeValue) -> InstructionValue:
@@ -284,17 +284,17 @@ class IRBuilder:
         return self._give(typ, f"load atomic {typ.text}, {pointer.typed} {ordering}, align {align}")
 
     def atomic_rmw(self, op: str, pointer: CodeValue, value: CodeValue, ordering: str) -> InstructionValue:
-        """Change memory that other threads change as well; gives what was there."""
+        """Change memory that other threads change as well; gives the value before."""
         return self._give(value.type, f"atomicrmw {op} {pointer.typed}, {value.typed} {ordering}")
 
     def fence(self, ordering: str) -> InstructionValue:
-        """What is in memory before and after is seen in that order, as ``ordering`` says: ``seq_cst`` …"""
+        """Fence between memory accesses before and after, of order ``ordering``: ``seq_cst`` …"""
         return self._do(f"fence {ordering}")
 
     def gep(
         self, pointer: CodeValue, indices: Sequence[CodeValue], *, source_etype: Type, inbounds: bool = False
     ) -> InstructionValue:
-        """The address so many elements of type ``source_etype`` on; many addresses, where there are vectors."""
+        """Address of the element at ``indices``, of type ``source_etype``; many addresses, where there are vectors."""
         wide = next((v.type for v in (pointer, *indices) if isinstance(v.type, VectorType)), None)
         type_ = _POINTER if wide is None else VectorType(_POINTER, wide.count)
         places = ", ".join([pointer.typed, *[i.typed for i in indices]])
@@ -303,7 +303,7 @@ class IRBuilder:
     # Control
 
     def call(self, function: CodeValue, args: Sequence[CodeValue]) -> InstructionValue:
-        """Call a function, or an address of a type that says what it is called as."""
+        """Call a function, or an address whose type has its signature."""
         assert isinstance(function.type, PointerType)
         assert function.type.pointee is not None, "an address of no known function"
         result = function.type.pointee.result

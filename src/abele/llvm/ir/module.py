@@ -1,4 +1,4 @@
-"""Modules of LLVM code, their functions and blocks, and what else has a name in them."""
+"""Modules of LLVM code, their functions and blocks, and other named objects."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class NodeReference:
     """A node of metadata, by its number.
 
     Attributes:
-        ref: How others refer to it.
+        ref: Text by which others refer to it.
     """
 
     def __init__(self, number: int) -> None:
@@ -49,10 +49,10 @@ class GlobalVariable(CodeValue):
     """A variable of the module.
 
     Attributes:
-        value_type: What it holds.
-        linkage: Who sees it.
+        value_type: Type of its content.
+        linkage: Linkage: visibility to other modules.
         global_constant: True if it does not change.
-        initializer: What it holds at first.
+        initializer: Initial content.
     """
 
     def __init__(self, module: CodeModule, type_: Type, name: str) -> None:
@@ -74,12 +74,12 @@ class CodeFunction(CodeValue):
     """A function; without blocks it is declared only.
 
     Attributes:
-        module: Where it is.
+        module: Module that it is in.
         name: Its symbol.
-        function_type: What it takes and gives.
+        function_type: Types of its arguments and result.
         args: Its arguments.
-        linkage: Who sees it.
-        attributes: What else LLVM is told of it, as text.
+        linkage: Linkage: visibility to other modules.
+        attributes: Attributes for LLVM, as text.
         blocks: Its code, the block where it begins first.
     """
 
@@ -125,9 +125,9 @@ class CodeBlock:
     """Instructions that run one after the other.
 
     Attributes:
-        function: Where it is.
+        function: Function that it is in.
         label: Its name.
-        ref: How instructions refer to it.
+        ref: Text by which instructions refer to it.
         instructions: Its lines.
         is_terminated: True if its last instruction leaves it.
     """
@@ -141,7 +141,7 @@ class CodeBlock:
 
 
 def escaped(name: str) -> str:
-    """``name`` between quotes of LLVM: what is not plain as two hexadecimal digits."""
+    """``name`` between quotes of LLVM: special characters as two hexadecimal digits."""
     if name.isascii() and name.isprintable() and '"' not in name and "\\" not in name:
         return name
     return "".join(chr(byte) if 32 <= byte < 127 and byte not in b'"\\' else f"\\{byte:02x}" for byte in name.encode())

@@ -32,7 +32,7 @@ class Type:
 
 
 class VoidType(Type):
-    """What a function has that gives nothing."""
+    """Result type of a function that gives nothing."""
 
     __slots__ = ()
 
@@ -41,7 +41,7 @@ class VoidType(Type):
 
 
 class IntType(Type):
-    """An integer of so many bits."""
+    """Integer of ``width`` bits."""
 
     __slots__ = ("width",)
 
@@ -78,7 +78,7 @@ class DoubleType(Type):
 
 
 class PointerType(Type):
-    """An address; ``pointee`` says what it is called as, where that is a function."""
+    """Address; ``pointee`` has the signature, where it is of a function."""
 
     __slots__ = ("pointee",)
 
@@ -88,7 +88,7 @@ class PointerType(Type):
 
 
 class VectorType(Type):
-    """So many elements of one type, computed with side by side."""
+    """Vector of ``count`` elements of one type, computed with side by side."""
 
     __slots__ = ("count", "element")
 
@@ -100,7 +100,7 @@ class VectorType(Type):
 
 
 class ArrayType(Type):
-    """So many elements of one type in memory."""
+    """Array of ``count`` elements of one type in memory."""
 
     __slots__ = ("count", "element")
 
@@ -110,7 +110,7 @@ class ArrayType(Type):
 
 
 class FunctionType(Type):
-    """What a function takes and gives."""
+    """Types of the arguments and result of a function."""
 
     __slots__ = ("args", "result")
 

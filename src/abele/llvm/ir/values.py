@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 
 class CodeValue:
-    """What an instruction can take.
+    """Operand that an instruction can take.
 
     Attributes:
         type: Its type.
-        ref: How others refer to it.
+        ref: Text by which others refer to it.
         typed: The same with its type before it.
     """
 
@@ -40,7 +40,7 @@ class CodeValue:
 
 
 class _Undefined:
-    """Stands for a value that may be anything."""
+    """Value that may be anything."""
 
 
 Undefined = _Undefined()
@@ -52,7 +52,7 @@ class Constant(CodeValue):
     A number for a vector is the same in all its lanes.
 
     Attributes:
-        constant: What it was made of.
+        constant: Value that it was made of.
     """
 
     __slots__ = ("constant",)
@@ -104,7 +104,7 @@ class Slot(InstructionValue):
     """Memory of a function's own.
 
     Attributes:
-        allocated_type: What it holds.
+        allocated_type: Type of its content.
     """
 
     __slots__ = ("allocated_type",)
@@ -115,7 +115,7 @@ class Slot(InstructionValue):
 
 
 class Phi(InstructionValue):
-    """A value that depends on the block from which control came."""
+    """Value that depends on the block of origin."""
 
     __slots__ = ("incoming",)
 

@@ -1,4 +1,4 @@
-"""Calls of collectives: their arguments, and what they check and read alike."""
+"""Calls of collectives: their arguments, and checks and options that they share."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ Op = CollectiveOperator | str
 
 @dataclass(frozen=True)
 class CollectiveCall:
-    """What every collective is given.
+    """Arguments that every collective takes.
 
     Attributes:
         graph: The graph.
-        data: What is communicated.
+        data: Tensor to communicate.
         options: See :data:`COLLECTIVE_OPTIONS`.
         name: Name of the steps.
     """
@@ -50,7 +50,7 @@ class ReplicasCall(CollectiveCall):
 
     Attributes:
         prog: Sequence that the steps are appended to.
-        group: Who communicates.
+        group: Replicas that communicate with each other.
     """
 
     prog: Sequence
@@ -106,7 +106,7 @@ class ReplicasReduceCall(ReduceCall):
     """A collective that combines data over groups of replicas.
 
     Attributes:
-        group: Who communicates.
+        group: Replicas that communicate with each other.
     """
 
     group: CommGroup = ALL
@@ -125,7 +125,7 @@ class ReduceIntoCall(CollectiveCall):
         destination: The tensor.
         op: A :class:`CollectiveOperator` or its name.
         prog: Sequence that the steps are appended to.
-        group: Who communicates.
+        group: Replicas that communicate with each other.
     """
 
     destination: Tensor
@@ -141,7 +141,7 @@ class ReduceIntoCall(CollectiveCall):
 
 
 def check_group(graph: Graph, group: CommGroup, options: Options, name: str) -> None:
-    """Refuse groups that no links join, and options that name other links.
+    """Refuse groups without links between them, and options that name other links.
 
     Raises:
         TypeMismatchError: The group is no :class:`CommGroup`.

@@ -24,7 +24,7 @@ def all_reduce_cross_replica(call: ReplicasReduceCall) -> Tensor:
         data: Any shape.
         op: A :class:`CollectiveOperator` or its name.
         prog: Sequence that the steps are appended to.
-        group: Who communicates.
+        group: Replicas that communicate with each other.
         options: See :data:`COLLECTIVE_OPTIONS`.
         name: Name of the steps.
 
@@ -45,7 +45,7 @@ def all_reduce_cross_replica(call: ReplicasReduceCall) -> Tensor:
 
 @takes_fields_of(ReplicasReduceCall, name="all_reduce")
 def all_reduce_cross_replica_in_place(call: ReplicasReduceCall) -> None:
-    """Overwrite ``data`` with what it is over the group; see :func:`all_reduce_cross_replica`."""
+    """Overwrite ``data`` with its reduction over the group; see :func:`all_reduce_cross_replica`."""
     _all_reduce(call, call.data)
 
 

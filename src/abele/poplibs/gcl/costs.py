@@ -1,4 +1,4 @@
-"""Costs of collectives: what the steps of a method take, from the machine's constants and the routes between IPUs.
+"""Costs of collectives: seconds of the steps of a method, from the machine's constants and the routes between IPUs.
 
 Each step is a barrier of the IPUs that send to each other, the start of an exchange, and the busiest link; one that
 combines what arrives launches a compute set, in which every tile reads and writes its part. A program's report says
@@ -19,10 +19,10 @@ from abele.poplibs.gcl.methods import METHODS, Lane, Method, Move, gather_steps,
 from abele.poplibs.gcl.order import hops
 
 _AS_LONG = 1e-6
-"""Methods that differ by no more than this part take as long: what is left is rounding. Chosen."""
+"""Relative difference up to which methods count as equally fast: rounding. Chosen."""
 Groups = tuple[tuple[int, ...], ...]
 Kind = tuple[tuple[tuple[int, int], int], ...]
-"""What goes in a step: ways and bytes of lanes, and how many lanes are alike."""
+"""Traffic of a step: ways and bytes of lanes, and the number of equal lanes."""
 
 
 def cheapest(members: Int64, order: Int64, num_ipus: int, system: System, row_bytes: int) -> Method:
@@ -72,7 +72,7 @@ def _kind(sent: Counter[tuple[int, int]]) -> Kind:
 
 @lru_cache(maxsize=4096)
 def _step_seconds(kind: Kind, groups: Groups, order: tuple[int, ...], num_ipus: int, system: System) -> float:
-    """Seconds of a step in which so many lanes run one way with so many bytes each."""
+    """Seconds of a step with given numbers of lanes and bytes each way."""
     members, ring = np.array(groups, dtype=np.int64), np.array(order, dtype=np.int64)
     ends, amounts = [], []
     for (way, size), count in kind:
@@ -87,7 +87,7 @@ def _step_seconds(kind: Kind, groups: Groups, order: tuple[int, ...], num_ipus: 
 
 
 def _combining_seconds(num_steps: int, num_bytes: int, num_ipus: int, system: System) -> float:
-    """Seconds of adding what arrives to what is there, all tiles sharing the work."""
+    """Seconds of adding received data to the data there, all tiles sharing the work."""
     ipu = system.ipu
     launch = ipu.launch.compute_set_cycles + ipu.launch.run_all_cycles + ipu.sync.on_chip_cycles
     per_tile = num_bytes / (num_ipus * ipu.num_tiles)

@@ -1,4 +1,4 @@
-"""What way a collective takes, before it is built."""
+"""The plan of a collective, shown before it is built."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from abele.poplibs.poputil.options import Options
 def explain_all_reduce(
     graph: Graph, data: Tensor, group: CommGroup = ALL, *, options: Options = None, name: str = "all_reduce"
 ) -> Levels:
-    """Which rings an all-reduce of ``data`` takes, by which method, and what links and barriers are estimated to take.
+    """Plan of an all-reduce of ``data``: its rings, their methods, and estimated times of links and barriers.
 
     Args:
         graph: A graph of replicas.
         data: Any shape.
-        group: Who communicates.
+        group: Replicas that communicate with each other.
         options: See :data:`COLLECTIVE_OPTIONS`.
-        name: What an error calls it.
+        name: Name of the call in errors.
 
     Returns:
         The plan; as text it says methods, replicas and estimates.

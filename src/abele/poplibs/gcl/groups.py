@@ -27,7 +27,7 @@ class CommGroupType(StrEnum):
 
 @dataclass(frozen=True)
 class CommGroup:
-    """Which replicas communicate with each other.
+    """Groups of replicas that communicate among themselves.
 
     Attributes:
         kind: ``ALL`` is one group; ``CONSECUTIVE`` groups of size g are 0…g−1, g…2g−1 and so on; ``ORTHOGONAL`` ones

@@ -29,11 +29,11 @@ from abele.words import counted
 
 @dataclass(frozen=True)
 class Level:
-    """Rings that carry one part of a collective.
+    """One level of a collective: rings of replicas and the method that they run.
 
     Attributes:
         ring: The rings.
-        method: How they do.
+        method: Method that the rings run.
         row_bytes: Bytes of one row.
     """
 
@@ -50,10 +50,10 @@ class Level:
 
 @dataclass(frozen=True)
 class Levels:
-    """How a collective between replicas goes.
+    """Plan of a collective between replicas: rings within racks first, then rings between racks.
 
     Attributes:
-        levels: From within to between; replicas of one level with the same rank within it form the rings of the next.
+        levels: From within racks to between them; replicas of one level with the same rank form the rings of the next.
     """
 
     levels: tuple[Level, ...]
@@ -83,7 +83,7 @@ class Levels:
         return f"{', then '.join(parts)}; estimated {_us(seconds[0])} to scatter, {_us(seconds[1])} to gather"
 
     def reduce_scatter(self, rows: Tensor, op: CollectiveOperator, prog: Sequence, name: str) -> Tensor:
-        """What each replica's own row [width] becomes over the group; ``rows`` [size, width] by rank."""
+        """Each replica's own row [width], reduced over its group; ``rows`` is [size, width] by rank."""
         width = rows.shape[1]
         for n, level in enumerate(self.levels):
             # Rank within the level counts fastest: its ring carries what all further levels will divide.
@@ -112,14 +112,14 @@ def levels_of(
     num_bytes: int,
     cost: Callable[[Levels], float] = lambda plan: plan.scatter_seconds + plan.gather_seconds,
 ) -> Levels:
-    """The way a collective takes: levels or one ring, whichever is estimated to take less time.
+    """Plan that takes a collective in levels or on one ring, whichever is estimated to take less time.
 
     Args:
         graph: A graph of replicas.
-        group: Who communicates.
+        group: Replicas that communicate with each other.
         method: A method for all rings; ``auto`` is the cheapest for each.
-        num_bytes: What is reduced, or what all have gathered in the end.
-        cost: What counts.
+        num_bytes: Bytes that are reduced, or that every replica has gathered in the end.
+        cost: Seconds of a plan, which the choice minimises.
     """
     members = members_of(graph, group)
     plans = [_plan(graph, [members], method, num_bytes)]

@@ -1,4 +1,4 @@
-"""Methods of collectives: what goes which way round a ring, step by step.
+"""Methods of collectives: the rows sent each way round a ring, step by step.
 
 A ring is a list of moves per step, and nothing else differs between methods. Rows are numbered by how far clockwise
 their home is from where they lie, so that "send row j that way" is one step for all members of all rings. A *lane* is a
@@ -33,9 +33,9 @@ class Lane(NamedTuple):
     """Rows that run round a ring one way.
 
     Attributes:
-        part: Which part of the columns.
+        part: Number of its part of the columns.
         way: 1 for clockwise, −1 for anticlockwise.
-        reach: How far a row goes.
+        reach: Steps that a row travels.
     """
 
     part: int
@@ -44,13 +44,13 @@ class Lane(NamedTuple):
 
 
 class Move(NamedTuple):
-    """What one lane sends in one step.
+    """Row that one lane sends in one step.
 
     Attributes:
-        part: Which part of the columns.
+        part: Number of its part of the columns.
         way: 1 to the next member clockwise, −1 to the one before.
-        sent: The row that goes.
-        received: The row that it is, or is added to, where it arrives.
+        sent: Number of the row that is sent.
+        received: Number of the row that it replaces, or is added to, where it arrives.
         lane: Number of the lane.
     """
 

@@ -13,7 +13,7 @@ from abele.poplibs import popops
 
 
 class CollectiveOperator(Enum):
-    """How values are combined; ``LOCAL`` keeps each replica's own."""
+    """Reduction that combines the values of replicas; ``LOCAL`` keeps each replica's own."""
 
     ADD = "add"
     MEAN = "mean"
@@ -71,7 +71,7 @@ def combine(graph: Graph, op: CollectiveOperator, into: Tensor, other: Tensor, p
 
 
 def before_sending(graph: Graph, op: CollectiveOperator, tensor: Tensor, prog: Sequence, name: str) -> Tensor:
-    """What takes part in the collective: squares for ``SQUARE_ADD``."""
+    """``tensor`` as the collective sends it: its squares for ``SQUARE_ADD``, else itself."""
     if op is not CollectiveOperator.SQUARE_ADD:
         return tensor
     return popops.square(graph, tensor, prog, name=f"{name}/square")

@@ -26,7 +26,7 @@ Wanted = Method | Literal["auto"]
 """A method, or the one that is estimated to take least time."""
 
 RING_OF_IPUS = {"peripheral-ring": 1, "rung-ring-2": 2, "rung-ring-4": 4, "rung-ring-8": 8}
-"""IPUs of a replica by what GCL calls the rings of such replicas. Source: GCL's option ``topology``."""
+"""IPUs of a replica by GCL's name of its rings. Source: GCL's option ``topology``."""
 
 
 def read_method(function: str, given: Options) -> Wanted:
@@ -48,10 +48,10 @@ def read_method(function: str, given: Options) -> Wanted:
 
 
 def check_links(function: str, given: Options, num_ipus: int, *, between_racks: bool) -> None:
-    """Refuse options that name other links or rings than those that the data takes.
+    """Refuse options that name links or rings other than the data's own.
 
     Args:
-        function: What an error calls the collective.
+        function: Name of the collective in errors.
         given: The options.
         num_ipus: IPUs of a replica.
         between_racks: True if a group has replicas in several racks.

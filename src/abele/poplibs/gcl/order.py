@@ -12,7 +12,7 @@ from abele.machine import System
 from abele.machine.routes import link_seconds
 
 _PROBE_BYTES = 1 << 20
-"""What orders are compared by; enough that links and not the latency of hops decide."""
+"""Bytes by which orders are compared; enough that links and not the latency of hops decide."""
 
 
 def ring_order(members: Int64, num_ipus: int, system: System) -> Int64:

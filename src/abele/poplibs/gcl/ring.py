@@ -34,7 +34,7 @@ class Ring:
     every replica sends the same row in the same step.
 
     Attributes:
-        graph: Where steps are made.
+        graph: Graph in which steps are made.
         members: Replicas by group and rank, int64[groups, size]; each replica is in one group.
     """
 
@@ -81,7 +81,7 @@ class Ring:
         return CrossReplicaCopy(source, destination, dict(pairs))
 
     def reduce_scatter(self, rows: Tensor, op: CollectiveOperator, method: Method, prog: Sequence, name: str) -> Tensor:
-        """What each replica's own row [width] becomes over the group; ``rows`` [size, width] by rank."""
+        """Each replica's own row [width], reduced over its ring; ``rows`` is [size, width] by rank."""
         own = self.to_ring(rows, prog, name)
         if self.size == 1:
             return own[0]

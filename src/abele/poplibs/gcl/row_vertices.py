@@ -41,7 +41,7 @@ def look_up_codelet() -> type:
 
 @cache
 def distances_codelet() -> type:
-    """How far each entry of a table lies behind this replica's own number on a ring; slots are counted."""
+    """Vertex type that gives the distance of each table entry behind this replica's own number on a ring."""
 
     @codelet
     class RingDistances(Vertex):
@@ -61,7 +61,7 @@ def distances_codelet() -> type:
 
 @cache
 def pick_rows_codelet(dtype: ElementType) -> type:
-    """The codelet that copies rows of ``dtype`` from the places that a table tells."""
+    """Codelet that copies rows of ``dtype`` by the places in a table."""
 
     @codelet
     class PickRows(Vertex):

@@ -29,7 +29,7 @@ def columns(graph: Graph, dtype: ElementType, rows: int, width: int, name: str) 
 
 
 def column_parts(graph: Graph, dtype: ElementType, width: int, count: int) -> list[slice]:
-    """So many ranges of columns, or fewer: whole vectors of 8 bytes, so that no tile gets half a word."""
+    """Up to ``count`` ranges of columns: whole vectors of 8 bytes, so that no tile gets half a word."""
     grain = vector_grain(graph, dtype)
     vectors = -(-width // grain)
     cuts = [min(vectors * k // count * grain, width) for k in range(count + 1)]
@@ -61,7 +61,7 @@ def pick_rows(graph: Graph, source: Tensor, picked: Tensor, out: Tensor, prog: S
     """out[j] ← source[picked[j]], each worker a range of columns, or of rows where columns are few.
 
     Args:
-        graph: Where vertices are made.
+        graph: Graph in which vertices are made.
         source: [rows, width].
         picked: Rows, u32 [n].
         out: [n, width], its columns spread as by :func:`columns`.
@@ -82,13 +82,13 @@ def pick_rows(graph: Graph, source: Tensor, picked: Tensor, out: Tensor, prog: S
 
 
 class _Piece(NamedTuple):
-    """What some workers do: the same rows, each of other columns.
+    """Work of several vertices: the same rows, other columns for each.
 
     Attributes:
         rows: Rows of the output, int64[n].
-        start: First column of each worker, int64[k].
-        size: Its columns.
-        tile: Its tile.
+        start: First column of each vertex, int64[k].
+        size: Columns of each vertex, int64[k].
+        tile: Tile of each vertex.
     """
 
     rows: Int64

@@ -114,23 +114,23 @@ class _Circle:
 
     Attributes:
         order: IPUs by place, int64[ipus].
-        lanes: What runs round it.
+        lanes: Lanes that run round the ring.
     """
 
     order: Int64
     lanes: tuple[Lane, ...]
 
     def rows(self, tensor: Tensor, move: Move) -> Tensor:
-        """What the IPU at each place sends of ``tensor`` [IPUs, parts, width]: [IPUs, width]."""
+        """Rows of ``tensor`` [IPUs, parts, width] that the IPU at each place sends: [IPUs, width]."""
         return _chosen(tensor, self.order, np.roll(self.order, -move.sent))
 
     def arriving(self, tensor: Tensor, move: Move) -> Tensor:
-        """Where in ``tensor`` [IPUs, parts, width] that arrives: [IPUs, width]."""
+        """Rows of ``tensor`` [IPUs, parts, width] that receive a move's data: [IPUs, width]."""
         onto = np.roll(self.order, -move.way)
         return _chosen(tensor, onto, np.roll(onto, -move.received))
 
     def lane(self, received: Tensor, move: Move) -> Tensor:
-        """Where in ``received`` [IPUs, lanes, width] that arrives: [IPUs, width]."""
+        """Rows of ``received`` [IPUs, lanes, width] that receive a move's data: [IPUs, width]."""
         onto = np.roll(self.order, -move.way)
         return _chosen(received, onto, np.full(len(onto), move.lane))
 

@@ -1,4 +1,4 @@
-"""Explaining plans: what the planner chose, what it left, and what would make it choose the same again."""
+"""Explanations of plans: the planner's choice, its alternatives, and the options that fix it."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ _VERTICES = {
     "outer_product": "outer product (OuterProduct)",
 }
 REARRANGING = "rearranging"
-"""Name of the term that stands for what happens before and after the plan."""
+"""Name of the cost term of steps before and after the plan."""
 
 
 @dataclass(frozen=True)
 class Explanation:
-    """What the planner chose for one product or convolution whose operands lie as the library creates them.
+    """The planner's choice for one product or convolution whose operands lie as the library creates them.
 
     Attributes:
         call: The call that would be made, in a graph of its own.
@@ -77,7 +77,7 @@ class Explanation:
 
     @property
     def rearranging_cycles(self) -> int:
-        """Expected cycles of what is done to operands and output around the plan."""
+        """Expected cycles of rearranging operands and output around the plan."""
         return self.cycles - self.schedule.cycles
 
     @property
@@ -104,7 +104,7 @@ class Explanation:
 
     @property
     def before(self) -> tuple[str, ...]:
-        """What is done before the vertices run, in words."""
+        """Steps before the vertices run, in words."""
         call, steps = self.call, []
         seen = self._seen
         if self.is_matmul and is_swapped(call):
@@ -142,7 +142,7 @@ class Explanation:
 
     @property
     def after(self) -> tuple[str, ...]:
-        """What is done after the vertices have run, in words."""
+        """Steps after the vertices have run, in words."""
         problem, steps = self.plan.problem, []
         if self.plan.depth > 1:
             steps.append(f"{self.plan.depth} partials of every output are exchanged and summed")

@@ -1,4 +1,4 @@
-"""Options of matmuls and convolutions, by PopLibs' names, and what they mean for the planner."""
+"""Options of matmuls and convolutions, by PopLibs' names, and the planner's constraints that they give."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class SharedSplit:
 
     Attributes:
         parts: Numbers of parts, by dimension.
-        grains: What parts of every dimension are multiples of.
+        grains: Factor that parts of each dimension are multiples of.
         order: Dimensions in which the tiles are numbered, outermost first: passes agree on what lies where.
     """
 
@@ -71,7 +71,7 @@ class SharedSplit:
 
 @dataclass(frozen=True)
 class Planning:
-    """What the planner keeps to.
+    """Constraints that the planner obeys.
 
     Attributes:
         proportion: Share of a tile's memory for slices and partials.
@@ -82,7 +82,7 @@ class Planning:
         method: Family or kind of vertex that is given, or empty.
         training_pass: Pass of a fully connected layer, by PopLibs' name, or empty.
         split: The split that the plan of all passes gives this one, or None.
-        beside: Cycles, by term, of a contraction that runs at the same time: what takes no longer costs nothing.
+        beside: Cycles, by kind of step, of a contraction that runs at the same time: time that it covers is free.
     """
 
     proportion: float = PROPORTION.default
@@ -102,7 +102,7 @@ class Planning:
 
 
 DEFAULT = Planning()
-"""What is kept to where nothing is asked for."""
+"""Constraints where none are asked for."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ class ContractionOptions:
 
     Attributes:
         partials: Type of partial sums, or None.
-        planning: What the planner keeps to.
+        planning: Constraints that the planner obeys.
         dithered: True for convolutions to begin at a tile of their own.
         converts: True if 8-bit floats may be cast to halves where the chip does not multiply them.
     """
@@ -130,7 +130,7 @@ def read_settings(
     *,
     is_conv: bool = False,
 ) -> ContractionOptions:
-    """The settings of a call, from PopLibs' options and the keywords that stand for the commonest of them.
+    """Settings of a call, from PopLibs' options and the keywords for the commonest of them.
 
     Raises:
         InvalidOptionError: An unknown option, or a value that it does not take.
@@ -172,7 +172,7 @@ TRANSFORM = "swapOperands"
 
 
 def _constraints(function: str, given: str, *, is_conv: bool) -> tuple[tuple[tuple[str, int], ...], str, bool | None]:
-    """The parts, the kind of vertex, and whether operands swap, as ``planConstraints`` asks for."""
+    """Parts, kind of vertex and swapping of operands that ``planConstraints`` asks for."""
     if not given:
         return (), "", None
     try:
@@ -196,7 +196,7 @@ def _constraints(function: str, given: str, *, is_conv: bool) -> tuple[tuple[tup
 
 
 def _swaps(transform: dict[str, Any], *, is_conv: bool) -> bool | None:
-    """What a plan's ``transform`` says of swapping operands: convolutions never do."""
+    """Value of ``swapOperands`` in a plan's ``transform``, or None; convolutions never swap."""
     for name in transform:
         if name != TRANSFORM:
             raise KeyError(name)
@@ -217,7 +217,7 @@ def _parts(dim: str, value: Any) -> dict[str, int]:
 
 
 def resolve_types(name: str, dtypes: dict[str, ElementType], output_type: Any, partials_type: Any) -> Types:
-    """The types of a contraction, from its operands' types and what the user asked for.
+    """Types of a contraction, from its operands' types and the user's choice.
 
     Args:
         name: The operation, for errors.
@@ -277,4 +277,4 @@ def _quarter_types(name: str, dtypes: dict[str, ElementType], output_type: Any, 
 
 
 class QuarterPartialsWarning(UserWarning):
-    """Partial sums of products of 8-bit floats were asked for in another type than f16, which they have."""
+    """Partial sums of products of 8-bit floats were requested in a type other than f16, which they have."""

@@ -1,4 +1,4 @@
-"""Planning ahead by PopLibs' names: sets of what will be called, and a cache that plans go to."""
+"""Planning ahead by PopLibs' names: sets of future calls, and a cache of plans."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class MatMulParams:
 
 MatMulPlanParams = tuple[Target, MatMulParams, Options]
 ConvPlanParams = tuple[Target, CppConvParams, Options]
-"""What is planned for a target, with the options of its call."""
+"""Target, convolution and options of its call, as planned."""
 
 
 def preplan(

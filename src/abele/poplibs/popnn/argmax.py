@@ -23,7 +23,7 @@ def arg_max(
     """Index of the largest element along the innermost dimension; of equals the first.
 
     Args:
-        graph: Where vertices and the result are made.
+        graph: Graph in which vertices and the result are made.
         tensor: At least one dimension; rows of at least one element.
         prog: Sequence that the steps are appended to.
         name: Name of the steps.

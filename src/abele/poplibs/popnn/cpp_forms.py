@@ -49,7 +49,7 @@ _GRADIENTS = ("acts grads_in mean inv_std_dev gamma prog =type?", "acts grads_in
 _LOSS = "model_outputs expected loss deltas"
 _BACKWARD = "params prog state intermediates weights input =tensor output_gradient"
 _GIVEN_BACK = "=any? =any?"
-"""Where C++ hands over pointers to results, which are returned here."""
+"""Arguments that are pointers to results in C++; they are returned here."""
 
 _NORMS: Forms = {
     f"{kind}_norm_{part}": forms

@@ -57,12 +57,12 @@ _GATES = 3
 
 @dataclass(frozen=True)
 class GruResult:
-    """What a forward pass returns.
+    """Results of a forward pass.
 
     Attributes:
         output: [steps, batch, units], or [batch, units] of the last step.
         state: The output after the last step, [batch, units].
-        intermediates: What the backward pass takes; None for inference and where all is recomputed.
+        intermediates: Values that the backward pass reads; None for inference and where all is recomputed.
     """
 
     output: Tensor
@@ -72,15 +72,15 @@ class GruResult:
 
 @dataclass(frozen=True)
 class GruGradients:
-    """What a backward pass returns.
+    """Results of a backward pass.
 
     Attributes:
         input: Gradient of the input, or None where the parameters do not ask for it.
         state: Gradient of the initial state.
         weights: Gradients of the weights, from :func:`gru_bwd_with_wu`.
         attention: Gradient of the attention, where there is any.
-        intermediates: What :func:`gru_wu` takes, from :func:`gru_bwd`.
-        kept: What the forward pass kept, recomputed where it did not.
+        intermediates: Values that :func:`gru_wu` reads, from :func:`gru_bwd`.
+        kept: Values that the forward pass kept, recomputed where it did not.
     """
 
     input: Tensor | None
@@ -188,7 +188,7 @@ def gru_fwd(call: GruForward) -> GruResult:
         state: The output before the first step; not overwritten.
         input: [steps, batch, input size], or products, [steps, 3, batch, units].
         weights: Weights.
-        prog: Where the pass is appended.
+        prog: Program that the pass is appended to.
         attention: [batch, steps], or None.
         options: PopLibs' options of recurrent layers; with ``inferenceOnly`` nothing is kept for a backward pass.
         name: Name of the pass.
@@ -228,11 +228,11 @@ def gru_bwd(call: GruBackward) -> GruGradients:
         graph: The graph.
         params: The layer.
         state: The output before the first step.
-        intermediates: What :func:`gru_fwd` kept.
+        intermediates: Values that :func:`gru_fwd` kept.
         weights: Weights.
         input: The input.
         output_gradient: Gradient of the output, in its shape.
-        prog: Where the pass is appended.
+        prog: Program that the pass is appended to.
         attention: As in the forward pass.
         options: As those of the forward pass.
         name: Name of the pass.
@@ -320,7 +320,7 @@ def _setting(call: LayerCall) -> Setting:
 
 
 def _checked(call: GruForward | GruBackward) -> Tensor | None:
-    """The attention, steps first, after a look at all operands."""
+    """Attention, steps first, after checks of all operands."""
     params, states = call.params, {"initial output": call.state}
     check_operands(params, states, call.input, call.weights, _biases_shape(params))
     if call.attention is None:

@@ -38,7 +38,7 @@ def nll_loss(
     """Negative log-likelihood of ``labels``: one f32.
 
     Args:
-        graph: Where vertices and the result are made.
+        graph: Graph in which vertices and the result are made.
         log_probabilities: [batch, classes], as :func:`log_softmax` gives.
         labels: [batch], integers; a label outside the classes contributes nothing, but counts in the mean.
         prog: Sequence that the steps are appended to.
@@ -68,7 +68,7 @@ def nll_loss_gradient(
     """Gradient of :func:`nll_loss` with respect to ``log_probabilities``, in their type and layout.
 
     Args:
-        graph: Where vertices and the result are made.
+        graph: Graph in which vertices and the result are made.
         log_probabilities: [batch, classes], as for the loss.
         labels: [batch], as for the loss.
         prog: Sequence that the steps are appended to.
@@ -100,7 +100,7 @@ def cross_entropy_loss(
     """Cross-entropy of ``labels`` under softmax of ``logits``: the loss, and the log-probabilities for the gradient.
 
     Args:
-        graph: Where vertices and the results are made.
+        graph: Graph in which vertices and the results are made.
         logits: [batch, classes], floats.
         labels: [batch], integers; a label outside the classes contributes nothing, but counts in the mean.
         prog: Sequence that the steps are appended to.
@@ -228,7 +228,7 @@ def _scale(reduction: str, count: int, name: str) -> float:
 
 
 _OF_LABELS = ("nll_loss", "nll_loss_gradient", "cross_entropy_gradient")
-"""Losses and gradients whose second operand is labels, which meet the numbers of the classes."""
+"""Losses and gradients whose second operand is labels: numbers of the classes."""
 
 
 def _expression(op: str, scale: float) -> Expr:

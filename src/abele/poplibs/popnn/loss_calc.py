@@ -24,7 +24,7 @@ LOSS_TYPES = ("SUM_SQUARED_LOSS", "CROSS_ENTROPY_LOSS")
 MASKED_LABEL_CODE = 0xFFFFFFFF
 """The label of a sample that contributes nothing. Source: PopLibs' Loss.hpp."""
 EPS_LOG = {f32: 1.17549435e-38, f16: 6.103515625e-05}
-"""What is added to a probability before its logarithm: the smallest normal number. Source: PopLibs' Loss codelets."""
+"""Addend of a probability before its logarithm: the smallest normal number. Source: PopLibs' Loss codelets."""
 
 
 def calc_loss(
@@ -46,14 +46,14 @@ def calc_loss(
     −Σ t·(log(y + ε) − log s), deltas (d / s)·(y − t·s), for scaled outputs y = s·p and a scale d of the loss.
 
     Args:
-        graph: Where vertices are made.
+        graph: Graph in which vertices are made.
         model_outputs: [batch, classes], f32 or f16; probabilities for the cross-entropy.
         expected: Labels, i32[batch] or u32[batch]; ``MASKED_LABEL_CODE`` (−1) masks a sample.
         loss: [batch], floating point; written.
         deltas: [batch, classes]; written.
         loss_type: ``SUM_SQUARED_LOSS`` or ``CROSS_ENTROPY_LOSS``.
         deltas_scale: One element, the loss scale d; of the cross-entropy alone.
-        model_output_scaling: One element, what the outputs were multiplied by; of the cross-entropy alone.
+        model_output_scaling: One element, the factor s of the outputs; of the cross-entropy alone.
         num_correct: u32 or i32, one element: set to the samples whose largest output is that of the label.
         name: Name of the steps.
 
@@ -94,10 +94,10 @@ def calc_loss(
 def calc_accuracy(
     graph: Graph, model_outputs: Tensor, expected: Tensor, num_correct: Tensor, *, name: str = "calc_accuracy"
 ) -> Steps:
-    """The program that sets ``num_correct`` to the samples whose largest output is that of the label.
+    """Program that sets ``num_correct``: the samples whose largest output is their label's.
 
     Args:
-        graph: Where vertices are made.
+        graph: Graph in which vertices are made.
         model_outputs: [batch, classes].
         expected: Labels, i32[batch] or u32[batch]; a masked one is never right.
         num_correct: u32 or i32, one element; written.

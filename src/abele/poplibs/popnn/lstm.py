@@ -65,13 +65,13 @@ class LstmState:
 
 @dataclass(frozen=True)
 class LstmResult:
-    """What a forward pass returns.
+    """Results of a forward pass.
 
     Attributes:
         output: [steps, batch, units], or [batch, units] of the last step.
         cell_state: After the last step, [batch, units].
         state: Output and cell state after the last step.
-        intermediates: What the backward pass takes; None for inference and where all is recomputed.
+        intermediates: Values that the backward pass reads; None for inference and where all is recomputed.
     """
 
     output: Tensor
@@ -82,14 +82,14 @@ class LstmResult:
 
 @dataclass(frozen=True)
 class LstmGradients:
-    """What a backward pass returns.
+    """Results of a backward pass.
 
     Attributes:
         input: Gradient of the input, or None where the parameters do not ask for it.
         state: Gradients of the initial state.
         weights: Gradients of the weights, from :func:`lstm_bwd_with_wu`.
-        intermediates: What :func:`lstm_wu` takes, from :func:`lstm_bwd`.
-        kept: What the forward pass kept, recomputed where it did not.
+        intermediates: Values that :func:`lstm_wu` reads, from :func:`lstm_bwd`.
+        kept: Values that the forward pass kept, recomputed where it did not.
     """
 
     input: Tensor | None
@@ -194,7 +194,7 @@ def lstm_fwd(call: LstmForward) -> LstmResult:
         state: The state before the first step; not overwritten.
         input: [steps, batch, input size], or products, [steps, 4, batch, units].
         weights: Weights.
-        prog: Where the pass is appended.
+        prog: Program that the pass is appended to.
         options: PopLibs' options of recurrent layers; with ``inferenceOnly`` nothing is kept for a backward pass.
         name: Name of the pass.
 
@@ -232,11 +232,11 @@ def lstm_bwd(call: LstmBackward) -> LstmGradients:
         graph: The graph.
         params: The layer.
         state: The state before the first step.
-        intermediates: What :func:`lstm_fwd` kept.
+        intermediates: Values that :func:`lstm_fwd` kept.
         weights: Weights.
         input: The input.
         output_gradient: Gradient of the output, in its shape.
-        prog: Where the pass is appended.
+        prog: Program that the pass is appended to.
         cell_state_gradient: Gradient of the cell state after the last step; 0 by default.
         options: As those of the forward pass.
         name: Name of the pass.

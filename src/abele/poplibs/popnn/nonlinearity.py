@@ -47,7 +47,7 @@ def non_linearity(graph: Graph, kind: str, tensor: Tensor, prog: Sequence, name:
     """A non-linearity of ``tensor`` as a new tensor.
 
     Args:
-        graph: Where vertices and the result are made.
+        graph: Graph in which vertices and the result are made.
         kind: relu, sigmoid, tanh, gelu (its tanh approximation), gelu_erf, swish, hard_sigmoid, or softmax,
             softmax_stable, softmax_scaled (over the innermost dimension); in capitals too.
         tensor: The activations.
@@ -90,7 +90,7 @@ def non_linearity_input_gradient(
     """Gradient of a non-linearity's input.
 
     Args:
-        graph: Where vertices and the result are made.
+        graph: Graph in which vertices and the result are made.
         kind: As in :func:`non_linearity`.
         activation: The *output* of the non-linearity; for gelu, gelu_erf and swish its *input*.
         out_gradient: Gradient of the output.

@@ -71,7 +71,7 @@ def sgd_update(
     p ← p − lr·v, or p − lr·(g + momentum·v) with ``nesterov``; without momentum p − lr·g.
 
     Args:
-        graph: Where vertices are made.
+        graph: Graph in which vertices are made.
         parameter: Overwritten.
         gradient: Of the parameter's shape.
         prog: Sequence that the step is appended to.
@@ -131,7 +131,7 @@ def adam_bias_correction(
     1 − beta^step would lose it.
 
     Args:
-        graph: Where vertices are made.
+        graph: Graph in which vertices are made.
         step: One i32 or u32; counted up. It starts at 0.
         correction1: One f32; it starts at 0.
         correction2: One f32; it starts at 0.
@@ -177,7 +177,7 @@ def adam_update(
     lr·weight_decay·p when decoupled.
 
     Args:
-        graph: Where vertices are made.
+        graph: Graph in which vertices are made.
         parameter: Overwritten.
         gradient: Of the parameter's shape.
         first_moment: State; starts at 0.
@@ -189,7 +189,7 @@ def adam_update(
         eps: Added to the root.
         weight_decay: L2 term, or the shrinking of AdamW.
         decoupled: AdamW instead of Adam.
-        correction1: What :func:`adam_bias_correction` wrote; 1 for none.
+        correction1: Result of :func:`adam_bias_correction`; 1 for none.
         correction2: Likewise.
         name: Name of the step.
 

@@ -30,19 +30,23 @@ store beside a load; one that does so where two operands are equal has a compari
 maxima has. Source: machine reference §4.10 (pooling)."""
 
 VECTOR_SLOTS = 20
-"""Slots of each channel vector of a work item beside its positions. A vertex has strides between positions and a number
-of vectors per group among its fields, so its innermost loop runs over positions, and a loop around it over the channel
-vectors: each has pointers to set, a loop to begin and a result to finish. Calibrated, see :func:`calibrations`."""
+"""Slots of each channel vector of a work item beside its positions. A vertex has strides between positions among its
+fields, and a number of vectors per group. So its innermost loop runs over positions, and a loop around it over the
+channel vectors: each has pointers to set, a loop to begin and a result to finish. Calibrated, see :func:`calibrations`.
+"""
 
 NUMBER_BYTES = 2
 POINTER_BYTES = 4
 LIST_BYTES = 4
 ITEM_BYTES = 3 * NUMBER_BYTES
 NUMBERS = 5
-"""Bytes of a 16-bit number, of a pointer, of where a row of a list begins and how long it is, and of an item of work
-(first output, first input, number of positions); numbers of a vertex: what to set first, groups and vectors of
-channels, strides of input and output. Source: declarations of PopLibs' codelets (docs/library_vertices.md); that there
-is a list for each piece of a row, with an item for each window position that it meets, is guessed."""
+"""Numbers of a vertex; the other constants are bytes of its lists.
+
+Bytes of a 16-bit number, of a pointer, of a row of a list (begin and length), and of an item of work (first output,
+first input, number of positions). Numbers of a vertex: value to set first, groups and vectors of channels, strides of
+input and output. Source: declarations of PopLibs' codelets (docs/library_vertices.md); a list for each piece of a row,
+with an item for each window position that it meets, is guessed.
+"""
 
 INIT_SLOTS = 1
 """Slots of setting a channel vector of the result before anything is added to it: one store of 64 bits.
@@ -50,7 +54,7 @@ Source: machine reference §1.1."""
 
 
 def calibrations() -> Iterator[tuple[str, Cited]]:
-    """What was calibrated, by its name."""
+    """Calibrated constants of this module, by name."""
     layers = ("inception_tr_bs1_i1_dmaxpool", "inception_tr_bs1_i2_dmaxpool", "inception_tr_bs1_i10_dmax_pool")
     on = tuple(f"operators: {layer}, {chip}" for layer in layers for chip in ("gc2", "gc200"))
     text = "layers with stride 1, of which the formula of §4.10 alone leaves out 37 to 45 slots an item of two vectors"
@@ -59,13 +63,13 @@ def calibrations() -> Iterator[tuple[str, Cited]]:
 
 @dataclass(frozen=True)
 class PoolWork:
-    """What the vertices of a pooling do with their blocks.
+    """Parameters of the work of pooling vertices on their blocks.
 
     Attributes:
         kernel: Window along each field dimension.
         stride: Its step along each.
         dtype: Element type.
-        compares: True if positions count only where two operands are equal: a gradient of maxima, or what finds them.
+        compares: True if positions count only where two operands are equal: a gradient of maxima, or a search for them.
         is_gradient: True if the blocks are of the input's gradient.
     """
 

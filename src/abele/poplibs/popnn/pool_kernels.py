@@ -12,7 +12,7 @@ from abele.poplibs.popnn.pool_params import PoolParams
 from abele.poplibs.popops.expressions.host_kernel import nest_over, point
 
 NO_PLACE = int(np.iinfo(np.int32).max)
-"""What stands for no element of a window: more than all numbers, so that a minimum passes over it."""
+"""Number for no element of a window: more than all numbers, so that a minimum passes over it."""
 
 
 def _window_nest(params: PoolParams, shape: tuple[int, ...], store: ir.Store) -> ir.Nest:
@@ -50,7 +50,7 @@ def window_index(params: PoolParams) -> ir.Affine:
 
 
 def _places_nest(params: PoolParams, operand: int) -> ir.Nest:
-    """The nest that finds the element of each window that gets its gradient, of operands 1 (output) and 2 (input).
+    """Nest that finds, in each window, the element for its gradient, of operands 1 (output) and 2 (input).
 
     That is the least number of an element that equals the maximum, so a minimum over the window. Of NaN, which equal
     nothing, the last one counts: they stand below all numbers, as -1 less theirs, so that the same minimum finds it.
@@ -104,7 +104,7 @@ def pool_kernel(params: PoolParams, dtype: ElementType) -> ir.HostKernel:
 
 
 def pool_gradient_kernel(params: PoolParams, dtype: ElementType) -> ir.HostKernel:
-    """Scatter the gradient of each output over its window; what falls into the padding is dropped.
+    """Scatter the gradient of each output over its window; elements in the padding are dropped.
 
     Operands: the output gradient, for max pooling the output and the input; the input gradient; temporaries.
     """

@@ -29,21 +29,19 @@ from abele.poplibs.poputil.order import storage_order
 
 GRAIN_BYTES = 8
 MAX_GRAINS = 8
-"""Channels of a group are whole grains, vectors of the data path, and at most so many. Source: machine reference
-§4.17."""
+"""Most grains of a channel group; grains are vectors of the data path. Source: machine reference §4.17."""
 
 PREFERRED_BYTES = 32
-"""A group of so many bytes is preferred: 16 channels of f16, 8 of f32. Source: machine reference §4.17."""
+"""Preferred bytes of a group: 16 channels of f16, 8 of f32. Source: machine reference §4.17."""
 
 PREFERENCE = 4 / 3
-"""A plan with a preferred group is taken if it costs less than so many times the best. Source: machine reference
-§4.17."""
+"""Ratio to the best cost up to which a plan with a preferred group is taken. Source: machine reference §4.17."""
 
 REARRANGED_BYTES_PER_CYCLE = 4
-"""What a plan reckons with for groups that are not those of its input. Source: machine reference §4.17."""
+"""Rate of a plan for groups that are not those of its input. Source: machine reference §4.17."""
 
 CUTS_AT_A_TIME = 128
-"""Ways to cut that are costed together, those that may be cheapest first. Chosen."""
+"""Ways to cut that are costed together, the likely cheapest first. Chosen."""
 
 
 def create_pool_input(
@@ -57,7 +55,7 @@ def create_pool_input(
     """New activations, [batch, channels, *field], that lie as the gradient of their pooling reads them.
 
     Args:
-        graph: Where to create them.
+        graph: Graph in which they are made.
         dtype: Element type.
         params: The pooling.
         name: Name of the variable.
@@ -100,7 +98,7 @@ def create_blocks(
     """New activations, [batch, channels, *field], and the blocks that tiles make of them.
 
     Args:
-        graph: Where to create them.
+        graph: Graph in which they are made.
         dtype: Element type.
         params: The pooling.
         name: Name of the variable.
@@ -199,7 +197,7 @@ def _blocks(group: int, extents: Sequence[int], parts: Sequence[int], tiles: int
 
 
 def _tile_of_each(extents: Sequence[int], parts: Sequence[int], tiles: int) -> Int64:
-    """Tile of every position of a box whose dimensions are cut into so many parts each."""
+    """Tile of every position of a box with each dimension cut into parts."""
     number: Int64 = np.zeros((), np.int64)
     for extent, count in zip(extents, parts, strict=True):
         number = number[..., None] * count + np.arange(extent) * count // extent
@@ -245,7 +243,7 @@ def _cuts(extent: int) -> Int64:
 
 @dataclass(frozen=True)
 class _Planning:
-    """What blocks of a pooling cost, before it is known where they lie."""
+    """Cost model for blocks of a pooling that are not placed yet."""
 
     ipu: Ipu
     params: PoolParams

@@ -29,9 +29,9 @@ class PoolParams:
         channels: Channels of the activations.
         batch: Samples.
         dtype: Element type, for what is made from the parameters alone; operands have their own.
-        ties: Which elements of a window that equal its maximum get its gradient: ``all`` of them (PopLibs' default),
-            all of them an even share (``shared``, PopLibs' scaled gradient), or the ``first`` in row-major order alone,
-            as in PyTorch, where of several NaN the last counts. For ``max`` only.
+        ties: Elements of a window that equal its maximum and get its gradient: ``all`` of them (PopLibs' default), all
+            of them an even share (``shared``, PopLibs' scaled gradient), or the ``first`` in row-major order alone, as
+            in PyTorch, where of several NaN the last counts. For ``max`` only.
 
     Raises:
         InvalidOptionError: No such kind or rule for ties, or a rule for ties of another kind than ``max``.

@@ -43,7 +43,7 @@ def pool(graph: Graph, tensor: Tensor, params: PoolParams, prog: Sequence, name:
     A window that covers the whole field is a reduction, which all workers share.
 
     Args:
-        graph: Where vertices and the result are made.
+        graph: Graph in which vertices and the result are made.
         tensor: [batch, channels, *field], floating point.
         params: Kind, window, stride and padding.
         prog: Sequence that the step is appended to.
@@ -82,7 +82,7 @@ def _covers_field(params: PoolParams) -> bool:
 
 
 def _reducing(graph: Graph, params: PoolParams, tensor: Tensor, name: str) -> tuple[Tensor, Emit]:
-    """The result of one window that is the whole field, and what appends its steps."""
+    """Result of a window that is the whole field, and a function to append its steps."""
     finish = Finish(tensor.dtype, "number" if params.kind == "avg" else "")
     scale = 1.0 / math.prod(params.kernel) if params.kind == "avg" else None
     op = find_reduce_op("MAX" if params.kind == "max" else "ADD")
@@ -94,7 +94,7 @@ def _reducing(graph: Graph, params: PoolParams, tensor: Tensor, name: str) -> tu
 
 
 def _pooling(graph: Graph, params: PoolParams, tensor: Tensor, name: str) -> tuple[Tensor, Emit]:
-    """The result of many windows, and what appends its step."""
+    """Result of many windows, and a function to append its step."""
     group = _group(tensor)
     out, blocks = create_blocks(graph, tensor.dtype, params, f"{name}/out", group=group, is_input=False)
     return out, lambda body: body.add(
@@ -119,7 +119,7 @@ def pool_input_gradient(
     A maximum passes its gradient to every element of the window that equals it, or as ``params.ties`` says.
 
     Args:
-        graph: Where vertices and the result are made.
+        graph: Graph in which vertices and the result are made.
         params: Those of the pooling.
         pooled_gradient: Gradient of its output.
         tensor: Its input; for ``max`` only.
@@ -201,7 +201,7 @@ def _check(role: str, tensor: Tensor, shape: tuple[int, ...], name: str, dtype: 
 
 
 def _group(tensor: Tensor) -> int:
-    """Channels that follow each other innermost in memory, or what a new tensor would group."""
+    """Channels that follow each other innermost in memory, or the group of a new tensor."""
     order = storage_order(tensor)
     inner = [(d, n) for d, n in zip(order.dims(), order.extents, strict=True) if n != 1]
     if inner and inner[-1][0] == 1:
@@ -301,7 +301,7 @@ def _emit_gradient(
 def _compared(
     graph: Graph, body: Sequence, params: PoolParams, step: PoolStep, inputs: tuple[Tensor, ...], group: int
 ) -> Tensor:
-    """What ``step`` finds of the elements of each window that equal its maximum, laid out as what was pooled."""
+    """Result of ``step`` on the elements that equal their window's maximum, laid out as the pooled tensor."""
     _, pooled, tensor = inputs
     dtype = place_type(tensor.dtype, params.kernel) if step == "places" else tensor.dtype
     found, blocks = create_blocks(graph, dtype, params, f"{step}/out", group=group, is_input=False)

@@ -1,4 +1,4 @@
-"""Plain recurrent networks, and the pieces that loops over sequences are made of.
+"""Plain recurrent networks, and the parts of loops over sequences.
 
 Weights are input weights [1, input, units], output weights [1, units, units], biases [1, units].
 """
@@ -105,7 +105,7 @@ def shift_rnn_tensor(graph: Graph, base: Tensor, single: Tensor, prog: Sequence,
     """``base`` one step later: step n is step n − 1 of ``base``, and step 0 a copy of ``single``.
 
     Args:
-        graph: Where the copy is made.
+        graph: Graph in which the copy is made.
         base: [steps, ...].
         single: Shape and type of one step.
         prog: Sequence that the copy is appended to.
@@ -134,14 +134,14 @@ def param_delta_update(
     options: Options = None,
     name: str = "param_delta_update",
 ) -> None:
-    """Add what one step contributes to the gradients of the weights, in place.
+    """Add the contribution of one step to the gradients of the weights, in place.
 
     Args:
-        graph: Where vertices are made.
+        graph: Graph in which vertices are made.
         gradient: Gradient of the step's sum before its non-linearity, [batch, units].
         input: Input of the step, [batch, input size].
         previous_output: Output of the step before, [batch, units].
-        deltas: What is added to: [1, input size, units], [1, units, units] and [1, units].
+        deltas: Sums that are added to: [1, input size, units], [1, units, units] and [1, units].
         prog: Sequence that the steps are appended to.
         options: Those of matrix products.
         name: Name of the steps.
@@ -220,7 +220,7 @@ def rnn_bwd_sequence(
     options: Options = None,
     name: str = "rnn_bwd",
 ) -> Backward:
-    """Gradients of input, initial state and weights from what :func:`rnn_fwd_sequence` kept.
+    """Gradients of input, initial state and weights from the values that :func:`rnn_fwd_sequence` kept.
 
     Raises:
         TensorError: An operand does not have the shape that the parameters say.

@@ -28,7 +28,7 @@ memory would leave no room for the same elements elsewhere in the program."""
 
 @dataclass(frozen=True)
 class RoiAlignParams:
-    """How regions are aligned.
+    """Grid of bins, sampling and coordinates of an alignment of regions.
 
     Attributes:
         aligned_height: Rows of bins of a region.
@@ -71,7 +71,7 @@ def roi_align_fwd(
     Samples more than a pixel outside the image, and regions of an image that there is not, are 0.
 
     Args:
-        graph: Where vertices and the result are made.
+        graph: Graph in which vertices and the result are made.
         data: Images, [images, channels, height, width], floating point.
         rois: Regions, [regions, 4]: left, top, right, bottom; floating point.
         batch_index: The image of each, [regions], i32 or u32.
@@ -126,7 +126,7 @@ def roi_align_input_gradient(
     """Gradient of the images of :func:`roi_align_fwd`, laid out as they are. Regions get none.
 
     Args:
-        graph: Where vertices and the result are made.
+        graph: Graph in which vertices and the result are made.
         out_gradient: Gradient of the aligned regions, of the type of ``data``.
         data: The images, for their shape and layout.
         rois: As for :func:`roi_align_fwd`.
@@ -194,12 +194,12 @@ def _add_up(graph: Graph, body: Sequence, partials: Tensor, out: Tensor, name: s
 
 @dataclass(frozen=True)
 class _Cut:
-    """Which tile has which channels and regions: every part of the channels meets every part of the regions.
+    """Tiles of channels and regions: every part of the channels meets every part of the regions.
 
     Attributes:
         tile: Tile of each pair of parts, int64[channel parts, region parts].
-        channels: Where each part of the channels begins, and where the last ends.
-        regions: The same of the regions.
+        channels: First channel of each part, and the end of the last.
+        regions: First region of each part, and the end of the last.
     """
 
     tile: Int64
@@ -260,7 +260,7 @@ class _Cut:
 
 
 def _boxes(tensor: Tensor, *spans: tuple[Int64, Int64]) -> Regions:
-    """For each vertex what it has of the first dimensions, and all of the others."""
+    """Regions of each vertex: its part of the first dimensions, and all of the others."""
     whole = np.array(tensor.shape[len(spans) :], np.int64)
     rows = len(spans[0][0])
     start = np.stack([s[0] for s in spans], axis=1)

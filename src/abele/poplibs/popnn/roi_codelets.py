@@ -30,7 +30,7 @@ COMPARE = 2
 """A comparison and its branch. Source: machine reference §1.2, one instruction each."""
 
 POSITION = MULTIPLY + 2 * ADD + CONVERT
-"""Where a sample lies along one dimension of the image."""
+"""Slots for the place of a sample along one dimension of the image."""
 
 CORNER = 3 * ADD + 2 * CONVERT + 2 * ADD
 """The pixels before and after a sample along one dimension, kept inside, and the shares of both."""
@@ -41,7 +41,7 @@ PIXELS = 4
 
 @macro
 def _region(self, r):
-    """Where region ``r`` begins, the size of its bins in pixels, and the samples of each."""
+    """Origin of region ``r``, the size of its bins in pixels, and the samples of each bin."""
     image = i32(self.image[r])
     left = f32(self.boxes[r * 4]) * self.scale - self.offset
     top = f32(self.boxes[r * 4 + 1]) * self.scale - self.offset
@@ -100,6 +100,7 @@ def align_codelet(dtype: ElementType, kind: ElementType, index: ElementType, wor
 
         def compute(self, worker_id):
             area = self.height * self.width
+            # Workers take rows of bins in turns, so that few regions keep all of them busy.
             for unit in range(worker_id, len(self.image) * self.rows, workers):
                 r = unit // self.rows
                 row = unit % self.rows
@@ -107,16 +108,19 @@ def align_codelet(dtype: ElementType, kind: ElementType, index: ElementType, wor
                 for c in range(self.channels):
                     for column in range(self.columns):
                         total = f32(0.0)
+                        # A region of an image on another tile, or of none, gives zeros here.
                         if image >= 0 and image < self.images:
                             plane = (c * self.images + image) * area
                             for i in range(down):
                                 v = top + (f32(row) + (f32(i) + 0.5) / f32(down)) * tall
+                                # Samples more than a pixel outside the image count 0.
                                 if v >= -1.0 and v <= f32(self.height):
                                     v0, v1, fv = _around(v, self.height)
                                     for j in range(across):
                                         u = left + (f32(column) + (f32(j) + 0.5) / f32(across)) * wide
                                         if u >= -1.0 and u <= f32(self.width):
                                             u0, u1, fu = _around(u, self.width)
+                                            # Bilinear: between two columns in both rows, then between the rows.
                                             a = (
                                                 f32(self.x[plane + v0 * self.width + u0]) * (1.0 - fu)
                                                 + f32(self.x[plane + v0 * self.width + u1]) * fu
@@ -141,7 +145,7 @@ def align_codelet(dtype: ElementType, kind: ElementType, index: ElementType, wor
 
 @cache
 def align_gradient_codelet(dtype: ElementType, kind: ElementType, index: ElementType, workers: int) -> type:
-    """What regions add to the gradient of the image.
+    """Vertex type that adds the regions' gradients to the gradient of the image.
 
     Fields: ``g`` is [regions, channels, rows, columns], ``y`` [channels, images, height, width] in f32; the others are
     those of :func:`align_codelet`. The workers share the channels.
@@ -167,6 +171,7 @@ def align_gradient_codelet(dtype: ElementType, kind: ElementType, index: Element
         def compute(self, worker_id):
             area = self.height * self.width
             for c in range(worker_id, self.channels, workers):
+                # A worker owns its channels, so it clears and adds to them without a conflict.
                 for i in range(self.images * area):
                     self.y[c * self.images * area + i] = 0.0
                 for r in range(len(self.image)):
@@ -176,6 +181,7 @@ def align_gradient_codelet(dtype: ElementType, kind: ElementType, index: Element
                             plane = (c * self.images + image) * area
                             for column in range(self.columns):
                                 at = ((r * self.channels + c) * self.rows + row) * self.columns + column
+                                # Each sample has an even share of its bin, dealt to its four pixels.
                                 share = f32(self.g[at]) / f32(max(down * across, 1))
                                 for i in range(down):
                                     v = top + (f32(row) + (f32(i) + 0.5) / f32(down)) * tall

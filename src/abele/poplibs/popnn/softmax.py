@@ -30,7 +30,7 @@ def softmax(graph: Graph, tensor: Tensor, prog: Steps, name: str = "softmax", *,
     Args:
         graph: The graph.
         tensor: [..., row].
-        prog: Where it is appended.
+        prog: Program that it is appended to.
         name: Debug name.
         safe: True to give zeros, not NaN, for rows that are minus infinity throughout, as masks may make them.
 
@@ -53,8 +53,7 @@ def softmax_in_place(graph: Graph, tensor: Tensor, prog: Steps, name: str = "sof
 
 
 SOFTMAX_SCALING = {f32: 1.0, f16: 16384.0}
-"""What a scaled softmax is multiplied by, so that small probabilities are no denormals.
-Source: PopLibs' NonLinearity.hpp."""
+"""Factor of a scaled softmax, so that small probabilities are no denormals. Source: PopLibs' NonLinearity.hpp."""
 
 
 def softmax_scaling(dtype: ElementType) -> float:
@@ -181,9 +180,9 @@ def _emit_scaled_softmax(graph: Graph, body: Steps, inputs: Sequence[Tensor], ou
 
 
 def _row_type(graph: Graph, tensor: Tensor) -> ElementType:
-    """The type in which tiles get the values that there is one of a row: that of the elements, or f32.
+    """Type of the values that are one per row, on tiles: that of the elements, or f32.
 
-    Maps of one type take about a cycle an element less than mixed ones. But single 16-bit values cannot be exchanged
+    Maps of one type take about a cycle per element less than mixed ones. But single 16-bit values cannot be exchanged
     without arranging them, so where rows are cut between tiles that only pays for tiles with many elements.
     """
     num_tiles, few = graph.system.num_tiles, graph.system.ipu.rearrange.local_copy_cycles

@@ -25,7 +25,7 @@ def spatial_softmax2d(
     """The mean position in each field, its elements' softmax being the weights.
 
     Args:
-        graph: Where vertices and results are made.
+        graph: Graph in which vertices and results are made.
         prog: Sequence that the steps are appended to.
         fields: [fields, height, width], floating point.
         temperature: Divides the elements before the softmax.

@@ -13,7 +13,7 @@ def top_k(
     """The ``k`` largest elements along the innermost dimension, [..., k], and their positions in it, u32.
 
     Args:
-        graph: Where vertices and results are made.
+        graph: Graph in which vertices and results are made.
         tensor: At least one dimension.
         k: Elements per row.
         prog: Sequence that the steps are appended to.

@@ -1,4 +1,4 @@
-"""A circular buffer of tensors, for what was computed so many steps ago."""
+"""Circular buffer of tensors, for values computed some steps ago."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class CircBuf:
     Every slot lies on all tiles, so that adding and reading copy from tile to tile what does not lie alike.
 
     Args:
-        graph: Where the slots and the index are made.
+        graph: Graph in which the slots and the index are made.
         dtype: Element type.
         size: Number of slots.
         shape: Shape of a tensor.
@@ -72,7 +72,7 @@ class CircBuf:
         prog.add(Switch(self.index, {i: Copy(tensor, s) for i, s in enumerate(self.slots)}))
 
     def prev(self, steps: int, prog: Sequence) -> Tensor:
-        """A new tensor with what was added ``steps`` before the last.
+        """A new tensor with the value added ``steps`` before the last.
 
         Raises:
             TensorError: As many steps as there are slots, or a negative number.

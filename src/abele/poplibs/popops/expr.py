@@ -1,4 +1,4 @@
-"""Expressions over placeholders: what ``map`` computes for every element.
+"""Expressions over placeholders, which ``map`` evaluates for every element.
 
 >>> from abele.numerics import f32
 >>> print((_1 * 2.0 + exp(_2)).lower((f32, f32)))
@@ -139,7 +139,7 @@ class Expr:
 
 
 ExprLike = Expr | Number
-"""What builders take for an expression: numbers become constants."""
+"""Arguments that builders take for an expression: numbers become constants."""
 
 
 class PlaceHolder(Expr):
@@ -152,7 +152,7 @@ class PlaceHolder(Expr):
 
     @property
     def number(self) -> int:
-        """Which operand, counted from 1."""
+        """Number of the operand, counted from 1."""
         assert isinstance(self.node, language.Load)
         return self.node.operand + 1
 
@@ -188,7 +188,7 @@ def converted(expression: Expr, before: ElementType, after: ElementType) -> Expr
 
 
 class Raw(Expr):
-    """An expression of the common language as it stands, for what has no operator: element indices and random bits."""
+    """Expression of the common language for values without an operator: element indices and random bits."""
 
     __slots__ = ()
 
@@ -213,7 +213,7 @@ class Op(Expr):
 
 
 def written_out(node: language.Expr) -> Expr:
-    """An expression of the common language, every operation of it as often as it is written: none is shared."""
+    """Expression of the common language with every use of an operation written out: none is shared."""
     return Expr(_written_out(node))
 
 
@@ -229,7 +229,7 @@ def _written_out(node: language.Expr) -> language.Expr:
 
 
 def check_placeholders(node: language.Expr, types: Types) -> None:
-    """Refuse an expression that uses operands which are not there.
+    """Refuse an expression with operands that are not there.
 
     Raises:
         TensorError: It does.
@@ -240,7 +240,7 @@ def check_placeholders(node: language.Expr, types: Types) -> None:
 
 
 def parts(*nodes: language.Expr) -> list[language.Expr]:
-    """Every node of expressions once, however often it is used; arguments, in popops' order, before what uses them."""
+    """Nodes of expressions, each once; arguments, in popops' order, before their users."""
     seen: dict[int, language.Expr] = {}
 
     def visit(node: language.Expr) -> None:
@@ -273,7 +273,7 @@ def as_expr(value: object) -> Expr:
 _1, _2, _3, _4, _5, _6, _7, _8, _9 = (PlaceHolder(i) for i in range(1, 10))
 
 ELEMENT = "element"
-"""Name of the kernel dim that stands for the row-major index of an element in the mapped shape."""
+"""Name of the kernel dim for the row-major index of an element in the mapped shape."""
 
 
 def element_index() -> Raw:
@@ -287,14 +287,14 @@ def random_bits(seed: int, modifier: int, draw: int = 0, draws: int = 1) -> Raw:
     Args:
         seed: Number of the operand, from 1, that is the u32[2] seed.
         modifier: Chooses among independent streams of one seed.
-        draw: Which of the element's numbers.
+        draw: Number of the draw among those of the element.
         draws: Numbers that each element takes.
     """
     return Raw(language.Random(seed - 1, modifier, language.affine((ELEMENT, draws), const=draw)))
 
 
 def from_callable(function: ExprLike | Callable[..., ExprLike], arity: int) -> Expr:
-    """``function`` itself if it is an expression, or what it returns for ``arity`` placeholders.
+    """``function`` itself if it is an expression, or its result for ``arity`` placeholders.
 
     Raises:
         TensorError: It does not take so many arguments.

@@ -42,7 +42,7 @@ def normalise_image(
     """(``image`` · ``scale`` − ``offsets``) · ``scales`` by channel, with a fourth channel of zeros.
 
     Args:
-        graph: Where vertices and the result are made.
+        graph: Graph in which vertices and the result are made.
         image: [..., 3], u8, f16 or f32.
         scale: Multiplies everything.
         offsets: [3], f16 or f32.

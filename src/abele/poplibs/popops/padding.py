@@ -1,4 +1,4 @@
-"""PopLibs' namespace ``popops::padding``: what :func:`~abele.poplibs.popops.layout.pad.pad` takes."""
+"""PopLibs' namespace ``popops::padding``: arguments of :func:`~abele.poplibs.popops.layout.pad.pad`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from abele.poplibs.popops.layout.pad import PaddingType
 __all__ = ["MappingMethod", "Type"]
 
 Type = PaddingType
-"""Where padding takes its values from."""
+"""Source of padding values."""
 
 
 class MappingMethod(StrEnum):

@@ -61,12 +61,12 @@ def add_transpose_vertices(
 
     Args:
         graph: The graph.
-        compute_set: Where vertices are added.
+        compute_set: Compute set that vertices are added to.
         dtype: Element type.
         rows: Rows of every matrix.
         columns: Columns of every matrix.
         mapping: Numbers of the matrices that each tile transposes, as intervals.
-        pair: Gives the elements of a matrix in rows, and where its transpose goes, by its number.
+        pair: Gives, by the number of a matrix, its elements in rows and the target of its transpose.
         name: For errors.
 
     Raises:

@@ -31,7 +31,7 @@ def spline_basis(
     """Products of B-spline values for every edge, and the number of the kernel weight that each belongs to.
 
     Args:
-        graph: Where vertices and results are made.
+        graph: Graph in which vertices and results are made.
         pseudo: Pseudo-coordinates in [0, 1], f32 or f16 [edges, dims].
         kernel_size: i32 [dims].
         is_open_spline: u8 or i32 [dims]; 1 where the spline of a dimension is open.
@@ -113,7 +113,7 @@ def spline_weighting(
     Every tile computes whole edges, and reads the whole weight.
 
     Args:
-        graph: Where vertices and the result are made.
+        graph: Graph in which vertices and the result are made.
         features: f32 or f16 [edges, in channels].
         weight: [kernels, in channels, out channels] of the same type.
         basis: [edges, splines] of the same type, from :func:`spline_basis`.

@@ -28,7 +28,7 @@ VECTOR_CYCLES = 4.0
 INTEGER_CYCLES = 6.0
 """Cycles of two integers. Source: machine reference §4.11 (uniform INT: 3n)."""
 EXACT_FLOAT_BITS = 24
-"""Integer ranges of more than 2²⁴ numbers are drawn in integer arithmetic: an f32 does not tell them apart."""
+"""Bits above which integer ranges are drawn in integer arithmetic: an f32 does not hold more than 2²⁴ numbers."""
 
 
 def uniform(
@@ -46,7 +46,7 @@ def uniform(
     """Numbers uniform in [low, high); integers uniform in [low, high], both ends included.
 
     Args:
-        graph: Where vertices and the result are made.
+        graph: Graph in which vertices and the result are made.
         seed: u32[2]; None for the graph's own seed, which moves on with every use.
         modifier: Chooses among independent streams of one seed.
         reference: Shape and layout of the result.
@@ -156,7 +156,7 @@ def draw(
     """A tensor whose elements are each an expression of random words of their own.
 
     Args:
-        graph: Where vertices and the result are made.
+        graph: Graph in which vertices and the result are made.
         seed: u32[2]; None for the graph's own seed, which moves on with every use.
         modifier: Chooses among independent streams of one seed.
         expression: Over loads of operands 0 to ``draws`` - 1: 32 random bits each.

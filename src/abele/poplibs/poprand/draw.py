@@ -1,4 +1,4 @@
-"""Random bits as numbers, and what generating them costs.
+"""Random bits as numbers, and the cost of generating them.
 
 Random bits are a hash of seed, modifier and element number, so they are drawn in any order, by any number of tiles,
 workers or host threads, and a gradient draws again what its forward pass drew. The hardware's generators are sequences

@@ -34,7 +34,7 @@ def dropout(
     gradient with the same arguments.
 
     Args:
-        graph: Where vertices and the result are made.
+        graph: Graph in which vertices and the result are made.
         seed: u32[2]; None for the graph's own seed, which moves on with every use, so that nothing replays it.
         modifier: Chooses among independent streams of one seed.
         tensor: Floating point.

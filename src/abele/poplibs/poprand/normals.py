@@ -1,4 +1,4 @@
-"""Normally distributed tensors, and those cut off at so many standard deviations."""
+"""Normally distributed tensors, and truncated ones."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ def advance_seed(graph: Graph, seed: Tensor, prog: Sequence, name: str = "advanc
 
 
 def set_seed(graph: Graph, master_seed: Tensor, seed_modifier: int, prog: Sequence, name: str = "set_seed") -> None:
-    """Seed the generator of every worker, and what random operations without a seed draw from.
+    """Seed the generator of every worker, and the seed of random operations without one.
 
     Every worker of every tile gets four words of its own, hashed from the master seed, the modifier and its place.
 
@@ -82,14 +82,14 @@ def set_seed(graph: Graph, master_seed: Tensor, seed_modifier: int, prog: Sequen
 
 
 def get_seed(graph: Graph, prog: Sequence, name: str = "get_seed") -> Tensor:
-    """A u32[2] with what random operations without a seed draw from at this point of the program."""
+    """A u32[2] with the seed of random operations without one at this point of the program."""
     seed = graph.variable(u32, (2,), name=name, map=0)
     prog.add(Copy(own_seed(graph), seed))
     return seed
 
 
 def own_seed(graph: Graph) -> Tensor:
-    """The seed of ``graph`` that random operations use which are given none; made when first asked for."""
+    """Seed of ``graph`` for random operations without one of their own; made when first asked for."""
     top = graph.top_level
     if top not in _OWN_SEEDS:
         _OWN_SEEDS[top] = len(top.variables)

@@ -1,4 +1,4 @@
-"""Putting the arguments of a call into our order, and saying what does not fit."""
+"""Putting the arguments of a call into our order, and errors of those that do not fit."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Forms = Mapping[str, tuple[Order, ...]]
 
 
 class Arguments:
-    """How the arguments of one function are looked at, and put in our order."""
+    """Checks and order of the arguments of one function."""
 
     def __init__(
         self,
@@ -48,19 +48,19 @@ class Arguments:
 
     @cached_property
     def checks(self) -> dict[str, Check]:
-        """How arguments after the graph are looked at. Made at the first call: annotations take time to resolve."""
+        """Checks of the arguments after the graph. Made at the first call: annotations take time to resolve."""
         hints = hints_of(self.function)
         rules = {name: rule_of(hints.get(name, Any)) for name in self.parameters if name != "graph"}
         return {name: rule.checker() for name, rule in rules.items() if rule is not ANY}
 
     @cached_property
     def by_place(self) -> tuple[Check | None, ...]:
-        """How arguments by position are looked at."""
+        """Checks of the arguments by position."""
         return tuple(map(self.checks.get, self.names))
 
     @cached_property
     def fewest(self) -> int:
-        """Arguments by position with which nothing is missing, whatever is named; beyond all where a name is needed."""
+        """Fewest arguments by position with which none is missing; beyond all where a name is needed."""
         needed = [self.names.index(n) + 1 if n in self.names else len(self.names) + 1 for n in self.required]
         return max(needed, default=0)
 
@@ -71,7 +71,7 @@ class Arguments:
 
     @cached_property
     def forms(self) -> list[Form]:
-        """Orders in which arguments are taken: PopLibs', then ours with what any call may end with."""
+        """Orders of arguments: PopLibs', then ours with the arguments that any call may end with."""
         made = [
             make_form(self.function, order) if isinstance(order, str) else make_form(order[1], order[0])
             for order in self.orders
@@ -89,7 +89,7 @@ class Arguments:
         return args if tensor is None else (tensor.graph, *args)
 
     def refusal(self, args: tuple[Any, ...], named: dict[str, Any]) -> Refusal | None:
-        """What does not fit in our order of arguments; debug contexts given by name become names."""
+        """First argument that does not fit our order; debug contexts given by name become names."""
         graph = args[0] if args else named.get("graph")
         if isinstance(named.get("name"), (DebugContext, DebugNameAndId)):
             named["name"] = debug_name(named["name"])
@@ -114,7 +114,7 @@ class Arguments:
         return self._number_of(args, named, what)
 
     def _number_of(self, args: tuple[Any, ...], named: dict[str, Any], what: str) -> Refusal | None:
-        """The error of arguments that are too many, that are missing, or that have names that there are not."""
+        """Error of arguments that are too many, missing, or of unknown names."""
         if len(args) > len(self.names) and (self.orders or not self.takes_more):
             error = TypeMismatchError(
                 f"{what}: {counted(len(args), 'argument')} by position, at most {len(self.names)} are taken",
@@ -167,7 +167,7 @@ class Arguments:
         return self if target is self.function else Arguments(target, called=self.called)
 
     def _misfit(self, miss: CallReading, args: tuple[Any, ...], named: dict[str, Any]) -> AbeleError:
-        """The error of the first argument that does not fit the order of PopLibs that the call is nearest to."""
+        """Error of the first argument that does not fit the nearest order of PopLibs."""
         what, place = str(named.get("name") or self.called), miss.fitted + 1
         if place >= len(args):
             return TypeMismatchError(f"{what}: {miss.wanted or 'an argument'} must be given", remedy=self._order())
@@ -185,10 +185,10 @@ class Arguments:
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why a call is not in our order.
+    """Reason for which a call is not in our order.
 
     Attributes:
-        error: What is said of it.
+        error: Error that names it.
         fitted: Arguments after the graph that fit.
     """
 

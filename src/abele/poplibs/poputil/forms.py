@@ -1,4 +1,4 @@
-"""PopLibs' own orders of arguments: what a C++ program hands over by position, told from what each argument is.
+"""PopLibs' own orders of arguments, recognised by the kind of each argument that a C++ program passes by position.
 
 A function has parameters of ours, and *forms*: orders in which PopLibs' header takes the same things. A form is text,
 one word per argument after the graph, as in ``"tensor out_type dims *params:ReduceParams prog"``:
@@ -9,10 +9,13 @@ one word per argument after the graph, as in ``"tensor out_type dims *params:Red
 - ``^`` at the beginning: the graph is not the first argument; it is found among the others, or is that of a tensor.
 - ``*params:ReduceParams`` is an object of that class whose fields are parameters of ours.
 
-After the last word a call may go on with a debug name, options and a planning cache, in any order and each at most
+After the last word, a call may go on with a debug name, options and a planning cache, in any order and each at most
 once. A form fits a call when every argument fits its word, words that may be left out being passed over; arguments that
 are named keep their names. What fits is decided by kind alone, and the words of a form differ in kind wherever one may
 be left out, so at most one reading of a call exists.
+
+Example: in ``sum(graph, x, FLOAT, {0, 1}, params, prog)``, ``x`` fits ``tensor``, ``FLOAT`` fits ``out_type`` and ``{0,
+1}`` fits ``dims``. No one of them fits the word of another.
 """
 
 from __future__ import annotations
@@ -36,8 +39,8 @@ class Word:
     """One argument of a form.
 
     Attributes:
-        name: The parameter that it is; empty where it changes nothing.
-        fits: What is taken.
+        name: Parameter that it sets; empty where it changes nothing.
+        fits: True for a value that it takes.
         optional: True if it may be left out.
         spread: True if its fields are the parameters.
         skipped: True if others may follow where it is left out, as where a header has an overload without it.
@@ -61,7 +64,7 @@ class Form:
     Attributes:
         target: The function that is called.
         words: The arguments after the graph.
-        text: What the form was made from.
+        text: Text that the form was made from.
         has_graph: True if the graph comes first; otherwise it comes later, or is that of a tensor.
         parameters: Names of all parameters of the target.
     """
@@ -75,10 +78,10 @@ class Form:
 
 @dataclass(frozen=True)
 class CallReading:
-    """What a form makes of a call.
+    """Arguments of a call as a form reads them.
 
     Attributes:
-        given: Arguments by the names of ours, where everything fits.
+        given: Values by the names of our parameters, where everything fits.
         fitted: Arguments that fitted before the first that did not.
         wanted: Name of the word that the next argument should have been.
     """
@@ -98,7 +101,7 @@ def make_form(target: Call, text: str | None = None) -> Form:
 
 
 def hints_of(function: Call) -> dict[str, Any]:
-    """The annotations of a function, or of an object that can be called, as the types that they name."""
+    """Annotations of a function, or of an object that can be called, as types."""
     plain = _plain(function)
     return get_type_hints(arguments_record(plain) or plain)
 

@@ -17,7 +17,7 @@ from abele.words import counted
 
 
 class ArgType(Enum):
-    """What a function does with a parameter."""
+    """Use of a parameter: an input, an output, both, or a tensor that the function creates."""
 
     INPUT = "input"
     OUTPUT = "output"
@@ -30,7 +30,7 @@ class ArgSig:
     """One parameter.
 
     Attributes:
-        type: What the function does with it.
+        type: Use by the function.
         similar_tensor: Tensor of the parameter's shape, type and layout; None for a created one.
         name: Name of the parameter.
     """
@@ -118,7 +118,7 @@ class VoidFunction(_Base):
     """A function without a result of its own: ``fn(parameters, prog)`` appends its steps.
 
     Args:
-        graph: Where parameters and function are made.
+        graph: Graph in which parameters and function are made.
         signature: One entry per parameter.
         fn: Called once.
         inlined: True if the steps are repeated at every call instead of being called.

@@ -1,4 +1,4 @@
-"""Cells: what each tile holds of a tensor, cut into rectangles of a [blocks, rows, columns] grid.
+"""Cells: the elements of a tensor on each tile, cut into rectangles of a [blocks, rows, columns] grid.
 
 Operands that are repeated along some dimensions, or reduced over them, have a simple form within a rectangle: one
 element, one per row, one per column, or all. Every element-wise, reducing and random operation is placed by these
@@ -7,6 +7,9 @@ cells.
 Why rectangles: a tile's share of a tensor is a few stretches of its storage order, and each is at most three
 rectangles (the end of a row, whole rows, the beginning of a row). Within a rectangle each operand has one stride per
 direction, so one vertex with two loops covers it, whatever the shapes broadcast to.
+
+Example: elements 3 to 20 of a tensor [4, 8] are three rectangles: 5 elements at the end of row 0, row 1, and 5 elements
+at the beginning of row 2.
 """
 
 from __future__ import annotations
@@ -116,7 +119,7 @@ class Cells:
         return Cells(self.grid, self.tile[chosen], *(a[chosen] for a in columns))
 
     def runs(self) -> tuple[Int64, Int64, Int64]:
-        """Stretches of the flattened grid that the cells are made of, cell by cell.
+        """Stretches of the flattened grid in each cell, cell by cell.
 
         Returns:
             Cell, first element and elements of each stretch, int64[k] each; a stretch is as many rows as lie together.
@@ -128,7 +131,7 @@ class Cells:
 
 
 def cells_of(grid: BlockGrid, mapping: TileMapping) -> Cells:
-    """Cut what each tile holds into cells that lie together: whole rows, or one row or a part of it.
+    """Cut the elements of each tile into cells that lie together: whole rows, or one row or a part of it.
 
     Args:
         grid: The collapsed tensor.

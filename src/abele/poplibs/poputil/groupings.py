@@ -11,7 +11,7 @@ from abele.graph import Graph, Tensor
 
 
 def detect_innermost_grouping(graph: Graph, tensor: Tensor) -> int:
-    """How many elements of the last dimension follow each other in memory and share a tile, at the most everywhere.
+    """Elements of the last dimension that follow each other in memory and on one tile, everywhere in the tensor.
 
     Raises:
         TensorError: A scalar or an empty tensor.

@@ -1,4 +1,4 @@
-"""Guards of every library function against operands that are no tensors or of another graph, programs that are none.
+"""Guards of every library function against operands of another kind or another graph, and programs that are none.
 
 The public names of a library are guarded where the library exports them. Calls between library functions are not: they
 pass on what was looked at already.
@@ -15,14 +15,14 @@ from abele.poplibs.poputil.arguments import Arguments, Forms, Order
 
 
 def guarded_functions(namespace: Mapping[str, Any], names: Iterable[str], forms: Forms | None = None) -> dict[str, Any]:
-    """The functions called ``names`` whose first parameter is a graph, guarded; what is guarded already stays."""
+    """Functions called ``names`` whose first parameter is a graph, guarded; guarded ones stay."""
     found = {name: namespace[name] for name in names if not isinstance(namespace[name], type)}
     forms = forms or {}
     return {name: guarded(found[name], forms.get(name, ()), name) for name in found if callable(found[name])}
 
 
 def guarded(function: Callable[..., Any], forms: Iterable[Order] = (), called: str = "") -> Callable[..., Any]:
-    """``function`` after a look at its arguments, which says in its words what does not fit.
+    """``function`` with checks of its arguments, whose errors speak of its parameters.
 
     Arguments that are not in our order are tried in PopLibs', ``forms`` (see :mod:`~abele.poplibs.poputil.forms`).
     ``called`` is what errors call the function, if not by its own name.

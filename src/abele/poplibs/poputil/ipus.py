@@ -98,7 +98,7 @@ def clone_to_graph(
 def clone_and_expand_aliasing(
     graph: Graph, tensor: Tensor, offset: int = 0, name: str = "clone_and_expand_aliasing"
 ) -> Tensor:
-    """A new tensor of the shape of ``tensor``, ``offset`` tiles on; what repeats in it has places of its own.
+    """A new tensor of the shape of ``tensor``, ``offset`` tiles on; repeated elements have places of their own.
 
     Raises:
         TileMappingError: Elements of ``tensor`` are mapped nowhere.

@@ -1,4 +1,4 @@
-"""Kinds of arguments of library functions: how an order of arguments is told from another."""
+"""Kinds of arguments of library functions, by which orders of arguments are told apart."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class PlanningCache:
 
 
 def debug_name(value: Any) -> str:
-    """The name that a debug context stands for; ``{"name"}`` is read as in C++."""
+    """Name of a debug context; ``{"name"}`` is read as in C++."""
     return name_of(value or "", "")
 
 
@@ -43,7 +43,7 @@ def is_debug_name(value: Any) -> bool:
 
 
 def is_type(value: Any) -> bool:
-    """True if ``value`` is an element type, or what stands for one."""
+    """True if ``value`` is an element type, or a name of one."""
     if isinstance(value, ElementType):
         return True
     if not isinstance(value, (str, type, np.dtype)):
@@ -115,4 +115,4 @@ KINDS: dict[str, Fits] = {
     "stream": lambda value: hasattr(value, "write"),
     "any": lambda value: True,
 }
-"""What fits an argument, by kind."""
+"""Test of an argument, by kind."""

@@ -21,7 +21,7 @@ from abele.poplibs.poputil.order import storage_order
 from abele.words import counted
 
 CHANNEL_GROUPS = (16, 8, 4)
-"""Sizes of the innermost channel group, best first: what the AMP unit and the vector widths take at a time."""
+"""Sizes of the innermost channel group, best first: those of the AMP unit and the vector widths."""
 
 MAX_IMBALANCE = 2
 """An input's mapping is reused for an output unless its fullest tile has this many times a linear mapping's."""
@@ -38,7 +38,7 @@ def create_activations(
     """A new tensor [batch, channels, *field], channels grouped innermost, spread evenly over the tiles.
 
     Args:
-        graph: Where to create it.
+        graph: Graph in which it is made.
         dtype: Element type.
         shape: ``[batch, channels, *field]``, or ``[batch, features]``.
         name: Name of the variable.
@@ -193,8 +193,8 @@ def create_broadcast_operand(
     Each element lies on a tile that holds elements of ``full`` that it meets, as evenly as those tiles allow.
 
     Args:
-        graph: Where it is made.
-        full: What it is broadcast over.
+        graph: Graph in which it is made.
+        full: Tensor that it is broadcast over.
         dtype: Element type.
         dim: Dimension that it has.
         dither: True if it starts on a tile chosen by its shape rather than where ``full`` starts.

@@ -30,7 +30,7 @@ def calc_linear_tile_mapping(
 
     Args:
         graph: The graph whose tiles are used.
-        tensor: What to spread.
+        tensor: Tensor to spread.
         min_elements: Smallest chunk; by default as many elements as 128 bytes hold.
         grain: Chunks are multiples of this; by default as many elements as 8 bytes hold.
 
@@ -74,7 +74,7 @@ def calc_linear_tile_mapping_and_new_offset(
 
     Args:
         graph: The graph whose tiles are used; they wrap around.
-        tensor: What to spread.
+        tensor: Tensor to spread.
         offset: First tile.
         min_elements: As in :func:`calc_linear_tile_mapping`.
         grain: As in :func:`calc_linear_tile_mapping`.

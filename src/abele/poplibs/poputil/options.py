@@ -25,7 +25,7 @@ __all__ = [
 ]
 
 Options = Mapping[str, Any] | None
-"""What users give: values by the names of options, or nothing."""
+"""Options as users give them: values by the names of options, or none."""
 
 PROPORTION = number(0.6, 0.0, 1.0)
 """``availableMemoryProportion``. Source of the default: machine.md §5.6."""

@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class StorageOrder:
-    """How to walk a view in the order in which its variable holds it.
+    """Order of a view's elements in its variable.
 
     A view [B, C, H, W] of a variable [C1, B, H, W, C0] has the fine dimensions (B, C1, C0, H, W) and the order
     (1, 0, 3, 4, 2).

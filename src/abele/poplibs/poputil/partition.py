@@ -68,7 +68,7 @@ def split_regions(
 
 
 def _between(regions: Regions, starts: Sequence[int], low: int, high: int) -> list[Interval]:
-    """What of the regions, put after each other, lies in [low, high)."""
+    """Intervals of the regions, put after each other, within [low, high)."""
     found = []
     for (begin, end), start in zip(regions, starts, strict=True):
         first, last = max(low - start, 0), min(high - start, end - begin)
@@ -144,9 +144,9 @@ def flatten_intervals(regions: Sequence[Regions]) -> list[Interval]:
 
 
 def calculate_unshuffling_intervals(regions: Regions) -> list[Interval]:
-    """Which intervals of the elements of ``regions``, put after each other, give them in ascending order.
+    """Intervals of the elements of ``regions``, put after each other, that give them in ascending order.
 
-    A tensor of which ``regions`` were taken in this order is itself again when these are taken of what came out.
+    Taking ``regions`` of a tensor and then these intervals of the result gives the tensor again.
 
     >>> [tuple(i) for i in calculate_unshuffling_intervals([(4, 6), (0, 4)])]
     [(2, 6), (0, 2)]

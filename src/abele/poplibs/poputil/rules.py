@@ -1,4 +1,4 @@
-"""Rules: what an argument of a library function must be, from the annotation of its parameter.
+"""Rules of the arguments of library functions, from the annotations of their parameters.
 
 A rule is made from the annotation *object*, as ``typing.get_type_hints`` resolves it, so an alias means what it stands
 for and a parameter is guarded under whatever name its module gives to the type. It answers two questions that differ on
@@ -47,17 +47,17 @@ Check = Callable[[str, str, Any, Graph], None]
 
 @dataclass(frozen=True)
 class Rule:
-    """What one type of parameter takes.
+    """Values that one type of parameter takes.
 
     Attributes:
-        words: What is wanted, as in "a whole number".
+        words: Description of the values, as in "a whole number".
         fits: True if a value is of this kind; tells orders of arguments apart.
         takes: True if a value will do; never less than ``fits``.
-        inside: A further look at a value that will do, or None.
-        error: Kind of the error where it will not do.
+        inside: A further check of a value that will do, or None.
+        error: Kind of the error for other values.
         none_fits: True if ``None`` is of this kind where the parameter is optional. It stands for an operand or an
             object that there is not; a number is left out instead.
-        parts: Where it is one of several: these, in the order in which a value is tried.
+        parts: Alternatives of a union, in the order in which a value is tried.
     """
 
     words: str
@@ -69,12 +69,12 @@ class Rule:
     parts: tuple[Rule, ...] = ()
 
     def check(self, what: str, role: str, value: Any, graph: Graph) -> None:
-        """Refuse what does not do.
+        """Refuse a value that the rule does not take.
 
         Args:
-            what: The call, as errors name it.
+            what: Name of the call in errors.
             role: The argument.
-            value: What was given.
+            value: Argument that was given.
             graph: The graph that the call is about.
 
         Raises:
@@ -86,18 +86,18 @@ class Rule:
             self.inside(what, role, value, graph)
 
     def inside_of(self, value: Any) -> Check | None:
-        """The further look at ``value`` in particular, which will do."""
+        """Further check of ``value``, which fits."""
         if value is None or not self.parts:
             return None if value is None and self.takes is not _anything else self.inside
         part = next((p for p in self.parts if p.accepts(value)), None)
         return part.inside_of(value) if part is not None else None
 
     def accepts(self, value: Any) -> bool:
-        """Whether a value that may be one of several things is this one."""
+        """True if a value that may be of several kinds is of this one."""
         return self.fits(value) if self.takes is _anything else self.takes(value)
 
     def checker(self) -> Check:
-        """A function that does what :meth:`check` does, and remembers the classes that it has seen."""
+        """The same as :meth:`check`, with a memory of classes that passed."""
         if self.takes is _anything and self.inside is not None:
             return self.inside
         known: dict[type, Check | None] = {}
@@ -117,7 +117,7 @@ class Rule:
 
 
 _SETTLED_BY_CLASS = (Tensor, Program, ComputeSet, int, float, type(None))
-"""What a rule says of one object of such a class, it says of all."""
+"""Classes for which a rule's answer about one object holds for all."""
 
 
 def _anything(value: Any) -> bool:
@@ -129,7 +129,7 @@ def _is_instance(*kinds: type) -> Fits:
 
 
 def _is_number(value: Any) -> bool:
-    """True if ``value`` counts as one number: also a NumPy scalar, and what converts itself."""
+    """True if ``value`` counts as one number: also a NumPy scalar, and an object that converts itself."""
     if isinstance(value, numbers.Real):
         return True
     return not isinstance(value, (str, Tensor)) and hasattr(value, "__float__") and getattr(value, "ndim", 0) == 0
@@ -192,7 +192,7 @@ _ITEMS = (abc.Sequence, abc.Iterable, list)
 
 @cache
 def rule_of(annotation: Any) -> Rule:
-    """The rule of a resolved annotation; :data:`ANY` where it says nothing that could be looked at."""
+    """Rule of a resolved annotation; :data:`ANY` where it has nothing to check."""
     if annotation in _PLAIN:
         return _PLAIN[annotation]
     origin, parts = typing.get_origin(annotation), typing.get_args(annotation)
@@ -231,7 +231,7 @@ def _check_fields(what: str, role: str, value: Any, graph: Graph) -> None:
 
 
 def _list_of(item: Rule, *, is_list: bool) -> Rule:
-    """Items of one rule. Where order matters any list or tuple is of this kind, unless it is one of compute sets."""
+    """Rule of items. Where order matters any list or tuple is of this kind, unless it is one of compute sets."""
 
     def check_items(what: str, role: str, value: Any, graph: Graph) -> None:
         for n, element in enumerate(value):
@@ -277,7 +277,7 @@ def _union(parts: tuple[Any, ...]) -> Rule:
 
 
 def _without_twins(parts: tuple[Any, ...]) -> list[Any]:
-    """``parts`` without None, ``int`` and ``bool`` beside ``float``, and text beside what is also known by name."""
+    """``parts`` without None, ``int`` and ``bool`` beside ``float``, and text beside types that have names."""
     kept = [part for part in parts if part is not type(None)]
     if float in kept:
         kept = [part for part in kept if part not in (int, bool)]
@@ -287,7 +287,7 @@ def _without_twins(parts: tuple[Any, ...]) -> list[Any]:
 
 
 def _one_of(rules: tuple[Rule, ...]) -> Rule:
-    """What any of ``rules`` takes. A tensor is looked at as a tensor, a list as a list."""
+    """Rule that takes the values of any of ``rules``. A tensor is checked as a tensor, a list as a list."""
 
     def takes(value: Any) -> bool:
         return any(rule.accepts(value) for rule in rules)

@@ -15,7 +15,7 @@ from abele.words import counted
 
 
 class TensorUseTracker:
-    """Which tiles use which elements, so that each element can be put on one of the tiles that do.
+    """Tiles that use each element, so that each element can be put on one of them.
 
     Args:
         num_tiles: Tiles that elements may be used on.
@@ -51,8 +51,8 @@ class TensorUseTracker:
         """Map each element of ``tensor`` to a tile that uses it, those of several users dealt evenly among these.
 
         Args:
-            graph: Where the mapping is set.
-            tensor: What to map; elements that nothing uses follow their neighbours.
+            graph: Graph in which the mapping is set.
+            tensor: Tensor to map; elements that nothing uses follow their neighbours.
             grain: Elements that stay together; by default as many as 8 bytes hold.
             min_elements: Elements that make it worth to use one tile more; by default as many as 128 bytes hold.
 

@@ -52,9 +52,9 @@ UNARY_2D_START = 20
 """Worker slots before the first row of the vertices on rows; of a binary one that overwrites, 20.
 Source: machine reference §4.8 (BinaryOp2D, UnaryOp2D)."""
 SCALAR_2D_START, SCALAR_2D_ROW = 20, 28
-"""Of BroadcastScalar2D, and what each row takes. Source: machine reference §4.8 (BroadcastScalar1D)."""
+"""Of BroadcastScalar2D, and cycles of each row. Source: machine reference §4.8 (BroadcastScalar1D)."""
 OUTER_START, OUTER_ROW, OUTER_ROW_MISALIGNED = 15, 7, 25
-"""Of BroadcastVectorOuter, each row that is aligned, and each that is not. Source: machine reference §4.8."""
+"""Of BroadcastVectorOuter, each row that is aligned, and each other one. Source: machine reference §4.8."""
 INNER_START, INNER_SUPERVISOR = {"f16": 24, "f32": 17}, 13
 INNER_LOOP, INNER_BLOCK = 7, 2
 INNER_PIPELINED, INNER_TAIL = 6 + 3, 3 + 1

@@ -1,4 +1,4 @@
-"""Families of library vertices: a template's name, its parameters, and what makes an instance of it."""
+"""Families of library vertices: a template's name, its parameters, and the function that makes an instance."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from abele.poplibs.public_vertices.generated import build
 from abele.poplibs.public_vertices.parameters import TemplateParameter
 
 Certainty = Literal["sure", "likely", "guessed"]
-"""How well fields are known: as in PopLibs; most likely as there; the meaning is right but names may differ."""
+"""Certainty of fields: as in PopLibs; most likely as there; the meaning is right but names may differ."""
 STREAM, DRAWS = "stream", "draws"
 """State of a vertex that draws random numbers: which numbers are its own, and how often it has run."""
 
 
 @dataclass(frozen=True)
 class Instance:
-    """What an instance of a template is, as text of the vertex language.
+    """An instance of a template, as text of the vertex language.
 
     Attributes:
         kind: ``Vertex``, ``MultiVertex`` or ``SupervisorVertex``.
@@ -32,7 +32,7 @@ class Instance:
         body: Statements of ``compute``.
         cycles: Cost formula; None to count issue slots.
         draws: True if it draws random numbers by ``self.stream`` and ``self.draws``, which are added.
-        defaults: What state starts from that need not be set, by name.
+        defaults: Initial values of state that need not be set, by name.
     """
 
     kind: str
@@ -51,8 +51,8 @@ class Family:
         name: Its name without the library's namespace.
         parameters: Its template parameters.
         make: Gives an instance for the arguments; raises :class:`TypeMismatchError` for those that do not go together.
-        certainty: How well its fields are known.
-        meaning: What it computes, in a few words.
+        certainty: Certainty of its fields.
+        meaning: Its computation, in a few words.
         others: Further lists of parameters, as other versions of the library have.
         example: Arguments of the instance that the documentation shows; by default each parameter's own.
     """
@@ -86,7 +86,7 @@ def definition(name: str, instance: Any) -> CodeletDef:
 
 
 def _public(declared: FieldDef, defaults: Mapping[str, float]) -> FieldDef:
-    """A field under its public name, with what its state starts from."""
+    """Field under its public name, with the initial value of its state."""
     if declared.name in defaults:
         start = defaults[declared.name]
         return replace(declared, initial=lambda num: np.full(num, start, declared.type.np))

@@ -34,7 +34,7 @@ def build(
         fields: Declarations, as in ``x: Input[Vector[f32]]``.
         body: Statements of ``compute``.
         cycles: Cost formula; None to count issue slots.
-        extra: What else tells two classes of the same text apart: whatever the formula depends on.
+        extra: Key that tells two classes of the same text apart: values that the formula depends on.
     """
     text = _class_text(base, fields, body)
     key = hashlib.sha256(f"{name}\n{text}\n{extra!r}".encode()).hexdigest()[:12]

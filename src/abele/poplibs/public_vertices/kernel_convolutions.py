@@ -1,4 +1,4 @@
-"""Partial convolutions with kernels, whose work lists say which inputs meet each position of the kernel.
+"""Partial convolutions with kernels, whose work lists give the inputs at each position of the kernel.
 
 There are six work lists for each kernel position, one per worker. They have three numbers for each run of positions:
 the first output, how many, and the first input.
@@ -47,7 +47,7 @@ def families() -> list[Family]:
 
 @dataclass(frozen=True)
 class _VertexNames:
-    """What one kind of vertex calls things.
+    """Field names and types of one kind of vertex.
 
     Attributes:
         dtype: Element type of the inputs.
@@ -157,7 +157,7 @@ class _VertexNames:
 
 
 def _first(entry: str, unit: int, channels: str) -> str:
-    """The position that a number of a work list stands for."""
+    """Position of a number in a work list."""
     number_ = f"i64(self.worklists[q][{entry}])"
     return f"{number_} * {unit} // {channels}" if unit else number_
 

@@ -1,4 +1,4 @@
-"""The vertices of one library by name, made when they are asked for."""
+"""Vertices of one library by name, made on first use."""
 
 from __future__ import annotations
 

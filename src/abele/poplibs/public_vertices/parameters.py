@@ -1,4 +1,4 @@
-"""Template parameters of library vertices: how the text of an argument is read, and what is allowed."""
+"""Template parameters of library vertices: reading the text of an argument, and its allowed values."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ class TemplateParameter:
     """One template parameter.
 
     Attributes:
-        name: What it decides.
+        name: Name in the template.
         read: The argument that a text stands for; raises :class:`NotAllowedError`.
-        takes: What it takes, in words.
+        takes: Allowed arguments, in words.
         default: Argument where a name leaves it out; :data:`REQUIRED` where it must not.
         example: An argument, as text.
     """
@@ -95,8 +95,8 @@ def choice(enumeration: str, table: Mapping[str, Argument], default: Any = REQUI
 
     Args:
         enumeration: Its full name: members are ``enumeration::NAME``.
-        table: What each member stands for.
-        default: Where a name leaves it out.
+        table: Argument that each member stands for.
+        default: Argument where a name leaves it out.
     """
     scopes = enumeration.split("::")
 
@@ -113,7 +113,7 @@ def choice(enumeration: str, table: Mapping[str, Argument], default: Any = REQUI
 
 
 def struct(namespace: str, table: Mapping[str, Argument]) -> TemplateParameter:
-    """A class that says what a template does, ``popops::ReduceAdd``."""
+    """Class that names a template's operation, ``popops::ReduceAdd``."""
 
     def read(text: str) -> Argument:
         *scope, last = text.split("::")

@@ -43,7 +43,7 @@ KINDS = (
 
 @dataclass(frozen=True)
 class _Reduction:
-    """What is reduced to what, and what is done to a result.
+    """Operation and types of a reduction, and the update and scaling of its result.
 
     Attributes:
         op: The operation.
@@ -61,7 +61,7 @@ class _Reduction:
 
     @property
     def kind(self) -> ElementType:
-        """What is accumulated in."""
+        """Element type of the accumulator."""
         return accumulator(self.op, self.dtype)
 
 
@@ -149,7 +149,7 @@ def _of_kind(kind: str, scaled: bool) -> Callable[..., type]:
 
 @macro
 def _finished(self, r, kind, total, held):
-    """An accumulator as it is stored in place of ``held``."""
+    """Accumulator in the form that is stored in place of ``held``."""
     result = total
     if r.scaled:
         result = result * self.k

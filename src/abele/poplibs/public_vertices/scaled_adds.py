@@ -180,7 +180,7 @@ def _vector_cycles(
 
 
 def _rows_slots(a: ElementType, b: ElementType, extra: int) -> Callable[..., Int64]:
-    """Source: machine reference §4.8 (ScaledAdd: 4 slots behind a loop, and what is left over)."""
+    """Slots of rows. Source: machine reference §4.8 (ScaledAdd: 4 slots behind a loop, and the remainder)."""
 
     def cycles(v: Any, ipu: Ipu) -> Int64:
         width = ipu.vector_width(a)

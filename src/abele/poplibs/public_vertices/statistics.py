@@ -1,4 +1,4 @@
-"""Vertices that look at elements: whether any is NaN, and how many lie between levels."""
+"""Vertices that test elements: for NaN, and for counts between levels."""
 
 from __future__ import annotations
 

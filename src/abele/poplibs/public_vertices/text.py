@@ -34,7 +34,7 @@ def state(name: str, dtype: ElementType) -> str:
 
 
 def indented(lines: Sequence[str], depth: int = 1) -> list[str]:
-    """Lines inside so many blocks."""
+    """Lines, indented by ``depth`` blocks."""
     return [f"{'    ' * depth}{line}" for line in lines]
 
 

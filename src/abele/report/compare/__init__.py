@@ -1,4 +1,4 @@
-"""Comparisons: two to eight reports beside each other, what changed first, and regressions in words."""
+"""Comparisons: two to eight reports beside each other, the first change, and regressions in words."""
 
 from abele.report.compare.compare import MOST, compare
 from abele.report.compare.model import (

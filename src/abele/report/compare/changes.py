@@ -1,4 +1,4 @@
-"""Regressions and gains in words: which operations cost more or less, and in what; memory; what changed first."""
+"""Regressions and gains in words: operations with other costs, and their parts; memory; the first change."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from abele.report.text import bytes_text, category_text, count_text, percent_tex
 from abele.words import counted, visible
 
 _WORTH = 0.002
-"""Part of a step's cycles from which on an operation's change is told."""
+"""Part of a step's cycles above which an operation's change is listed."""
 _LOOKED_AT = 128
-"""Operations that are looked at: those that changed most."""
+"""Most operations that are examined: those that changed most."""
 _CHANGED_BALANCE = 0.02
 
 
@@ -29,7 +29,7 @@ def signed(value: float) -> str:
 
 
 def proportion_text(before: float, after: float) -> str:
-    """A difference as part of what was before, in parentheses; nothing where that was 0."""
+    """Difference as part of the value before, in parentheses; empty where that was 0."""
     if not before:
         return ""
     share = (after - before) / before
@@ -101,7 +101,7 @@ def _op_change(matched: Matched, sides: list[Side], report: int, thing: int) -> 
 
 
 def overlap_change(sides: list[Side], report: int) -> CostChange | None:
-    """How much more or less sync groups do at the same time; None where that does not matter."""
+    """Change in the work that sync groups do at the same time; None where it does not matter."""
     cycles = [sides[n].report.cycles(sides[n].program) for n in (0, report)]
     hidden = [float(each.hidden) / sides[n].steps_per_run for each, n in zip(cycles, (0, report), strict=True)]
     less = hidden[0] - hidden[1]
@@ -118,7 +118,7 @@ def overlap_change(sides: list[Side], report: int) -> CostChange | None:
 
 
 def _reasons(before: dict[str, float], after: dict[str, float]) -> Iterator[str]:
-    """In what an operation changed, the largest part first."""
+    """Parts in which an operation changed, the largest first."""
     if before["executions"] != after["executions"]:
         times = [count_text(found["executions"]) for found in (before, after)]
         yield f"it is executed {times[1]} times instead of {times[0]}"
@@ -142,7 +142,7 @@ def _reasons(before: dict[str, float], after: dict[str, float]) -> Iterator[str]
 
 
 def memory_change(sides: list[Side], memory: Matched, variables: Matched, report: int) -> CostChange | None:
-    """How the fullest tile changed, and what on it; None where it did not."""
+    """Change of the fullest tile, and of its contents; None where there is none."""
     found = [sides[n].report.memory for n in (0, report)]
     if not all(each.num_tiles for each in found):
         return None
@@ -224,7 +224,7 @@ def _changed_at(first: Side, other: Side, report: int, at: int) -> FirstChange:
 
 
 def _moved_at(first: Side, other: Side, report: int, at: int, names: list[list[str]]) -> FirstChange:
-    """Steps that are called otherwise: what is there in one of the two comes later in the other, or not at all."""
+    """First step of another name: it comes later in the other report, or not at all."""
     later = [without_numbers(each[at:]) for each in names]
     here, there = (each[0] if each else None for each in later)
     added = there is not None and (here is None or here in later[1][1:])

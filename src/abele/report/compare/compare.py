@@ -25,9 +25,9 @@ from abele.words import counted, visible
 MOST = 8
 """Reports that are compared at most."""
 ROWS = 1000
-"""Rows of a table that are told when nobody says how many."""
+"""Default number of rows of a table."""
 CHANGES = 5
-"""Operations that are told for each report after the first."""
+"""Operations that are listed for each report after the first."""
 _ALIKE = 0.5
 """Part of the operations of the smaller report that must have a match for the two to be of one program."""
 
@@ -104,7 +104,7 @@ def _described(side: Side, label: str) -> ComparedReport:
 
 
 def _order(change: CostChange, sides: Sequence[Side]) -> tuple[bool, float]:
-    """Regressions first, the worst first, as part of what there was."""
+    """Regressions first, the worst first, as part of the former cost."""
     whole = step_cycles(sides[0]) if change.unit == "cycles" else sides[0].report.memory.available_bytes
     return change.kind != "regression", -abs(change.difference) / max(whole, 1)
 

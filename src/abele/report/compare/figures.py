@@ -109,4 +109,4 @@ _FIGURES: tuple[tuple[str, str, str, str, Callable[[Side], float | None]], ...] 
     ("compile_seconds", "compiling", "seconds", "less", _compiling),
     ("host_seconds", "a run on this host", "seconds", "less", _host_seconds),
 )
-"""Name, title, unit, what is better, and the figure of one report."""
+"""Name, title, unit, better direction, and the figure of one report."""

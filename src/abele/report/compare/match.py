@@ -1,4 +1,4 @@
-"""Matching: which rows of the tables of several reports are the same thing.
+"""Matching: equal rows of the tables of several reports.
 
 Rows are matched by the words of some columns, such as name, path and kind; of several that are called the same, the
 first of one table is matched with the first of the other, and so on. What is left on both sides is matched once more
@@ -60,7 +60,7 @@ def _pairs(left: Int64, right: Int64) -> tuple[Int64, Int64]:
 
 
 def match(tables: Sequence[Words]) -> Int64:
-    """Rows that are the same thing.
+    """Match rows of the same name.
 
     Args:
         tables: For each table, the words that each of its rows is known by.

@@ -1,4 +1,4 @@
-"""What a comparison of reports is made of.
+"""Parts of a comparison of reports, and its JSON form.
 
 ``ReportComparison.to_json()`` gives plain mappings, lists, strings, numbers, booleans and null:
 
@@ -46,7 +46,7 @@ class ComparedReport:
         name: The program's name.
         label: A short name that no other of them has.
         system: The machine.
-        created: When the report was made.
+        created: Time at which the report was made.
         program: Name of the program that is compared.
     """
 
@@ -63,7 +63,7 @@ class HeadlineFigure:
 
     Attributes:
         name: Key.
-        title: What it is.
+        title: Meaning of the figure.
         unit: ``cycles``, ``bytes``, ``seconds``, ``joules``, ``proportion``, ``samples/s`` or ``count``.
         better: ``less``, ``more`` or empty.
         values: One for each report, None where it has none.
@@ -116,7 +116,7 @@ class ComparedRow:
     """A row of a table in each of the reports.
 
     Attributes:
-        key: What it was matched by: name, path, kind; and which of several that are called so.
+        key: Key that it was matched by: name, path, kind; and its number among rows of the same key.
         rows: Its row in each report's table, -1 where there is none.
         status: One of ``STATUSES``.
         values: For each column, one value for each report, None where there is no row.
@@ -142,8 +142,8 @@ class ComparedTable:
     """Rows of a table, matched over the reports; those that changed most come first.
 
     Attributes:
-        keys: What rows are matched by.
-        columns: What is compared.
+        keys: Columns that rows are matched by.
+        columns: Columns that are compared.
         rows: The rows.
         more: Rows that were left out.
     """
@@ -168,10 +168,10 @@ class FirstChange:
     """The first step in program order in which a report differs from the first one.
 
     Attributes:
-        report: Which report.
+        report: Number of the report.
         step: Row of the step in the first report and in that one, -1 where it has none.
         title: Name of the step.
-        what: What differs, in words.
+        what: Difference, in words.
         where: The user's line, or None.
     """
 
@@ -188,9 +188,9 @@ class CostChange:
 
     Attributes:
         kind: ``regression`` or ``gain``.
-        report: Which report, against the first.
-        title: What changed.
-        reason: By how much and in which parts.
+        report: Number of the report, compared with the first.
+        title: Name of the change.
+        reason: Amount of the change, and its parts.
         before: The figure in the first report.
         after: The figure in that report.
         unit: ``cycles`` or ``bytes``.
@@ -240,9 +240,9 @@ class ReportComparison:
         reports: The reports; the first is what others are compared with.
         figures: Headline figures.
         tables: ``ops``, ``steps``, ``variables`` and ``memory``.
-        first_change: For each report after the first where it first differs, or None.
+        first_change: First difference of each report after the first, or None.
         insights: Regressions and gains, worst first.
-        notes: What makes the reports hard to compare.
+        notes: Reasons for which the reports are hard to compare.
     """
 
     reports: tuple[ComparedReport, ...]
@@ -266,7 +266,7 @@ class ReportComparison:
         }
 
     def text(self) -> str:
-        """A page of text: headline figures, what changed first, regressions and gains."""
+        """Page of text: headline figures, the first change, regressions and gains."""
         from abele.report.compare.text import comparison_text
 
         return comparison_text(self)

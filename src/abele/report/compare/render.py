@@ -1,4 +1,4 @@
-"""A comparison for terminals, in colour: red what got worse, green what got better."""
+"""Comparison for terminals, in colour: worse in red, better in green."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _COLOURS = {"regression": "red", "gain": "green"}
 
 
 def render_comparison(found: ReportComparison, rows: int = _ROWS) -> RenderableType:
-    """Headline figures, what changed first, regressions and gains, and the operations that changed most.
+    """Headline figures, the first change, regressions and gains, and the operations that changed most.
 
     Args:
         found: The comparison.
@@ -34,7 +34,7 @@ def render_comparison(found: ReportComparison, rows: int = _ROWS) -> RenderableT
 
 
 def colour(difference: float | None, better: str) -> str:
-    """Red for what got worse, green for what got better, nothing where neither can be said."""
+    """Colour of a difference: red for worse, green for better, none where neither can be said."""
     if not difference or not better:
         return ""
     return "green" if (difference < 0) == (better == "less") else "red"

@@ -164,10 +164,10 @@ class Matched:
     """Rows of one table of all reports, matched.
 
     Attributes:
-        keys: What rows are known by.
-        columns: What is compared.
+        keys: Columns that rows are matched by.
+        columns: Columns that are compared.
         rows: The row of each thing in each report's columns, -1 for none, int64[things, reports].
-        words: What each row of each report is known by, joined.
+        words: Key of each row of each report, joined.
         values: The columns of each report.
         numbers: Rows of the report's own table, for each report.
     """
@@ -180,7 +180,7 @@ class Matched:
     numbers: Sequence[Int64]
 
     def column(self, name: str) -> Float64:
-        """A column of all reports, NaN where there is no row, float64[things, reports]."""
+        """Column of all reports, NaN where there is no row, float64[rows, reports]."""
         found = np.full(self.rows.shape, np.nan)
         for n, values in enumerate(self.values):
             there = self.rows[:, n] >= 0
@@ -189,7 +189,7 @@ class Matched:
 
     @cached_property
     def differs(self) -> npt.NDArray[np.bool_]:
-        """True for things in which something differs, bool[things]."""
+        """True for rows with some difference, bool[rows]."""
         found = np.zeros(len(self.rows), dtype=bool)
         for column in self.columns:
             values = self.column(column.name)

@@ -14,7 +14,7 @@ _LONGEST_LABEL = 28
 
 
 def comparison_text(found: ReportComparison) -> str:
-    """Headline figures, what changed first, regressions and gains, and notes."""
+    """Headline figures, the first change, regressions and gains, and notes."""
     parts = [list(_figures(found)), list(_first_changes(found)), list(change_lines(found)), list(found.notes)]
     return shown_text("\n\n".join("\n".join(map(visible, part)) for part in parts if part))
 

@@ -1,4 +1,4 @@
-"""Insights: what limits a program, which costs matter and why, and what would help.
+"""Insights: limits of a program, its costs with reasons, and levers.
 
 Computed from a report's columns alone, whoever made the report and wherever it comes from.
 """

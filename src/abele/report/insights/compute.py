@@ -1,4 +1,4 @@
-"""Vertices at work: tiles that wait for the slowest one, and what the others would need."""
+"""Vertices at work: tiles that wait for the slowest one, and the work of the others."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from abele.report.text import count_text, percent_text
 from abele.words import counted, visible
 
 _UNBALANCED = 0.3
-"""Part of the cycles in which tiles wait, from which on balance is what the cost is about."""
+"""Share of waiting in the cycles above which balance is the cost's subject."""
 _EVEN = 0.9
-"""Mean of the tiles that compute, as part of the slowest one, from which on they have the same to do."""
+"""Mean of the tiles at work, as part of the slowest one, above which they have equal work."""
 _ONE_VERTEX = 0.5
-"""Part of what the slowest tile does from which on one vertex is worth telling."""
+"""Part of the slowest tile's work above which one vertex is named."""
 _WORTH = 0.05
-"""Part of the cost below which a lever is not told."""
+"""Part of the cost below which a lever is not listed."""
 
 
 class _Waiting(NamedTuple):
-    """How tiles wait for each other in the compute sets of some operations.
+    """Cycles that tiles wait for each other in the compute sets of some operations.
 
     Attributes:
         group: The operations.
@@ -70,7 +70,7 @@ class _Waiting(NamedTuple):
 
 
 def compute_cost(group: OpGroup, types: ElementTypes) -> Cost:
-    """What the vertices of some operations cost, and what would help."""
+    """Cost of the vertices of some operations, with levers."""
     waiting = _Waiting.of(group)
     unbalanced = waiting.cycles >= _UNBALANCED * group.total
     at, row = (waiting.at, waiting.row) if unbalanced else (group.worst, group.worst_row)
@@ -91,7 +91,7 @@ def compute_cost(group: OpGroup, types: ElementTypes) -> Cost:
 
 
 def _balanced(waiting: _Waiting) -> str:
-    """How busy the tiles are where they do not wait for each other."""
+    """Sentence on the busy tiles where they do not wait for each other."""
     group, steps = waiting.group, waiting.group.steps
     active, tiles = int(steps.active_tiles[group.worst]), counted(int(steps.tiles[group.worst]), "tile")
     ops = np.unique(steps.op[group.at])
@@ -119,7 +119,7 @@ def _unbalanced(waiting: _Waiting, tile: int) -> str:
 
 
 def _largest_vertex(waiting: _Waiting, slowest: int) -> str:
-    """That one vertex takes most of what the slowest tile does, where the report tells it and it is so."""
+    """Sentence that one vertex takes most of the slowest tile's cycles, where the report shows that."""
     vertices = waiting.group.steps.vertices_of(waiting.row)
     name, _, cycles = max(vertices, key=lambda found: found[2], default=("", "", 0))
     if cycles < _ONE_VERTEX * slowest:
@@ -181,7 +181,7 @@ def _workers(group: OpGroup) -> list[Lever]:
 
 
 def _idle_cycles(group: OpGroup, each: Int64, workers: int) -> Float64:
-    """Compute cycles that all workers would save, told by the number of vertices, float64[steps of the group].
+    """Compute cycles that all workers would save, by the number of vertices, float64[steps of the group].
 
     Files that do not hold which codelets a superstep runs may tell it of the user's own compute sets alone; and where
     tiles do not have the same to do, the slowest one may well have more vertices than the mean.

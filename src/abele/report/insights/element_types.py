@@ -1,4 +1,4 @@
-"""Element types of operations, as far as a report tells them."""
+"""Element types of operations, as far as a report has them."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _PRODUCTS = ("poplin.",)
 
 
 class ElementTypes:
-    """What operations compute with.
+    """Element types of the arithmetic of operations.
 
-    A report in which all floats are of one type tells it of all operations. Otherwise what an operation's supersteps
-    touch does, or, in files that do not hold that, the variables that are named after it. Products of f16 whose
+    If all floats of a report are of one type, all operations have it. Otherwise the variables that an operation's
+    supersteps touch decide, or, in files that do not hold those, the variables named after it. Products of f16 whose
     partials are f32 are products of f16, and those of 8-bit floats whose results are f16 products of these.
 
     Args:
@@ -51,7 +51,7 @@ class ElementTypes:
 
     @cached_property
     def _by_op(self) -> dict[str, npt.NDArray[np.bool_]]:
-        """Which operations touch f8, f16 and f32, bool[ops] each."""
+        """True for the operations that touch f8, f16 and f32, bool[ops] each."""
         report, steps = self._report, self._report.steps
         touched, superstep = report.superstep_variables, steps["superstep"]
         known = (steps["op"] >= 0) & (superstep >= 0)

@@ -1,4 +1,4 @@
-"""From a report to its insights: all costs of a program, ordered by what they keep the run from."""
+"""From a report to its insights: all costs of a program, in order of the time that they take."""
 
 from __future__ import annotations
 
@@ -29,22 +29,22 @@ if TYPE_CHECKING:
     from abele.report.report import Report
 
 COUNT = 5
-"""Costs that are told when nobody says how many."""
+"""Default number of costs."""
 _CANDIDATES = 8
-"""Operations that are looked at for each side."""
+"""Most operations that are examined for each side."""
 _LEAST = 0.005
-"""Part of a run below which a cost does not matter."""
+"""Part of a run below which a cost is left out."""
 _WITHOUT_GAIN = 4
-"""A cost of which nobody knows what can be gained counts as much as one of which a quarter can."""
+"""Divisor by which a cost of unknown gain counts: as much as one with a quarter to gain."""
 
 
 def insights(report: Report, program: int = 0, *, count: int = COUNT) -> Insights:
-    """What limits a program, the costs that matter with reasons and levers, and operations below their roofs.
+    """Limits of a program, the costs that matter with reasons and levers, and operations below their roofs.
 
     Args:
         report: The report.
         program: Index of the program.
-        count: Costs that are told, of cycles and of memory each.
+        count: Most costs that are listed, of cycles and of memory each.
 
     Returns:
         Figures, costs and levers; all cycles are those of one run of the program on its critical path.
@@ -134,7 +134,7 @@ def _balance(steps: ProgramSteps, by_tile: np.ndarray) -> float:
 
 
 def _limit(steps: ProgramSteps, fullest: FullestTile, costs: list[Cost]) -> str:
-    """What limits the program, as a sentence."""
+    """Limit of the program, as a sentence."""
     if not fullest.fits:
         return f"It does not fit: {costs[0].reason}."
     if not steps.run_cycles:

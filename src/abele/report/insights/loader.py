@@ -1,4 +1,4 @@
-"""Making batches and handing them over, beyond what the device takes."""
+"""Making batches and handing them over, beyond the device's time."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from abele.report.text import percent_text, seconds_text
 from abele.words import counted
 
 _WORTH = 0.02
-"""Part of a cost below which a lever is not told."""
+"""Part of a cost below which a lever is not listed."""
 
 
 def loader_cycles(steps: ProgramSteps) -> float | None:
-    """Cycles of a run in which the device waits for the host to make batches and call; None where nobody said."""
+    """Cycles of a run in which the device waits for the host to make batches and call; None if unknown."""
     loading = steps.report.loading if steps.program == 0 else None
     if loading is None:
         return None
@@ -23,7 +23,7 @@ def loader_cycles(steps: ProgramSteps) -> float | None:
 
 
 def loader_cost(steps: ProgramSteps) -> Cost | None:
-    """What making batches costs beyond the device's time; None where it is not known or nothing."""
+    """Cost of making batches beyond the device's time; None where it is not known or nothing."""
     loading, waits = steps.report.loading, loader_cycles(steps)
     if loading is None or not waits:
         return None

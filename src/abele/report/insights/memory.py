@@ -1,4 +1,4 @@
-"""Memory of the fullest tile: what fills it, how much too much that is, and what would help."""
+"""Memory of the fullest tile: its contents, the excess, and levers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _LONG = 0.25
 """Part of the steps from which on a lifetime is long: something kept for a later reader, as activations are."""
 _WORTH = 0.02
 _SHARDED = ("weight", "optimiser state")
-"""Roles of variables that replicas hold alike, and may share."""
+"""Roles of variables that are equal on all replicas, so that these may share them."""
 _DATA = ("host handle", "initial data", "kept")
 """Other roles of variables that may be fetched when they are needed."""
 _CODE = {
@@ -48,11 +48,11 @@ _CODE = {
     "stacks": ("stacks", "each worker and the supervisor has one", ""),
     "gaps": ("gaps", "alignment and memory regions leave bytes unused", ""),
 }
-"""Categories that are no variables: what they are, why, and what would help."""
+"""Categories that are no variables: name, reason, and lever."""
 
 
 def memory_costs(report: Report, count: int) -> list[Cost]:
-    """What fills the fullest tile, the largest first."""
+    """Costs of the fullest tile's contents, the largest first."""
     memory = report.memory
     if not memory.num_tiles or not memory.total_bytes:
         return []
@@ -68,7 +68,7 @@ def memory_costs(report: Report, count: int) -> list[Cost]:
 
 
 def _code_cost(report: Report, tile: int, category: str, size: int) -> Cost:
-    """What a category other than variables takes on a tile, and what of the program most of it is for."""
+    """Cost of a category other than variables on a tile, and the part of the program that most of it is for."""
     title, reason, lever = _CODE[category]
     levers = (Lever(lever, assumption="how much depends on the program"),) if lever else ()
     most = _most_of(report, category)
@@ -97,7 +97,7 @@ def _most_of(report: Report, category: str) -> tuple[str, int, SourceLine | None
 
 
 def overfull_cost(steps: ProgramSteps, fullest: FullestTile, contents: list[Cost]) -> Cost | None:
-    """That a program does not fit, and what would have to go; None where it fits."""
+    """Cost of a program that does not fit, and the bytes to remove; None where it fits."""
     if fullest.fits:
         return None
     report, memory = steps.report, steps.report.memory
@@ -182,6 +182,7 @@ def _variable_cost(report: Report, found: TileContents, row: int, size: int) -> 
     name, type_, total = text_at(variables, "name", row), text_at(variables, "type", row), int(variables["bytes"][row])
     always, on_tiles = bool(variables["always_live"][row]), int(variables["tiles"][row])
     levers = []
+    # Spread: the tile has much more than an even share.
     if size - total / tiles > _WORTH * size:
         levers.append(
             Lever(
@@ -191,6 +192,7 @@ def _variable_cost(report: Report, found: TileContents, row: int, size: int) -> 
                 at_most=True,
             )
         )
+    # Recompute: the value is live over a large part of the program, though not always.
     first, last = int(variables["first_step"][row]), int(variables["last_step"][row])
     long_lived = not always and last - first > _LONG * max(len(report.steps), 1)
     if long_lived:
@@ -202,6 +204,7 @@ def _variable_cost(report: Report, found: TileContents, row: int, size: int) -> 
                 at_most=True,
             )
         )
+    # Shard or move out: state that all replicas hold, or data that could wait off the chip.
     role = text_at(variables, "role", row)
     replicas = int(report.target.get("num_replicas", 1))
     if always and role in _SHARDED and replicas > 1:
@@ -222,6 +225,7 @@ def _variable_cost(report: Report, found: TileContents, row: int, size: int) -> 
                 at_most=True,
             )
         )
+    # Narrow: half the bytes, but other results.
     if type_ == "f32":
         levers.append(
             Lever(

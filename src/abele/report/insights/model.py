@@ -1,4 +1,4 @@
-"""What insights are made of: costs with reasons and levers, rooflines, and the figures of the first page.
+"""Parts of insights, and their JSON form: costs with reasons and levers, rooflines, figures of the first page.
 
 ``Insights.to_json()`` gives plain mappings, lists, strings, numbers, booleans and null:
 
@@ -54,9 +54,9 @@ KINDS = (
     "streaming memory",
     "loader",
 )
-"""What a cost is: tiles too full; sync groups that wait; tiles that wait for the slowest; vertices at work; data
-between tiles; data put in order on tiles; data between replicas; barriers; host streams; streaming memory; making
-batches."""
+"""Kinds of cost: tiles too full; sync groups that wait; tiles that wait for the slowest; vertices at work; data between
+tiles; data put in order on tiles; data between replicas; barriers; host streams; streaming memory; making batches.
+"""
 
 VIEWS = ("summary", "timeline", "memory", "liveness", "operations", "exchange", "tiles")
 """Pages that a cost may lead to."""
@@ -80,12 +80,12 @@ class Lever:
     """Something that would help.
 
     Attributes:
-        title: What to do.
+        title: Advice.
         gain_cycles: Cycles of a run that it saves, or None where nothing can be computed.
         gain_bytes: Bytes of the fullest tile that it saves, or None.
-        assumption: What the estimate takes for granted; without an estimate, when the lever applies.
-        at_most: True if the gain is a bound: what stands in the way of reaching it is not in the report. It bounds what
-            this cost can save; pulling the lever may make other costs smaller or larger too.
+        assumption: Assumption of the estimate; without an estimate, the condition under which the lever applies.
+        at_most: True if the gain is a bound: obstacles to reaching it are not in the report. It bounds what this cost
+            can save; pulling the lever may make other costs smaller or larger too.
         changes_numbers: True if results are rounded otherwise afterwards.
     """
 
@@ -103,17 +103,17 @@ class Cost:
 
     Attributes:
         kind: One of ``KINDS``.
-        title: What it is, in a few words.
-        reason: Why it costs that, in a sentence.
+        title: Name of the cost, in a few words.
+        reason: Reason of the cost, in a sentence.
         where: The user's line, or None.
         op: Row in the ops table, -1 for none.
         step: Row in the steps table of its most expensive step, -1 for none.
         cycles: Cycles of a run on its critical path; 0 for memory.
         bytes: Bytes that it moves in a run; for memory, bytes on the fullest tile.
-        share: Part of the run's cycles; for the loader, of those and its own; for memory, of what a tile has.
-        levers: What would help, largest gain first.
+        share: Part of the run's cycles; for the loader, of those and its own; for memory, of a tile's memory.
+        levers: Levers, largest gain first.
         view: The page that shows it.
-        select: What to select there.
+        select: Item to select there.
     """
 
     kind: str
@@ -131,7 +131,7 @@ class Cost:
 
     @property
     def gain_cycles(self) -> int:
-        """Largest gain of a lever that leaves numbers as they are; 0 where none is known."""
+        """Largest gain of a lever that does not change numbers; 0 where none is known."""
         return max((lever.gain_cycles or 0 for lever in self.levers if not lever.changes_numbers), default=0)
 
     def to_json(self) -> dict[str, Any]:
@@ -162,9 +162,9 @@ class Roof:
         flops: Floating-point operations of a run.
         exchanged_bytes: Bytes that it sends between tiles in a run.
         intensity: Floating-point operations for each of these bytes; None where it sends nothing.
-        flops_per_second: What it reaches, all of its cycles counted.
-        peak_flops_per_second: What the machine reaches with that type.
-        exchange_bytes_per_second: What it exchanges, its exchange phases alone counted; 0 where it has none.
+        flops_per_second: Rate that it reaches, all of its cycles counted.
+        peak_flops_per_second: Rate that the machine reaches with that type.
+        exchange_bytes_per_second: Rate of its exchanges, its exchange phases alone counted; 0 where it has none.
         bound: ``compute`` or ``exchange``: the side whose roof is lower at its intensity.
         reached: ``flops_per_second`` as part of that roof.
     """
@@ -213,11 +213,11 @@ class FullestTile:
 
     Attributes:
         fits: True if every tile has room for what it holds.
-        available_bytes: What a tile has.
+        available_bytes: Bytes of a tile.
         tile: The fullest tile.
-        bytes: What it holds.
-        headroom_bytes: What is left, negative where it does not fit.
-        mean_bytes: What tiles hold on average.
+        bytes: Bytes on it.
+        headroom_bytes: Bytes that are free, negative where it does not fit.
+        mean_bytes: Mean bytes on a tile.
         tiles_too_full: Tiles that hold more than they have.
         largest_excess_bytes: Bytes too much on the fullest tile, 0 where it fits.
         categories: Bytes by category, largest first.
@@ -243,12 +243,12 @@ class FullestTile:
 
 @dataclass(frozen=True)
 class Insights:
-    """What limits a program, what it spends most on, and what would help.
+    """Limits of a program, its largest costs, and levers.
 
     Attributes:
         program: Index of the program.
         program_name: Its name.
-        step_name: What a step is called.
+        step_name: Name of a step.
         steps_per_run: Steps of one run.
         run_cycles: Cycles of one run.
         step_seconds: Time of one step.
@@ -258,11 +258,11 @@ class Insights:
         active_tiles: Tiles that compute anything.
         num_tiles: Tiles of the machine, of one replica.
         memory: The fullest tile.
-        limit: What limits the program, as a sentence.
+        limit: Limit of the program, as a sentence.
         costs: Costs that matter, the worst first.
-        memory_costs: What fills the fullest tile, and what would help, the largest first.
+        memory_costs: Costs of the fullest tile with levers, the largest first.
         roofline: Operations below the roofs of the machine.
-        notes: What the figures do not know.
+        notes: Facts that the figures do not include.
     """
 
     program: int
@@ -313,7 +313,7 @@ class Insights:
         }
 
     def text(self) -> str:
-        """A page of text: what limits the program, the costs with their reasons, and what would help."""
+        """Page of text: the limit of the program, the costs with their reasons, and levers."""
         from abele.report.insights.text import insights_text
 
         return insights_text(self)

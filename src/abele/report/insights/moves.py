@@ -14,9 +14,9 @@ from abele.report.text import bytes_text, count_text, percent_text
 from abele.words import counted
 
 _FOLLOWED = 32
-"""Steps of a group of operations whose tiles are looked at: the most expensive ones."""
+"""Most steps of a group of operations whose tiles are examined: the most expensive ones."""
 _WORTH = 0.02
-"""Part of the cost below which a lever is not told."""
+"""Part of the cost below which a lever is not listed."""
 _WORDS = 0.5
 """Part of an exchange's cycles that words must take for it to be bound by its busiest tile."""
 
@@ -27,10 +27,10 @@ class Busiest(NamedTuple):
     Attributes:
         tile: The tile.
         receives: True if it is busy with receiving, False with sending.
-        bytes: What it receives or sends.
-        mean_bytes: What the mean tile does of that.
+        bytes: Bytes that it receives or sends.
+        mean_bytes: Mean of that over the tiles.
         words_cycles: Cycles that its words take.
-        even_cycles: Cycles that words would take if that were dealt evenly, and the other direction stayed.
+        even_cycles: Cycles that words would take if they were dealt evenly, and the other direction stayed.
     """
 
     tile: int
@@ -42,7 +42,7 @@ class Busiest(NamedTuple):
 
 
 def busiest_of(steps: ProgramSteps, at: int) -> Busiest | None:
-    """The busiest tile of a step; None where the report does not hold what each tile does."""
+    """Busiest tile of a step; None where the report does not hold the work of each tile."""
     rate, runs = tile_bytes_per_cycle(steps), steps.tile_runs(int(steps.rows[at]))
     sent, received = (runs[name].astype(np.int64) for name in ("sent_bytes", "received_bytes"))
     if not rate or int(max(sent.max(initial=0), received.max(initial=0))) <= 0:
@@ -67,7 +67,7 @@ def tile_bytes_per_cycle(steps: ProgramSteps) -> float:
 
 
 def exchange_cost(group: OpGroup) -> Cost:
-    """What the exchanges of some operations cost, and what would help."""
+    """Cost of the exchanges of some operations, with levers."""
     steps = group.steps
     looked_at = [(at, busiest_of(steps, at)) for at in group.at[:_FOLLOWED].tolist()]
     gain = sum(float(steps.times[at]) * (b.words_cycles - b.even_cycles) for at, b in looked_at if b is not None)
@@ -141,7 +141,7 @@ def _reason(group: OpGroup, found: Busiest | None) -> str:
 
 
 def arrange_cost(group: OpGroup) -> Cost:
-    """What some operations spend on putting data in order on tiles, and what would help."""
+    """Cost of putting data in order on tiles for some operations, with levers."""
     steps = group.steps
     times = float(steps.times[group.at].sum())
     anew = bool(steps.is_written_anew[group.worst])
@@ -163,7 +163,7 @@ def arrange_cost(group: OpGroup) -> Cost:
 
 
 def _order_levers(group: OpGroup) -> Iterator[Lever]:
-    """What would make data come in order. Inside of library calls only what is written anew depends on the caller."""
+    """Levers that make data come in order. Inside of library calls only rewritten operands depend on the caller."""
     steps = group.steps
     own = group.kind in ("compute set", "copy")
     written = np.unique(steps.column("superstep")[group.mask & steps.is_written_anew])
@@ -181,7 +181,7 @@ def _order_levers(group: OpGroup) -> Iterator[Lever]:
 
 
 def replicas_cost(group: OpGroup) -> Cost:
-    """What exchanges between replicas cost."""
+    """Cost of exchanges between replicas."""
     return Cost(
         kind="replicas",
         title=f"exchange between replicas in {group.title}",

@@ -58,11 +58,11 @@ class OpGroups:
 
 @dataclass(frozen=True, eq=False)
 class OpGroup:
-    """Operations that belong together, and what one side of them costs.
+    """Operations that belong together, and the cost of one side of them.
 
     Attributes:
         steps: The steps of the program.
-        mask: Which of them are theirs, bool[steps].
+        mask: True for the steps that are theirs, bool[steps].
         cycles: Cycles of each step on the critical path, of the side, float64[steps].
     """
 

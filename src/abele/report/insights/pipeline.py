@@ -12,12 +12,13 @@ from abele.words import counted, visible
 _LARGE_GROUP = 0.5
 """Tiles of a sync group, as part of those of the largest, from which on its waiting is worth telling."""
 _WORTH = 0.02
-"""Part of a cost below which a lever is not told."""
+"""Part of a cost below which a lever is not listed."""
 
 
 def pipeline_cost(steps: ProgramSteps) -> Cost | None:
     """Sync groups that wait for others; None where there is one, or none waits."""
     groups = steps.report.groups.select(steps.group_rows)
+    # Small groups, such as IO tiles, are no stages: they are expected to wait.
     tiles = groups["tiles"].astype(np.int64)
     large = tiles >= _LARGE_GROUP * tiles.max(initial=0)
     run, names = steps.run_cycles, groups["name"][large]
@@ -27,6 +28,7 @@ def pipeline_cost(steps: ProgramSteps) -> Cost | None:
     waiting = float(np.clip(run - busy, 0, None).mean())
     if waiting < _WORTH * run:
         return None
+    # Two causes of waiting. Stages of unequal work: the busiest sets the pace of all.
     at = int(np.argmax(busy))
     idle = int((busy == 0).sum())
     uneven = float(busy[at]) - float(busy.mean())
@@ -40,6 +42,7 @@ def pipeline_cost(steps: ProgramSteps) -> Cost | None:
                 at_most=True,
             )
         )
+    # Filling and draining: even the busiest stage waits then, and more micro-batches share one filling.
     spare = run - int(busy[at])
     blocks = steps.report.steps["block"][steps.rows]
     if spare >= _WORTH * run and float(steps.executions.max(initial=0)) > 1 and any(blocks):
@@ -52,6 +55,7 @@ def pipeline_cost(steps: ProgramSteps) -> Cost | None:
                 at_most=True,
             )
         )
+    # Point at the most expensive step of the busiest group.
     row, op = _worst_of(steps, int(steps.group_rows[large][at]))
     what = f"{visible(str(names[at]))} is busy {percent_text(busy[at] / run)} of the run, the mean of {len(busy):,} "
     stage = text_at(steps.report.steps, "block", row) if row >= 0 else ""

@@ -1,4 +1,4 @@
-"""The steps of one program as arrays: how often each is executed on the chain that bounds the run, and what it costs.
+"""Steps of one program as arrays: executions on the chain that bounds the run, and costs.
 
 Only what is on the critical path takes time off the run when it gets faster. All cycles here are therefore those on
 that path: a step that is executed eight times of which the path holds two counts twice.
@@ -28,10 +28,12 @@ if TYPE_CHECKING:
 
 
 SIDES = ("compute", "arrange", "exchange", "replicas", "sync", "host", "streaming memory")
-"""What cycles of a step go to."""
+"""Kinds of cycles of a step."""
 MOST_TILE_RUNS = 4_000_000
-"""Rows of ``phase_tiles`` up to which it is looked up which tile is the slowest or busiest: a column that is read from
-a file is checked as a whole, which takes seconds where there are more."""
+"""Rows of ``phase_tiles`` up to which the slowest or busiest tile is looked up.
+
+A column of a file is checked as a whole, which takes seconds where there are more.
+"""
 _ANEW = re.compile("|".join(WRITTEN_ANEW))
 
 
@@ -42,7 +44,7 @@ def text_at(table: Table, column: str, row: int) -> str:
 
 
 def source_line(table: Table, row: int) -> SourceLine | None:
-    """The line that a row of a table with ``file`` and ``line`` tells; None where it tells none."""
+    """Source line of a row of a table with ``file`` and ``line``; None where it has none."""
     file = text_at(table, "file", row)
     return SourceLine(visible(file), int(table["line"][row])) if file else None
 
@@ -178,7 +180,7 @@ class ProgramSteps:
         return np.asarray(compute * np.minimum(spread, 1.0), dtype=np.float64)
 
     def tile_runs(self, row: int) -> Table:
-        """What one execution of a step does on which tiles: rows of ``phase_tiles``, disjoint runs of tiles.
+        """Cycles and bytes of one execution of a step by tile: rows of ``phase_tiles``, disjoint runs of tiles.
 
         Args:
             row: Row in the steps table.
@@ -202,7 +204,7 @@ class ProgramSteps:
 
     @property
     def has_tile_runs(self) -> bool:
-        """True if it can be looked up what each tile does in a step."""
+        """True if the report holds the work of each tile in a step."""
         return 0 < len(self.report.phase_tiles) <= MOST_TILE_RUNS
 
     def slowest_tile(self, row: int) -> int:
@@ -239,7 +241,7 @@ class ProgramSteps:
     def even_workers(self) -> Float64:
         """Compute cycles of one execution if each worker of each active tile had the same to do, float64[steps].
 
-        NaN where the report does not hold which vertices a step runs, or what they take is assumed.
+        NaN where the report does not hold the vertices of a step, or their cycles are assumed.
         """
         report, superstep = self.report, self.column("superstep")
         vertices, none = report.vertices, np.full(len(self.rows), np.nan)

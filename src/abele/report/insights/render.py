@@ -13,7 +13,7 @@ from abele.words import visible
 
 
 def render_insights(found: Insights) -> RenderableType:
-    """What limits the program, the costs with their levers, memory of the fullest tile, and rooflines."""
+    """Limit of the program, the costs with their levers, memory of the fullest tile, and rooflines."""
     parts: list[RenderableType] = [_head(found)]
     for number, cost in enumerate(found.costs, 1):
         parts += [Text(""), *_cost(number, cost)]

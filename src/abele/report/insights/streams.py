@@ -1,4 +1,4 @@
-"""Host streams and streaming memory: what meeting the host takes, what bytes take, and what could go on meanwhile."""
+"""Host streams and streaming memory: costs of meeting the host, of bytes, and of work that could overlap."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from abele.report.text import bytes_text, percent_text
 from abele.words import counted
 
 _WORTH = 0.02
-"""Part of a cost below which a lever is not told."""
+"""Part of a cost below which a lever is not listed."""
 
 
 def host_cost(steps: ProgramSteps) -> Cost | None:
@@ -48,7 +48,7 @@ def host_cost(steps: ProgramSteps) -> Cost | None:
 
 
 def _host_levers(steps: ProgramSteps, cycles: Float64, latency: Float64) -> tuple[Lever, ...]:
-    """What would help with streams; those of which nothing can be computed say when they apply."""
+    """Levers on streams; those without a computed gain say when they apply."""
     larger, tiles = _larger_transfers(steps, cycles, latency), _io_tiles(steps, cycles)
     if not larger:
         larger = [Lever("fewer, larger transfers", assumption="where the host is met for each of several tensors")]
@@ -97,7 +97,7 @@ def _larger_transfers(steps: ProgramSteps, cycles: Float64, latency: Float64) ->
 
 
 def _io_tiles(steps: ProgramSteps, cycles: Float64) -> list[Lever]:
-    """Where one sync group does everything, streams and the rest follow each other."""
+    """Lever of IO tiles, where one sync group does everything, so that streams and the rest follow each other."""
     if len(steps.group_rows) > 1:
         return []
     looped = (cycles > 0) & (steps.executions > 1)

@@ -13,7 +13,7 @@ _ROOFS = 5
 
 
 def insights_text(found: Insights) -> str:
-    """What limits the program, where its cycles and bytes go, the costs, memory and rooflines."""
+    """Limit of the program, its cycles and bytes, the costs, memory and rooflines."""
     head = list(head_lines(found))
     width = max(len(label) for label, _ in head)
     parts = [[f"{label:<{width}}  {text}" for label, text in head]]
@@ -28,7 +28,7 @@ def insights_text(found: Insights) -> str:
 
 
 def head_lines(found: Insights) -> Iterator[tuple[str, str]]:
-    """Label and text of the lines that come first: what limits the program, its cycles, balance and memory."""
+    """Label and text of the first lines: limit of the program, its cycles, balance and memory."""
     step = found.run_cycles / found.steps_per_run
     yield "limited by", found.limit
     yield shortened(f"one {found.step_name}", 20), f"{count_text(step)} cycles = {seconds_text(found.step_seconds)}"
@@ -64,7 +64,7 @@ def _cost_lines(number: int, cost: Cost) -> Iterator[str]:
 
 
 def lever_text(lever: Lever) -> str:
-    """A lever with its gain and what that takes for granted."""
+    """Lever with its gain and assumption."""
     gains = []
     if lever.gain_cycles is not None:
         gains.append(f"{count_text(lever.gain_cycles)} cycles")
@@ -75,7 +75,7 @@ def lever_text(lever: Lever) -> str:
 
 
 def memory_lines(found: Insights) -> Iterator[str]:
-    """A line for each thing that fills the fullest tile."""
+    """Lines for the contents of the fullest tile."""
     for cost in found.memory_costs:
         source = f"  ({source_text(cost.where.file, cost.where.line)})" if cost.where else ""
         yield f"{bytes_text(cost.bytes):>14}  {cost.title}: {cost.reason}{source}"

@@ -1,4 +1,4 @@
-"""What the fullest tile holds when it is fullest."""
+"""Contents of the fullest tile when it is fullest."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LISTED = 8
 
 @dataclass(frozen=True, eq=False)
 class TileContents:
-    """What one tile holds.
+    """Contents of one tile.
 
     Attributes:
         report: The report.
@@ -41,7 +41,7 @@ class TileContents:
 
     @cached_property
     def peak_step(self) -> int:
-        """Row of the step at which what comes and goes takes most of the tile; -1 for none."""
+        """Row of the step at which temporary data take most of the tile; -1 for none."""
         report, steps = self.report, len(self.report.steps)
         if not steps:
             return -1

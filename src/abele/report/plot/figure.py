@@ -1,4 +1,4 @@
-"""The look that all pictures share, and the figure that a notebook shows."""
+"""Common look of all pictures, and the figure that a notebook shows."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ STYLE: Any = {
     "hatch.linewidth": 0.5,
     "hatch.color": RULE,
 }
-"""Settings under which pictures are made, whatever the user's own are."""
+"""Settings under which pictures are made, whatever the user's own."""
 
 LANE_COLOURS = {
     "C": CYCLE_COLOURS["compute"],
@@ -75,7 +75,7 @@ OTHER_COLOUR = "#777b82"
 
 
 class ReportFigure(Figure):
-    """A figure that belongs to no window, which a notebook shows as it is."""
+    """Figure without a window, which a notebook shows as it is."""
 
     def _repr_png_(self) -> bytes:
         buffer = io.BytesIO()

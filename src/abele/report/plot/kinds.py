@@ -27,7 +27,7 @@ KINDS = {
     "exponents": "octaves that elements of tensors were in, by tensor and by step",
     "runs": "time that each run took on the host",
 }
-"""Name of each kind, and what it shows."""
+"""Name of each kind, and its picture."""
 
 
 def plot_report(report: Report, kind: str, options: PlotOptions) -> Figure:

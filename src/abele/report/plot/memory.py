@@ -1,4 +1,4 @@
-"""Memory: bytes on each tile by category, beside what a tile has; bytes live at each step."""
+"""Memory: bytes on each tile by category, beside a tile's memory; bytes live at each step."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from abele.words import counted
 _COLUMNS = 800
 _ROOM = 1.08
 _MOST_HEADROOM = 3
-"""The limit is drawn to scale up to so many times what the fullest tile holds; above, it is only named."""
+"""Most multiples of the fullest tile's bytes up to which the limit is drawn to scale; above, it is only named."""
 _MOST_BORDERS = 64
 _LEFT = 0.004
 """Part of the width left of the first tile, so that the axis does not hide it."""
@@ -82,7 +82,7 @@ def _verdict(report: Report, tile: int) -> str:
 
 
 def _borders(axes: Axes, report: Report) -> None:
-    """Faint lines between IPUs, where there are several and they can be told apart."""
+    """Draw faint lines between IPUs, where there are several and there is room."""
     each, count = int(report.target.get("tiles_per_ipu", 0)), report.memory.num_tiles
     if each and 1 < count // each <= _MOST_BORDERS:
         for border in range(each, count, each):
@@ -90,7 +90,7 @@ def _borders(axes: Axes, report: Report) -> None:
 
 
 def draw_liveness(axes: Axes, report: Report, options: PlotOptions) -> None:
-    """Bytes live at each step over all tiles, on top of what always lives."""
+    """Draw bytes live at each step over all tiles, on top of those that always live."""
     table = report.liveness
     if not len(table):
         return without(axes, "the report says nothing of liveness: it holds no steps")

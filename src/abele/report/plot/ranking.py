@@ -18,7 +18,7 @@ _LEAST_BARS = 6
 
 
 def draw_operations(axes: Axes, report: Report, options: PlotOptions) -> None:
-    """The operations with most cycles, each bar cut by what the cycles go to."""
+    """Draw the operations with most cycles, each bar cut by kind of cycles."""
     ops = report.ops.top(options.top, "cycles")
     ops = ops.select(ops["cycles"] > 0)
     if not len(ops):
@@ -45,7 +45,7 @@ def draw_operations(axes: Axes, report: Report, options: PlotOptions) -> None:
 
 
 def draw_exchange(axes: Axes, report: Report, options: PlotOptions) -> None:
-    """The exchange phases with most cycles, and what they move."""
+    """Draw the exchange phases with most cycles, and their bytes."""
     steps = report.steps.where("program", options.program)
     spent = steps["executions"] * steps["exchange_cycles"]
     order = np.argsort(-spent, kind="stable")[: options.top]

@@ -1,4 +1,4 @@
-"""Time: what each sync group does when, and what the cycles of a run go to."""
+"""Time: work of each sync group over a run, and kinds of cycles."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _LANE_ROWS, _FILLED_ROWS = 50, 42
 """Rows of pixels of a lane, and those of them that are filled; the others part it from the next."""
 _ROW = np.arange(_FILLED_ROWS)[:, None]
 _STRIPES = (_ROW + np.arange(_COLUMNS)) % 8 < 2
-"""Where the stripes run that stand for what the report does not hold."""
+"""Pixels of the stripes for parts that the report does not hold."""
 
 
 def _window(report: Report, options: PlotOptions) -> Float64 | None:
@@ -93,7 +93,7 @@ def draw_timeline(axes: Axes, report: Report, options: PlotOptions) -> None:
 
 
 def _name_runs(axes: Axes, report: Report, groups: list[int], edges: Float64) -> None:
-    """Write over lanes which block of the program runs, and for which micro-batch, where there is room for it."""
+    """Write over lanes the running block of the program and its micro-batch, where there is room."""
     runs = [block_runs(report, group) for group in groups]
     _, short = run_labels(run for each in runs for run in each)
     width = float(edges[-1] - edges[0])
@@ -109,7 +109,7 @@ def _name_runs(axes: Axes, report: Report, groups: list[int], edges: Float64) ->
 
 
 def draw_shares(axes: Axes, report: Report, options: PlotOptions) -> None:
-    """What all cycles of a run go to, as one bar."""
+    """Draw the shares of all cycles of a run, as one bar."""
     cycles = report.cycles(options.program)
     shares = {name: share for name, share in cycles.shares().items() if share > 0}
     if not shares:
@@ -134,7 +134,7 @@ def draw_shares(axes: Axes, report: Report, options: PlotOptions) -> None:
 
 
 def draw_cycles(axes: Axes, report: Report, options: PlotOptions) -> None:
-    """What the tiles do over time, each sync group weighted by its tiles."""
+    """Draw the work of the tiles over time, each sync group weighted by its tiles."""
     edges = _window(report, options)
     groups = np.flatnonzero(report.groups["program"] == options.program)
     if edges is None or not len(groups):

@@ -1,4 +1,4 @@
-"""A run over its sync groups: what the time of each goes to, and the chain of steps that bounds the run."""
+"""A run over its sync groups: kinds of time of each, and the chain of steps that bounds the run."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _MOST_LANES = 24
 
 
 def draw_lanes(axes: Axes, report: Report, options: PlotOptions) -> None:
-    """A bar for each sync group, or for those that do the same: what its time goes to, the rest being bubbles."""
+    """Draw a bar per sync group, or per set of equal ones: kinds of its time, the rest being bubbles."""
     timeline = report.timeline(options.program)
     lanes = timeline.lanes[:_MOST_LANES]
     whole = max(timeline.total, 1)
@@ -44,7 +44,7 @@ def draw_lanes(axes: Axes, report: Report, options: PlotOptions) -> None:
 
 
 def draw_path(axes: Axes, report: Report, options: PlotOptions) -> None:
-    """The critical path by stage or operation, each bar cut by what its cycles go to."""
+    """Draw the critical path by stage or operation, each bar cut by kind of cycles."""
     timeline = report.timeline(options.program)
     path = timeline.critical_path[: options.top]
     if not path:

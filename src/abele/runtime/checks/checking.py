@@ -1,4 +1,4 @@
-"""Running an image under checks: which way vertices run, and what looks at memory between steps."""
+"""Running an image under checks: the way of running vertices, and watches of memory between steps."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class Checking:
     """The checks of one image.
 
     Attributes:
-        checks: What is watched for.
-        watches: What looks at memory between steps, in order.
-        shuffled: What runs vertices in a drawn order, if anything does.
+        checks: Checks that are on.
+        watches: Watches of memory between steps, in order.
+        shuffled: Runner of vertices in a drawn order, if that is on.
     """
 
     checks: Checks
@@ -39,7 +39,7 @@ class Checking:
     def supersteps(
         self, placed: NativeSupersteps, callbacks: Callbacks, debug: bool
     ) -> NativeSupersteps | InterpretedSupersteps:
-        """What emits compute sets."""
+        """Emitter of compute sets under the checks."""
         interpreted = debug or self.checks.interpreted
         native, bounded = NativeVertices(placed.compile), BoundedVertices(placed.compile)
         if self.checks.vertex_order is not None:
@@ -54,7 +54,7 @@ class Checking:
     def lowering(
         self, context: LoweringContext, programs: Sequence[Program], graph: Graph, placed: NativeSupersteps
     ) -> ProgramLowering:
-        """What turns programs into bytecode."""
+        """Lowering of programs to bytecode under the checks."""
         if not self.checks.watched:
             return ProgramLowering(context, programs)
         self.watches = list(_watches(self.checks, graph, context.arena, context.effects, placed))

@@ -1,4 +1,4 @@
-"""Checks that no IPU gives: what an engine is to watch for while it runs."""
+"""Checks that no IPU has, which an engine makes while it runs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from abele.errors import InvalidOptionError, nearest
 
 @dataclass(frozen=True, kw_only=True)
 class Checks:
-    """What an engine watches for. All are off by default, and cost nothing then; each makes runs slow.
+    """Checks of an engine. All are off by default, and cost nothing then; each makes runs slow.
 
     Attributes:
         uninitialised: A read of an element that nothing has written ends the run. Memory is poisoned at load, by
@@ -65,5 +65,5 @@ class Checks:
 
     @property
     def watched(self) -> bool:
-        """True if memory is looked at between steps."""
+        """True if memory is checked between steps."""
         return self.uninitialised or self.nan

@@ -1,4 +1,4 @@
-"""Vertices that end before their time: by a call that ends a program, or stopped in a loop that need not end.
+"""Vertices that end before their time: by a call that ends a program, or stopped in an endless loop.
 
 Native code notes which vertex did so, and where (:mod:`abele.codelet.ends`). Here the notes become errors, and loops
 are asked to end: those of native code by a flag that they look at, those of plain Python by an exception in their
@@ -21,13 +21,13 @@ from abele.runtime.supersteps.placed_groups import PlacedGroup
 from abele.words import counted
 
 GRACE_SECONDS = 1.0
-"""What a step has to end by itself, before its loops are asked to."""
+"""Seconds for a step to end by itself, before its loops are asked to."""
 LOOK_SECONDS = 0.25
-"""Time between two looks at a run."""
+"""Seconds between two checks of a run."""
 
 
 class VertexEnds:
-    """What is known of ends before their time in one image.
+    """Vertices of one image that ended before their time.
 
     Args:
         placed: The vertices in memory.
@@ -83,10 +83,10 @@ def _error(placed: PlacedGroup, ended: EndedVertex) -> ApplicationRuntimeError:
 
 
 class StepWatch:
-    """How long a run has been in one step.
+    """Time that a run has been in one step.
 
     Args:
-        limit_seconds: What a step may take before its loops are asked to end; 0: any time.
+        limit_seconds: Seconds that a step may take before its loops are asked to end; 0: any time.
     """
 
     def __init__(self, limit_seconds: int) -> None:
@@ -96,14 +96,14 @@ class StepWatch:
         self.is_late = False
 
     def stop(self) -> None:
-        """Note that the run was asked to stop."""
+        """Note that a stop of the run was requested."""
         self._stopped_at = self._stopped_at or time.monotonic()
 
     def look(self, step: int) -> bool:
         """True if loops are to end now.
 
         Args:
-            step: What changes with every step of the run.
+            step: Number that changes with every step of the run.
         """
         now = time.monotonic()
         if step != self._step:
@@ -112,6 +112,6 @@ class StepWatch:
         return self.is_late or (self._stopped_at is not None and now - self._stopped_at > GRACE_SECONDS)
 
     def explain(self, error: AbeleError) -> None:
-        """Say in the error of a vertex that was stopped that the limit did so."""
+        """Name the limit in the error of a vertex that it stopped."""
         error.because = f"its step took more than {counted(self._limit, 'second')}: option target.hostSyncTimeout"
         error.remedy = "see that the loop ends, or raise the option; 0 is no limit"

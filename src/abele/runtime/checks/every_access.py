@@ -30,8 +30,10 @@ _COPY = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
 
 @dataclass(eq=False)
 class BoundedVertices:
-    """Runs the vertices of a compute set. A Python vertex that reaches outside a field is put back as it was and run
-    again as plain Python, which says where; C++ vertices know their lines themselves.
+    """Runs the vertices of a compute set with checked accesses.
+
+    A Python vertex that reaches outside a field is put back as it was and run again as plain Python, which says where;
+    C++ vertices know their lines themselves.
 
     Attributes:
         compile: Gives the native code of a codelet.
@@ -51,7 +53,7 @@ class BoundedVertices:
             self._run(placed)
 
     def trial(self, placed: PlacedGroup) -> AbeleError | None:
-        """How a vertex of a group would leave a field on what memory holds now, if one does; nothing is changed."""
+        """Error of a vertex of a group that would leave a field on the present memory, or None; nothing is changed."""
         # What prints would print twice.
         if placed.tables.sink is not None:
             return None
@@ -130,7 +132,7 @@ def run_in_order(groups: Sequence[PlacedGroup], bounded: BoundedVertices) -> Non
 
 @dataclass(eq=False)
 class _Saved:
-    """What vertices may change, as it was before they ran.
+    """Memory that vertices may change, as it was before they ran.
 
     Attributes:
         vertex: Vertex of each row of a written field, int64[rows].
@@ -179,7 +181,7 @@ def _copy(runs: Runs) -> None:
 
 
 def _unexplained(placed: PlacedGroup, violation: Violation) -> CodeletError:
-    """For accesses that plain Python does not repeat, which takes a codelet that shares memory with another."""
+    """Error of accesses that plain Python does not repeat: the codelet shares memory with another."""
     definition = placed.group.codelet
     name = definition.fields[violation.field].name
     return CodeletError(

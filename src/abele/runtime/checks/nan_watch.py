@@ -20,7 +20,7 @@ from abele.runtime.supersteps.vertex_places import element_text, made_at, users,
 
 @dataclass(eq=False)
 class _Written:
-    """Floating-point elements that a compute set writes, and which of them are NaN before it runs."""
+    """Floating-point elements that a compute set writes, with flags of NaN before it runs."""
 
     elements: Elements
     parts: tuple[VariablePart, ...]
@@ -33,7 +33,7 @@ class NanWatch:
     Args:
         graph: The graph.
         arena: Its memory.
-        effects: What steps touch.
+        effects: Elements that steps touch.
         shadow: Tells poison from values, where memory is poisoned.
     """
 

@@ -28,7 +28,7 @@ _MOST = 4
 
 
 class Overruns:
-    """What is looked at after each run.
+    """Checks after each run for vertices that reached outside their fields.
 
     Args:
         arena: The variables.
@@ -53,7 +53,7 @@ class Overruns:
         self._zones = Zones(np.append(first, around[:, 0]), np.append(last, around[:, 1]))
 
     def error(self, fault: tuple[Fault, Leaf | None] | None) -> ApplicationRuntimeError | None:
-        """What the last run did wrong, if anything."""
+        """Error of the last run, if any."""
         changed = self._zones.changed()
         if fault is None and not changed:
             return None
@@ -89,7 +89,7 @@ class Overruns:
         )  # fmt: skip
 
     def _leaving(self, groups: Sequence[PlacedGroup]) -> AbeleError | None:
-        """How a vertex leaves a field when some groups run again, checked."""
+        """Error of a vertex that leaves a field when some groups run again, checked."""
         return next(filter(None, map(self._bounded.trial, groups)), None)
 
     def _touches(self, placed: PlacedGroup, variables: Sequence[Variable]) -> bool:

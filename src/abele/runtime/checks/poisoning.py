@@ -1,4 +1,4 @@
-"""Poison where Outputs are: what a vertex does not write there cannot pass for a result."""
+"""Poison in Outputs, so that an element that a vertex does not write cannot pass for a result."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ _LEAF = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
 
 
 class OutputPoison:
-    """Puts poison where the Outputs of a compute set's vertices are, in place or in the memory they are gathered in.
+    """Poison in the Outputs of a compute set's vertices, in place or in the memory they are gathered in.
 
     A row that shares an element with something that is read is left alone, and so are types without poison.
 
     Args:
         placed: The vertices.
         read: Elements that the compute set reads.
-        arena: Where the variables are.
+        arena: Memory of the variables.
 
     Attributes:
         address: Elements that are poisoned, int64[n].

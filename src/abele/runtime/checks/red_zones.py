@@ -1,4 +1,4 @@
-"""Red zones: memory between variables that belongs to nothing, and is looked at after each run.
+"""Red zones: unused memory between variables, checked after each run.
 
 A vertex that writes just past the end of a variable, or just before its beginning, writes there first.
 """
@@ -19,7 +19,7 @@ _FILL = ctypes.CFUNCTYPE(None, *_ARGUMENTS)
 
 
 class Zones:
-    """Stretches of memory that nobody writes.
+    """Stretches of memory without a legal write.
 
     Args:
         begin: First byte of each, int64[n].
@@ -40,7 +40,7 @@ class Zones:
         self._fill(0, len(self.begin), *self._places)
 
     def changed(self) -> list[int]:
-        """Addresses at which zones begin that were written to."""
+        """Begins of zones that were written to."""
         found, number = [], self._changed(0, len(self.begin), *self._places)
         while number >= 0:
             found.append(int(self.begin[number]))

@@ -1,4 +1,4 @@
-"""The shadow: which elements hold something that was written, and what lies where nothing was."""
+"""Shadow: flags of written elements, and the poison of others."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Shadow:
         self.valid[:, addresses_of(tensor)] = True
 
     def forget(self, elements: Elements) -> None:
-        """What was in some elements is no longer defined."""
+        """Mark the contents of some elements as undefined."""
         self.valid[:, elements.address] = False
         for part in elements.parts:
             _poison(self._arena, part.variable, part.index)
@@ -66,7 +66,7 @@ class Shadow:
             self.valid[:, address] |= self.written(part)
 
     def written(self, part: VariablePart) -> npt.NDArray[np.bool_] | bool:
-        """Which elements hold something other than poison, [replicas, k]."""
+        """True for each element that holds something other than poison, [replicas, k]."""
         poison = poison_bits(part.variable.dtype)
         return True if poison is None else np.asarray(part.bits(self._arena) != poison)
 

@@ -46,7 +46,7 @@ class _Found(Exception):  # noqa: N818  never leaves this file
 
 
 class _WatchedRow(np.ndarray[Any, Any]):
-    """A copy of one row of a field that knows which elements were written."""
+    """Copy of one row of a field that notes its written elements."""
 
     valid: npt.NDArray[np.bool_]
     address: Int64
@@ -70,7 +70,7 @@ class _WatchedRow(np.ndarray[Any, Any]):
 
 
 def suspects(group: VertexGroup, shadow: Shadow) -> Iterator[tuple[int, int]]:
-    """Replica and number of each vertex that is connected, for reading, to an element that nothing has written."""
+    """Replica and number of each vertex that may read an element without a write."""
     for replica in range(len(shadow.valid)):
         found: set[int] = set()
         for field in group.codelet.fields:

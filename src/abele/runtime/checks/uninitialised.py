@@ -29,7 +29,7 @@ class _Superstep:
         placed: Its vertices.
         read: Addresses of elements that fields connect vertices to for reading.
         written: Elements that they may write.
-        poison: What is put where Outputs are.
+        poison: Poison of the Outputs.
     """
 
     placed: list[PlacedGroup]
@@ -41,15 +41,15 @@ class _Superstep:
 class UninitialisedWatch:
     """Ends the run at the first read of an element that nothing has written.
 
-    A step other than a compute set reads all of its source. Of vertices it is asked more closely: one whose inputs are
-    not all written is run as plain Python first, and what counts is what it reads.
+    A step other than a compute set reads all of its source. A vertex whose inputs are not all written is run as plain
+    Python first, and only the elements that it reads count.
 
     Args:
         graph: The graph.
         arena: Its memory.
-        effects: What steps touch.
+        effects: Elements that steps touch.
         placed: All vertex groups that are made ready, now and later.
-        shadow: Which elements were written.
+        shadow: Elements that were written.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class UninitialisedWatch:
         self._compute_sets: dict[ComputeSet, _Superstep] = {}
 
     def load(self) -> None:
-        """Poison what has no contents."""
+        """Poison variables without contents."""
         self._shadow.load()
 
     def host_wrote(self, tensor: Tensor) -> None:
@@ -71,7 +71,7 @@ class UninitialisedWatch:
         self._shadow.set(tensor)
 
     def before(self, step: Program) -> Look | None:
-        """Check what the step reads."""
+        """Check the elements that the step reads."""
         match step:
             case Execute():
                 return partial(self._before_vertices, step.compute_set)
@@ -83,7 +83,7 @@ class UninitialisedWatch:
                 return None
 
     def after(self, step: Program) -> Look | None:
-        """Note what the step wrote."""
+        """Note the elements that the step wrote."""
         match step:
             case Execute():
                 return partial(self._after_vertices, step.compute_set)

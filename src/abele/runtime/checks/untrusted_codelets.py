@@ -1,4 +1,4 @@
-"""Codelets from files that are not trusted: what they tried to reach outside their fields."""
+"""Codelets from files that are not trusted: their accesses outside fields."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ class ShuffledVertices:
     """Runs the vertices of a compute set one by one, in a new order each time; workers of a MultiVertex as well.
 
     Args:
-        seed: What the orders are drawn from.
+        seed: Seed of the orders.
         interpreted: Run all of them as plain Python. Multi-worker vertices in Python always are.
         native: Runs those that are not.
         bounded: Runs those in C++ where accesses are checked.

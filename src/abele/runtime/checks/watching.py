@@ -1,4 +1,4 @@
-"""Watching: programs lowered so that checks look at memory between their steps."""
+"""Watching: programs lowered with checks of memory between their steps."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Look = Callable[[], None]
 
 
 class MemoryWatch(Protocol):
-    """A check that looks at memory between steps."""
+    """Check of memory between steps."""
 
     def load(self) -> None:
         """Memory has its contents at load."""
@@ -22,20 +22,20 @@ class MemoryWatch(Protocol):
         """The host wrote a view."""
 
     def before(self, step: Program) -> Look | None:
-        """What to do before each execution of a step, if anything."""
+        """Call to make before each execution of a step, or None."""
 
     def after(self, step: Program) -> Look | None:
-        """What to do after each execution of a step, if anything."""
+        """Call to make after each execution of a step, or None."""
 
     def decision(self, step: Program) -> Look | None:
-        """What to do before a loop looks at its predicate, if anything."""
+        """Call to make before a loop reads its predicate, or None."""
 
 
 class WatchedLowering(ProgramLowering):
     """Lowers programs with calls back to checks around each step.
 
     Args:
-        context: What the programs are lowered into.
+        context: Context that the programs are lowered into.
         programs: All programs that will be lowered.
         watches: The checks, in the order in which they look.
     """
@@ -46,7 +46,7 @@ class WatchedLowering(ProgramLowering):
         self._conditions: list[tuple[Program, Program]] = []
 
     def step(self, step: Program) -> None:
-        """Lower one step, and what checks do before and after it."""
+        """Lower one step, with the checks before and after it."""
         if isinstance(step, Steps) and len(step):
             self.sequence(step)
         else:

@@ -1,4 +1,4 @@
-"""Bytecode of the control virtual machine: what every host thread runs, all in step.
+"""Bytecode of the control virtual machine, which all host threads run in step.
 
 An instruction is eight 64-bit words: the operation and its operands. Threads share the code and nothing else but the
 words of :class:`SharedWord`; each has registers of its own (64-bit words), among them the argument lists of leaves.
@@ -84,12 +84,12 @@ class SharedWord(IntEnum):
     STREAMS = 5
     ENTRY = 6
     GUARDS = 7
-    """Where each thread's guard is: see ``faults``."""
+    """Address of each thread's guard: see ``faults``."""
     STOP = 8
     FAULT = 9
     """Not 0 once a leaf has faulted; the run ends at the next barrier."""
     NOTES = 10
-    """Where the notes of thread 0 are, if the run is timed; those of the others follow."""
+    """Address of thread 0's notes, if the run is timed; those of the others follow."""
     NOTES_BYTES = 11
     """Bytes of one thread's notes."""
     RELEASE = 16
@@ -98,7 +98,7 @@ class SharedWord(IntEnum):
 
 
 class GuardWord(IntEnum):
-    """Words by which a thread finds its way out of a leaf that faults; see ``native/guarded_x86.ll``."""
+    """Words for a thread's way out of a leaf that faults; see ``native/guarded_x86.ll``."""
 
     REGISTERS = 0
     """Nine of them: what a called function keeps, the stack, where to return, and the floating-point mode."""
@@ -112,11 +112,11 @@ class GuardWord(IntEnum):
     SIGNAL = 15
     """The signal of the last fault; 0 for none."""
     ADDRESS = 16
-    """What the fault was about: for memory, the address."""
+    """Address in memory that the fault was about, if it has one."""
     STACK = 17
-    """Where the stack of leaves begins; 0: they use the thread's."""
+    """Begin of the leaves' stack; 0: they use the thread's."""
     SELF = 18
-    """Where the guard itself is, by which it is known."""
+    """Address of the guard itself, by which it is known."""
     WORDS = 32
 
 
@@ -124,7 +124,7 @@ class NoteWord(IntEnum):
     """Words that a timed run notes for each instruction, and in the row before them; see ``texts/timed.ll``."""
 
     COUNT = 0
-    """How often a thread ran its share of the leaf, or called back."""
+    """Number of times that a thread ran its share of the leaf, or called back."""
     BUSY = 1
     """Time that this took, in nanoseconds."""
     WAITED = 2
@@ -132,12 +132,12 @@ class NoteWord(IntEnum):
     SHORTEST = 3
     """Time of the execution that took least."""
     PARTS = 4
-    """Words from the beginning of a thread's notes to those of what the leaf calls; 0 for none."""
+    """Words from the beginning of a thread's notes to those of the leaf's calls; 0 for none."""
     WORDS = 5
 
 
 class NotesHead(IntEnum):
-    """Words of the row before those of the instructions; what a thread waits for before any leaf is noted there too."""
+    """Words of the row before those of the instructions; waits of a thread before any leaf are noted there too."""
 
     LAST = 0
     """First word of the row of the leaf that ran last."""
@@ -148,7 +148,7 @@ class NotesHead(IntEnum):
 ACTION_BYTES = 152
 """Size of ``struct sigaction`` of the C library."""
 ZONE = 0xFFE5
-"""What fills memory between variables, 16 bits at a time: a quiet NaN as f16, bf16 and f32, a rare integer."""
+"""Fill of memory between variables, 16 bits at a time: a quiet NaN as f16, bf16 and f32, a rare integer."""
 
 
 class StreamWord(IntEnum):
@@ -158,14 +158,14 @@ class StreamWord(IntEnum):
     BASE = 1
     BYTES = 2
     CALLBACK = 3
-    """What FETCH calls."""
+    """Callback of FETCH."""
     AFTER = 4
-    """What DRAIN calls."""
+    """Callback of DRAIN."""
     WORDS = 5
 
 
 class StreamMode(IntEnum):
-    """How a stream is served: two bits."""
+    """Service of a stream: two bits."""
 
     RING = 0
     """Elements lie in connected memory, which is read or written round and round."""
@@ -210,7 +210,7 @@ class Assembler:
         return len(self._labels) - 1
 
     def place(self, label: int) -> None:
-        """Let ``label`` stand for the next instruction."""
+        """Set ``label`` to the next instruction."""
         self._labels[label] = self.here
 
     def emit(self, op: Opcode, *operands: int, target: int | None = None) -> None:

@@ -1,4 +1,4 @@
-"""Callbacks: Python that a running program calls, and the errors that it may raise."""
+"""Callbacks: Python that a running program calls, and their errors."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Callbacks:
         return len(self._functions) - 1
 
     def add_failure(self, error: Callable[[], BaseException]) -> int:
-        """Number of a new entry that raises what ``error`` gives."""
+        """Number of a new entry that raises the error of ``error``."""
 
         def fail() -> None:
             raise error()
@@ -39,7 +39,7 @@ class Callbacks:
         self._functions[number] = function
 
     def take_error(self) -> BaseException | None:
-        """What a callback raised since the last call of this, or None."""
+        """Error that a callback raised since the last call of this, or None."""
         error, self._error = self._error, None
         return error
 

@@ -30,7 +30,7 @@ _SOLO_WORK_BYTES = 4096
 
 
 class _Pending(Enum):
-    """What ran since the last barrier."""
+    """Kind of phase that ran since the last barrier."""
 
     NOTHING = 0
     SOLO = 1
@@ -43,7 +43,7 @@ class Emitter:
     A phase with little work is run by thread 0 alone, so that several such phases follow each other without a barrier.
 
     Attributes:
-        assembler: Where instructions go.
+        assembler: Assembler of the instructions.
         arguments: Registers that hold a leaf's pointers, with their values, to be filled for each thread.
         streams: First of the two registers of every stream that the code uses.
         copies_at_once: The most copies of each stream that are under way together.
@@ -88,7 +88,7 @@ class Emitter:
 
     @contextmanager
     def step_scope(self, persistent: IntervalSet) -> Iterator[None]:
-        """Code of which one round is a step; ``persistent`` is what rounds leave for each other."""
+        """Code of which one round is a step; ``persistent`` are the elements that rounds leave for each other."""
         # Scopes that hold another are entered with nothing written yet, and its last round leaves a whole step.
         outer = self._persistent
         self._persistent, self._dirty = persistent, False
@@ -132,7 +132,7 @@ class Emitter:
         self._pending = _Pending.SOLO if solo else _Pending.ALL
 
     def _note(self, leaf: Leaf | None = None, stream: Stream | None = None) -> None:
-        """Note what the next instruction does."""
+        """Note the work of the next instruction."""
         self.timed.append(TimedInstruction(self.assembler.here, self._num_phases, leaf, self.step, self.call, stream))
 
     @contextmanager
@@ -171,7 +171,7 @@ class Emitter:
 
     @contextmanager
     def stepped(self, count: int, leaves: Iterable[Leaf]) -> Iterator[None]:
-        """A loop around what is emitted inside, where pointers of ``leaves`` move on with every trip."""
+        """Loop around the code emitted inside, in which pointers of ``leaves`` move on with every trip."""
         moving = [
             (self._argument_list(leaf) + n, argument)
             for leaf in leaves
@@ -215,7 +215,7 @@ class Emitter:
         self.assembler.emit(Opcode.DRAIN, self._stream_numbers[use.stream])
 
     def discard(self, use: StreamUse) -> None:
-        """Let what is written to an output stream at one copy go nowhere."""
+        """Drop the data written to an output stream at one copy."""
         place = self.assembler.register()
         # The host is given what replica 0 wrote; the elements of others land in memory that nobody reads.
         nowhere = aligned_block(use.stream.bytes)
@@ -242,7 +242,7 @@ class Emitter:
 
     @contextmanager
     def repeat(self, count: int) -> Iterator[None]:
-        """A loop around what is emitted inside; the body must end with a barrier."""
+        """Loop around the code emitted inside; the body must end with a barrier."""
         assembler = self.assembler
         self.fence()
         register, begin, after = assembler.register(), assembler.label(), assembler.label()

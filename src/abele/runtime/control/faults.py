@@ -12,6 +12,9 @@ and Python does not know this handler. So every run installs it again where it w
 
 The handler finds the guard of its thread in a table of fixed size, by the number of the thread: it can do that without
 thread-local storage, which code made at run time does not have.
+
+Example: if one of 4 threads reads address 0 in a leaf, it goes on behind the call. The other 3 finish their shares, and
+the run ends at the barrier.
 """
 
 from __future__ import annotations
@@ -43,7 +46,7 @@ _LEAF_STACK_BYTES = 1 << 23
 _BEYOND_STACK = 1 << 30
 _NOTED = (GuardWord.LEAF, GuardWord.BEGIN, GuardWord.END, GuardWord.ARGS, GuardWord.STACK)
 _ROOM_ABOVE = 4096
-"""What an array on the stack may be left by upwards without a fault."""
+"""Bytes by which an array on the stack may be left upwards without a fault."""
 _CALL = ctypes.CFUNCTYPE(
     ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64
 )
@@ -60,7 +63,7 @@ class Fault:
         begin: First unit of the share that it ran.
         end: One past the last.
         args: Address of its argument list.
-        stack: Where the stack of leaves begins, which grows downwards; 0 if they have none of their own.
+        stack: Begin of the stack of leaves, which grows downwards; 0 if they have none of their own.
     """
 
     signal: str
@@ -73,7 +76,7 @@ class Fault:
 
     @property
     def reason(self) -> str:
-        """What happened, in words."""
+        """Cause of the fault, in words."""
         end = self.stack - _LEAF_STACK_BYTES + _ROOM_ABOVE
         if self.stack and end - _BEYOND_STACK <= self.address < end + mmap.PAGESIZE:
             return "more on the stack than it holds"
@@ -86,7 +89,7 @@ class Guards:
     """Guards of some threads, which run leaves at the same time.
 
     Args:
-        num: How many.
+        num: Number of threads.
 
     Attributes:
         pointers: Address of each, int64[num].
@@ -102,14 +105,14 @@ class Guards:
         weakref.finalize(self, _give_back, [number for number, _ in taken if number is not None])
 
     def _stack(self, number: int) -> int:
-        """Where the stack of one thread begins, which grows downwards; below it is a page without access."""
+        """Begin of the stack of one thread, which grows downwards; below it is a page without access."""
         if self._stacks is None:
             return 0
         begin = address_of(self._stacks) + number * _LEAF_STACK_BYTES
         return begin + _LEAF_STACK_BYTES - _ROOM_ABOVE if forbid_page(begin) else 0
 
     def take_faults(self) -> Iterator[Fault]:
-        """The faults since this was last asked."""
+        """Faults since the last call of this."""
         for row in self._rows:
             if row[GuardWord.SIGNAL]:
                 words = (int(row[w]) for w in _NOTED)
@@ -141,7 +144,7 @@ _local = threading.local()
 
 @cache
 def _table() -> Int64:
-    """The guards of this process, int64[guards, words]; the handler is told of them."""
+    """Guards of this process, int64[guards, words]; the handler gets their address."""
     table = aligned_block(8 * _NUM_GUARDS * GuardWord.WORDS).view(np.int64).reshape(_NUM_GUARDS, GuardWord.WORDS)
     if can_recover():
         _install(table)
@@ -154,7 +157,7 @@ def _free() -> list[int]:
 
 
 def _taken(num: int) -> list[tuple[int | None, Int64]]:
-    """Rows of the table; where it is full, rows elsewhere, which let faults be what they are without guards."""
+    """Rows of the table; where it is full, rows elsewhere, which leave faults to the system."""
     with _lock:
         table, free = _table(), _free()
         if len(free) < num:
@@ -184,7 +187,7 @@ class _Stack(ctypes.Structure):
 
 
 _before = (_Action * 65)()
-"""What the process did at each signal before."""
+"""Actions of the process at each signal before."""
 
 
 def _install(table: Int64) -> None:

@@ -29,7 +29,7 @@ class StreamUse:
 
 @dataclass(frozen=True, slots=True)
 class Workspace:
-    """Stands for a place in the memory that fused kernels pass values through.
+    """Placeholder of an address in the memory that fused kernels pass values through.
 
     Attributes:
         offset: Bytes from its start.
@@ -63,16 +63,16 @@ class Leaf:
     """A native function ``void leaf(i64 begin, i64 end, void** args)`` over units that run in parallel.
 
     Attributes:
-        name: What it does, for listings.
-        address: Of the function.
+        name: Name in listings.
+        address: Address of the function.
         units: Number of parallel units; any split over threads gives the same bits.
         args: Its pointers.
         work_bytes: Bytes that it touches, roughly; None when not known. Little work is not worth a split.
         writes: Elements of variables that it writes.
         counter: Address of int64[units] to which a counting codelet adds its issue slots; 0 for the rest.
         seed: Address of a word that is given to a leaf which rounds at random; 0 for the rest.
-        keep: What must stay alive for the pointers to stay valid.
-        vertices: How many vertices it runs; 0 for other leaves.
+        keep: Objects that must stay alive for the pointers to stay valid.
+        vertices: Number of vertices that it runs; 0 for other leaves.
         kernel: The plan and the number of the leaf in it, of a leaf that host kernels are.
         steps: The steps that such a leaf carries out, wholly or in part, by the numbers that the plan has for them.
         cuts: Units at which threads' shares begin and end, int64[threads + 1]; None for equal numbers of units.
@@ -93,7 +93,7 @@ class Leaf:
     steps: Mapping[int, Program] = field(default_factory=dict, repr=False)
 
     def keeping(self, item: object) -> Leaf:
-        """The same leaf, which keeps one more thing alive."""
+        """Same leaf, which keeps one more object alive."""
         return replace(self, keep=(self.keep, item))
 
 

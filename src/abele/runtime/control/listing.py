@@ -31,7 +31,7 @@ _OPERANDS: dict[Opcode, str] = {
     Opcode.SEEDED: "leaf units arguments address cuts",
     Opcode.ADVANCE: "register add",
 }
-"""What each operation's operands are, in order."""
+"""Operands of each operation, in order."""
 
 
 def listing(code: Int64, leaves: Mapping[int, str]) -> str:

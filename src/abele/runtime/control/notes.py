@@ -19,7 +19,7 @@ from abele.runtime.control.primitives import primitives
 from abele.runtime.memory.host_memory import address_of, aligned_block
 
 CLOCKS = {"wall": time.CLOCK_MONOTONIC, "processor": time.CLOCK_THREAD_CPUTIME_ID}
-"""Clocks that notes may be of, by name: time that passes, and time that a thread is given a core for."""
+"""Clocks of notes, by name: time that passes, and time on a core."""
 
 
 _TRIES = 64
@@ -33,7 +33,7 @@ class TimedInstruction:
     Attributes:
         at: Its number.
         phase: Number of the phase that a leaf belongs to; those of one phase follow each other.
-        leaf: What it runs; None where it calls back to Python.
+        leaf: Leaf that it runs; None where it calls back to Python.
         step: The step that it is code of, if one is known.
         call: The library call around that step.
         stream: The stream that it serves, if it does.
@@ -48,7 +48,7 @@ class TimedInstruction:
 
 
 class Notes:
-    """What the threads of a machine note, run after run, until the object is put aside.
+    """Times that the threads of a machine note, run after run, until the object is put aside.
 
     Args:
         num_threads: Threads of the machine.
@@ -86,7 +86,7 @@ class Notes:
         self.clock_cost = int(_CLOCK_COST(primitives().clock_cost)(self.address, _TRIES))
 
     def _with_timed_leaves(self, code: Int64, timed: Sequence[TimedInstruction]) -> tuple[Int64, int]:
-        """The code with leaves that note the times of what they call, and how many words a thread's notes take."""
+        """Code with leaves that note the times of their calls, and the number of words in a thread's notes."""
         found, words = aligned_block(code.nbytes).view(np.int64).reshape(code.shape), self._shape[1] * self._shape[2]
         found[...] = code
         for instruction in timed:
@@ -104,7 +104,7 @@ class Notes:
 
     @property
     def address(self) -> int:
-        """Where the notes of thread 0 begin."""
+        """Address of the notes of thread 0."""
         return address_of(self._words)
 
     def reset(self) -> None:
@@ -116,11 +116,11 @@ class Notes:
             self._words[:, first] = CLOCKS[self.clock]
 
     def of(self, word: NoteWord) -> Int64:
-        """What was noted by each thread for each instruction, int64[threads, instructions]."""
+        """Times that each thread noted for each instruction, int64[threads, instructions]."""
         return self._rows[:, 1:, word]
 
     def of_parts(self, at: int) -> Int64:
-        """Calls and nanoseconds of what the leaf of an instruction calls, int64[threads, functions, 2]."""
+        """Calls and nanoseconds of the functions that an instruction's leaf calls, int64[threads, functions, 2]."""
         first, count = self._parts.get(at, (0, 0))
         rows = self._words[:, first : first + (1 + count) * STEP_WORDS].reshape(self.num_threads, -1, STEP_WORDS)
         return rows[:, 1:]

@@ -38,7 +38,7 @@ _WAITING = {"SPINS_BEFORE_YIELD": 4_000, "SPINS_BEFORE_SLEEP": 24_000, "SLEEP_MI
 
 
 def can_recover() -> bool:
-    """True if a fault of the processor in a leaf can be left: a matter of registers and of how signals are told."""
+    """True if a fault of the processor in a leaf can be left; it depends on registers and on the form of signals."""
     return host_cpu().is_x86 and sys.platform == "linux"
 
 
@@ -55,7 +55,7 @@ class Primitives:
         changed_zone: ``i64 changed_zone(i64 first, i64 count, i64* begins, i64* ends)``.
         fill_zones: ``void fill_zones(i64 first, i64 count, i64* begins, i64* ends)``.
         call_guarded: ``i64 call_guarded(guard, leaf, i64 begin, i64 end, args, i64 extra)``; 1 if it faulted.
-        native: What keeps the code in memory.
+        native: Owner of the code in memory.
     """
 
     run: int
@@ -161,7 +161,7 @@ def _constants() -> dict[str, int]:
 
 
 def _host_functions() -> str:
-    """What differs between processors: ``flush_denormals``, ``restore_denormals`` and ``pause``."""
+    """LLVM text of functions that differ between processors: ``flush_denormals``, ``restore_denormals``, ``pause``."""
     module = ll.Module("runtime")
     builder = _internal(module, "flush_denormals", I64, [])
     mode = emit_enter(builder)

@@ -54,14 +54,14 @@ class WorkingMemory:
 
 @dataclass
 class Connected:
-    """A stream's place in the machine and what it is connected to now.
+    """A stream's place in the machine and its connection now.
 
     Attributes:
         number: Position among the streams.
         register: The first of its two registers.
-        callbacks: What FETCH and DRAIN call.
+        callbacks: Callbacks of FETCH and DRAIN.
         copies: The most copies of it that are under way at once.
-        connection: What serves it.
+        connection: Connection that serves it.
     """
 
     number: int
@@ -73,7 +73,7 @@ class Connected:
 
 @dataclass
 class _Outcome:
-    """What each thread's run ended with."""
+    """Verdict of each thread's run."""
 
     verdicts: list[int] = field(default_factory=list)
 
@@ -85,10 +85,10 @@ class VirtualMachine:
         emitter: The finished code with its argument lists and streams.
         callbacks: Python functions that the code may call.
         num_threads: Host threads.
-        memory: How much working memory the leaves need.
+        memory: Working memory that the leaves need.
 
     Attributes:
-        notes: Where runs note the times of their leaves; None: they note none.
+        notes: Notes of the times of leaves; None: runs note none.
     """
 
     def __init__(self, emitter: Emitter, callbacks: Callbacks, num_threads: int, memory: WorkingMemory) -> None:
@@ -168,7 +168,7 @@ class VirtualMachine:
             registers[self.streams[stream].register] = 0
 
     def places(self) -> dict[Stream, list[Int64]]:
-        """Where each stream is in its memory, for each thread: the words themselves."""
+        """Position of each stream in its memory, for each thread: the words themselves."""
         return {
             stream: [registers[place.register : place.register + 1] for registers in self._registers]
             for stream, place in self.streams.items()
@@ -246,4 +246,4 @@ def _words(count: int) -> Int64:
 
 
 def _unconnected() -> None:
-    """Stands for the callback of a stream that is not connected."""
+    """Callback of a stream that is not connected."""

@@ -1,4 +1,4 @@
-"""Breakpoints: what makes a debugged program stop."""
+"""Breakpoints: conditions that stop a debugged program."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from abele.words import counted
 
 
 class OpenMemory(Protocol):
-    """What a breakpoint may look at."""
+    """Memory that a breakpoint may read."""
 
     def read(self, handle: Any) -> npt.NDArray[Any]:
         """The values of a tensor."""
 
     def written(self, step: Program) -> Iterator[tuple[Variable, npt.NDArray[Any], npt.NDArray[Any]]]:
-        """Variables that a step writes, which of their elements, and the present values, [replicas, k]."""
+        """Variables that a step writes, the numbers of their elements, and the present values, [replicas, k]."""
 
 
 class Breakpoint(ABC):
@@ -31,7 +31,7 @@ class Breakpoint(ABC):
     @property
     @abstractmethod
     def text(self) -> str:
-        """What it is, for lists."""
+        """Description of the breakpoint, for lists."""
 
     def before(self, step: Program, memory: OpenMemory) -> str | None:
         """Why to stop before ``step``, or None."""
@@ -51,7 +51,7 @@ class AtStep(Breakpoint):
 
     @property
     def text(self) -> str:
-        """What it is."""
+        """Description of the breakpoint."""
         return f"step {self.pattern}"
 
     def before(self, step: Program, memory: OpenMemory) -> str | None:
@@ -69,7 +69,7 @@ class AtVertex(Breakpoint):
 
     @property
     def text(self) -> str:
-        """What it is."""
+        """Description of the breakpoint."""
         return f"vertex {self.codelet}" + ("" if self.tile is None else f" on tile {self.tile}")
 
     def before(self, step: Program, memory: OpenMemory) -> str | None:
@@ -91,7 +91,7 @@ class AtTile(Breakpoint):
 
     @property
     def text(self) -> str:
-        """What it is."""
+        """Description of the breakpoint."""
         return f"tile {self.tile}"
 
     def before(self, step: Program, memory: OpenMemory) -> str | None:
@@ -115,7 +115,7 @@ class OnChange(Breakpoint):
 
     @property
     def text(self) -> str:
-        """What it is."""
+        """Description of the breakpoint."""
         return f"change of {self.name}"
 
     def before(self, step: Program, memory: OpenMemory) -> str | None:
@@ -124,7 +124,7 @@ class OnChange(Breakpoint):
         return None
 
     def after(self, step: Program, memory: OpenMemory) -> str | None:
-        """How many elements changed, and the first of them."""
+        """Number of elements that changed, and the first of them; None if none did."""
         now, last = memory.read(self.tensor), self._last
         if last is None:
             return None
@@ -146,7 +146,7 @@ class OnNan(Breakpoint):
 
     @property
     def text(self) -> str:
-        """What it is."""
+        """Description of the breakpoint."""
         return f"NaN in {self.name}"
 
     def before(self, step: Program, memory: OpenMemory) -> str | None:
@@ -155,7 +155,7 @@ class OnNan(Breakpoint):
         return None
 
     def after(self, step: Program, memory: OpenMemory) -> str | None:
-        """How many more there are."""
+        """Number of elements that turned NaN, and the first of them; None if none did."""
         now = np.isnan(memory.read(self.tensor))
         fresh = int(now.sum()) - self._last
         if fresh <= 0:

@@ -75,7 +75,7 @@ class Debugger:
 
     @property
     def done(self) -> bool:
-        """True if the program has come to its end."""
+        """True if the program has ended."""
         return self.step_at_hand is None
 
     def step(self, count: int = 1) -> bool:
@@ -150,7 +150,7 @@ class Debugger:
         self.close()
 
     def close(self) -> None:
-        """Give the memory, as it is, back to the engine; nothing can be run any more."""
+        """Give the memory, in its present state, back to the engine; nothing can be run any more."""
         if self._open:
             self._open = False
             self.engine.deployment.take_back(self._leaves.image, self._index)
@@ -242,7 +242,7 @@ class Debugger:
         self._leaves.image.arena.write_all(tensor, checked_values(tensor, values))
 
     def written(self, step: Program) -> Iterator[tuple[Variable, npt.NDArray[Any], npt.NDArray[Any]]]:
-        """Variables that a step writes, which of their elements, and the present values, [replicas, k]."""
+        """Variables that a step writes, the numbers of their elements, and the present values, [replicas, k]."""
         elements = self._history.elements(step)
         for part, values in zip(elements.parts, self._history.values(elements), strict=True):
             yield part.variable, part.index, values

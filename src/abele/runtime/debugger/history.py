@@ -1,4 +1,4 @@
-"""History: what each step of a debugged program changed, so that it can be taken back."""
+"""History: changes of each step of a debugged program, so that they can be undone."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from abele.runtime.memory.elements import Elements
 
 @dataclass(eq=False)
 class Change:
-    """What was true before a step.
+    """State before a step.
 
     Attributes:
         step: The step.
-        stack: Where the walker stood.
+        stack: Stack of the walker.
         cycles: Cycles at that time.
         elements: The elements that the step writes.
         before: Their values, [replicas, k], part by part.
@@ -46,12 +46,12 @@ class Change:
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """What a step left behind, for steps that must not happen twice because the host sees them.
+    """Results of a step, for steps that must not run twice because the host sees them.
 
     Attributes:
         elements: The elements that it wrote.
         values: Their values.
-        others: Further memory that it changed, with what it held then.
+        others: Further memory that it changed, with its contents then.
     """
 
     elements: Elements
@@ -93,7 +93,7 @@ class History:
         return self._elements[step]
 
     def note(self, step: Program, stack: Stack, cycles: int) -> Change:
-        """Note what is true before ``step`` runs."""
+        """Note the state before ``step`` runs."""
         elements = self.elements(step)
         others = [(memory, memory.copy()) for memory in self._others(step)]
         change = Change(step, stack, cycles, elements, self.values(elements), others)
@@ -104,7 +104,7 @@ class History:
         return change
 
     def outcome(self, change: Change) -> Outcome:
-        """What the step of a change has left behind."""
+        """Results of the step of a change."""
         others = [(memory, memory.copy()) for memory, _ in change.others]
         return Outcome(change.elements, self.values(change.elements), others)
 

@@ -16,8 +16,8 @@ class Leaves:
     Args:
         executable: The compiled programs.
         program: The one to debug.
-        options: How vertices run; host kernels are never used.
-        host: What the program meets on the host.
+        options: Options of the image; host kernels are never used.
+        host: Host side of the program.
 
     Attributes:
         image: The image.
@@ -31,10 +31,10 @@ class Leaves:
         self._entries = dict(zip(steps, self.image.entries, strict=True))
 
     def run(self, step: Program) -> None:
-        """Run one leaf; raises what it raises.
+        """Run one leaf.
 
         Raises:
-            Exception: What a callback raised.
+            Exception: Error of a callback.
         """
         machine = self.image.machine
         machine.start(self._entries[step])

@@ -44,12 +44,12 @@ _AROUND = 6
 
 
 class Terminal(cmd.Cmd):
-    """Reads commands and shows what they do.
+    """Reads commands and shows their results.
 
     Args:
-        debugger: What they act on.
-        commands: Where commands come from; the terminal when left out.
-        output: Where text goes; standard output when left out.
+        debugger: Debugger that commands act on.
+        commands: Source of commands; the terminal when left out.
+        output: File that text is written to; standard output when left out.
     """
 
     prompt = "(abele) "
@@ -276,11 +276,11 @@ class Terminal(cmd.Cmd):
         self._say("  short: " + ", ".join(f"{k} {v}" for k, v in _SHORT.items() if len(k) < 3))
 
     def completenames(self, text: str, *ignored: Any) -> list[str]:
-        """Commands that begin with what was typed."""
+        """Commands that begin with the typed text."""
         return [name for name in _HELP if name.startswith(text)]
 
     def completedefault(self, text: str, line: str, begin: int, end: int) -> list[str]:
-        """Variables that begin with what was typed."""
+        """Variables that begin with the typed text."""
         return [v.name for v in self.debugger.engine.graph.variables if v.name.startswith(text)]
 
     # --- inside ------------------------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ _MOST_ROWS = 24
 
 
 def place_text(step: Program) -> str:
-    """Where the user made a step: file name and line."""
+    """Source line of a step: file name and line."""
     debug = step.compute_set.debug if isinstance(step, Execute) else step.debug
     return f"{Path(debug.file).name}:{debug.line}" if debug.file else ""
 
@@ -59,7 +59,7 @@ def _tree(step: Program, depth: int, open_: set[Program]) -> Iterator[tuple[Prog
 
 
 def tensor_lines(name: str, tensor: Tensor, values: Array) -> list[str]:
-    """A tensor's values, with what sums them up."""
+    """Values of a tensor, with a summary."""
     head = f"{name}: {tensor.dtype}{list(tensor.shape)} on {_tiles(tensor)}"
     if values.size > 1 and values.dtype.kind in "fiu":
         finite = values[np.isfinite(values)]
@@ -76,7 +76,7 @@ def _tiles(tensor: Tensor) -> str:
 
 
 def tile_lines(graph: Graph, tile: int, read: Any, placed: Sequence[PlacedGroup]) -> list[str]:
-    """What a tile holds: its part of every variable, and its vertices in the step at hand."""
+    """Contents of a tile: its part of every variable, and its vertices in the step at hand."""
     lines = [f"tile {tile} of IPU {tile // graph.system.ipu.num_tiles}"]
     held = [(v, _held(v, tile)) for v in graph.variables]
     held = [(v, count) for v, count in held if count]

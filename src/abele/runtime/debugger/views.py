@@ -13,7 +13,7 @@ _Item = int | slice | EllipsisType | None
 
 
 def find_view(graph: Graph, text: str) -> tuple[Tensor, str]:
-    """The view that a name with an index (or without) stands for, and how to call it.
+    """View of a name with an index (or without), and a name for it.
 
     The name is that of a host handle or variable, in quotes if you like.
 

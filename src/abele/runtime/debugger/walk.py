@@ -20,7 +20,7 @@ class Frame:
     Attributes:
         node: The step.
         at: Steps inside that were begun (rounds of a loop; two per round where a condition is tested).
-        mark: What was noted when it was entered: cycles at that time.
+        mark: Cycles when it was entered.
         serial: A number of its own each time that it is entered.
     """
 
@@ -64,7 +64,7 @@ class Walker:
         self._entered = 0
 
     def next_leaf(self, cycles: int) -> Program | None:
-        """Move on to the next leaf; None at the end. A timed program comes as a leaf once what it times is done.
+        """Move on to the next leaf; None at the end. A timed program comes as a leaf after its body.
 
         Args:
             cycles: Cycles at this time, which steps that are entered keep.
@@ -101,7 +101,7 @@ class Walker:
         return None
 
     def _part(self, frame: Frame) -> Program | None:
-        """What runs next inside a step; None when it is done."""
+        """Child of a step that runs next; None when it is done."""
         node, at = frame.node, frame.at
         match node.flow():
             case Rounds(count, body):

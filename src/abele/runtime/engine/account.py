@@ -1,4 +1,4 @@
-"""The account of an engine: what its runs counted, kept as they leave it and worked out when somebody asks.
+"""Account of an engine: counts of its runs, kept in their form and evaluated on request.
 
 A run leaves a few words (which way each decision went) and, where the cost of vertices depends on data, issue slots
 per vertex, both as bytes, which are quickly copied and compared. They are shared with the run before where they are
@@ -10,6 +10,9 @@ since the one before.
 
 Two locks: ``_state`` guards what a run changes and is held for moments; ``_asking`` lets one thread at a time work
 things out, while runs go on.
+
+Example: a while loop that made 7 trips leaves two words, 7 trips and 1 entry. The next run that counts the same shares
+them.
 """
 
 from __future__ import annotations
@@ -30,13 +33,13 @@ from abele.runtime.image import RunCounts
 from abele.runtime.supersteps.placed_groups import CountedVertices
 
 _MOST_KEPT_BYTES = 1 << 26
-"""Counts of runs whose cycles nobody has asked for yet."""
+"""Most bytes of counts of runs whose cycles were not requested yet."""
 _AT_ONCE = 256
 """Runs whose executions are worked out together."""
 
 
 class CountedSuperstep:
-    """What was counted of the vertices of one superstep, shared by all runs in a row that counted the same.
+    """Counts of the vertices of one superstep, shared by all runs in a row that counted the same.
 
     Args:
         executable: The executable.
@@ -60,10 +63,10 @@ class CountedRun:
     """One whole run of a program.
 
     Attributes:
-        number: How many runs the engine had made by then, with this one.
+        number: Number of runs that the engine had made by then, with this one.
         program: The program.
-        words: How often each way was taken that data decides, int64[words] as bytes; None once it is no longer needed.
-        vertices: What was counted of vertices.
+        words: Times that each way was taken that data decides, int64[words] as bytes; None once it is no longer needed.
+        vertices: Counts of vertices.
         supersteps: The same by superstep.
         cycles: Its modelled cycles; None until they are asked for.
     """
@@ -77,10 +80,10 @@ class CountedRun:
 
 
 class EngineAccount:
-    """What the runs of one engine counted. Threads may ask while a run ends.
+    """Counts of the runs of one engine. Threads may ask while a run ends.
 
     Args:
-        executable: What is run; it is not changed.
+        executable: Executable that runs; it is not changed.
     """
 
     def __init__(self, executable: Executable) -> None:
@@ -100,10 +103,10 @@ class EngineAccount:
         self._places = places
 
     def note(self, counts: RunCounts | None, *, recorded: bool) -> CountedRun | None:
-        """A run is over.
+        """Record the end of a run.
 
         Args:
-            counts: What it counted; None if it did not come to its end.
+            counts: Its counts; None if it did not come to its end.
             recorded: True if somebody may ask for its cycles.
 
         Returns:
@@ -126,7 +129,7 @@ class EngineAccount:
         return run
 
     def reset(self) -> None:
-        """Forget all runs: what data decides is assumed again."""
+        """Forget all runs: decisions that depend on data are assumed again."""
         with self._asking, self._state:
             self._last.clear()
             self._waiting.clear()
@@ -135,7 +138,7 @@ class EngineAccount:
 
     @property
     def latest(self) -> RunAccount:
-        """The account of the last whole run of each program; of those that were not run, what is assumed."""
+        """Account of the last whole run of each program; assumptions for those that were not run."""
         return self._latest()[0]
 
     def report(self) -> Report:
@@ -151,7 +154,7 @@ class EngineAccount:
             return self._reported[1].with_meta(figures_of=figures_of)
 
     def cycles(self, runs: Sequence[CountedRun | None]) -> list[int]:
-        """Modelled cycles of some runs; 0 of those that did not come to their end."""
+        """Modelled cycles of some runs; 0 for those that were cut off."""
         with self._asking:
             self._work_out_cycles()
             return [run.cycles or 0 if run is not None else 0 for run in runs]
@@ -159,7 +162,7 @@ class EngineAccount:
     # --- inside ------------------------------------------------------------------------------------------------------
 
     def _shared(self, counts: RunCounts) -> CountedRun:
-        """A run that shares with the one before what both counted."""
+        """Run that shares equal counts with the one before."""
         before, number, program = self._last.get(counts.program), self._num_runs, counts.program
         if before is not None and before.words == counts.words and before.vertices == counts.vertices:
             return CountedRun(number, program, before.words, before.vertices, before.supersteps)
@@ -215,7 +218,7 @@ class EngineAccount:
                 yield RunAccount(executions, assumed, before.compute).with_compute(compute)
 
     def _work_out_cycles(self) -> None:
-        """Find the cycles of the runs that wait for it; what only they needed is kept no longer."""
+        """Compute the cycles of the runs that wait for it, and drop counts without further use."""
         with self._asking:
             with self._state:
                 waiting, self._waiting, self._kept_bytes = self._waiting, [], 0

@@ -32,8 +32,8 @@ class Deployment:
 
     Args:
         executable: The compiled programs.
-        options: How streams are fetched.
-        image_options: How vertices run.
+        options: Options of how streams are fetched.
+        image_options: Options of the image.
         show: Prints what programs print.
         progress: Called with the name of a stage of making native code and the part of it that is done.
         ranks: The processes that share the replicas; None where there is one.
@@ -42,10 +42,10 @@ class Deployment:
         executable: The compiled programs.
         image: Code and data of all programs.
         image_options: How their vertices run.
-        connections: What streams are connected to.
-        functions: What host functions are connected to.
+        connections: Connections of streams.
+        functions: Connections of host functions.
         remote: Contents of the remote buffers.
-        host: What the programs meet on the host.
+        host: Host side of the programs.
 
     Raises:
         EngineError: The host has too little memory.
@@ -125,7 +125,7 @@ class Deployment:
         self.functions.check_connected(self.executable.programs[index])
 
     def connect(self, stream: Stream, data: Any, begin: int | None, end: int | None) -> None:
-        """Connect a stream, in place of what it was connected to.
+        """Connect a stream, in place of its connection so far.
 
         Raises:
             StreamConnectionError: The data does not fit.
@@ -167,11 +167,11 @@ class Deployment:
         """Run a program with its streams.
 
         Returns:
-            How it ended, and what it counted, if it came to its end.
+            Its verdict, and its counts if it came to its end.
 
         Raises:
-            BaseException: What went wrong first; of several things, what happened in the program comes before what data
-                that was fetched ahead and never asked for met.
+            BaseException: The first error. Errors of the program come before those of data that was fetched ahead and
+                never used.
         """
         streams = self._streams[index]
         PROGRESS.begin_run()
@@ -250,7 +250,7 @@ class Deployment:
         self.connections.begin_run(self._streams[index], image.machine)
 
     def take_back(self, image: Image, index: int) -> None:
-        """Take back what :meth:`lend` gave."""
+        """Take back the memory that :meth:`lend` gave."""
         try:
             late = self.connections.end_run(self._streams[index])
             self._hand_over(image, self.image)

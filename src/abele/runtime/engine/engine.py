@@ -51,8 +51,7 @@ class Engine:
     Args:
         graph_or_executable: A graph with ``program``, or an executable that was compiled before.
         program: One program, several, or several by name.
-        mode: ``tiles`` runs every vertex as placed; ``native`` lets host kernels carry out library calls and fuses
-            them, which agrees within rounding and is faster.
+        mode: ``native`` if host kernels carry out library calls, else ``tiles``.
         threads: Host threads; as many as there are cores by default. Results have the same bits for any number.
         debug: Run vertices as plain Python with access checks.
         allow_out_of_memory: Run a program that would not fit the machine.
@@ -70,7 +69,7 @@ class Engine:
         checks: The checks that are on.
         mode: How library calls are carried out.
         threads: Host threads.
-        print_stream: Where vertices and ``PrintTensor`` print to.
+        print_stream: File that vertices and ``PrintTensor`` print to.
         deployment: Memory, code and streams of the programs.
 
     Raises:
@@ -140,7 +139,7 @@ class Engine:
         self.write(handle, values)
 
     def read(self, handle: Handle) -> npt.NDArray[Any]:
-        """A copy of what a host handle, the name of a variable or a tensor stands for, in its shape; bf16 comes as f32.
+        """Copy of the values of a host handle, the name of a variable or a tensor, in its shape; bf16 comes as f32.
 
         Raises:
             EngineError: No such variable, or one that only lives inside fused kernels.
@@ -154,8 +153,8 @@ class Engine:
         return to_host(image.arena.read_all(tensor), tensor.dtype)
 
     def write(self, handle: Handle, values: npt.ArrayLike) -> None:
-        """Set what a host handle, the name of a variable or a tensor stands for, from an array of its shape, or from
-        one number.
+        """Set the values of a host handle, the name of a variable or a tensor, from an array of its shape, or from one
+        number.
 
         Raises:
             EngineError: No such variable, or one that only fused kernels look at, in an order of their own.
@@ -213,7 +212,7 @@ class Engine:
             buffer: The buffer or its name.
             row: Number of the row; None for all rows.
             values: As many elements as a row has (or all rows have), or one number.
-            replica: Whose buffer.
+            replica: Replica of the buffer.
 
         Raises:
             RemoteBufferError: No such buffer, row or replica.
@@ -247,8 +246,8 @@ class Engine:
 
         Args:
             program: Its position, or its name.
-            name: What the run is called in the report.
-            times: What the caller spends on the run besides; the report has it, as it is when the report is made.
+            name: Name of the run in the report.
+            times: Times that the caller spends on the run besides; the report has them, as they are when it is made.
 
         Returns:
             True if it ended; False after :meth:`stop`.
@@ -257,7 +256,7 @@ class Engine:
             EngineError: No such program, or a run is under way already.
             StreamConnectionError: A stream that the program uses is connected to nothing, or ran out.
             KeyboardInterrupt: Ctrl-C; state is as of the last finished step, and the engine stays usable.
-            Exception: What a stream's callback raised, with a note of the stream.
+            Exception: Error of a stream's callback, with a note of the stream.
         """
         index = self.deployment.index(program)
         self.deployment.check_connected(index)
@@ -271,7 +270,7 @@ class Engine:
         return verdict is Verdict.DONE
 
     def _told_of(self, index: int, name: str) -> dict[str, str]:
-        """What a trace tells of a run."""
+        """Arguments of a run for a trace."""
         told = {"program": self.executable.program_names[index], "mode": self.mode}
         return told | ({"name": name} if name else {})
 
@@ -283,7 +282,7 @@ class Engine:
 
         Args:
             program: Its position, or its name.
-            seeds: What the orders are drawn from.
+            seeds: Seeds of the orders.
 
         Raises:
             ApplicationRuntimeError: A result depends on the order; it is named.
@@ -306,7 +305,7 @@ class Engine:
         self.deployment.stop()
 
     def debug(self, program: int | str = 0, **options: Any) -> Debugger:
-        """A debugger at the beginning of a program, on memory that holds what the engine's does.
+        """Debugger at the beginning of a program, on a copy of the engine's memory.
 
         Args:
             program: Its position, or its name.
@@ -342,7 +341,7 @@ class Engine:
             self._profiler.end()
 
     def profile(self) -> HostProfile:
-        """What measured runs took on the host: time, arithmetic and bytes of every native function and copy.
+        """Profile of measured runs on the host: time, arithmetic and bytes of every native function and copy.
 
         Raises:
             ProfilingDisabledError: No run was measured.
@@ -351,7 +350,7 @@ class Engine:
 
     @property
     def report(self) -> Report:
-        """What each program cost on the machine when it ran last, and what every recorded run took.
+        """Costs of each program on the machine when it ran last, and times of every recorded run.
 
         ``meta["figures_of"]`` names the run that the figures of each program are of; those of a program that has not
         run to its end rest on assumptions where data decides, as in ``executable.report``.
@@ -377,7 +376,7 @@ class Engine:
 
     @property
     def account(self) -> RunAccount:
-        """What the last whole run of each program counted, for ``executable.report_of`` and its kin."""
+        """Counts of the last whole run of each program, for ``executable.report_of`` and its kin."""
         return self._log.account.latest
 
     @property
@@ -390,10 +389,10 @@ class Engine:
         return self._log.table()
 
     def print_profile_summary(self, stream: IO[str] | None = None, options: Mapping[str, Any] | None = None) -> None:
-        """Print what the program costs.
+        """Print the costs of the program.
 
         Args:
-            stream: Where to; standard output when left out.
+            stream: File to print to; standard output when left out.
             options: ``showExecutionSteps``, ``showVarStorage``, ``showOptimizations``; each true or false.
 
         Raises:
@@ -417,7 +416,7 @@ class Engine:
         self._profiler.reset()
 
     def listing(self) -> str:
-        """The bytecode that the engine runs, and what its leaves do."""
+        """Bytecode that the engine runs, and its leaves."""
         image = self.deployment.image
         return listing(image.machine.code, image.leaf_names) + "\n" + image.listing
 

@@ -1,4 +1,4 @@
-"""The options of an engine under Poplar's names: what each takes, what it starts as, and what it does here."""
+"""Options of an engine under Poplar's names: values, default and effect of each."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _honoured(name: str, takes: Any, default: Value, doc: str, *, auto: bool = F
 
 
 def _accepted(name: str, takes: Any, default: Value, doc: str, *, auto: bool = False) -> tuple[str, Option]:
-    """An option that is accepted, so that programs that set it run."""
+    """Option that is accepted, so that programs with it run."""
     return name, Option(default, _type(takes, auto), doc=doc, honoured=False)
 
 

@@ -25,7 +25,7 @@ LOG_LEVELS = {
     "ERR": logging.ERROR,
     "OFF": logging.CRITICAL + 1,
 }
-"""Values of POPLAR_LOG_LEVEL, and what the logger ``abele`` makes of them."""
+"""Values of POPLAR_LOG_LEVEL, and levels of the logger ``abele``."""
 
 
 @dataclass(frozen=True)

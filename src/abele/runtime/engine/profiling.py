@@ -21,18 +21,18 @@ from abele.runtime.control.notes import Notes, TimedInstruction
 from abele.runtime.control.virtual_machine import VirtualMachine
 
 _NUMBER = re.compile(r"(?:^|\+)#\d+ ")
-"""What stands before the names of steps in those of a plan's leaves."""
+"""Prefix of the names of steps in those of a plan's leaves."""
 Row = dict[str, Any]
 
 _SECOND = 1e-9
-"""Of what notes count."""
+"""Seconds per unit of notes."""
 
 
 class Profiler:
     """Measures runs of a machine between :meth:`begin` and :meth:`end`.
 
     Args:
-        machine: What runs.
+        machine: Machine to measure.
     """
 
     def __init__(self, machine: VirtualMachine) -> None:
@@ -46,7 +46,7 @@ class Profiler:
         return self._machine.notes is not None
 
     def begin(self, clock: str) -> None:
-        """Measure runs from here on; what was noted by another clock is forgotten."""
+        """Measure runs from here on; notes of another clock are forgotten."""
         if self._notes is None or self._notes.clock != clock:
             self._notes = Notes(self._machine.num_threads, self._machine.code, self._machine.timed, clock)
             self._runs, self._seconds = 0, 0.0
@@ -57,7 +57,7 @@ class Profiler:
         self._machine.notes = None
 
     def reset(self) -> None:
-        """Forget what was measured."""
+        """Forget all measurements."""
         self._runs, self._seconds = 0, 0.0
         if self._notes is not None:
             self._notes.reset()
@@ -74,7 +74,7 @@ class Profiler:
         return self._runs > 0
 
     def profile(self) -> HostProfile:
-        """What the measured runs took.
+        """Profile of the measured runs.
 
         Raises:
             ProfilingDisabledError: None was measured.
@@ -101,7 +101,7 @@ def _table(schema: Schema, rows: Sequence[Row]) -> Table:
 
 
 def _rows(instructions: Sequence[TimedInstruction], notes: Notes) -> tuple[list[Row], list[Row]]:
-    """Rows of both tables: the leaves that ran, and what they called."""
+    """Rows of both tables: leaves that ran, and their calls."""
     leaves: list[Row] = []
     functions: list[Row] = []
     for timed, row in _leaf_rows(instructions, notes):
@@ -146,7 +146,7 @@ def _leaf_rows(instructions: Sequence[TimedInstruction], notes: Notes) -> Iterat
 
 
 def _function_rows(timed: TimedInstruction, notes: Notes) -> Iterator[Row]:
-    """What the leaf of an instruction called."""
+    """Rows of the functions that the leaf of an instruction called."""
     parts = notes.of_parts(timed.at)
     leaf = timed.leaf
     if leaf is None or leaf.kernel is None or not parts.shape[1]:
@@ -169,7 +169,7 @@ def _function_rows(timed: TimedInstruction, notes: Notes) -> Iterator[Row]:
 
 
 def _source(origins: Sequence[DebugRecord]) -> Row:
-    """Where the first of some steps comes from that is known, and the parts of the network behind all."""
+    """Source line of the first step that has one, and the network operations of all."""
     origin = next((o for o in origins if o.file), DebugRecord(""))
     texts = dict.fromkeys(o.text for o in origins if o.text)
     return {"network_op": ", ".join(texts), "file": origin.file, "line": origin.line}
@@ -180,7 +180,7 @@ def _amounts(work: LeafWork) -> Row:
 
 
 def _described(timed: TimedInstruction) -> Row:
-    """What an instruction runs, apart from its times."""
+    """Row of an instruction, apart from its times."""
     leaf, steps = timed.leaf, _steps(timed)
     origins = [_origin(step) for step in steps]
     calls = dict.fromkeys(step.name for step in (timed.call, *steps) if isinstance(step, LibraryCall))
@@ -205,7 +205,7 @@ def _described(timed: TimedInstruction) -> Row:
 
 
 def _steps(timed: TimedInstruction) -> tuple[Program, ...]:
-    """The steps that an instruction carries out, those that give it most to do first."""
+    """Steps that an instruction carries out, in order of their work."""
     if timed.leaf is not None and timed.leaf.kernel is not None:
         plan, number = timed.leaf.kernel
         heavy = max(plan.parts(number), key=lambda part: (bool(part.origins), part.work.effort)).origins
@@ -250,5 +250,5 @@ def _stream_name(stream: Stream) -> str:
 
 
 def _origin(step: Program) -> DebugRecord:
-    """What a step is named after."""
+    """Debug record that names a step."""
     return step.compute_set.debug if isinstance(step, Execute) else step.debug

@@ -1,4 +1,4 @@
-"""Records that an engine keeps of its runs, and the reports that it writes by itself."""
+"""Records of an engine's runs, and the reports that it writes by itself."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ SUMMARY_OPTIONS = ("showExecutionSteps", "showVarStorage", "showOptimizations")
 
 
 class RunLog:
-    """The runs of an engine, as rows of the report's table, and what they counted.
+    """The runs of an engine, as rows of the report's table, and their counts.
 
     Args:
-        options: True if runs are recorded, and of which programs.
-        executable: What is run.
+        options: Options; they say if runs are recorded, and of which programs.
+        executable: Executable that runs.
 
     Attributes:
-        account: What the runs counted, recorded or not.
+        account: Counts of the runs, recorded or not.
 
     Raises:
         InvalidOptionError: The filter of programs is no regular expression.
@@ -64,12 +64,12 @@ class RunLog:
         self._switched_off = "disable_execution_profiling()"
 
     def reset(self) -> None:
-        """Forget the runs so far, and what they counted."""
+        """Forget the runs so far, and their counts."""
         self._rows.clear()
         self.account.reset()
 
     def note(self, program: int, counts: RunCounts | None, times: CallTimes | None = None, **row: Any) -> bool:
-        """Take in what a run counted, None if it did not come to its end, and record it; gives whether it was.
+        """Add the counts of a run, None if it was cut off, and record it; gives true if it was recorded.
 
         ``times`` may still change: what the host does after the run.
         """
@@ -84,7 +84,7 @@ class RunLog:
         return sum(row["program"] == program for row, *_ in self._rows)
 
     def report(self) -> Report:
-        """What the programs cost as each ran last, with the recorded runs."""
+        """Costs of the programs as each ran last, with the recorded runs."""
         report = self.account.report()
         return replace(report, runs=self._table()) if self._rows else report
 
@@ -126,7 +126,7 @@ class AutoReport:
     """Writes reports to a folder as the ``autoReport`` options say.
 
     Args:
-        options: Where, and what.
+        options: Options; they name the folder and the parts of a report.
         folder: The folder below ``autoReport.directory`` that reports of this program go to; that folder itself if
             empty.
     """
@@ -181,7 +181,7 @@ class AutoReport:
 
 
 def profile_summary(report: Report, runs: Callable[[], Table], options: Mapping[str, Any]) -> str:
-    """The summary of a report, with what the options ask for.
+    """Summary of a report, with the parts that the options request.
 
     Args:
         report: The report.

@@ -17,7 +17,7 @@ MODES = ("native", "tiles")
 
 
 def check_options(mode: str, threads: int | None) -> None:
-    """Raise unless an engine can run in this mode on so many threads.
+    """Raise unless an engine can run in this mode on this number of threads.
 
     Raises:
         InvalidOptionError: It cannot.
@@ -51,7 +51,7 @@ def executable(
 
 
 def too_little_memory(graph: Graph) -> EngineError:
-    """What to say where the host has no room for a program."""
+    """Error for a program that the host has no room for."""
     held = sum(v.bytes for v in graph.variables)
     return EngineError(
         "the host has too little memory for this program",

@@ -27,7 +27,7 @@ def _way(engine: Engine) -> str:
 
 
 def engine_card(engine: Engine) -> str:
-    """An engine as HTML: how it runs, what it has run, and its streams."""
+    """Engine as HTML: its mode, its runs, and its streams."""
     facts = [
         ("system", f"{engine.executable.system.name} ({engine.executable.system.title})"),
         ("programs", programs_text(engine.executable.program_names)),

@@ -56,7 +56,7 @@ def _closed(graph: Graph, handle: HostHandle, wanted: str, allowed: str) -> Tens
 
 
 def find_tensor(graph: Graph, handle: Handle) -> Tensor:
-    """The view that a handle stands for: a host handle, or else the name of a variable, or a tensor.
+    """View of a handle: a host handle, or else the name of a variable, or a tensor.
 
     Raises:
         EngineError: No variable has this name, several have, or the tensor belongs to another graph.
@@ -84,7 +84,7 @@ def find_tensor(graph: Graph, handle: Handle) -> Tensor:
 
 
 def find_stream(graph: Graph, handle: str | Stream) -> Stream:
-    """The stream that a handle stands for.
+    """Stream of a handle.
 
     Raises:
         EngineError: The graph has no such stream.

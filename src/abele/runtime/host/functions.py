@@ -19,7 +19,7 @@ _REPLICA = "replica"
 
 
 class HostFunctions:
-    """What the host functions of a graph are connected to.
+    """Python functions connected to the host functions of a graph.
 
     Args:
         graph: Their graph.
@@ -69,10 +69,10 @@ class HostFunctions:
                 )
 
     def call(self, step: HostCall, arena: Arena) -> None:
-        """Call the function of a step for every replica in order, and store what it gives.
+        """Call the function of a step for every replica in order, and store its results.
 
         Raises:
-            StreamConnectionError: What it gives does not fit.
+            StreamConnectionError: Its results do not fit.
         """
         function = self._connected[step.function]
         by_replica = _takes_replica(function)

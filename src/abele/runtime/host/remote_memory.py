@@ -45,7 +45,7 @@ class RemoteMemory:
         return [address_of(self.rows(buffer, r)) for r in range(self.share.count)]
 
     def find(self, handle: str | RemoteBuffer) -> RemoteBuffer:
-        """The buffer that a handle stands for.
+        """Buffer of a handle.
 
         Raises:
             RemoteBufferError: The graph has no such buffer.

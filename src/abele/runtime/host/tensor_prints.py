@@ -13,14 +13,14 @@ from abele.numerics import to_host
 from abele.runtime.memory.arena import Arena
 
 _PLAIN = PrintTensorFmt(float_format="fixed", max_line_width=0)
-"""How a tensor is printed without a format."""
+"""Format of a tensor that is printed without one."""
 _LARGE, _SMALL, _SPREAD = 1e8, 1e-4, 1e3
 """Beyond these, ``auto`` writes an exponent. Source: NumPy's rule for printed arrays."""
 _GAP = "..."
 
 
 def print_lines(title: str, arena: Arena, tensor: Tensor, fmt: PrintTensorFmt | None) -> Iterator[str]:
-    """What a print of a tensor writes, one text per replica."""
+    """Text of a printed tensor, one per replica."""
     for replica in range(arena.replicas):
         name = title if arena.alone else f"{title} (replica {arena.first_replica + replica})"
         yield tensor_text(name, to_host(arena.read(tensor, replica), tensor.dtype), fmt)
@@ -30,10 +30,10 @@ def tensor_text(title: str, values: npt.NDArray[Any], fmt: PrintTensorFmt | None
     """``title: [1.0000000 2.5000000]``; a tensor of more dimensions has a line for each innermost row.
 
     Args:
-        title: What stands before the colon.
+        title: Text before the colon.
         values: The tensor.
-        fmt: How to write it; without one, floats have 8 digits and lines any length. With one, elements are as wide as
-            the widest, unless ``digits`` is 0.
+        fmt: Format; without one, floats have 8 digits and lines any length. With one, elements are as wide as the
+            widest, unless ``digits`` is 0.
     """
     array = to_host(values)
     layout = fmt or _PLAIN
@@ -97,7 +97,7 @@ def _nested(words: npt.NDArray[Any], gaps: list[int], fmt: PrintTensorFmt, depth
 
 
 def _wrapped(items: list[str], fmt: PrintTensorFmt, depth: int) -> str:
-    """A row with its closing bracket, in as many lines as its width asks for."""
+    """Row with its closing bracket, in lines of the format's width."""
     indent = " " * (depth * len(fmt.open_bracket))
     lines, line = [], ""
     for item in items:

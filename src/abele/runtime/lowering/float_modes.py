@@ -1,4 +1,4 @@
-"""Compute sets under the floating-point behaviour that is on when they run, and the steps that change it."""
+"""Compute sets under the present floating-point behaviour, and the steps that change it."""
 
 from __future__ import annotations
 
@@ -86,9 +86,9 @@ def drawing(lowering: ProgramLowering, words: Sequence[int], offset: int) -> Ite
     """Code of host kernels that round at random: each replica's word is set before it, and its state moves on after.
 
     Args:
-        lowering: What the code is added to.
-        words: Where the word of each replica is; none for kernels that do not round at random.
-        offset: What tells their random numbers from those of others.
+        lowering: Lowering that the code is added to.
+        words: Address of each replica's word; none for kernels that do not round at random.
+        offset: Number that tells their random numbers from those of others.
     """
     emitter, seeds = lowering.emitter, lowering.context.seeds
     if words:
@@ -103,7 +103,7 @@ def drawing(lowering: ProgramLowering, words: Sequence[int], offset: int) -> Ite
 
 
 def lower_behaviour(lowering: ProgramLowering, step: SetFloatingPointBehaviour) -> None:
-    """New bits in the word that says what is on."""
+    """Set new bits in the word of the behaviour."""
     touched, on = bits_of(step)
     emitter = lowering.emitter
     emitter.fence()

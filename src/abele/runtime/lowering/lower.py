@@ -66,14 +66,14 @@ class SuperstepEmitter(Protocol):
         rounding: Rounding = NEAREST,
         seeds: Seeds | None = None,
     ) -> None:
-        """Append what executes the compute set.
+        """Append the code that executes the compute set.
 
         Args:
             compute_set: The vertices.
-            emitter: Where the code goes.
-            watch: What looks at the superstep before and after the vertices run.
-            rounding: How results are rounded to narrow floats.
-            seeds: What they are rounded by, where that is at random.
+            emitter: Emitter of the code.
+            watch: Watch of the superstep before and after the vertices run.
+            rounding: Rounding of results to narrow floats.
+            seeds: Seeds of random rounding, where that is on.
         """
 
 
@@ -91,19 +91,19 @@ class Fuser(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class LoweringContext:
-    """What programs are lowered into.
+    """Memory, emitters and host side of the programs that are lowered.
 
     Attributes:
-        arena: Where the variables are.
+        arena: Memory of the variables.
         supersteps: Emits compute sets.
         fuser: Replaces library calls by host kernels; None runs the body of each.
-        effects: What steps touch.
+        effects: Elements that steps touch.
         callbacks: Python that the code may call.
         print_text: Writes a line for the user.
-        remote: Where the remote buffers are.
+        remote: Memory of the remote buffers.
         functions: The host functions.
         behaviour: The floating-point behaviour.
-        seeds: What f16 results are rounded by at random.
+        seeds: Seeds by which f16 results are rounded at random.
         clock: Modelled cycles.
         threads: Host threads.
         ranks: The processes that share the replicas; None where there is one.
@@ -128,16 +128,16 @@ class ProgramLowering:
     """Turns programs into one piece of bytecode. Replicas share it: every step does its work for all of them.
 
     Args:
-        context: What the programs are lowered into.
+        context: Context that the programs are lowered into.
         programs: All programs that will be lowered.
 
     Attributes:
         emitter: The code so far.
         context: What the programs are lowered into.
         scopes: Loops (and the program) whose rounds are steps, with the state that rounds leave.
-        tallies: Counts of what data decides.
+        tallies: Counts of ways that data decides.
         copies: Leaves of copies on the device, which steps that occur more than once share.
-        meetings: Where this process meets others that have replicas of the program; None where there is one process.
+        meetings: Exchanges with the other processes that have replicas of the program; None where there is one process.
     """
 
     def __init__(self, context: LoweringContext, programs: Sequence[Program]) -> None:
@@ -185,14 +185,14 @@ class ProgramLowering:
             self.tick(step)
 
     def _emit(self, step: Program) -> None:
-        """The code of a step; what runs it is noted as its own, unless a step inside does."""
+        """Code of a step; its instructions are noted as its own, unless an inner step does."""
         emitter = self.emitter
         outer, emitter.step = emitter.step, step
         STEPS.of(step)(self, step)
         emitter.step = outer
 
     def tick(self, step: Program) -> None:
-        """Let the clock advance by what a step itself costs on the machine."""
+        """Advance the clock by the cycles of a step itself on the machine."""
         self.context.clock.tick(step, self.emitter)
 
     # --- straight code -----------------------------------------------------------------------------------------------
@@ -221,14 +221,14 @@ class ProgramLowering:
                     self.step(part)
 
     def _host_body(self, call: LibraryCall, host_body: Steps) -> None:
-        """What stands for the body of a call on the host; time goes by as for the body."""
+        """Emit the host's form of a call's body; the clock advances as for the body."""
         with self.emitter.inside(call):
             for step in flattened(host_body):
                 self._emit(step)
         self.context.clock.tick_all(call, self.emitter)
 
     def _host_steps(self, steps: Steps, host_body: Steps) -> None:
-        """Host kernels in place of other steps, unless the behaviour asks for vertices."""
+        """Host kernels in place of other steps, unless the behaviour requires vertices."""
         bits = self.context.behaviour.concerns([s for s in walk(host_body) if isinstance(s, LibraryCall)])
 
         def on_host() -> None:
@@ -340,4 +340,4 @@ STEPS: Meanings[Callable[[ProgramLowering, Any], None]] = Meanings(
         **float_modes.STEPS,
     },
 )
-"""How each kind of step is lowered."""
+"""Lowering of each kind of step."""

@@ -34,11 +34,11 @@ _HEADER_BYTES = 64
 
 @dataclass(frozen=True, slots=True)
 class _Packed:
-    """What one process sends another in one copy, or is sent by it.
+    """Message that one process sends another in one copy, or gets from it.
 
     Attributes:
         buffer: The message with its header, uint8[bytes]; empty where there is nothing.
-        pieces: Where its data is in the variables, in the order of the message.
+        pieces: Places of its data in the variables, in the order of the message.
     """
 
     buffer: npt.NDArray[np.uint8]
@@ -74,7 +74,7 @@ class Meetings:
         self._counts: Counter[int] = Counter()
 
     def every(self, words: bytes, step: Program) -> list[bytes]:
-        """What each process has at a step that steers the program."""
+        """Words of each process at a step that steers the program."""
         return self._ranks.gather(words, step.debug.full_name)
 
     def copy(
@@ -87,6 +87,7 @@ class Meetings:
         outward: dict[int, list[MemoryPieces]] = {}
         inward: dict[int, list[tuple[tuple[int, int], MemoryPieces]]] = {}
         stays: list[tuple[MemoryPieces, MemoryPieces]] = []
+        # Sort what this process's replicas send and receive: by the other rank, or as a copy within the process.
         for number, copy in enumerate(step.copies):
             source_of = {to: sender for sender, to in copy.map.items()}
             for own, replica in enumerate(share.replicas):
@@ -105,6 +106,7 @@ class Meetings:
             rank: _Packed.of([p for _, p in sorted(arriving, key=lambda item: item[0])])
             for rank, arriving in inward.items()
         }
+        # Pack, copy at home, exchange, unpack. Packing comes first, as a copy may overwrite what another sends.
         gather: Phase = tuple(
             copy_leaf(f"{name} (to rank {rank})", paired(side.pieces, side.data)).keeping(side.buffer)
             for rank, side in sent.items()
@@ -165,7 +167,7 @@ class Meetings:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class _Exchange:
-    """One copy's messages; called when a run comes to it.
+    """Messages of one copy; called when a run comes to it.
 
     Attributes:
         meetings: Those of the process.

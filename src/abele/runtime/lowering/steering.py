@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def words_of(lowering: ProgramLowering, scalar: Tensor) -> list[tuple[int, int]]:
-    """Address and mask of a scalar in each replica, for instructions that look at it."""
+    """Address and mask of a scalar in each replica, for instructions that test it."""
     pieces = lowering.context.arena.all_pieces_of(scalar)
     return [
         (int(address), -1 if size == 8 else (1 << 8 * int(size)) - 1)
@@ -43,7 +43,7 @@ def branch(lowering: ProgramLowering, step: Program, predicate: Tensor, value: b
 
 
 def agree_on(lowering: ProgramLowering, step: Program, scalar: Tensor) -> None:
-    """End the run when processes do not agree on what steers a step."""
+    """End the run when processes disagree on the scalar that steers a step."""
     if lowering.meetings is None:
         return
 
@@ -151,7 +151,7 @@ def lower_switch(lowering: ProgramLowering, step: Switch) -> None:
 
 
 def _bits(value: int, control: Tensor) -> int:
-    """What the control's word holds when it has a value; a number that no word holds when it cannot have it."""
+    """Bits of the control's word for a value; a number that no word holds when it cannot have it."""
     limits = np.iinfo(control.dtype.np)
     return value & 0xFFFFFFFF if limits.min <= value <= limits.max else -1
 

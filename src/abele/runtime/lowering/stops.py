@@ -1,4 +1,4 @@
-"""Places where a run may be stopped so that what it leaves is the state after a whole step.
+"""Places where a run may be stopped so that memory is in the state after a whole step.
 
 A step is one round of a loop, or one run of the program where there is no loop. State is what one round leaves for
 the next: elements that the body reads before it writes them, and writes. A run stops at the end of a round, or inside
@@ -19,7 +19,7 @@ from abele.runtime.memory.effects import EffectsOf
 
 
 def step_scopes(program: Program, effects: EffectsOf) -> dict[Program, IntervalSet]:
-    """The loops whose rounds are steps, and the whole program, each with the state that its rounds leave."""
+    """Loops of steps, and the whole program, each with the state that its rounds leave."""
     scopes: dict[Program, IntervalSet] = {}
     _find(program, (program,), effects, scopes)
     return scopes
@@ -41,7 +41,7 @@ def _find(owner: Program, body: tuple[Program, ...], effects: EffectsOf, scopes:
 
 
 def _is_part_of_step(loop: Program, parts: list[Program], state: IntervalSet, effects: EffectsOf) -> bool:
-    """True if state that the loop reads is written elsewhere in the same round of what is around it."""
+    """True if state that the loop reads is written elsewhere in the same round of the code around it."""
     elsewhere = IntervalSet.union(effects(p).written for p in parts if p is not loop) & state
     return elsewhere.meets(effects(loop).exposed)
 

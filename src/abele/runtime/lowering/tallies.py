@@ -1,4 +1,4 @@
-"""Tallies: how often a run took each way that data decides, from which follows how often each step ran."""
+"""Tallies: the count of each way that data decides in a run; executions of steps follow from them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Tallies:
         nodes: All steps of the programs.
 
     Attributes:
-        places: Where the words of each node are.
+        places: Range of each node's words.
     """
 
     def __init__(self, nodes: Iterable[Program]) -> None:
@@ -44,5 +44,5 @@ class Tallies:
         self._words[:] = 0
 
     def counted(self) -> bytes:
-        """What the run so far has counted, int64[words] as bytes."""
+        """Counts of the run so far, int64[words] as bytes."""
         return self._words.tobytes()

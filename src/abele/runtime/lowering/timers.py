@@ -1,4 +1,4 @@
-"""Timers: a clock that advances by the modelled cycles of the steps that run."""
+"""Timers: a clock that advances by the modelled cycles of steps."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Clock:
 
     @property
     def address(self) -> int:
-        """Where the count is kept."""
+        """Address of the count."""
         return address_of(self._words)
 
     @property
@@ -64,11 +64,11 @@ class Clock:
         self._words[:] = 0
 
     def tick(self, step: Program, emitter: Emitter) -> None:
-        """Advance by what a step itself costs, not by what is inside."""
+        """Advance by the cycles of a step itself, without those of inner steps."""
         self._advance(self._costs.get(step, 0), emitter)
 
     def tick_all(self, step: Program, emitter: Emitter) -> None:
-        """Advance by what a step costs with all that is inside."""
+        """Advance by the cycles of a step with all inner steps."""
         if self._costs:
             self._advance(self._cycles(step), emitter)
 
@@ -91,7 +91,7 @@ class Clock:
 
 
 def lower_count(lowering: ProgramLowering, step: CycleCount) -> None:
-    """The body, and what the clock advanced by while it ran, with the cycles of reading the counter."""
+    """Body, and the clock's advance while it ran, with the cycles of reading the counter."""
     emitter, clock = lowering.emitter, lowering.context.clock
     words = aligned_block(16).view(np.int64)
     start, result = address_of(words), address_of(words) + 8
@@ -103,7 +103,7 @@ def lower_count(lowering: ProgramLowering, step: CycleCount) -> None:
 
 
 def lower_stamp(lowering: ProgramLowering, step: CycleStamp) -> None:
-    """What the clock shows."""
+    """Emit a step that stores the clock's count."""
     words = aligned_block(8).view(np.int64)
     clock = lowering.context.clock
     lowering.emitter.keep(words)

@@ -142,7 +142,7 @@ class _Side:
         writes: Elements that are written when rows arrive.
         collect: Copies that fill the staging area from the view.
         spread: Copies from it into the view.
-        keep: What must stay alive.
+        keep: Objects that must stay alive.
     """
 
     def __init__(self, lowering: ProgramLowering, copy: Copy, tensor: Tensor, replica: int) -> None:

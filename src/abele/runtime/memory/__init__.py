@@ -1,1 +1,1 @@
-"""Host memory of an engine: where variables live, what steps touch of it, and tables that native code may trust."""
+"""Host memory of an engine: variables, elements by step, and tables that native code may trust."""

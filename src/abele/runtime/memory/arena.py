@@ -19,9 +19,9 @@ from abele.runtime.memory.host_memory import ALIGNMENT, address_of, guarded_bloc
 from abele.runtime.ranks.group import ReplicaShare
 
 _LEAST_ZONE, _MOST_ZONE, _ZONE_PART = ALIGNMENT, 512, 8
-"""Bytes between variables: an eighth of what lies before them, within limits."""
+"""Bytes between variables: an eighth of the variable before, within limits."""
 _MOST_BYTES = 1 << 56
-"""What no host has: sizes below it can be summed with room for what lies between variables."""
+"""Bytes that no host has: sizes below it can be summed with room for the gaps between variables."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class MemoryPieces:
 
 
 class Arena:
-    """Storage of all variables of a graph, each row-major (but see :meth:`store_in`), aligned to 64 bytes; per replica.
+    """Storage of all variables of a graph, row-major (but see :meth:`store_in`), aligned to 64 bytes; per replica.
 
     Between them lie 64 bytes or more that belong to nothing, so that eight bytes may be read from any element on, and
     so that overruns can be seen (``zones``). Untouched memory costs nothing: pages are given by the operating system
@@ -63,7 +63,7 @@ class Arena:
     Args:
         variables: All variables.
         replicas: Images to make room for.
-        share: Which replicas of how many these are; all of them when left out.
+        share: Range of replicas; all of them when left out.
     """
 
     def __init__(self, variables: Sequence[Variable], replicas: int = 1, share: ReplicaShare | None = None) -> None:
@@ -90,7 +90,7 @@ class Arena:
         self._orders: dict[Variable, tuple[int, ...]] = {}
 
     def store_in(self, orders: Mapping[Variable, tuple[int, ...]]) -> None:
-        """Store variables with their dims in another order; whoever asks for pieces or addresses of them knows it."""
+        """Store variables with their dims in another order; pieces and addresses of them follow it."""
         self._orders.update(orders)
 
     @property
@@ -104,7 +104,7 @@ class Arena:
         return address_of(self._block)
 
     def load(self) -> None:
-        """Give every variable with initial contents those contents; the others keep what they hold."""
+        """Set every variable with initial contents to those; the others keep their values."""
         for variable in self._variables:
             if variable.initial is not None:
                 self.images(variable)[...] = variable.initial
@@ -128,7 +128,7 @@ class Arena:
         return self._in_shape(stored.view(variable.dtype.np), variable)
 
     def _in_shape(self, elements: npt.NDArray[Any], variable: Variable) -> npt.NDArray[Any]:
-        """What is stored of a variable, in its shape."""
+        """Stored elements of a variable, in its shape."""
         order = self._orders.get(variable)
         if order is None:
             return elements.reshape(variable.shape)
@@ -140,7 +140,7 @@ class Arena:
         return address_of(self._block) + int(self._offset[variable.id]) + replica * self.stride
 
     def zones(self, begin: Int64, length: Int64) -> tuple[Int64, Int64]:
-        """What lies before and after the variables in intervals of the global element space, in all replicas.
+        """Memory before and after the variables in intervals of the global element space, in all replicas.
 
         Returns:
             First byte, and one past the last, of each stretch, int64[k].
@@ -169,7 +169,7 @@ class Arena:
         Args:
             begin: First element of each interval, int64[k].
             length: Elements of each, int64[k], at least 1.
-            replica: Whose.
+            replica: Number of the replica.
 
         Raises:
             EngineError: An interval is not in the space, or there is no such replica.
@@ -193,7 +193,7 @@ class Arena:
         return [self._variables[self._held[i]] for i in np.flatnonzero(owners)]
 
     def _owners(self, begin: Int64, length: Int64) -> npt.NDArray[np.bool_]:
-        """Which of the variables that have elements are in some of the intervals."""
+        """True for the variables, of those with elements, that are in some of the intervals."""
         held = len(self._held) + 1
         first = np.searchsorted(self._end, begin, side="right")
         last = np.searchsorted(self._base, begin + length, side="left")
@@ -242,7 +242,7 @@ class Arena:
             self._put_back(variable, elements, replica)
 
     def read_all(self, tensor: Tensor) -> npt.NDArray[Any]:
-        """What a view shows: of its shape, or [replicas, *shape] in a program of several."""
+        """Values of a view: of its shape, or [replicas, *shape] in a program of several."""
         if self.alone:
             return self.read(tensor)
         return np.stack([self.read(tensor, replica) for replica in range(self.replicas)])
@@ -259,7 +259,7 @@ class Arena:
         return self.array(variable, replica).reshape(-1).view(tensor.dtype.np)
 
     def _put_back(self, variable: Variable, elements: npt.NDArray[Any], replica: int) -> None:
-        """Store what :meth:`_flat` gave, where that was a copy."""
+        """Store the result of :meth:`_flat`, where that was a copy."""
         if variable in self._orders:
             self.array(variable, replica)[...] = elements.view(variable.dtype.np).reshape(variable.shape)
 

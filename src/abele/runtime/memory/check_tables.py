@@ -1,4 +1,4 @@
-"""The second look at what native code will count by and reach: where its tables are made, once for each engine.
+"""Checks of the tables by which native code counts and reaches memory, made once per engine.
 
 The graph's own checks, and those of files, keep programs inside their variables. Native code believes its tables, so
 they are looked at once more here, however they came to be: a mistake above ends in an error, not in foreign memory.
@@ -41,7 +41,7 @@ def check_stretches(begin: Int64, count: int, rows: int, what: str) -> None:
 
 
 def check_numbers(numbers: Int64, count: int, what: str) -> None:
-    """Numbers are those of ``count`` things.
+    """Check that numbers are below ``count``.
 
     Raises:
         EngineError: One is not.

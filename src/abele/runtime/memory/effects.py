@@ -1,4 +1,4 @@
-"""Effects of program steps: what they read and write, and which contents survive from one round of a loop to the next.
+"""Effects of program steps: elements read and written, and contents that survive from round to round.
 
 The usual data flow facts of a basic block, over sets of elements instead of variables: *exposed* (read before it is
 written), *written* (may), *sure* (must). They compose: after each other, alternatives and repetition each have a line.
@@ -58,7 +58,7 @@ class Effects:
 
     @property
     def persistent(self) -> IntervalSet:
-        """What one round of this step leaves for the next: read from the round before, and written."""
+        """Elements that one round of this step leaves for the next: read from the round before, and written."""
         return self.exposed & self.written
 
     @property

@@ -1,4 +1,4 @@
-"""Elements: a set of element addresses with the way to their host memory, for checks that look at data."""
+"""Elements: a set of element addresses with the way to their host memory, for checks of data."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class VariablePart:
 
     Attributes:
         variable: The variable.
-        index: Which of its elements, int64[k], ascending.
+        index: Numbers of its elements, int64[k], ascending.
         place: Their positions among all elements of the set.
     """
 

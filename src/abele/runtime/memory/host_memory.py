@@ -1,4 +1,4 @@
-"""Host memory for variables, in the middle of address space that nobody may touch.
+"""Host memory for variables, in the middle of address space without access.
 
 An index of 32 bits, whatever its sign and up to eight bytes per element, leads from any variable to the variables, or
 to a page without access, where :mod:`abele.runtime.control.faults` turns it into an error; never to memory of
@@ -41,14 +41,13 @@ def aligned_block(size: int) -> npt.NDArray[np.uint8]:
 
 
 def guarded_block(size: int) -> npt.NDArray[np.uint8]:
-    """At least ``size`` zero bytes in whole pages, with nothing to be touched around them; plain memory on systems
-    where that cannot be had."""
+    """Zero bytes, at least ``size``, in whole pages with no access around them; plain memory where that is missing."""
     found = guarded_or_none(size)
     return aligned_block(size) if found is None else found
 
 
 def guarded_or_none(size: int, *, huge: bool = True) -> npt.NDArray[np.uint8] | None:
-    """As :func:`guarded_block`, in large pages where it is ``huge``; None where that cannot be had."""
+    """As :func:`guarded_block`, in large pages where it is ``huge``; None on systems without that."""
     if sys.platform == "linux" and sys.maxsize > 1 << 32 and size <= _SLOT_BYTES // 2 and _is_unlimited():
         region = _MappedRegion.reserved(max(1, -(-size // mmap.PAGESIZE)) * mmap.PAGESIZE, huge)
         return None if region is None else np.asarray(region)
@@ -56,7 +55,7 @@ def guarded_or_none(size: int, *, huge: bool = True) -> npt.NDArray[np.uint8] | 
 
 
 def forbid_page(address: int) -> bool:
-    """Let nobody touch one page of a guarded block any more; whether that worked."""
+    """Forbid access to one page of a guarded block; true if that worked."""
     return not _library().mprotect(address, mmap.PAGESIZE, _PROT_NONE)
 
 

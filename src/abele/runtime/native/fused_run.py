@@ -12,7 +12,7 @@ from abele.kernels import NativePlan
 from abele.runtime.control.leaf import Phase, StreamUse
 
 NO_STRIDES: Mapping[Variable, int] = MappingProxyType({})
-"""Of a run that is in no loop, or whose loop moves nothing on."""
+"""Of a run in no loop, or in a loop that moves nothing on."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,9 +22,9 @@ class RunKernels:
     Attributes:
         uses: Stream copies among its steps.
         phases: The kernels' leaves in order, for each replica.
-        plan: What the kernels are.
+        plan: Plan of the kernels.
         seeds: Address of the word that results are rounded by at random, for each replica; none otherwise.
-        offset: What tells its random numbers from those of other runs.
+        offset: Number that tells its random numbers from those of other runs.
     """
 
     uses: tuple[StreamUse, ...]

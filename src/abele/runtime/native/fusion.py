@@ -9,6 +9,9 @@ That leaves values which nobody outside can see. A variable lives only inside th
 carry a value from round to round), and if each of its values is read again later in the run (the last value of a
 variable that nobody reads is a result, which the host may ask for). Each condition is decided by element sets or by
 position, never by names, and whatever is not known to be invisible is stored.
+
+Example: of y = 2 · (a + b) as two calls, the sum lives only inside the kernels: the run alone touches it, writes it
+first, and reads it again.
 """
 
 from __future__ import annotations
@@ -74,7 +77,7 @@ def split_runs(steps: Sequence[Program]) -> Iterator[Program | Run]:
 
 
 def is_fusible(step: Program) -> bool:
-    """True if a host kernel can stand for a step: every operand is a few strided blocks, or one when regrouped."""
+    """True if a host kernel can replace a step: every operand is a few strided blocks, or one when regrouped."""
     match step:
         case LibraryCall():
             return step.kernel is not None and all(map(_is_operand, (*step.inputs, *step.outputs)))
@@ -149,7 +152,7 @@ def matched(copy: Copy) -> tuple[Tensor, Tensor]:
 
 
 def operands(step: Program) -> tuple[tuple[End, ...], tuple[End, ...]]:
-    """What a fusible step reads and writes."""
+    """Operands that a fusible step reads and writes."""
     if isinstance(step, LibraryCall):
         return step.inputs, step.outputs
     assert isinstance(step, Copy)
@@ -157,14 +160,15 @@ def operands(step: Program) -> tuple[tuple[End, ...], tuple[End, ...]]:
 
 
 class Storage:
-    """Which variables must be stored as the graph says, and which exist only inside one run.
+    """Variables that must be stored as the graph says, and variables inside one run only.
 
-    A variable needs no storage when a single run touches it, writes it before it reads it, and reads whatever it wrote
-    last: a value that nobody reads is a result. Constants, initial contents and what the host keeps are stored.
+    A variable needs no storage when a single run touches it, writes it before it reads it, and reads its last value:
+        one that nobody reads is a result. Constants, variables with initial contents and those that the host keeps are
+        stored.
 
     Args:
         programs: All programs of the engine.
-        effects: What steps touch.
+        effects: Elements that steps touch.
         arena: Tells the variables of a set of elements.
         keep: Variables that the host wants to read.
         may_place: True if the floating-point behaviour may ask for vertices in place of host kernels.
@@ -220,11 +224,11 @@ class Storage:
 
     @property
     def reordered(self) -> frozenset[Variable]:
-        """The variables whose elements always have the order that host bodies give them."""
+        """Variables whose elements always have the order of host bodies."""
         return frozenset(filter(self.keeps_host_order, self._all_ordered))
 
     def keeps_host_order(self, variable: Variable) -> bool:
-        """True if a variable always has the order that host bodies give it: nothing else looks at it."""
+        """True if a variable always has the order of host bodies: no other step uses it."""
         seen = variable in self._seen_elsewhere or variable.is_constant or variable.initial is not None
         return variable in self._all_ordered and not seen
 

@@ -17,7 +17,7 @@ from abele.runtime.native.strided_again import regrouped
 
 
 class SeedWord:
-    """Stands for the word that a run's results are rounded by at random."""
+    """Placeholder of the word for random rounding of a run's results."""
 
 
 Owner = Variable | StreamUse | SeedWord | None
@@ -31,7 +31,7 @@ class Binder:
     the run looks at, is not copied: rows are taken of it where the host has it.
 
     Args:
-        storage: Which variables are stored, and in what order.
+        storage: Variables that are stored, and their order.
         run: The steps.
 
     Attributes:

@@ -23,8 +23,9 @@ from abele.runtime.supersteps.seeds import run_offset
 
 
 class _RunPlace(NamedTuple):
-    """Where a run is executed: in which replica, in a loop that moves some variables on by so many elements, and at
-    which address its seed is, if it has one."""
+    """Replica and loop in which a run is executed: elements by which the loop moves variables on, and the seed's
+    address.
+    """
 
     replica: int
     strides: Mapping[Variable, int]
@@ -35,9 +36,9 @@ class HostKernels:
     """Gives the host kernels for runs of steps; each run is planned once.
 
     Args:
-        arena: Where stored variables are.
-        effects: What steps touch.
-        storage: Which variables are stored.
+        arena: Memory of the stored variables.
+        effects: Elements that steps touch.
+        storage: Variables that are stored.
         memory: Working memory, which grows to what the plans need.
     """
 

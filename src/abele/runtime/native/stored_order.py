@@ -1,4 +1,4 @@
-"""The order in which the host stores a variable whose rows values name.
+"""Storage order of a variable on the host, for rows that values name.
 
 Tiles hold a table in parts of its columns, and a variable is row-major in its own shape, so that a row of the table
 lies in many pieces. A host that looks up rows wants them whole. Where host kernels alone touch a variable, between
@@ -10,6 +10,9 @@ of the stored elements. A view that does not compose with it leaves the variable
 
 Variables that are seen through the same view in one call (a weight, its gradient, its momentum) run side by side, so
 the order spreads from each to the others.
+
+Example: a table [1000, 64] in 4 parts of 16 columns is a variable [4, 1000, 16], and a row is 4 pieces of 16 elements.
+Stored with its dims in the order (1, 0, 2), a row is one piece of 64.
 """
 
 from __future__ import annotations
@@ -101,7 +104,7 @@ def stored_orders(
 
 
 def _wanted(call: LibraryCall) -> Iterator[tuple[Variable, Order]]:
-    """The variables whose rows a call takes in pieces, and the order in which they are whole."""
+    """Variables of which a call takes rows in pieces, and orders with whole rows."""
     assert call.kernel is not None
     tensors = (*call.inputs, *call.outputs)
     for number, dim in row_operands(call.kernel):
@@ -118,7 +121,7 @@ def _wanted(call: LibraryCall) -> Iterator[tuple[Variable, Order]]:
 
 
 def unmoved_tables(run: Sequence[Program], seen: Iterable[Variable]) -> dict[Program, tuple[Variable, Order]]:
-    """Copies from streams that a run can do without: rows are taken of what they bring, where it lies.
+    """Copies from streams that a run can do without: rows are taken of the data in place.
 
     Args:
         run: Steps that host kernels carry out.
@@ -163,7 +166,7 @@ def _written(step: Program) -> list[Tensor]:
 
 
 class _Views:
-    """How steps see variables."""
+    """Views of variables by steps."""
 
     def __init__(self, steps: Sequence[Program]) -> None:
         self.steps: dict[Variable, list[Program]] = {}

@@ -20,8 +20,8 @@ class RankMessage:
 
     Attributes:
         rank: The other rank.
-        sent: What it is sent; empty for nothing.
-        received: Where what it sends goes; empty for nothing.
+        sent: Bytes sent to it; empty for none.
+        received: Buffer of the bytes that it sends; empty for none.
     """
 
     rank: int
@@ -41,7 +41,7 @@ class Ranks(Protocol):
 
     @property
     def size(self) -> int:
-        """How many there are."""
+        """Number of ranks."""
 
     def exchange(self, messages: Sequence[RankMessage], step: str) -> None:
         """Send and receive messages, and return when all have arrived.
@@ -55,7 +55,7 @@ class Ranks(Protocol):
         """
 
     def gather(self, words: bytes, step: str) -> list[bytes]:
-        """What every rank gives, in the order of ranks; any number of bytes.
+        """Bytes of every rank, in the order of ranks; any number of bytes each.
 
         Raises:
             RankLostError: A rank does not come.
@@ -68,7 +68,7 @@ class ReplicaShare:
 
     Attributes:
         first: The first of them.
-        count: How many.
+        count: Number of replicas.
         total: Replicas of the whole program.
     """
 

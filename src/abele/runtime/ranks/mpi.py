@@ -21,13 +21,13 @@ from abele.job.progress import PROGRESS
 from abele.runtime.ranks.group import RankMessage
 
 PATIENCE_VARIABLE = "ABELE_RANKS_TIMEOUT"
-"""Seconds after which a rank that does not come is given up; without it, a process waits as long as it takes."""
+"""Seconds after which a missing rank is given up; without it, a process waits as long as it takes."""
 
 _SPIN_SECONDS = 2e-3
-"""How long a process looks for messages without a pause, on a host with a core for each of its ranks."""
+"""Seconds for which a process looks for messages without a pause, on a host with a core for each of its ranks."""
 _LEAST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 2e-5, 2e-3
 _PAUSE_PART = 1 / 20
-"""Pauses are this part of what was waited already, and so make no wait longer by more."""
+"""Length of a pause as part of the wait so far: the most that it adds to a wait."""
 
 
 @cache
@@ -44,7 +44,7 @@ class MpiRanks:
     """All processes of an MPI job.
 
     Args:
-        patience_seconds: How long to wait for a rank; None to wait as long as it takes (or as the environment says).
+        patience_seconds: Seconds to wait for a rank; None to wait as long as it takes (or as the environment says).
 
     Raises:
         MissingPackageError: The extra ``mpi`` is not installed.
@@ -69,7 +69,7 @@ class MpiRanks:
 
     @property
     def size(self) -> int:
-        """How many there are."""
+        """Number of ranks."""
         return int(self._world.Get_size())
 
     def exchange(self, messages: Sequence[RankMessage], step: str) -> None:
@@ -91,7 +91,7 @@ class MpiRanks:
         return made
 
     def gather(self, words: bytes, step: str) -> list[bytes]:
-        """What every rank gives; see :class:`~abele.runtime.ranks.group.Ranks`."""
+        """Bytes of every rank; see :class:`~abele.runtime.ranks.group.Ranks`."""
         others = tuple(r for r in range(self.size) if r != self.rank)
         sizes = np.zeros(self.size, np.int64)
         self._all_gather(np.array([len(words)], np.int64), sizes, step, others)

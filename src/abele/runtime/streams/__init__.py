@@ -1,1 +1,1 @@
-"""Host streams: what they are connected to, and the threads that fetch ahead for them."""
+"""Host streams: their connections, and the threads that fetch ahead for them."""

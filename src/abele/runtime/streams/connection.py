@@ -18,7 +18,7 @@ from abele.runtime.streams.stream_callback import Buffer, is_callback
 
 
 class Connection:
-    """What a stream is connected to.
+    """Data or code that a stream is connected to.
 
     Args:
         stream: The stream.
@@ -28,7 +28,7 @@ class Connection:
 
     Attributes:
         stream: The stream.
-        mode: How the virtual machine serves it.
+        mode: Service by the virtual machine.
         memory: The ring, or the staging areas of the copies that are under way together.
 
         array: The array that it is connected to, if it is one.
@@ -57,7 +57,7 @@ class Connection:
 
     @property
     def address(self) -> int:
-        """Where the ring or the first staging area begins."""
+        """Address of the ring or of the first staging area."""
         return address_of(self.memory)
 
     # --- a copy, called by the running program -----------------------------------------------------------------------
@@ -78,7 +78,7 @@ class Connection:
             self._ahead.retry()
 
     def drain(self) -> None:
-        """The next copy was made: hand over what it wrote, say that what it read is needed no more."""
+        """Finish the last copy: hand over its output, or release its input."""
         assert self._feed is not None
         buffer = self._buffers[self._drained % len(self._buffers)]
         self._drained += 1
@@ -105,7 +105,7 @@ class Connection:
         self._buffers = [part.view(stream.dtype.np).reshape(stream.shape) for part in parts]
 
     def look_ahead(self, items: int, threads: PrefetchThreads) -> None:
-        """Let up to ``items`` copies be prefetched from now on, if what is connected can."""
+        """Allow up to ``items`` copies to be prefetched from now on, if the feed can."""
         if self._ahead is None and items > 0 and self._feed is not None and self._feed.ahead:
             stream = self.stream
             buffers = [aligned_block(stream.bytes).view(stream.dtype.np).reshape(stream.shape) for _ in range(items)]
@@ -118,7 +118,7 @@ class Connection:
             self._ahead.begin()
 
     def end_run(self) -> BaseException | None:
-        """It ended; gives what a prefetch raised whose data was never asked for."""
+        """End a run; gives the error of a prefetch whose data was never used."""
         return self._ahead.end() if self._ahead is not None else None
 
     def abandon(self) -> None:
@@ -132,7 +132,7 @@ class Connection:
             self._feed.rewind()
 
     def discard(self) -> None:
-        """Something else is connected now: drop what was prefetched."""
+        """Drop prefetched data, as the stream is connected to something else now."""
         if self._ahead is not None:
             self._ahead.discard()
 

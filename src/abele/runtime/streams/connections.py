@@ -1,4 +1,4 @@
-"""The streams of an engine: what each is connected to, and the threads that fetch ahead for them."""
+"""Streams of an engine: the connection of each, and the threads that fetch ahead for them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Connections:
     """Connections by stream; they outlive the virtual machine that serves them.
 
     Args:
-        options: How far, and by how many threads, data is fetched ahead.
+        options: Options; they say how far, and by how many threads, data is fetched ahead.
     """
 
     def __init__(self, options: EngineOptions) -> None:
@@ -33,7 +33,7 @@ class Connections:
         self._own_threads: dict[Stream, PrefetchThreads] = {}
 
     def connect(self, stream: Stream, data: Any, begin: int | None = None, end: int | None = None) -> Connection:
-        """Connect a stream, in place of what it was connected to.
+        """Connect a stream, in place of its connection so far.
 
         Raises:
             StreamConnectionError: The data does not fit.
@@ -63,7 +63,7 @@ class Connections:
         return [self._connections[s] for s in streams if s in self._connections]
 
     def rewind(self, machine: VirtualMachine) -> None:
-        """Begin every array at its beginning, and drop what was prefetched."""
+        """Begin every array at its beginning, and drop prefetched data."""
         for stream, connection in self._connections.items():
             connection.rewind()
             if stream in machine.streams:
@@ -77,7 +77,7 @@ class Connections:
             connection.begin_run()
 
     def end_run(self, streams: Iterable[Stream]) -> BaseException | None:
-        """The run ended; gives the first error of data that was fetched ahead and never asked for."""
+        """End a run; gives the first error of data that was fetched ahead and never used."""
         failure: BaseException | None = None
         for connection in self.of(streams):
             try:

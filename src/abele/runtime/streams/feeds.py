@@ -1,4 +1,4 @@
-"""Feeds: what fills the buffers of input streams, or empties those of output streams."""
+"""Feeds: sources for the buffers of input streams, and sinks for those of output streams."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ class Feed:
         return False
 
     def fetch(self, buffer: Buffer) -> None:
-        """Fill the buffer of this copy, or take what is in it."""
+        """Fill the buffer of this copy, or take its contents."""
         raise NotImplementedError
 
     def complete(self) -> None:
         """The buffer of the oldest copy was used."""
 
     def invalidate(self) -> None:
-        """What was prefetched is dropped."""
+        """Drop prefetched data."""
 
     def rewind(self) -> None:
         """The engine was loaded anew."""
@@ -175,7 +175,7 @@ def _overridden(callback: Any, *names: str) -> Callable[[], Any] | None:
 
 @contextmanager
 def noted(stream: Stream) -> Iterator[None]:
-    """Add to what is raised inside that it came from what is connected to a stream."""
+    """Name the stream in errors of its connection that are raised inside."""
     try:
         yield
     except BaseException as error:

@@ -11,6 +11,8 @@ prefetch that has begun is woken by its end or by :meth:`Prefetcher.abandon`, wh
 leaks into the next run: a prefetch that outlives its run is *stale*. Its buffer goes back unused and the feed is told
 to invalidate, once, also if other buffers of that run were dropped before (``_owed``), unless the feed keeps what it
 gave. No lock is held while the user's code runs.
+
+Example: of 3 buffers, the program reads copy 0 from one while threads fill the others for copies 1 and 2.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ Task = Callable[[], None]
 
 
 class RunAbandonedError(Exception):
-    """A run that waited for host data was told to stop; the engine ends it quietly."""
+    """Run that waited for host data was told to stop; the engine ends it quietly."""
 
 
 class PrefetchThreads:
@@ -61,7 +63,7 @@ class PrefetchThreads:
         self._tasks.put(task)
 
     def close(self) -> None:
-        """End the threads after what they do now; later tasks start new ones."""
+        """End the threads after their present tasks; later tasks start new ones."""
         with self._lock:
             _dismiss(self._tasks, self._threads)
 
@@ -84,9 +86,9 @@ class Prefetcher:
     At most one prefetch is under way; the feed is never fetched from meanwhile. Buffers are used in order.
 
     Args:
-        feed: What fills them.
-        buffers: Where to; as many as may be ahead.
-        threads: Who does it.
+        feed: Feed that fills them.
+        buffers: Buffers to fill; as many as may be ahead.
+        threads: Threads that fill them.
     """
 
     def __init__(self, feed: Feed, buffers: Sequence[Buffer], threads: PrefetchThreads) -> None:
@@ -161,7 +163,7 @@ class Prefetcher:
             self._change.notify_all()
 
     def end(self) -> BaseException | None:
-        """A run ended: drop what is left unless the feed keeps it.
+        """End a run: drop remaining data unless the feed keeps it.
 
         Returns:
             What a prefetch raised whose data was never asked for.
@@ -186,7 +188,7 @@ class Prefetcher:
         return dropped
 
     def discard(self) -> None:
-        """The connection is at an end: drop what is left, whatever the feed."""
+        """End the connection: drop remaining data, whatever the feed."""
         with self._change:
             self._running, self._asked = False, 0
             self._stale = self._busy

@@ -12,7 +12,7 @@ Buffer = npt.NDArray[Any]
 
 
 class Result(Enum):
-    """What :meth:`StreamCallback.prefetch` says; true when the buffer was filled."""
+    """Result of :meth:`StreamCallback.prefetch`; true when the buffer was filled."""
 
     NotAvailable = 0
     Success = 1
@@ -22,7 +22,7 @@ class Result(Enum):
 
 
 class StreamCallback:
-    """Serves one stream. Subclasses write :meth:`fetch`, and what else they need.
+    """Serves one stream. Subclasses write :meth:`fetch`, and others as needed.
 
     The engine calls :meth:`fetch` once per copy unless prefetched data is there, and :meth:`complete` once per copy,
     after the data was used. :meth:`prefetch` runs in a thread of its own before the program asks, when the stream's
@@ -40,7 +40,7 @@ class StreamCallback:
         return Result.NotAvailable
 
     def fetch(self, buffer: Buffer) -> None:
-        """Fill the buffer of the copy that the program waits for; of an output stream, take what is in it.
+        """Fill the buffer of the copy that the program waits for; of an output stream, take its contents.
 
         Args:
             buffer: Array of the stream's shape and type; it is used again, so keep a copy, not itself.
@@ -51,7 +51,7 @@ class StreamCallback:
         """The data of the oldest copy that is not complete was used."""
 
     def invalidate_prefetched(self) -> None:
-        """What was prefetched and not used is dropped: the next call must give it again."""
+        """Drop prefetched data that was not used: the next call must give it again."""
 
     def invalidatePrefetched(self) -> None:
         """Poplar's name for :meth:`invalidate_prefetched`; either may be overridden."""

@@ -70,7 +70,7 @@ def joined(parts: Sequence[MemoryPieces]) -> MemoryPieces:
 
 
 def paired(source: MemoryPieces, destination: MemoryPieces) -> Runs:
-    """Runs that copy one list of pieces onto another of as many bytes, in order; what stays in place is left out."""
+    """Runs that copy one list of pieces onto another of as many bytes, in order; pieces in place are left out."""
     check_equal(source.total_bytes, destination.total_bytes, "a copy")
     length, mine, theirs = cut_alike(source.bytes, destination.bytes)
     at = source.address[mine.interval] + mine.offset
@@ -93,11 +93,11 @@ def shortened(runs: Runs) -> Runs:
 def copy_leaf(
     name: str, runs: Runs, writes: IntervalSet = EMPTY, *, source: Argument = 0, destination: Argument = 0
 ) -> Leaf:
-    """A leaf that carries out runs which do not overlap; its units are runs.
+    """Leaf of runs that do not overlap; its units are runs.
 
     Args:
         name: For listings.
-        runs: What to copy.
+        runs: Runs to copy.
         writes: Elements of variables that are written.
         source: Base that the runs' sources count from.
         destination: Base that their destinations count from.

@@ -1,4 +1,4 @@
-"""Floating-point behaviour: what the programs of an engine may switch on, and what is on now."""
+"""Floating-point behaviour: switches of an engine's programs, and their present state."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Behaviour:
 
     @property
     def address(self) -> int:
-        """Where the word is."""
+        """Address of the word."""
         return address_of(self._words)
 
     @property
@@ -75,7 +75,7 @@ class Behaviour:
         return self.possible & ROUNDING if any(map(_makes_narrow, steps)) else 0
 
     def ways(self, bits: int) -> Iterator[Rounding]:
-        """Every rounding that may be on where ``bits`` decide which it is."""
+        """Roundings that may be on while ``bits`` may change."""
         free = bits & ~self.certain
         for choice in range(ROUNDING + 1):
             if not choice & ~free:
@@ -87,7 +87,7 @@ class Behaviour:
 
 
 def bits_of(step: SetFloatingPointBehaviour) -> tuple[int, int]:
-    """Bits that a step sets one way or the other, and those that it switches on."""
+    """Bits that a step sets one way or the other, and bits switched on."""
     switched = {BITS[name]: on for name, on in step.fields.items() if name in BITS}
     if "nan_on_overflow" in step.fields:
         switched[SATURATING] = not step.fields["nan_on_overflow"]
@@ -95,7 +95,7 @@ def bits_of(step: SetFloatingPointBehaviour) -> tuple[int, int]:
 
 
 def rounding_of(bits: int) -> Rounding:
-    """How results are rounded while these bits are on."""
+    """Rounding of results while these bits are on."""
     return Rounding(bool(bits & STOCHASTIC), bool(bits & SATURATING))
 
 

@@ -1,9 +1,9 @@
-"""Floating-point exceptions: supersteps that make a NaN or an infinity from numbers that were none.
+"""Floating-point exceptions: supersteps that make a NaN or an infinity from finite numbers.
 
 An element that is NaN after a superstep, in a vertex that read no NaN, comes from an invalid operation. One that is
 infinite, in a vertex that read no infinity, comes from a division by zero or an overflow if the processor's flags say
-that one happened; which of the two, the flags say as well. A vertex that stores comparisons of floats, as ``x < y``
-makes it, and read a NaN, made an invalid operation too; ``x != x``, which asks for NaN, is none.
+that one happened; the flags also tell the two apart. A vertex that stores comparisons of floats, as ``x < y`` makes it,
+and read a NaN, made an invalid operation too; ``x != x``, which asks for NaN, is none.
 
 Limits: what a vertex computes and does not store goes unseen, as do integers. Code of selected branches may run whole
 and raise flags, and some functions reach infinity without a flag. So an infinity that a codelet stores as a constant,
@@ -65,7 +65,7 @@ class _Scan:
 
 
 class _WatchedGroup:
-    """One group: scans of what it reads and of what it writes."""
+    """One group: scans of its operands and of its results."""
 
     def __init__(self, placed: PlacedGroup) -> None:
         self.placed = placed
@@ -83,7 +83,7 @@ class _WatchedGroup:
                 self.writes.append(_Scan(*table))
 
     def fresh(self) -> npt.NDArray[np.uint8]:
-        """What each vertex wrote and had not read, uint8[vertices]."""
+        """Flags of values that each vertex wrote and had not read, uint8[vertices]."""
         before, after = (np.zeros(self.placed.num, dtype=np.uint8) for _ in range(2))
         for scans, into in ((self.reads, before), (self.writes, after)):
             for scan in scans:
@@ -96,7 +96,7 @@ class _WatchedGroup:
 
 
 def _stores_comparisons(codelet: CodeletDef) -> bool:
-    """True if what a vertex of the library stores is the result of comparing floats that it read."""
+    """True if a library vertex stores the result of comparing floats that it read."""
     if not isinstance(codelet.source, WrittenCode):
         return False
     statements = list(walk(codelet.source.tree.body))
@@ -116,7 +116,7 @@ def _stores_comparisons(codelet: CodeletDef) -> bool:
 
 
 def _is_comparison(op: str, left: VertexExpr, right: VertexExpr) -> bool:
-    """False for what asks for NaN, ``x != x``, or for truth, ``x != 0``, and for sums and other values made first."""
+    """False for tests of NaN, ``x != x``, or of truth, ``x != 0``, and for sums and other values made first."""
     asks = left is right or (op == "!=" and isinstance(right, ConstExpr) and right.value == 0)
     return not asks and all(isinstance(value, Element | Scalar | ConstExpr) for value in (left, right))
 
@@ -126,8 +126,8 @@ class FloatChecks:
 
     Args:
         step: The superstep.
-        behaviour: Which exceptions are on.
-        callbacks: Where findings are judged.
+        behaviour: Exceptions that are on.
+        callbacks: Callbacks that judge findings.
         num_threads: Host threads.
     """
 
@@ -140,10 +140,10 @@ class FloatChecks:
         self._has_flags = True
 
     def before(self, emitter: Emitter, groups: Sequence[PlacedGroup], *, native: bool) -> None:
-        """Append what looks at the operands, before the vertices run.
+        """Append the scan of the operands, before the vertices run.
 
         Args:
-            emitter: Where the code goes.
+            emitter: Emitter of the code.
             groups: The vertices.
             native: True if they run as native code, whose flags mean something.
         """
@@ -153,7 +153,7 @@ class FloatChecks:
         emitter.phase((*scans, *self._flag_leaves(primitives().clear_flags)))
 
     def after(self, emitter: Emitter) -> None:
-        """Append what looks at the results and judges them."""
+        """Append the scan of the results and its judgement."""
         scans = tuple(s.leaf for g in self._groups for s in g.writes if s.leaf.units)
         emitter.expect_barrier()
         emitter.phase((*self._flag_leaves(primitives().read_flags), *scans))
@@ -175,7 +175,7 @@ class FloatChecks:
                     raise self._error(kind, watched.placed, int(vertices[0]), len(vertices))
 
     def _kinds(self, fresh: npt.NDArray[np.uint8], flags: int) -> list[tuple[int, Int64]]:
-        """Exceptions that the findings tell of, each with the vertices that show it."""
+        """Exceptions of the findings, each with the vertices that show it."""
         invalid, infinite = (np.flatnonzero(fresh & bit) for bit in (_NAN, _INFINITE))
         kinds = [(INVALID, invalid)]
         # Plain Python raises no flags: either exception may have been it.

@@ -1,4 +1,4 @@
-"""Scratch memory of supersteps: what exchange gathers for vertices whose regions lie scattered."""
+"""Scratch memory of supersteps: data that exchange gathers for vertices of scattered regions."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ class InterpretedSupersteps:
 
     Attributes:
         supersteps: Places the vertices, as for native execution.
-        callbacks: Where the calls go.
+        callbacks: Callbacks that the calls are added to.
         run: Runs the vertices of a compute set.
     """
 
@@ -50,7 +50,7 @@ class InterpretedSupersteps:
         rounding: Rounding = NEAREST,
         seeds: Seeds | None = None,
     ) -> None:
-        """Append what executes the compute set, with something that looks at it before and after the vertices.
+        """Append the code that executes the compute set, with a watch before and after the vertices.
 
         Raises:
             ControlProgramError: Results are to be rounded at random, or held at the largest number.
@@ -96,7 +96,7 @@ class _StoppedError(BaseException):
 
 _lock = threading.Lock()
 _running: dict[int, PlacedGroup] = {}
-"""What each thread runs as plain Python now."""
+"""Vertices that each thread runs as plain Python now."""
 
 
 def _raise_in(thread: int, error: type[BaseException] | None) -> None:
@@ -137,7 +137,7 @@ def _interpret(placed: PlacedGroup, vertex: int, worker: int | None) -> None:
 
 
 def run_vertex(placed: PlacedGroup, vertex: int, worker: int | None = None) -> None:
-    """Run one vertex (or one worker of it) as plain Python; an error also tells the vertex and where it was made."""
+    """Run one vertex (or one worker of it) as plain Python; an error also names the vertex and its source line."""
     try:
         _interpret(placed, vertex, worker)
     except AbeleError as error:
@@ -149,7 +149,7 @@ def run_vertex(placed: PlacedGroup, vertex: int, worker: int | None = None) -> N
 
 
 def place_of(placed: PlacedGroup, vertex: int) -> str:
-    """Which vertex, on which tile, in which compute set, and where the user made it."""
+    """Name of a vertex: its tile, compute set and source line."""
     group = placed.group
     replica, vertex = divmod(vertex, group.num)
     where = f"vertex {vertex} of {group.num} × {group.codelet.name} on tile {int(group.tile[vertex])}"

@@ -64,13 +64,13 @@ class NativeSupersteps:
     """Compute sets made ready to run; each is prepared once, however often it is executed.
 
     Attributes:
-        arena: Where the variables are.
+        arena: Memory of the variables.
         compile: Gives the native code of a codelet.
         placed: All groups prepared so far.
         scratch: Memory for gathered regions.
         ipu: The chip, whose costs tell how vertices are best shared out over threads; None to go by their number.
         threads: Host threads.
-        prints: Shows what vertices print; None to leave that where it is.
+        prints: Shows prints of vertices; None to leave them in memory.
     """
 
     arena: Arena
@@ -95,7 +95,7 @@ class NativeSupersteps:
         rounding: Rounding = NEAREST,
         seeds: Seeds | None = None,
     ) -> None:
-        """Append what executes the compute set; see :class:`abele.runtime.lowering.lower.NativeSupersteps`."""
+        """Append the code that executes the compute set; see :class:`abele.runtime.lowering.lower.NativeSupersteps`."""
         ready = self.ready(compute_set)
         if ready.gather:
             emitter.phase(ready.gather)
@@ -117,7 +117,7 @@ class NativeSupersteps:
             emitter.tally(address_of(placed.executions))
 
     def ready(self, compute_set: ComputeSet) -> Ready:
-        """A compute set with what executes it."""
+        """Compute set with the leaves that execute it."""
         if compute_set not in self._ready:
             groups = self.place(compute_set)
             gather, scatter = transfers(compute_set, groups)
@@ -186,11 +186,11 @@ class NativeSupersteps:
             placed.cuts[:] = even_cuts(placed.num, self.threads) if cuts is None else cuts
 
     def take_slots(self) -> list[CountedVertices]:
-        """What this run has counted of vertices whose cost depends on data; counting begins anew."""
+        """Counts of this run for vertices whose cost depends on data; counting begins anew."""
         return [found for p in self._all_counted() if (found := p.take_slots()) is not None]
 
     def drop_slots(self) -> None:
-        """Forget what a run counted that did not come to its end: how often each vertex ran is not known."""
+        """Forget the counts of a run that was cut off: the executions of its vertices are not known."""
         for placed in self._all_counted():
             placed.drop_slots()
 
@@ -205,7 +205,7 @@ def written(group: VertexGroup) -> IntervalSet:
 
 
 def transfers(compute_set: ComputeSet, groups: Sequence[PlacedGroup]) -> tuple[Phase, Phase]:
-    """Phases before and after the vertices: what is gathered for them, and what they wrote to be scattered."""
+    """Phases before and after the vertices: gathering of their operands, scattering of their results."""
     name = compute_set.name
     gather = _transfer(f"gather for {name}", [r for g in groups for r in g.tables.gather], EMPTY)
     writes = IntervalSet.union(written(g.group) for g in groups if g.tables.scatter)

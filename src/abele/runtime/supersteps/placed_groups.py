@@ -1,4 +1,4 @@
-"""Vertex groups in host memory, and what may look at them as they run."""
+"""Vertex groups in host memory, and the watches of their runs."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from abele.runtime.supersteps.vertex_tables import VertexTables
 
 @dataclass(frozen=True, eq=False, slots=True)
 class CountedVertices:
-    """What a run counted of one vertex group.
+    """Counts of a run for one vertex group.
 
     Attributes:
-        compute_set: Where it belongs.
+        compute_set: Compute set of the group.
         position: Position of the group in its compute set.
         raw: Issue slots of each vertex, summed over executions, int64[replicas * N] as bytes.
-        executions: How often they ran.
+        executions: Number of times that they ran.
         replicas: Replicas that each have these vertices.
     """
 
@@ -44,7 +44,7 @@ class PlacedGroup:
     """A vertex group with the tables that its native code is given.
 
     Attributes:
-        compute_set: Where it belongs.
+        compute_set: Compute set of the group.
         group: The vertices.
         position: Position of the group in its compute set.
         tables: Their pointers and lengths.
@@ -54,7 +54,7 @@ class PlacedGroup:
         executions: Times that they ran in this run while being counted, int64[1].
         cuts: Vertices at which threads' shares begin and end, int64[threads + 1]; None for equal numbers.
         counted: Executions counted in all runs.
-        last: What the last whole run counted.
+        last: Counts of the last whole run.
         learnt_from: Executions that had been counted when the shares were cut.
     """
 
@@ -76,8 +76,7 @@ class PlacedGroup:
         return self.group.num * self.replicas
 
     def take_slots(self) -> CountedVertices | None:
-        """What this run has counted, None if nothing; the same object as last time where that is equal. Counting begins
-        anew."""
+        """Counts of this run, or None; the same object as last time where they are equal. Counting begins anew."""
         times = int(self.executions[0])
         if self.slots is None or not times:
             return None
@@ -101,10 +100,10 @@ class PlacedGroup:
 
 
 class SuperstepWatch(Protocol):
-    """Looks at one superstep."""
+    """Watch of one superstep."""
 
     def before(self, emitter: Emitter, groups: Sequence[PlacedGroup], *, native: bool) -> None:
-        """Append what looks at the vertices' operands, gathered and ready; ``native`` tells how they will run."""
+        """Append the scan of the vertices' operands, gathered and ready; ``native`` if these run natively."""
 
     def after(self, emitter: Emitter) -> None:
-        """Append what looks at their results, before these are scattered."""
+        """Append the scan of their results, before these are scattered."""

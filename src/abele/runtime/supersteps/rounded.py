@@ -26,8 +26,8 @@ class _Draw:
 
     Attributes:
         leaf: The leaf.
-        replica: Whose seeds it uses.
-        offset: What tells its random numbers from those of other groups.
+        replica: Replica whose seeds it uses.
+        offset: Number that tells its random numbers from those of other groups.
     """
 
     leaf: Leaf
@@ -74,7 +74,7 @@ class RoundedRuns:
             emitter.tally(seeds.address(replica), seeds.step)
 
     def _saturating(self, placed: PlacedGroup, plain: Leaf) -> Leaf:
-        """What runs a group with results held at the largest number."""
+        """Leaf that runs a group with results held at the largest number."""
         if placed not in self._leaves:
             rounding = Rounding(saturates=True)
             address, name = self._address(placed, rounding), f"{plain.name}, {rounding}"
@@ -84,7 +84,7 @@ class RoundedRuns:
         return self._leaves[placed]
 
     def _drawing(self, placed: PlacedGroup, plain: Leaf, rounding: Rounding) -> list[_Draw]:
-        """What runs a group with results rounded at random."""
+        """Leaves that run a group with results rounded at random, one per replica."""
         key = placed, rounding
         if key not in self._draws:
             self._draws[key] = list(self._replicas(placed, plain, rounding))

@@ -11,14 +11,16 @@ from abele.arrays import Int64
 from abele.runtime.memory.host_memory import address_of, aligned_block
 
 _STEP = 0x9E3779B97F4A7C15
-"""What the state grows by in each superstep, or run of host kernels, that rounds.
+"""Increment of the state in each superstep, or run of host kernels, that rounds. Source: the increment of SplitMix64,
+the golden ratio.
 
-Source: the increment of SplitMix64, the golden ratio."""
+Source: the increment of SplitMix64, the golden ratio.
+"""
 _WORD = (1 << 64) - 1
 
 
 class Seeds:
-    """Seeds u32[replicas, tiles, workers, 4], and what supersteps make of them.
+    """Seeds u32[replicas, tiles, workers, 4], and their changes by supersteps.
 
     The first 64 bits of a replica's seeds count the supersteps, and runs of host kernels, that have rounded; all the
     others tell replicas and programs apart. Equal seeds give equal rounding, whatever ran before they were set.
@@ -50,16 +52,16 @@ class Seeds:
         return address_of(self._words) + 8 * self.replicas
 
     def address(self, replica: int) -> int:
-        """Where a replica's state is."""
+        """Address of a replica's state."""
         return address_of(self._words) + 8 * replica
 
     @property
     def step(self) -> int:
-        """What a superstep that rounds adds to the state, as a signed word."""
+        """Increment of the state by a superstep that rounds, as a signed word."""
         return signed(_STEP)
 
     def reset(self, seed: int = 0) -> None:
-        """The program is loaded again: the seeds are made from one number, in every replica alike."""
+        """Set the seeds from one number, in every replica alike, when the program is loaded again."""
         first = np.zeros(self._shape, dtype=np.uint32)
         first.reshape(-1)[2:4] = seed & 0xFFFFFFFF, seed >> 32 & 0xFFFFFFFF
         self._rest = [first.copy() for _ in range(self.replicas)]
@@ -82,12 +84,12 @@ class Seeds:
 
 
 def group_offset(compute_set: int, position: int) -> int:
-    """What tells the random numbers of the vertex groups of a program apart, as a signed word."""
+    """Number that tells the random numbers of a program's vertex groups apart, as a signed word."""
     return _offset(f"{compute_set} {position}")
 
 
 def run_offset(number: int) -> int:
-    """What tells the random numbers of the runs of host kernels of a program apart, as a signed word."""
+    """Number that tells the random numbers of a program's runs of host kernels apart, as a signed word."""
     return _offset(f"host kernels {number}")
 
 

@@ -1,4 +1,4 @@
-"""When vertices get native code made for their sizes: what a group has in common, and whether it is worth it."""
+"""Sizes for which vertices get native code of their own: those that a group has in common, if the code pays."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from abele.codelet import Size, Sizes
 from abele.graph import Edge, VertexGroup
 
 _MOST_ELEMENTS = 1024
-"""Longer vectors gain nothing: what is saved is the set-up of a loop."""
+"""Most elements of a vector for code of its own: longer ones gain nothing, as only the set-up of a loop is saved."""
 _FEWEST_VERTICES = 32
 _FEWEST_BYTES = 1 << 16
 """Fewer would take less time to run than such code takes to make."""

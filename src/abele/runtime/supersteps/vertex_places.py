@@ -17,13 +17,13 @@ def element_text(graph: Graph, address: int) -> str:
 
 
 def made_at(graph: Graph, address: int) -> str | None:
-    """Where the variable of an element was made, in words."""
+    """Source line at which the variable of an element was made, in words."""
     variable, _ = graph.locate(address)
     return f"{variable.name!r} was made at {variable.debug.location}" if variable.debug.file else None
 
 
 def vertex_text(compute_set: ComputeSet, group: VertexGroup, vertex: int, replica: int | None = None) -> str:
-    """Which vertex, on which tile, in which compute set, and where the user made it."""
+    """Name of a vertex: its tile, compute set and source line."""
     where = f"vertex {vertex} of {group.num} × {group.codelet.name} on tile {int(group.tile[vertex])}"
     if replica is not None:
         where += f" of replica {replica}"

@@ -13,10 +13,10 @@ from abele.runtime.supersteps.placed_groups import PlacedGroup
 
 @dataclass(frozen=True, eq=False)
 class VertexPrints:
-    """Shows what vertices print, group after group, each in the order of its vertices.
+    """Shows the prints of vertices, group after group, each in the order of its vertices.
 
     Attributes:
-        callbacks: Where calls go.
+        callbacks: Callbacks that calls are added to.
         print_text: Writes a line for the user.
     """
 
@@ -24,12 +24,12 @@ class VertexPrints:
     print_text: Callable[[str], None]
 
     def emit(self, groups: Sequence[PlacedGroup], emitter: Emitter) -> None:
-        """Append what shows the prints of vertices that just ran, if their codelets print."""
+        """Append the code that shows prints of the last vertices, if their codelets print."""
         if any(placed.tables.sink is not None for placed in groups):
             emitter.callback(self.callbacks.add(lambda: self.show(groups)))
 
     def show(self, groups: Sequence[PlacedGroup]) -> None:
-        """Show what native code of these groups has printed."""
+        """Show the prints of these groups' native code."""
         lines = Lines(self.print_text)
         for placed in groups:
             if placed.tables.sink is not None:

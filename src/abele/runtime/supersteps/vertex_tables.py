@@ -1,4 +1,4 @@
-"""Vertex groups as native leaves: tables of pointers and lengths, and what must be gathered and scattered.
+"""Vertex groups as native leaves: tables of pointers and lengths, and the gathers and scatters around.
 
 A region that is one piece of host memory is used in place, by a pointer into the arena. That is nearly all of them,
 since variables are stored whole on the host, whatever tiles they are mapped to. Others get room in scratch memory, with
@@ -50,14 +50,14 @@ class FieldMemory:
 
 @dataclass
 class VertexTables:
-    """What the native code of a codelet is given for all vertices of a group.
+    """Arguments of a codelet's native code for all vertices of a group.
 
     Attributes:
         columns: Arrays in the order that ``CompiledCodelet.run`` expects, field by field.
         gather: Copies into scratch memory before the vertices run.
         scatter: Copies out of it after they ran.
         state: Values of the state fields, which persist from one execution to the next, and their contents at load.
-        memory: What each edge field points to.
+        memory: Memory that each edge field points to.
         zones: Begin and end of memory around the state, which nobody writes.
         sink: Takes what the vertices print, if they do.
     """
@@ -72,7 +72,7 @@ class VertexTables:
 
     @property
     def addresses(self) -> tuple[int, ...]:
-        """Where the columns lie."""
+        """Addresses of the columns."""
         return tuple(address_of(c) for c in self.columns)
 
     @property
@@ -165,9 +165,9 @@ def region_pointers(edge: Edge, width: int, arena: Arena, scratch: ScratchPool, 
     Args:
         edge: The wiring of one field.
         width: Bytes of an element.
-        arena: Where the variables are.
-        scratch: Where gathered regions go.
-        replica: Whose memory.
+        arena: Memory of the variables.
+        scratch: Pool of memory for gathered regions.
+        replica: Number of the replica.
 
     Returns:
         Addresses, int64[regions]; copies from the arena to scratch.
@@ -197,7 +197,7 @@ def region_pointers(edge: Edge, width: int, arena: Arena, scratch: ScratchPool, 
 
 
 def fields_overlap(tables: VertexTables) -> bool:
-    """True if some vertex has two fields (or rows of one) that share memory, of which one is written."""
+    """True if some vertex has two fields (or rows of one) in shared memory, of which one is written."""
     memory = [m for m in tables.memory if len(m.vertex)]
     if not any(m.written for m in memory):
         return False

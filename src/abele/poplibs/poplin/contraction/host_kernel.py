@@ -57,7 +57,7 @@ def _nests(problem: Contraction, operands: Sequence[Binding], target: int) -> tu
 def _nest(
     problem: Contraction, phases: tuple[ResidueClass, ...], operands: Sequence[Binding], target: int, *, first: bool
 ) -> Nest:
-    """The nest of one combination of residue classes; later ones add onto what the first left."""
+    """Nest of one combination of residue classes; later ones add onto the first's results."""
     extents = {"g": problem.groups, "b": problem.batch, "co": problem.out_channels}
     index = {d: affine(d) for d in ("g", "b", "co", "ci")}
     for d, phase in enumerate(phases):
@@ -115,6 +115,6 @@ def _load(operand: int, index: Index, shape: tuple[int, ...], extents: dict[str,
 
 
 def _zero(shape: tuple[int, ...], target: int) -> Nest:
-    """The nest that clears an output which no input reaches."""
+    """Nest that clears an output without inputs."""
     dims = {f"d{i}": n for i, n in enumerate(shape)}
     return Nest(tuple(dims.items()), (Store(target, tuple(map(affine, dims)), as_expr(0.0)),))

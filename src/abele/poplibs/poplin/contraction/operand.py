@@ -1,4 +1,4 @@
-"""Operands of a contraction: a tensor whose dimensions have names, walked in the order in which memory holds it."""
+"""Operands of a contraction: tensors of named dimensions, walked in the order of memory."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Operand:
         tensor: The logical view, one dimension per name.
         dims: Name of each dimension of the view.
         storage: The same elements with dimensions split and permuted to storage order.
-        entries: What each dimension of ``storage`` is, outermost first; those of one index are left out.
+        entries: Dimension that each dimension of ``storage`` is a part of, outermost first; extents of 1 are left out.
     """
 
     tensor: Tensor
@@ -181,7 +181,7 @@ def allocate(
     """A new, unmapped variable stored in a given order.
 
     Args:
-        graph: Where to create it.
+        graph: Graph in which the variable is made.
         dtype: Element type.
         extents: Extent of every dimension by name, in the order of the logical view.
         order: Storage dimensions, outermost first: a name, and the step along it (the size of a block where the

@@ -132,7 +132,7 @@ def input_gradient(params: ConvParams, dtype: ElementType, partials: ElementType
 def weight_gradient(
     params: ConvParams, dtype: ElementType, partials: ElementType, output: ElementType, *, swapped: bool
 ) -> Contraction:
-    """Activations and gradients of the output to gradients of the weights; samples are what is summed over.
+    """Activations and gradients of the output to gradients of the weights; the sum is over samples.
 
     The activations slide over the gradients, in-channels as the batch; or, ``swapped``, the gradients over the
     activations, out-channels as the batch: then the in-channels come out innermost, as weights are stored.

@@ -1,4 +1,4 @@
-"""What sums of products of 8-bit floats are multiplied by, beyond the scales of their element types."""
+"""Factors by which sums of products of 8-bit floats are multiplied, beyond the scales of their types."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Scaling:
 
     @property
     def kind(self) -> Literal["", "number", "tensor"]:
-        """How vertices are told it."""
+        """Form in which vertices get the factor: a compile-time number, a tensor, or none."""
         return "tensor" if self.factor is not None else "number" if self.log2 else ""
 
 

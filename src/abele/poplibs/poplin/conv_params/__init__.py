@@ -1,1 +1,1 @@
-"""Convolutions: parameters, transforms, and what follows from them (index relations, operation counts)."""
+"""Convolutions: parameters, transforms, index relations and operation counts."""

@@ -1,4 +1,4 @@
-"""One field dimension of a contraction: which input meets which kernel position at which output.
+"""One field dimension of a contraction: the input that meets each kernel position at each output.
 
 All three indices stand in one linear relation, ``in_step·i = out_step·o + kernel_step·k + offset``. A convolution, its
 input gradient and its weight gradient have the same relation with the three roles exchanged, so one class serves all.
@@ -47,7 +47,7 @@ class Axis:
         in_step: Factor of i, positive; above 1 where the input is dilated.
         out_step: Factor of o: the stride.
         kernel_step: Factor of k: the kernel's dilation, negative where the kernel is flipped.
-        offset: What remains: minus the lower padding.
+        offset: Constant of the relation: minus the lower padding.
     """
 
     inputs: int

@@ -22,7 +22,7 @@ Numbers = Sequence[int]
 
 @dataclass
 class CppInputTransform:
-    """What happens to the input or the kernel, by PopLibs' names; see :class:`~abele.poplibs.poplin.InputTransform`."""
+    """Transform of the input or the kernel, by PopLibs' names; see :class:`~abele.poplibs.poplin.InputTransform`."""
 
     truncationLower: Numbers = ()
     truncationUpper: Numbers = ()
@@ -45,7 +45,7 @@ class CppInputTransform:
 
 @dataclass
 class CppOutputTransform:
-    """What happens to the output, by PopLibs' names; see :class:`~abele.poplibs.poplin.OutputTransform`."""
+    """Transform of the output, by PopLibs' names; see :class:`~abele.poplibs.poplin.OutputTransform`."""
 
     truncationLower: Numbers = ()
     truncationUpper: Numbers = ()
@@ -77,11 +77,11 @@ class CppConvParams:
         inputChannelsPerConvGroup: Channels of the input.
         outputChannelsPerConvGroup: Channels of the output.
         numConvGroups: Groups of channels that do not mix.
-        inputTransform: What happens to the input.
-        kernelTransform: What happens to the kernel.
-        outputTransform: What happens to the output.
+        inputTransform: Transform of the input.
+        kernelTransform: Transform of the kernel.
+        outputTransform: Transform of the output.
         forward: The convolution that this is the gradient of, from :func:`get_gradient_params`.
-        exact: What that gradient is, while no field has been set since.
+        exact: Parameters of that gradient, as long as no field has been set since.
     """
 
     inputType: ElementType
@@ -140,7 +140,7 @@ class CppConvParams:
 
     @property
     def core(self) -> ConvParams:
-        """The convolution without what happens before and after."""
+        """The convolution without its transforms."""
         found = self.frozen()
         return found.core if isinstance(found, TransformedConv) else found
 

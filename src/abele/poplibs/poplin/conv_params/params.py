@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from abele.poplibs.poplin.conv_params.cpp_params import CppInputTransform, CppOutputTransform
 
 _PER_DIM = {"stride": 1, "dilation": 1, "padding_lower": 0, "padding_upper": 0, "input_dilation": 1, "flip": 0}
-"""What is given for each field dimension, and what it is where it is left out."""
+"""Parameters of each field dimension, with their defaults."""
 
 
 @dataclass(frozen=True)
@@ -224,7 +224,7 @@ class ConvParams:
         )
 
     def canonicalize(self) -> ConvParams:
-        """The same convolution without what changes nothing: dilation of a single element, and turning one around."""
+        """The same convolution without parameters that change nothing: dilation or flipping of a single element."""
         single = [n == 1 for n in self.kernel]
         return replace(
             self,

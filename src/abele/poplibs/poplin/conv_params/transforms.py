@@ -1,4 +1,4 @@
-"""PopLibs' full description of a convolution: what happens to input, kernel and output around the sliding.
+"""PopLibs' full description of a convolution: transforms of input, kernel and output around the sliding.
 
 Input and kernel are truncated, dilated, padded and flipped, in this order; the output is truncated, strided and padded.
 All of it becomes a plain :class:`~abele.poplibs.poplin.conv_params.params.ConvParams` over views: what is cut off or
@@ -23,7 +23,7 @@ Numbers = tuple[int, ...]
 
 @dataclass(frozen=True)
 class InputTransform:
-    """What happens to the input or to the kernel; one number per field dimension each, or none at all.
+    """Transform of the input or of the kernel: one number per field dimension each, or none at all.
 
     Attributes:
         truncation_lower: Elements cut off before.
@@ -44,12 +44,12 @@ class InputTransform:
 
 @dataclass(frozen=True)
 class OutputTransform:
-    """What happens to the output; one number per field dimension each, or none at all.
+    """Transform of the output: one number per field dimension each, or none at all.
 
     Attributes:
         truncation_lower: Elements cut off before.
         truncation_upper: Elements cut off after.
-        stride: Every how manieth is kept of what is left.
+        stride: Step between the elements that are kept.
         padding_lower: Zeros before.
         padding_upper: Zeros after.
     """
@@ -72,9 +72,9 @@ class TransformedConv:
         in_channels: Channels of the input, all groups together.
         out_channels: Channels of the output, all groups together.
         groups: Groups of channels that do not mix.
-        input: What happens to the input.
-        kernel_transform: What happens to the kernel.
-        output: What happens to the output.
+        input: Transform of the input.
+        kernel_transform: Transform of the kernel.
+        output: Transform of the output.
 
     Raises:
         TensorError: Not one number per field dimension, a negative one, more cut off than there is, or a convolution
@@ -151,7 +151,7 @@ class TransformedConv:
         return (self.batch, self.out_channels, *self.output_field)
 
     def seen_input(self, x: Tensor) -> Tensor:
-        """The part of the input that is read, in the order in which it is."""
+        """Part of the input that is read, in the order of reading."""
         return _seen(x, self.input)
 
     def seen_weights(self, weights: Tensor) -> Tensor:
@@ -169,7 +169,7 @@ class TransformedConv:
         return deltas
 
     def shown_input_gradient(self, graph: Graph, gradient: Tensor) -> Tensor:
-        """The gradient of the whole input, from that of what is read of it; zero elsewhere."""
+        """Gradient of the whole input, from that of its part that is read; zero elsewhere."""
         turned = _flipped(gradient, self.input.flip)
         return _padded(graph, turned, self.input.truncation_lower, self.input.truncation_upper)
 

@@ -21,8 +21,9 @@ _PRODUCTS: Mapping[str, Option] = {
     "availableMemoryProportion": PROPORTION,
     "vertices": choice("library", "counted"),
 }
-"""Proportion of a tile that products may take; and PopLibs' vertices and steps, whose costs are published, or our own,
-which are counted from their code and share out right-hand sides."""
+"""Proportion of a tile that products may take; and PopLibs' vertices and steps, of published costs, or our own. Ours
+are counted from their code and share out right-hand sides.
+"""
 FACTOR_OPTIONS: Mapping[str, Option] = {"blockSize": integer(8, 1), **_PRODUCTS}
 SOLVE_OPTIONS: Mapping[str, Option] = {"blockSize": integer(64, 1), **_PRODUCTS}
 """Source of the defaults: machine reference §4.15, S."""
@@ -30,7 +31,7 @@ SOLVE_OPTIONS: Mapping[str, Option] = {"blockSize": integer(64, 1), **_PRODUCTS}
 
 @dataclass(frozen=True)
 class BlockOptions:
-    """What was chosen for a factorisation or a solve.
+    """Settings of a factorisation or a solve.
 
     Attributes:
         block: Rows of a block that one vertex takes.
@@ -91,7 +92,7 @@ def extents(size: int, block: int) -> list[int]:
 
 
 def equal_shares(total: int, each: int) -> list[tuple[slice, slice, int]]:
-    """Tiles that take ``each`` of ``total``, and one that takes the rest: tiles, what they take, and each of them."""
+    """Tiles that take ``each`` of ``total``, and one for the rest: tiles, their range, and the part of each."""
     full, rest = divmod(total, each)
     found = [(slice(0, full), slice(0, full * each), each)] if full else []
     return found + ([(slice(full, full + 1), slice(full * each, total), rest)] if rest else [])

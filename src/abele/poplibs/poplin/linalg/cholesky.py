@@ -6,9 +6,12 @@ times those of the loops as written here, which the option ``vertices`` chooses.
 
 Why it is right: write A as blocks, with L₁₁ the factor of its first diagonal block. Then L₂₁ = A₂₁·L₁₁⁻ᵀ is the panel
 below, and what is left to factorise is A₂₂ − L₂₁·L₂₁ᵀ, which is positive definite if A is. After step k the first k
-block columns hold L, and the square behind them what is still to be factorised; the loop ends when that is empty. The
+block columns hold L, and the square behind them holds the rest to factorise; the loop ends when that is empty. The
 panel is multiplied by an inverse instead of solved by substitution, since products run on the AMP units of all tiles
 and a substitution goes row by row.
+
+Example: 256 rows in blocks of 64 take four steps. The first factorises 64 × 64 elements, makes a panel of 192 × 64 by
+one product, and subtracts the panel's square from the 192 × 192 elements behind it.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ have the same ratio.
 
 
 def calibrations() -> Iterator[tuple[str, Cited]]:
-    """What was calibrated, by its name."""
+    """Calibrated constants of this module, by name."""
     for dtype, slots in LOWER_EXTRA_SLOTS.items():
         row = f"cholesky_batch_2_dim_32_block_16_lower_true_type_{dtype.poplar_name}"
         text = f"{row} less the same row of upper triangles, on GC2, over six"

@@ -18,7 +18,7 @@ from abele.poplibs.popops.expr import _1, _2
 
 @dataclass
 class HalvedSolve(ABC):
-    """The solve A·X = B of batches, but for what is done with a diagonal block.
+    """Solve of A·X = B for batches, without the solve of a diagonal block.
 
     Attributes:
         graph: The graph.

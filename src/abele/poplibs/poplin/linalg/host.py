@@ -11,6 +11,9 @@ matrix near, in f32 and row by row, where both algorithms come down to dot produ
 
 Dot products read two operands per multiply-add where a register tile would read half of one, yet stay in the caches for
 matrices that a chip holds, and need neither packing nor another way for the odd rows at the end.
+
+Example: element [3, 1] of Cholesky's factor is (A[3, 1] − L[3, :1] · L[1, :1]) / L[1, 1], a dot product of one element
+of rows 3 and 1.
 """
 
 # Bodies and annotations are in the vertex language, whose own compiler checks their types.

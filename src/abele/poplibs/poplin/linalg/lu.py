@@ -8,6 +8,9 @@ factors that row k was subtracted with, which are L's; and the square behind the
 that are still to be found. No row is exchanged, so a row never leaves its tile: a round moves one row, where a search
 for a pivot would also need a reduction and an exchange of two rows. That is why the result is only as accurate as the
 pivots are large.
+
+Example: of A = [[2, 1], [4, 5]], round 0 takes the factor 4 / 2 = 2, which is L[1, 0], and leaves 5 − 2 · 1 = 3. So U
+is [[2, 1], [0, 3]].
 """
 
 from __future__ import annotations
@@ -25,8 +28,9 @@ from abele.poplibs.popops.reductions.reduce import emit_reduce
 def lu_factorization(
     graph: Graph, a: Tensor, prog: Sequence, *, name: str = "lu_factorization"
 ) -> tuple[Tensor, Tensor]:
-    """L and U with A = L·U, as two new tensors: L [m, p] with ones on its diagonal and zeros above, U [p, n] with
-    zeros below its diagonal, where p is the smaller of m and n.
+    """L and U with A = L·U, as two new tensors.
+
+    L [m, p] has ones on its diagonal and zeros above, U [p, n] has zeros below its diagonal, with p = min(m, n).
 
     No rows are exchanged: a pivot of zero gives infinities and not-a-numbers, and small pivots cost accuracy. Factor
     a matrix whose diagonal dominates, or use :func:`qr_factorization`. ``a`` is left as it is.
@@ -34,7 +38,7 @@ def lu_factorization(
     Args:
         graph: The graph.
         a: [m, n], f32 or f16; any m and n.
-        prog: Where the call is appended.
+        prog: Sequence that the call is appended to.
         name: Name of the call.
 
     Raises:

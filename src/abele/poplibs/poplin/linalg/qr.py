@@ -10,6 +10,9 @@ column from row k on and α = ∓‖a‖, and β = ‖a‖² − α·aₖ. What 
 column, and row k. Both are found in one pass over the rows and one reduction; ‖a‖² is among them, as the product of
 column k with itself. The sign of α is opposite to that of aₖ, so that β adds up and loses no digits. Reflections of
 blocks of columns at a time would turn more of the work into products; here every round is a superstep over all tiles.
+
+Example: a = (3, 4) has ‖a‖ = 5, so α = −5, v = (8, 4) and β = 25 + 15 = 40. The reflection takes v · 40 / 40 from the
+column, which leaves (−5, 0).
 """
 
 from __future__ import annotations
@@ -53,7 +56,7 @@ def qr_factorization(graph: Graph, a: Tensor, q: Tensor, prog: Sequence, *, name
         graph: The graph.
         a: [m, n], f32 or f16; any m and n.
         q: [m, m], of the same type.
-        prog: Where the call is appended.
+        prog: Sequence that the call is appended to.
         name: Name of the call.
 
     Raises:

@@ -69,7 +69,7 @@ class RecursiveSolve(HalvedSolve):
         return [int(t) for t in numbers]
 
     def _by_rows(self, body: Sequence, a: Tensor, b: Tensor, x: Tensor) -> None:
-        """Append a block's steps: in place if it is the only one, else as a call of what blocks of its size share."""
+        """Append a block's steps: in place if it is the only one, else as a call of the function of its size."""
         if max(self.a.shape[1], self.b.shape[2]) <= self.chosen.block:
             self._rows(body, a, b, x)
             return
@@ -79,7 +79,7 @@ class RecursiveSolve(HalvedSolve):
         body.add(Call(program, [a, b], [x]))
 
     def _new_program(self, a: Tensor, b: Tensor) -> Function:
-        """What blocks of one size share: its parameters are a block of A and one of B, its result one of X."""
+        """Function shared by blocks of one size: its parameters are a block of A and one of B, its result one of X."""
         graph, steps = self.graph, Sequence()
         given, right, found = (
             graph.map_linear(graph.variable(t.dtype, t.shape, name=name)) for name, t in (("a", a), ("b", b), ("x", b))

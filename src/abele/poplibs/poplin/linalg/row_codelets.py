@@ -48,7 +48,7 @@ def _copy_column(self, k):
 
 @cache
 def partials_codelet(dtype: ElementType) -> type:
-    """What a step of Householder's method needs of some rows of ``a`` beside ``q``.
+    """Vertex type for one step of Householder's method: partial sums over some rows of ``a`` beside ``q``.
 
     ``sums`` gets, for every column, Σ a[i, k]·column[i] over the rows i ≥ k; ``pivot`` row k, or zeros where it is on
     another tile; ``column`` column k of these rows. ``n`` and ``m`` are the columns of ``a`` and ``q``, ``first`` the
@@ -72,6 +72,7 @@ def partials_codelet(dtype: ElementType) -> type:
             k = i32(self.at)
             row = k - self.first
             rows = len(self.column)
+            # Workers share the columns, so each sum has one owner. First the columns of `a`.
             begin, end = _stretch(0, self.n, worker_id)
             for j in range(begin, end):
                 self.sums[j] = 0.0
@@ -81,9 +82,11 @@ def partials_codelet(dtype: ElementType) -> type:
                 for j in range(begin, end):
                     right = f32(self.a[i * self.n + j])
                     self.sums[j] = self.sums[j] + left * right
+            # Row k is on one tile alone; the zeros of the others drop out of the sum over tiles.
             if row >= 0 and row < rows:
                 for j in range(begin, end):
                     self.pivot[j] = f32(self.a[row * self.n + j])
+            # The same for the columns of `q`, behind those of `a` in the results.
             begin, end = _stretch(0, self.m, worker_id)
             for j in range(begin, end):
                 self.sums[self.n + j] = 0.0

@@ -1,4 +1,4 @@
-"""Matrices whose rows are spread over tiles, and steps that go over them once per column."""
+"""Matrices with rows spread over tiles, and steps that go over them once per column."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from abele.poplibs.popops.expr import Const, _1
 
 
 def rows_of(graph: Graph, rows: int) -> list[int]:
-    """How many rows each tile takes: as many tiles as there are, or as there are rows."""
+    """Rows per tile, on as many tiles as the graph has or as there are rows."""
     return blocks.extents(rows, -(-rows // graph.num_tiles))
 
 
@@ -23,7 +23,7 @@ def create_rows(graph: Graph, dtype: ElementType, rows: int, columns: int, name:
 
 
 def new_column(graph: Graph, rows: int) -> Tensor:
-    """One f32 for each of so many rows, on the tiles that hold them."""
+    """One f32 per row, on the tiles of the rows."""
     return create_rows(graph, f32, rows, 1, "column").reshape((rows,))
 
 
@@ -46,7 +46,7 @@ def new_counter(graph: Graph) -> Tensor:
 
 
 def check_matrix(function: str, name: str, tensor: Tensor) -> None:
-    """Refuse what is no matrix of floats.
+    """Refuse a tensor that is no matrix of floats.
 
     Raises:
         TensorError: It has another number of dimensions than two, or no elements.

@@ -74,5 +74,5 @@ class SharedSolve(HalvedSolve):
 
 
 def _vectors(columns: Tensor, vertices: int, elements: int) -> Tensor:
-    """Columns of [batch, m, r], so many elements per vertex, one after the other."""
+    """Columns of [batch, m, r], ``elements`` per vertex, one after the other."""
     return columns.transpose((0, 2, 1)).reshape((vertices, elements))

@@ -86,7 +86,7 @@ def triangular_solve(
         left_side: True if A stands on the left of X.
         lower: True if A is lower triangular.
         unit_diagonal: True if A's diagonal is taken as ones.
-        prog: Where the call is appended.
+        prog: Sequence that the call is appended to.
         options: ``blockSize`` (rows of a block that is solved by substitution, 64), ``availableMemoryProportion`` (of
             the products between), ``vertices`` (``library``: PopLibs' vertices and steps; ``counted``: ours).
         name: Name of the call.
@@ -131,7 +131,7 @@ def _create(
     function: str,
     name: str,
 ) -> Tensor:
-    """An operand in the order in which the system is solved, which is the transposed one on the right."""
+    """Operand in the order of solving the system; on the right that is the transposed one."""
     chosen = blocks.read(function, options, blocks.SOLVE_OPTIONS)
     if not chosen.library:
         return blocks.create_matrix(graph, dtype, shape, chosen.block, function, name)

@@ -42,14 +42,14 @@ def arrange(
     target: Operand,
     edges: Mapping[str, Int64] = MappingProxyType({}),
 ) -> Operand:
-    """Add the vertices that copy ``source`` into ``target``, which has another storage order.
+    """Add the vertices that copy ``source`` into ``target``, of another storage order.
 
     Args:
         graph: The graph.
-        compute_set: Where the vertices are added.
-        source: What to copy.
-        target: Where to. If it is not mapped yet, it is spread over all tiles; else its owners do the work.
-        edges: Indices of dimensions where another tile may begin in ``target``, ascending: boxes end there.
+        compute_set: Compute set that the vertices are added to.
+        source: Operand to copy.
+        target: Operand to fill. If it is not mapped yet, it is spread over all tiles; else its owners do the work.
+        edges: Indices of dimensions at which ``target`` may change tile, ascending: boxes end there.
 
     Returns:
         The target.
@@ -110,10 +110,11 @@ def _boxes(
 
 
 def _cuts(source: Operand, target: Operand, wanted: int) -> dict[str, Int64]:
-    """Where boxes begin along every dimension: squares where the order changes, runs along what lies next to them.
+    """Box boundaries along every dimension: squares in the two innermost dimensions, runs along the others.
 
-    Squares become strips that stay long in the target, whose readers then find long pieces, or they and then the runs
-    grow, until there is about one box for each of the ``wanted`` tiles.
+    Too many squares for the tiles: they and the runs grow until there is about one box for each of the ``wanted``
+        tiles. Too few: they become strips, long along the target's innermost dimension, so that its readers find long
+        pieces.
     """
     extents = source.extents
     blocks = {d: _blocks(d, source, target) for d in extents}
@@ -161,7 +162,7 @@ def _walk(source: Operand, target: Operand, size: dict[str, Int64]) -> npt.NDArr
 
 
 def _work(source: Operand, target: Operand, size: dict[str, Int64]) -> tuple[Int64, Int64]:
-    """Matrices that every box turns around, and the blocks that they are turned in."""
+    """Matrices that every box transposes, and their blocks."""
     rows, columns = target.innermost, source.innermost
     heights = size[rows]
     widths = np.ones_like(heights) if rows == columns else size[columns]

@@ -38,13 +38,13 @@ def build(
 
     Args:
         graph: The graph.
-        body: Where the steps are appended.
-        plan: How the contraction is cut.
+        body: Program that the steps are appended to.
+        plan: Split of the contraction over tiles.
         x: The input, channels innermost.
         w: The weights, in-channels innermost.
         out: The output.
-        where: Where the plan leaves it.
-        scaling: What products are multiplied by.
+        where: Tiles and regions in which the plan leaves the output.
+        scaling: Factor of the products.
     """
     grid = VertexGrid(plan)
     if not plan.needs_finish:
@@ -97,7 +97,7 @@ def _partial_products(
 
 
 def _factor_field(scaling: Scaling, num: int) -> dict[str, Any]:
-    """The field that tells ``num`` vertices what they scale by, if they do."""
+    """Field with the scale of ``num`` vertices, if they have one."""
     if scaling.kind == "tensor":
         assert scaling.factor is not None
         return {"factor": scaling.factor.reshape((1,)).broadcast(num, 0)}

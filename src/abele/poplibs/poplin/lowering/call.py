@@ -47,7 +47,7 @@ from abele.poplibs.poputil.order import storage_order
 
 @dataclass(frozen=True)
 class Meaning:
-    """What a call computes on the tensors that the user gave, where it works on other views of them.
+    """Contraction on the tensors that the user gave, where the call works on other views of them.
 
     Attributes:
         problem: The contraction as the user sees it.
@@ -66,11 +66,11 @@ class Meaning:
 
 @dataclass(frozen=True)
 class Unfolding:
-    """What an output that is planned with dimensions folded together is before: as it is meant, or as it is wanted.
+    """Shape that an output of folded dimensions had before they were folded.
 
     Attributes:
-        roles: The roles of the dimensions it has then.
-        apply: That view of it.
+        roles: The roles of the dimensions before folding.
+        apply: View of the output with those dimensions.
     """
 
     roles: tuple[str, ...]
@@ -84,7 +84,7 @@ class InputExpansion(Protocol):
         """Cycles that it is expected to take."""
 
     def emit(self, graph: Graph, compute_set: ComputeSet) -> Operand:
-        """Add its vertices; the input as it is used."""
+        """Add its vertices; returns the input in its new order."""
 
 
 class Widening(Protocol):
@@ -94,7 +94,7 @@ class Widening(Protocol):
         """Cycles that it is expected to take."""
 
     def emit(self, graph: Graph, compute_set: ComputeSet) -> Operand:
-        """Add its vertices; the weights as they are used."""
+        """Add its vertices; returns the weights in their new order."""
 
 
 class Spread(Protocol):
@@ -115,21 +115,21 @@ class ContractionCall:
         graph: The graph.
         function: Name of the library function.
         name: Name of this call.
-        problem: What is computed.
+        problem: Contraction to compute.
         x: The input.
         w: The weights.
         out_roles: The roles of the output's dimensions.
-        planning: What the planner keeps to.
+        planning: Constraints that the planner obeys.
         like: A tensor whose storage order and tile mapping the output takes, or None.
-        meaning: What the user sees, where that differs from the contraction that is planned.
-        expansion: How the input is written out before, or None; ``x`` then stands for the result in a graph of its own.
-        widening: How the weights are written anew before, or None; ``w`` then stands for the result, as ``x`` does.
-        spread: How the result is spread out afterwards, or None.
+        meaning: Contraction that the user sees, where it differs from the one that is planned.
+        expansion: Rewriting of the input before, or None; ``x`` then stands for the result in a graph of its own.
+        widening: Rewriting of the weights before, or None; ``w`` then stands for the result, as ``x`` does.
+        spread: Dilation of the result afterwards, or None.
         charged: Sides that PopLibs takes to be rearranged, of :data:`~abele.poplibs.poplin.planner.rearranging.SIDES`.
-        unfold: How the output is seen with its field, where samples and field are planned as one dimension, or None;
+        unfold: View of the output with its field, where samples and field are planned as one dimension, or None;
             ``like`` and ``meaning`` are of that view.
         follows: True if the weights stand for some that will be stored as the plan wants them.
-        scaling: What products are multiplied by.
+        scaling: Factor of the products.
     """
 
     graph: Graph
@@ -152,12 +152,12 @@ class ContractionCall:
 
     @cached_property
     def wanted(self) -> Operand | None:
-        """What the output is to look like, where that is given."""
+        """``like`` as an operand with the planned dimensions, or None."""
         return None if self.like is None else self._unfolded(self.like)
 
     @property
     def is_direct(self) -> bool:
-        """True if vertices can write the output in the order that is asked for: out-channels innermost."""
+        """True if vertices can write the output in the requested order: out-channels innermost."""
         wanted = self.wanted
         if wanted is None:
             return True
@@ -167,13 +167,13 @@ class ContractionCall:
 
     @cached_property
     def layouts(self) -> Layouts:
-        """How the operands are stored."""
+        """Storage orders of the operands."""
         fixed = self.wanted.blocks if self.wanted is not None and self.is_direct else {}
         return layouts(self.problem, self.x.operand(), self.w.operand(), fixed, follows=self.follows)
 
     @cached_property
     def stored(self) -> Layouts:
-        """How the operands and the output are stored once the work is planned: in whole blocks where parts allow it."""
+        """Storage orders of operands and output under the plan: in whole blocks where parts allow it."""
         out = self.problem.split_dims.index("co")
         chosen = self.layouts
         halved = any(plan.grains[out] % (2 * HALF_BLOCK) for plan in self.schedule.plans)
@@ -219,14 +219,16 @@ class ContractionCall:
         return self._around([(self.problem, machine.tiles)]) + least_cycles(self.problem, machine)
 
     def _around(self, parts: Sequence[tuple[Contraction, int]]) -> int:
-        """Expected cycles of what is done to operands and output, where parts of the work run on so many tiles each."""
+        """Expected cycles of rearranging operands and output, where parts of the work run on the given numbers of
+        tiles.
+        """
         machine = target_of(self.graph.system, self.planning)
         # Rewriting operands is part of the price, so that ways with and without it are compared fairly.
         before = sum(way.estimate(machine) for way in (self.expansion, self.widening) if way is not None)
         return before + sum(self._arranging(side, parts, machine) for side in SIDES)
 
     def _arranging(self, side: str, parts: Sequence[tuple[Contraction, int]], machine: PlanningTarget) -> int:
-        """Expected cycles of arranging a side: what its order here takes, and no less than PopLibs charges."""
+        """Expected cycles of arranging a side: those of its order here, and no less than PopLibs charges."""
         output = 0 if self.is_direct or self.like is None else self.like.size
         x, w = (t.tensor.size * needed for t, needed in zip((self.x, self.w), self._permutes, strict=True))
         elements = {"input": x, "weights": w, "output": output}[side]
@@ -241,14 +243,14 @@ class ContractionCall:
         return sum(self._charge(side, parts, machine) for side in SIDES)
 
     def _charge(self, side: str, parts: Sequence[tuple[Contraction, int]], machine: PlanningTarget) -> int:
-        """What PopLibs takes a side to take, where parts of the work run on so many tiles each."""
+        """Cycles that PopLibs takes to rearrange a side, where parts of the work run on the given numbers of tiles."""
         if side not in self.charged:
             return 0
         return sum(rearranging_cycles(problem, side, tiles, machine) for problem, tiles in parts)
 
     @property
     def phases(self) -> dict[str, int]:
-        """Expected cycles by kind of step: what comes before, and every term of every plan."""
+        """Expected cycles by kind of step: steps before, and every term of every plan."""
         phases = {"before": self.cycles - self.schedule.cycles}
         for number, plan in enumerate(self.schedule.plans):
             phases |= {(f"{name}, part {number}" if number else name): n for name, n in plan.terms}
@@ -256,7 +258,7 @@ class ContractionCall:
 
     @property
     def cycles_beside(self) -> int:
-        """Expected cycles together with what runs at the same time."""
+        """Expected cycles together with the work that runs at the same time."""
         if not self.planning.beside:
             return self.cycles
         mine, theirs = self.phases, dict(self.planning.beside)
@@ -326,7 +328,7 @@ class ContractionCall:
 
     @cached_property
     def _permutes(self) -> tuple[bool, bool]:
-        """Whether vertices write input and weights anew in another order.
+        """True, for input and weights, if vertices rewrite them in another order.
 
         Not where the channels that are summed lie together in groups of another size: exchange puts vectors of them
         together where they are read. PopLibs, too, regroups only what is grouped along another dimension
@@ -352,7 +354,7 @@ class ContractionCall:
         return Binding(tensor, self.out_roles, self.problem.groups).operand()
 
     def _seen(self, made: Tensor) -> Tensor:
-        """What the plans write, with the dimensions that it is meant to have."""
+        """The plans' output, with the dimensions that the caller expects."""
         return made if self.unfold is None else self.unfold.apply(made)
 
     def _unfolded(self, tensor: Tensor) -> Operand:
@@ -361,7 +363,7 @@ class ContractionCall:
         return Binding(tensor, roles, self.problem.groups).operand()
 
     def _outputs(self) -> tuple[Tensor, list[Home], Tensor]:
-        """What the plans write, where they leave it, and the result: the same, or a tensor to fill from it."""
+        """The plans' output, its home for each plan, and the result: the same tensor, or one to fill from it."""
         graph, like = self.graph, self.like
         # The last stage of sums can write each share straight to the tile where the result is wanted.
         if like is not None and self.is_direct and self.schedule.sums:
@@ -386,7 +388,7 @@ class ContractionCall:
             yield plan, out.slice(self.schedule.dim, begin, size)
 
     def _operands(self, body: Steps) -> tuple[Operand, Operand]:
-        """Input and weights as vertices read them; what must be written anew for that is, in as few steps as can be."""
+        """Input and weights as vertices read them; both are rewritten in as few steps as possible."""
         rewritten = self.expansion is not None, self.widening is not None
         # An operand that is both rewritten and arranged needs a second step, as the first must be over.
         late = any(map(all, zip(rewritten, self.rewrites, strict=True)))
@@ -434,7 +436,7 @@ def _made(compute_set: ComputeSet | None) -> ComputeSet:
 
 
 def cheapest(calls: Iterable[ContractionCall]) -> ContractionCall:
-    """The call that is expected to take the fewest cycles, of those that fit the tiles and what the plan is to be.
+    """Call of the fewest expected cycles, of those that fit the tiles and the plan's constraints.
 
     Calls that cannot be better than the best so far are not planned. Of equal ones the first is taken.
 

@@ -21,7 +21,7 @@ _Strides = Mapping[tuple[str, bool], Int64]
 
 @dataclass(frozen=True)
 class Slices:
-    """Where the slices of all vertices begin and how large they are, by dimension name.
+    """First index and size of the slices of all vertices, by dimension name.
 
     Attributes:
         start: First index, int64[n] each: split dimensions, and the inputs that they reach.
@@ -80,7 +80,7 @@ def _extents(axes: tuple[Axis, ...], size: Box, inner: Mapping[str, int | None])
 
 
 def _relation(axes: tuple[Axis, ...], slices: Slices, d: int | None, place: int) -> _Fields:
-    """How inputs follow from outputs and kernel positions, in the indices of each slice.
+    """Fields that relate inputs to outputs and kernel positions, in the indices of each slice.
 
     The axis holds for indices of the whole contraction. With i = start_i + i', and o and k likewise, the starts join
     the offset and the steps stay what they are.

@@ -1,4 +1,4 @@
-"""Slices: what of each operand every vertex of a planned contraction works on.
+"""Slices: part of each operand that every vertex of a planned contraction works on.
 
 There is one vertex for each combination of parts, and one tile for each vertex. The order of vertices is that of
 ``ContractionPlan.split_dims``, in which dimensions that are summed over come last: so the vertices of one output
@@ -94,7 +94,7 @@ class VertexGrid:
         return tuple(d for d in self.plan.problem.split_dims if d in ("g", "b", "co") or d[0] == "o")
 
     def work(self) -> Work:
-        """How much every vertex does."""
+        """Work of every vertex."""
         problem, slices = self.plan.problem, self.all
         size, rank = slices.size, problem.rank
         everyone = self._index(problem.split_dims)

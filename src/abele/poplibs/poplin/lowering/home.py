@@ -27,7 +27,7 @@ PIECE_BYTES = 32
 
 @dataclass(frozen=True)
 class Home:
-    """Where a plan leaves its output: each tile's share.
+    """Share of a plan's output that each tile holds in the end.
 
     Attributes:
         regions: The shares, in the output's storage.
@@ -45,7 +45,7 @@ class Home:
 
 
 def home(plan: ContractionPlan, out: Operand) -> Home:
-    """Where ``plan`` leaves the output ``out``.
+    """Tiles and regions in which ``plan`` leaves the output ``out``.
 
     A block that one vertex computes stays on its tile; one that several have partials of is shared equally by the tiles
     that do.
@@ -60,7 +60,7 @@ def home(plan: ContractionPlan, out: Operand) -> Home:
 
 
 def home_on(plan: ContractionPlan, out: Operand, tiles: IntervalMap) -> Home:
-    """Where ``plan`` leaves an output that is mapped already: every block cut where the tile changes."""
+    """Tiles and regions of an output that is mapped already: every block is cut where the tile changes."""
     blocks = _blocks(plan, out)
     begin, length, tile, interval = tiles.split(blocks.begin, blocks.length)
     block = blocks.row[interval]

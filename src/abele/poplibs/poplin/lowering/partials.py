@@ -1,4 +1,4 @@
-"""Summing partials: in stages, so that no tile hears from too many others.
+"""Summing partials: in stages, so that no tile receives from too many others.
 
 The partials of a block lie next to each other in one variable, [block, depth, elements], each mapped to the tile that
 computes it. A share of a block is the same range of elements of each partial: its vertex reads one row for each, and
@@ -10,6 +10,9 @@ A tile that holds a row of its share reads it where it is, and the others arrive
 vectors and nothing is copied. Where a tile holds several, rows can be read each where it is (a list of pieces, which
 costs the vertex a little for each), or its further ones be put beside those that arrive (a copy). ``_sum`` takes
 whichever the closed forms say is faster.
+
+Example: 64 partials of a block are summed in two stages of ``step`` 8. The first leaves 64 / 8 = 8 partials, the second
+the sum.
 """
 
 from __future__ import annotations
@@ -80,8 +83,8 @@ def sum_stage(
 
     Args:
         graph: The graph.
-        body: Where the compute set is appended.
-        partials: What to sum.
+        body: Program that the compute set is appended to.
+        partials: Partials to sum.
         step: Partials that become one.
         tiles: Tiles of every block, which share the work, int32[blocks, tiles per block].
     """
@@ -106,7 +109,7 @@ def sum_stage(
 
 
 def finish(graph: Graph, body: Steps, partials: OutputPartials, output: ElementType, where: Home) -> None:
-    """Append the last stage: sum what partials are left of every share, or convert where there is one."""
+    """Append the last stage: sum the remaining partials of every share, or convert where there is one."""
     count = np.full(len(where.block), partials.depth, dtype=np.int64)
     rows = partials.rows(where.block, where.low, where.length, np.zeros_like(count), count)
     shares = _Shares(where.tile, rows, where.regions)
@@ -124,7 +127,7 @@ class _Shares:
     Attributes:
         tile: Tile of each, int32[n].
         rows: Its partials, one after the other; as many as it has intervals.
-        out: Where its sum goes.
+        out: Region of its sum.
     """
 
     tile: npt.NDArray[np.int32]

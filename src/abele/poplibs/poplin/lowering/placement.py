@@ -1,4 +1,4 @@
-"""Placing operands where a plan reads them: every tile gets a share of what it and others need.
+"""Placing operands where a plan reads them: every tile gets a share of the data that it and others need.
 
 A slice of an operand is read by a group of tiles (those that differ only in dimensions which the operand lacks). Each
 of them holds an equal share of it and receives the rest. That balances memory, spreads sending over all tiles, and no
@@ -84,7 +84,7 @@ def _cut(plan: ContractionPlan, dim: str) -> tuple[str, Int64, Int64]:
 
 
 def _first_inputs(axis: Axis, start: Int64, size: Int64) -> Int64:
-    """Where the inputs of every part of the outputs begin, in order, so that together they are all inputs."""
+    """First input of every part of the outputs, ascending, so that together the parts cover all inputs."""
     whole = np.full_like(start, axis.kernel)
     first = axis.input_range(start, size, np.zeros_like(start), whole)[0]
     first[0] = 0

@@ -1,4 +1,4 @@
-"""Stages: what the compute sets of a contraction do, one after the other."""
+"""Stages: the order of a contraction's compute sets."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from abele.graph import ComputeSet, Graph
 
 
 class ContractionStage(Enum):
-    """What a compute set of a contraction does, by its name; contractions side by side share those of one stage."""
+    """Task of a compute set of a contraction, by name; contractions side by side share those of one stage."""
 
     REWRITE = "rewrite"
     """Operands are written anew, as the vertices read them."""

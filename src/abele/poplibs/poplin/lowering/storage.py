@@ -22,7 +22,7 @@ HALF_BLOCK = _OUT_GRAIN // 2
 
 @dataclass(frozen=True)
 class Layouts:
-    """How a contraction stores its operands.
+    """Storage order of a contraction's operands.
 
     Attributes:
         blocks: Size of the blocks of ``ci``, ``co`` and ``b``, for those that are stored in blocks.
@@ -48,7 +48,7 @@ class Layouts:
 def layouts(
     problem: Contraction, x: Operand, w: Operand, out_blocks: Mapping[str, int], *, follows: bool = False
 ) -> Layouts:
-    """The blocks in which operands are stored, and which operands are not stored so yet.
+    """Blocks of the operands' storage, and the operands to rewrite.
 
     Args:
         problem: The contraction.
@@ -96,7 +96,7 @@ def _agrees(operand: Operand, dim: str, blocks: Mapping[str, int]) -> bool:
 
 
 def grains(problem: Contraction, chosen: Layouts) -> tuple[int, ...]:
-    """What parts of every split dimension are multiples of."""
+    """Factor that parts of each split dimension are multiples of."""
     table = {
         "ci": chosen.block("ci") or min(weights_per_unit(problem.dtype), problem.in_channels),
         "co": chosen.block("co") or min(_OUT_GRAIN, problem.out_channels),
@@ -112,7 +112,7 @@ def input_order(problem: Contraction, chosen: Layouts, extents: Mapping[str, int
 
 
 def weights_order(problem: Contraction, chosen: Layouts, extents: Mapping[str, int]) -> list[tuple[str, int]]:
-    """Storage order of weights that are written anew: what a vertex reads follows each other."""
+    """Storage order of rewritten weights: elements that one vertex reads follow each other."""
     order = ["g", "co1", "ci1", *problem.weight_dims[3:], "co0", "ci0"]
     return blocked(_known(order, extents), dict(chosen.blocks), extents)
 
@@ -121,7 +121,7 @@ def new_output(graph: Graph, problem: Contraction, chosen: Layouts, roles: Seque
     """An unmapped output: out-channels grouped innermost, groups and their blocks outermost.
 
     Args:
-        graph: Where to create it.
+        graph: Graph in which the output is made.
         problem: The contraction.
         chosen: Its blocks.
         roles: The roles of the output's dimensions, as in a :class:`~abele.poplibs.poplin.contraction.binding.Binding`.
@@ -143,11 +143,11 @@ def new_weights(
     """Unmapped weights in the order that vertices read, as a view of dimensions ``extents``.
 
     Args:
-        graph: Where to create them.
+        graph: Graph in which the weights are made.
         dtype: Element type.
         extents: Extent of every dimension by role, in the order of the view.
         name: Name of the variable.
-        blocks: Sizes of the blocks of ``ci`` and ``co``, where they are not what suits most readers.
+        blocks: Sizes of the blocks of ``ci`` and ``co``, where the usual ones do not fit.
     """
     chosen = {dim: blocks.get(dim, channels_per_group(extents[dim])) for dim in ("ci", "co")}
     order = ["g", "co1", "ci1", *(d for d in extents if d[0] == "k"), "co0", "ci0"]

@@ -25,7 +25,7 @@ class CreateTensorArgs:
 
     Attributes:
         dtype: Type of its operands.
-        params: How they slide over each other.
+        params: Geometry of the convolution.
         options: PopLibs' options of convolutions, by name.
         name: Name of the tensor.
     """
@@ -43,7 +43,7 @@ class ConvolutionArgs:
     Attributes:
         inputs: Input, [batch, in_channels, *field].
         weights: Weights, [out_channels, in_channels / groups, *kernel].
-        params: How they slide over each other.
+        params: Geometry of the convolution.
         options: PopLibs' options of convolutions, by name.
     """
 
@@ -78,7 +78,7 @@ class ConvWeightUpdateArgs:
         z_deltas: Gradients of the output, [batch, out_channels, *output_field].
         weights: The forward weights, [out_channels, in_channels / groups, *kernel]; overwritten.
         activations: The forward input, [batch, in_channels, *field].
-        scale: What the gradient is multiplied by: a number, or a tensor of one element.
+        scale: Factor of the gradient: a number, or a tensor of one element.
         params: The forward convolution.
         options: PopLibs' options of convolutions, by name.
     """

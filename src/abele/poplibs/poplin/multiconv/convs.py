@@ -36,8 +36,8 @@ from abele.poplibs.popops.programs.side_by_side import zip_programs
 from abele.poplibs.poputil.options import Options
 
 Given = CreateTensorArgs | ConvolutionArgs | CalculateWeightDeltasArgs
-"""What convolutions are given."""
-Emit = Callable[[Share, Steps], Tensor]
+"""Arguments of one convolution."""
+Emit = Callable[[Share, Program], Tensor]
 """Appends a convolution to a program, on a share of the tiles."""
 
 
@@ -47,7 +47,7 @@ def create_input(graph: Graph, args: Sequence[CreateTensorArgs], index: int, *, 
     Args:
         graph: The graph.
         args: All convolutions that are to run together.
-        index: Which of them.
+        index: Number of the convolution in ``args``.
         options: Options of all together, as for :func:`convolution`.
 
     Raises:
@@ -84,12 +84,12 @@ def convolution(
     Args:
         graph: The graph.
         args: The convolutions. None may read what another computes.
-        prog: Where the call is appended.
+        prog: Sequence that the call is appended to.
         transpose_and_flip_weights: The weights are those of the forward pass, and ``params`` are those of the gradient
             of its input (``params.gradient_params()``).
         options: ``planType``: ``parallel``, or ``serial`` for one after the other on all tiles;
-            ``perConvReservedTiles``: tiles that each has at least; ``cycleBackOff``: how much longer the longest may
-            take than the shortest before shares are searched further.
+            ``perConvReservedTiles``: least tiles of each; ``cycleBackOff``: ratio of the longest to the shortest time
+            up to which shares are taken as they are.
         name: Name of the call.
 
     Returns:
@@ -225,17 +225,17 @@ def _created(
 
 
 def _planned(graph: Graph, one: CreateTensorArgs, limits: Limits) -> Phases:
-    """What a convolution of operands that are made for it is expected to take."""
+    """Estimated cycles, by phase, of a convolution of operands that are made for it."""
     return created_conv_call(graph, one.params, as_element_type(one.dtype), _settings(one, limits)).phases
 
 
 def _forward(graph: Graph, one: ConvolutionArgs, limits: Limits) -> Phases:
-    """What a convolution is expected to take."""
+    """Estimated cycles of a convolution, by phase."""
     return _by_products(one.params, limits) if _is_deep(one.params) else _forward_call(graph, one, limits).phases
 
 
 def _gradient(graph: Graph, one: CalculateWeightDeltasArgs, like: Tensor | None, limits: Limits) -> Phases:
-    """What a gradient of weights is expected to take."""
+    """Estimated cycles of a gradient of weights, by phase."""
     if _is_deep(one.params):
         return _by_products(one.params, limits)
     return _gradient_call(graph, one, like, limits).phases

@@ -26,11 +26,11 @@ Phases = dict[str, int]
 
 @dataclass(frozen=True)
 class Limits:
-    """What a convolution keeps to, so that others can run at the same time.
+    """Limits of a convolution that leave room for others at the same time.
 
     Attributes:
         tiles: Tiles that it uses at most; 0 for all.
-        beside: What another takes that runs at the same time, by kind of step.
+        beside: Cycles of another that runs at the same time, by kind of step.
     """
 
     tiles: int = 0
@@ -44,7 +44,7 @@ class Share:
     Attributes:
         graph: The graph with its tiles numbered so that those of the share come first. It has all, as operands may lie
             on any.
-        limits: What the convolution keeps to.
+        limits: Limits of the convolution.
     """
 
     graph: Graph
@@ -52,7 +52,7 @@ class Share:
 
 
 Estimate = Callable[[Limits], Phases]
-"""What a convolution is expected to take within limits."""
+"""Estimate of a convolution's cycles within limits."""
 
 _ROUNDS = 5
 
@@ -63,8 +63,8 @@ def share_tiles(name: str, graph: Graph, estimates: Sequence[Estimate], planning
     Args:
         name: The multi-convolution, for errors.
         graph: The graph.
-        estimates: What each convolution is expected to take.
-        planning: What the search keeps to.
+        estimates: Estimated cycles of each convolution under given limits.
+        planning: Limits of the search.
 
     Raises:
         InvalidOptionError: There are more convolutions than tiles.
@@ -98,8 +98,8 @@ class _TriedShares:
 
     Attributes:
         sizes: Tiles of each convolution.
-        found: What each is expected to take on its own, or why it does not fit.
-        limits: What each keeps to beside the longest.
+        found: Estimated phases of each on its own, or the error if it does not fit.
+        limits: Limits of each beside the longest.
         together: Cycles of all, steps of the same kind at once.
     """
 
@@ -161,7 +161,7 @@ def _unfit(name: str, tried: _TriedShares) -> AbeleError:
 
 
 def _scaled(work: npt.NDArray[np.float64], tiles: int, least: int) -> npt.NDArray[np.int64]:
-    """Shares that add up to ``tiles``, each ``least`` at least, in which the most work a tile is as little as can be.
+    """Shares that add up to ``tiles``, each ``least`` at least, with the least maximum of work per tile.
 
     Even ones where there is room: tiles 2i and 2i + 1 are a pair that receives the same data faster.
     """

@@ -31,7 +31,7 @@ from abele.poplibs.poputil.layout import create_output_like
 
 @dataclass(frozen=True)
 class Moments:
-    """How the statistics of a tensor are taken.
+    """Parameters of the statistics of a tensor.
 
     Attributes:
         kept: Dimensions that the statistics keep.
@@ -54,7 +54,7 @@ class Moments:
 
     @property
     def correction(self) -> float:
-        """What the mean of the squared distances is multiplied by."""
+        """Factor of the mean of the squared distances: Bessel's correction, or 1."""
         return self.count / max(self.count - 1, 1) if self.unbiased else 1.0
 
 
@@ -340,7 +340,7 @@ def input_gradient(
     """Gradient of the tensor whose whitened elements are w, for ``operands`` (w, g, i).
 
     Args:
-        graph: Where vertices and the result are made.
+        graph: Graph in which vertices and the result are made.
         operands: Whitened elements, gradient of what they became, inverse standard deviations.
         gamma: Factors of the whitened elements, of the rank of w with dimensions of one index; or None for 1.
         kept: Dimensions that the statistics keep.
@@ -405,7 +405,7 @@ def whiten(
     gamma_beta: Sequence[Tensor] = (),
     whitened: Tensor | None = None,
 ) -> None:
-    """Write (x − mean) · i, times gamma plus beta where given, to ``out``; what it was before gamma to ``whitened``."""
+    """Write (x − mean) · i to ``whitened``, and the same, times gamma plus beta where given, to ``out``."""
     plain = (_1 - _2) * _3
     operands = [x, *(beside(t, kept, x.ndim) for t in stats), *gamma_beta]
     exprs = [plain * _4 + _5] if gamma_beta else [plain]

@@ -60,7 +60,7 @@ def create_norm_gamma(graph: Graph, acts: Tensor, name: str = "gamma") -> Tensor
 
 
 def create_norm_beta(graph: Graph, acts: Tensor, name: str = "beta") -> Tensor:
-    """A new tensor of one addend a channel of ``acts``.
+    """A new tensor of one addend per channel of ``acts``.
 
     Raises:
         TensorError: ``acts`` has no channels.
@@ -82,7 +82,7 @@ def norm_statistics(
     """Mean and inverse standard deviation of each channel, in the type of ``acts``; sums are f32.
 
     Args:
-        graph: Where vertices and results are made.
+        graph: Graph in which vertices and results are made.
         acts: [batch, channels, *field], floating point.
         eps: Added to the variance.
         prog: Sequence that the steps are appended to.
@@ -132,7 +132,7 @@ def normalise(
 def norm_param_gradients(
     graph: Graph, whitened: Tensor, grads_in: Tensor, prog: Steps, name: str = "norm_param_gradients"
 ) -> tuple[Tensor, Tensor]:
-    """Gradients of gamma and beta from the whitened activations and the gradient of what :func:`normalise` gave.
+    """Gradients of gamma and beta from the whitened activations and the gradient of :func:`normalise`'s result.
 
     Raises:
         TensorError: The shapes differ.
@@ -190,7 +190,7 @@ def distributed_norm_statistics(
     """:func:`norm_statistics` over the samples of several replicas.
 
     Args:
-        graph: Where vertices and results are made.
+        graph: Graph in which vertices and results are made.
         acts: [batch, channels, *field] of this replica.
         eps: Added to the variance.
         prog: Sequence that the steps are appended to.

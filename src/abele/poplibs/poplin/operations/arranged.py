@@ -91,7 +91,7 @@ def fully_connected_weight_transpose(
         graph: The graph.
         weights: The weights of the forward pass.
         z_shape: Shape of the gradients that are to be multiplied by them, [batch, out] or [g, batch, out].
-        prog: Where the copy is appended.
+        prog: Program that the copy is appended to.
         options: PopLibs' options of the product, by name.
         name: Name of the result.
 
@@ -116,7 +116,7 @@ def weights_transpose_chans_flip_xy(
             in_channels, *kernel] with the channels of one group.
         weights_out: [in_channels, out_channels / groups, *kernel], or [groups, in_channels, out_channels, *kernel];
             overwritten.
-        prog: Where the copy is appended.
+        prog: Program that the copy is appended to.
         groups: Groups of channels.
 
     Raises:

@@ -25,7 +25,7 @@ def add_bias(
         graph: The graph.
         activations: [batch, channels, *field]; overwritten.
         biases: [channels].
-        prog: Where the call is appended.
+        prog: Program that the call is appended to.
         options: Those of the convolution; none of them changes anything here.
         name: Name of the call.
 
@@ -56,7 +56,7 @@ def bias_gradient(
     Args:
         graph: The graph.
         z_deltas: Gradients of the outputs.
-        prog: Where the call is appended.
+        prog: Program that the call is appended to.
         output_type: Type of the result; by default that of ``z_deltas``.
         options: See :data:`BIAS_OPTIONS`.
         name: Name of the call.

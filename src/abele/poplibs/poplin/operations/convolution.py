@@ -51,14 +51,14 @@ def convolution(
         graph: The graph.
         x: Input, [batch, in_channels, *field].
         weights: Weights, [out_channels, in_channels / groups, *kernel].
-        params: How they slide over each other; or PopLibs' full description, with what happens before and after.
-        prog: Where the call is appended.
+        params: Geometry of the convolution; or PopLibs' full description, with the transforms before and after.
+        prog: Program that the call is appended to.
         output_type: Type of the result; by default that of the operands, f16 of 8-bit floats.
         partials_type: Type of partial sums; by default f32, always f16 of 8-bit floats.
         available_memory_proportion: Share of a tile's memory that slices and partials may take; by default 0.6.
         options: PopLibs' options, by name.
         scales: Of 8-bit floats: further scales of both operands, as for :func:`~abele.poplibs.poplin.matmul`.
-        throws: What becomes of scales that are out of range, as there.
+        throws: Treatment of scales that are out of range, as there.
         name: Name of the call.
 
     Returns:
@@ -175,13 +175,13 @@ def convolution_backward_data(
         z_deltas: Gradients of the output, [batch, out_channels, *output_field].
         weights: The forward weights, [out_channels, in_channels / groups, *kernel].
         params: The forward convolution.
-        prog: Where the call is appended.
+        prog: Program that the call is appended to.
         output_type: Type of the result; by default that of the operands, f16 of 8-bit floats.
         partials_type: Type of partial sums; by default f32, always f16 of 8-bit floats.
         available_memory_proportion: Share of a tile's memory that slices and partials may take; by default 0.6.
         options: PopLibs' options, by name.
         scales: Of 8-bit floats: further scales of both operands, as for :func:`~abele.poplibs.poplin.matmul`.
-        throws: What becomes of scales that are out of range, as there.
+        throws: Treatment of scales that are out of range, as there.
         name: Name of the call.
 
     Returns:
@@ -263,7 +263,7 @@ def calculate_weight_deltas(
         z_deltas: Gradients of the output, [batch, out_channels, *output_field].
         activations: The forward input, [batch, in_channels, *field].
         params: The forward convolution.
-        prog: Where the call is appended.
+        prog: Program that the call is appended to.
         output_type: Type of the result; by default that of the operands, f16 of 8-bit floats.
         partials_type: Type of partial sums; by default f32, always f16 of 8-bit floats.
         available_memory_proportion: Share of a tile's memory that slices and partials may take; by default 0.6.
@@ -271,7 +271,7 @@ def calculate_weight_deltas(
         like: The weights, so that the gradient lies in the same order on the same tiles. Weights made by
             ``create_weights`` do so already.
         scales: Of 8-bit floats: further scales of both operands, as for :func:`~abele.poplibs.poplin.matmul`.
-        throws: What becomes of scales that are out of range, as there.
+        throws: Treatment of scales that are out of range, as there.
         name: Name of the call.
 
     Returns:
@@ -344,7 +344,7 @@ def _given(named: Mapping[str, Any]) -> dict[str, Any]:
 def check_shapes(
     name: str, params: ConvParams | TransformedConv, given: Mapping[str, tuple[Tensor, Sequence[int]]]
 ) -> None:
-    """Raise unless every tensor, by what it is called, has its shape.
+    """Raise unless every tensor, by its name, has its shape.
 
     Raises:
         TensorError: One has another.

@@ -49,7 +49,7 @@ def create_input(
     """The input of a convolution, [batch, in_channels, *field], channels grouped innermost.
 
     Args:
-        graph: Where it is made.
+        graph: Graph in which it is made.
         params: The convolution.
         dtype: f16 or f32.
         name: Name of the variable.
@@ -192,7 +192,7 @@ def _input_blocks(params: ConvParams) -> tuple[int, ...]:
 
 
 def _input_block(call: ContractionCall) -> int:
-    """Channels that follow each other in memory in the input of a convolution that was made to be planned."""
+    """Channels that follow each other in memory in the input of a convolution made for planning."""
     seen = call.x.tensor if call.meaning is None else call.meaning.x.tensor
     return seen.variables[0].shape[-1]
 
@@ -218,7 +218,7 @@ def _new_conv_weights(
 def created_conv_call(
     graph: Graph, params: ConvParams, dtype: ElementType | str, settings: ContractionOptions
 ) -> ContractionCall:
-    """The convolution of operands that are stored as those that are made here, in a graph of its own."""
+    """Convolution of operands stored as those made here, in a graph of its own."""
     types = resolve_types("convolution", {"x": as_element_type(dtype)}, None, settings.partials)
     return created_call(graph.system, params, planned_types(graph.system, types), settings.planning)
 

@@ -37,7 +37,7 @@ def matmul(
         graph: The graph.
         a: Left matrix, [m, k]; any view, transposed ones too.
         b: Right matrix, [k, n].
-        prog: Where the call is appended.
+        prog: Program that the call is appended to.
         output_type: Type of the result; by default that of the operands, f16 of 8-bit floats.
         partials_type: Type of partial sums; by default f32, always f16 of 8-bit floats.
         available_memory_proportion: Share of a tile's memory that slices and partials may take; by default 0.6.

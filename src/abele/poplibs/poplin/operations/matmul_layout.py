@@ -21,7 +21,7 @@ from abele.poplibs.poputil.layout import channels_per_group
 
 _FORWARD = "TRAINING_FWD"
 _COLUMN_BLOCKS = (16, 8)
-"""Out-channels in a block: what one pass of 16 or of 8 conv units makes. Source: machine.md §5.4."""
+"""Out-channels in a block: those of one pass of 16 or of 8 conv units. Source: machine.md §5.4."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class MatmulLayout:
 def best_layout(
     system: System, a_shape: tuple[int, ...], b_shape: tuple[int, ...], types: Types, planning: Planning
 ) -> MatmulLayout:
-    """The layout whose plan is expected to take the fewest cycles, of those that fit the tiles and what is asked for.
+    """Layout of the fewest expected cycles, of those that fit the tiles and the request.
 
     Raises:
         OutOfMemoryError, InvalidOptionError: None fits; the error is that of the first.

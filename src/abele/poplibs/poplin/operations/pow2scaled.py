@@ -39,9 +39,9 @@ def matmul_pow2scaled(
         a: Left matrix, [m, k], or [g, m, k]. Its format may be another than that of ``b``.
         b: Right matrix, [k, n], or [g, k, n].
         log2_scale: An exponent from -32 to 31; a tensor of one i32 is one that the program works out.
-        prog: Where the call is appended.
-        options: Those of :func:`~abele.poplibs.poplin.matmul`, and ``throwIfLog2ScaleTensorNotInRange``: whether the
-            program stops where the scale is not in that range, or takes the nearest that is.
+        prog: Program that the call is appended to.
+        options: Those of :func:`~abele.poplibs.poplin.matmul`, and ``throwIfLog2ScaleTensorNotInRange``: true to stop
+            the program where the scale is not in that range, false to take the nearest that is.
         like: A tensor whose storage order and tile mapping the result takes.
         name: Name of the call.
 
@@ -73,8 +73,8 @@ def conv_pow2scaled(
         x: Input, [batch, in_channels, *field].
         weights: Weights, [out_channels, in_channels / groups, *kernel].
         log2_scale: An exponent from -32 to 31; a tensor of one i32 is one that the program works out.
-        params: How they slide over each other.
-        prog: Where the call is appended.
+        params: Geometry of the convolution.
+        prog: Program that the call is appended to.
         options: Those of :func:`~abele.poplibs.poplin.convolution`, and that of :func:`matmul_pow2scaled`.
         name: Name of the call.
 

@@ -1,4 +1,4 @@
-"""The call of a matrix product: which operand the matrix units hold, and what is charged for rearranging."""
+"""Call of a matrix product: the operand that the matrix units hold, and the charge for rearranging."""
 
 from __future__ import annotations
 

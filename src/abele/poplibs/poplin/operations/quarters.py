@@ -1,4 +1,4 @@
-"""Operands of 8-bit floats: their scales, and what becomes of them on chips that do not multiply them.
+"""Operands of 8-bit floats: their scales, and casts on chips that do not multiply them.
 
 Format and scale of each operand sit in control registers, which are set before the vertices run. So there is one scale
 for a tensor, and two tensors may have different formats. Scales come from three places: element types, numbers, and
@@ -35,7 +35,7 @@ the program runs (tensors of one i32)."""
 
 
 Make = Callable[[Graph, Tensor, Tensor, Types], ContractionCall]
-"""Makes the call of two operands, whatever they are cast to."""
+"""Function that makes the call of two operands of any type."""
 
 
 def scaled_call(
@@ -63,13 +63,14 @@ def scaled_call(
         right: The right operand, or the weights.
         types: Types of the contraction.
         make: Makes the call.
-        settings: Whether 8-bit floats may be cast on chips that do not multiply them.
+        settings: Settings of the call; they say if 8-bit floats may be cast on chips that do not multiply them.
         scales: Further scales of the operands.
-        prog: Where casts and powers of scales are appended.
+        prog: Program that casts and powers of scales are appended to.
         throws: False for scales of tensors that are out of range to be the nearest that are not.
 
     Raises:
-        TypeMismatchError: Scales of other operands than 8-bit floats, or that are none; or a chip without them.
+        TypeMismatchError: Scales of other operands than 8-bit floats, values that are no scales; or a chip without
+            them.
         TensorError: A scale of several elements.
         InvalidOptionError, OutOfMemoryError: As ``make`` raises them.
     """
@@ -97,7 +98,7 @@ def scaled_call(
 
 
 def _direct(graph: Graph, left: Tensor, right: Tensor, types: Types, make: Make) -> ContractionCall | None:
-    """The call of 8-bit floats; None where casting them first is faster, or the only way to do what is asked for."""
+    """Call of 8-bit floats; None where casting them first is faster, or the only possible way."""
     failure: InvalidOptionError | OutOfMemoryError | None = None
     call, best = None, None
     try:
@@ -127,7 +128,7 @@ def _fills_units(call: ContractionCall) -> bool:
 
 
 def _cast_estimate(tensor: Tensor, system: System) -> int:
-    """Cycles that a cast to halves of what lies evenly on all tiles is expected to take, superstep included."""
+    """Expected cycles of a cast to halves of data that lies evenly on all tiles, superstep included."""
     share = np.array([-(-tensor.size // system.ipu.num_tiles)], dtype=np.int64)
     return target_of(system).superstep_cycles + int(CastCycles(tensor.dtype, f16)(share, system.ipu)[0])
 

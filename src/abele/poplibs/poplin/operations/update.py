@@ -1,4 +1,4 @@
-"""Products that are added onto what is there: accumulating matmuls and weight updates."""
+"""Products that are added onto present values: accumulating matmuls and weight updates."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def matmul_acc(
         scale: A number, or a tensor of one element.
         a: [m, k] or [g, m, k].
         b: [k, n] or [g, k, n].
-        prog: Where the calls are appended.
+        prog: Program that the calls are appended to.
         partials_type: Type of partial sums; by default f32.
         available_memory_proportion: Share of a tile's memory that slices and partials may take; by default 0.6.
         options: PopLibs' options, by name.
@@ -86,7 +86,7 @@ def convolution_weight_update(
         activations: The input of the forward pass, [batch, in_channels, *field].
         params: The forward convolution.
         scale: A number, or a tensor of one element: minus the learning rate.
-        prog: Where the calls are appended.
+        prog: Program that the calls are appended to.
         partials_type: Type of partial sums; by default f32.
         available_memory_proportion: Share of a tile's memory that slices and partials may take; by default 0.6.
         options: PopLibs' options, by name.

@@ -28,7 +28,7 @@ _ROLES = (
     {"g": "g", "b": "ci", "ci": "b", "co": "co"},
     {"g": "g", "b": "b", "ci": "co", "co": "ci"},
 )
-"""What dimensions of the forward pass are called in each pass."""
+"""Name of each dimension of the forward pass in each pass."""
 _NUMBERED = ("g", "b", "ci", "co")
 """Dimensions of the forward pass in which tiles are numbered."""
 
@@ -39,13 +39,13 @@ def joint_split(
     target: PlanningTarget,
     planning: Planning,
 ) -> tuple[int, dict[str, SharedSplit]] | None:
-    """The split whose three passes take the fewest cycles together, and these; None where none fits.
+    """Split of a layer's three passes that takes the fewest cycles in all: those cycles and the split by pass, or None.
 
     Args:
         problems: The forward pass, the backward pass and the weight update.
-        grains: What parts of the split dimensions are multiples of at least, for each.
+        grains: Smallest factor that parts of the split dimensions are multiples of, for each problem.
         target: The machine.
-        planning: What to keep to.
+        planning: Constraints that the planner obeys.
     """
     given = [dict(zip(p.split_dims, g, strict=True)) for p, g in zip(problems, grains, strict=True)]
     common = {dim: lcm(*(g[role[dim]] for g, role in zip(given, _ROLES, strict=True))) for dim in _NUMBERED}

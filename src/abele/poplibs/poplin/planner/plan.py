@@ -1,4 +1,4 @@
-"""Plans: how a contraction is cut over the tiles, by which vertex, and what it is expected to cost."""
+"""Plans: the split of a contraction over the tiles, its vertex, and its expected cost."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ class ContractionPlan:
     """A contraction's parallel split, its vertex and its expected cost.
 
     Attributes:
-        problem: What is planned.
+        problem: Contraction that is planned.
         method: The vertex.
         parts: Parts of every split dimension, in the order of ``problem.split_dims``.
-        grains: What parts of each are multiples of (but for the last).
+        grains: Factor that parts of each dimension are multiples of (but for the last part).
         terms: Expected cycles, term by term; they add up.
         temporary_bytes: Memory of the fullest tile for slices and partials.
         available_bytes: The bound that the search kept to.
         order: Dimensions in which the tiles are numbered, outermost first; where it is empty, the split dimensions with
             the out-channels last.
-        is_limited: True if a split that needs more than that might be faster.
+        is_limited: True if a split that needs more memory than that might be faster.
     """
 
     problem: Contraction

@@ -1,9 +1,9 @@
-"""What PopLibs expects rearranging the sides of a contraction to take.
+"""Cycles that PopLibs expects for rearranging the sides of a contraction.
 
 PopLibs decides from the kind of a plan alone which of input, weights and output will be written anew: operands are
-created as its first choice wants them, and whatever deviates pays. A side that is charged is copied once on its tile
-and exchanged once, as if spread evenly over the tiles that the plan uses. The charge steers the choice between ways of
-doing the work, as it does in PopLibs; what a program really moves is counted from the program.
+created in the order of its first choice, and any other choice pays for a copy. A side that is charged is copied once on
+its tile and exchanged once, as if spread evenly over the tiles that the plan uses. The charge steers the choice between
+ways of doing the work, as it does in PopLibs; the bytes that a program really moves are counted from the program.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from abele.poplibs.poplin.vertices.cost import weights_per_unit
 from abele.poplibs.poplin.vertices.method import Method
 
 SIDES = ("input", "weights", "output")
-"""What can be rearranged."""
+"""Sides of a contraction that can be rearranged."""
 
 
 def padded_sides(problem: Contraction, method: Method) -> tuple[str, ...]:

@@ -67,7 +67,7 @@ class PlanSeries:
 def make_schedule(
     problem: Contraction, grains: tuple[int, ...], target: PlanningTarget, planning: Planning, *, halves: bool = False
 ) -> PlanSeries:
-    """The schedule that is expected to take the fewest cycles, of those that keep to the memory allowed.
+    """Schedule that is expected to take the fewest cycles within the memory allowed.
 
     Where none does, one plan with as much memory as it needs. For the arguments and errors see
     :func:`~abele.poplibs.poplin.planner.search.find_plan`.
@@ -98,7 +98,7 @@ def _in_parts(
     *,
     halves: bool,
 ) -> PlanSeries | None:
-    """The schedule of so many parts along a dimension, or None where it does not fit, or what is asked for does not."""
+    """Schedule of ``count`` parts along a dimension, or None where it does not fit."""
     extent, grain = problem.extents[dim], grains[problem.split_dims.index(dim)]
     if parts > -(-extent // grain):
         return None

@@ -54,7 +54,7 @@ from abele.poplibs.poplin.vertices.work import Work
 from abele.words import counted
 
 _MOST_CANDIDATES = 400_000
-"""Splits that are looked at before those that leave too many tiles are dropped; longer lists are thinned. Chosen."""
+"""Splits above which those of too many idle tiles are dropped; longer lists are thinned. Chosen."""
 _MOST_STAGES = 3
 """Stages of a sum of partials. Source: §5.12."""
 
@@ -64,7 +64,7 @@ class _Slices:
     """Sizes of the largest slice of every candidate split, int64[n] each.
 
     Attributes:
-        work: What a vertex does.
+        work: Work of one vertex.
         in_bytes: Bytes of its slice of the input.
         weight_bytes: Bytes of its slice of the weights.
         in_sharers: Tiles that read the same slice of the input.
@@ -98,11 +98,11 @@ def find_plan(
     """The split of ``problem`` that is expected to take the fewest cycles.
 
     Args:
-        problem: What to plan.
-        grains: What parts of every split dimension are multiples of, in the order of ``problem.split_dims``.
+        problem: Contraction to plan.
+        grains: Factor that parts of every split dimension are multiples of, in the order of ``problem.split_dims``.
         target: The machine.
-        planning: What to keep to. Where nothing fits the share of memory that it allows, the share is doubled until
-            something does (as poplibs does), up to all of a tile; 0 asks for the least memory.
+        planning: Constraints on the plan. Where nothing fits the share of memory that it allows, the share is doubled
+            until something does (as poplibs does), up to all of a tile; 0 asks for the least memory.
         strict: Do not double it.
         halves: Parts of the out-channels may also be of halves of their grain, which the plan's grains then say.
 
@@ -263,19 +263,19 @@ def _plans(
 def _near(least: Int64, count: int, cycles_of: Callable[[Int64], Int64]) -> Int64:
     """The candidates that may be among the ``count`` best, ascending int64[n].
 
-    The bound is what the ``count`` candidates that are best by their early terms take altogether: as many as are asked
-    for are as good as that, so none whose early terms take longer is among the best.
+    The bound is the largest total of the ``count`` candidates with the best early terms. That many candidates keep to
+    it, so a candidate whose early terms alone exceed it is not among the best.
 
     Args:
         least: Cycles of the early terms of every candidate, int64[candidates].
-        count: How many are asked for.
-        cycles_of: What some candidates take altogether.
+        count: Number of best candidates to keep.
+        cycles_of: Total cycles of the given candidates.
     """
     return np.flatnonzero(least <= cycles_of(np.argpartition(least, count - 1)[:count]).max())
 
 
 def _beside(terms: Mapping[str, Int64], planning: Planning) -> Int64:
-    """Cycles of every candidate together with what runs at the same time: steps of a kind end with the longest.
+    """Cycles of every candidate together with the work at the same time: steps of a kind end with the longest.
 
     Terms that are not known yet are taken for nothing.
     """
@@ -390,7 +390,7 @@ def _multiplied(columns: Iterable[Int64]) -> Int64:
 
 
 def _axis_table(axis: Axis, out_parts: Int64, kernel_parts: Int64) -> tuple[Int64, Int64]:
-    """Most pairs that meet in a box, and most inputs that one reaches, for numbers of parts along an axis."""
+    """Most pairs in a box, and most inputs of one, for numbers of parts along an axis."""
     outs, out_index = _levels(out_parts)
     kernels, kernel_index = _levels(kernel_parts)
     pairs, inputs = _most_met(axis, tuple(outs.tolist()), tuple(kernels.tolist()))
@@ -456,7 +456,7 @@ def _out_groups(problem: Contraction, units: int, planning: Planning) -> tuple[i
 def _products(
     problem: Contraction, methods: list[Method], slices: _Slices, parts: Int64, target: PlanningTarget
 ) -> tuple[Int64, dict[str, Int64]]:
-    """The vertex of every candidate, by number, and the cycles that it takes, with what its groups have rearranged.
+    """Vertex of every candidate, by number, and its cycles, with those of rearranging its groups.
 
     Which vertex is fastest depends on the size of its slice.
     """
@@ -499,7 +499,7 @@ def _terms(
 
 @dataclass(frozen=True)
 class _Summing:
-    """What summing partials is expected to take, for every candidate: int64[n] each."""
+    """Cycles that summing partials is expected to take, for every candidate: int64[n] each."""
 
     exchange: Int64
     compute: Int64
@@ -560,7 +560,7 @@ def _temporary_bytes(problem: Contraction, slices: _Slices) -> Int64:
 
 
 def _bound(problem: Contraction, least: int, proportion: float, target: PlanningTarget, *, strict: bool) -> int:
-    """The memory that plans may use: the proportion asked for, doubled until one fits unless ``strict``."""
+    """Memory that plans may use: the requested proportion, doubled until one fits unless ``strict``."""
     available = int(target.tile_bytes * proportion) or least
     # Doubled as PopLibs does, so that a proportion that is too small costs speed and not the whole plan.
     while available < min(least, target.tile_bytes) and not strict:

@@ -14,7 +14,7 @@ _TWO_STAGES, _THREE_STAGES = 16, 125
 
 
 def stages(depth: int) -> tuple[int, ...]:
-    """How many partials each stage sums into one, for ``depth`` partials: two stages from 16 on, three from 125 on.
+    """Partials that each stage sums into one, for ``depth`` partials: two stages from 16 on, three from 125 on.
 
     Source: machine.md §5.12 (poplibs' ConvReducePlan).
     """

@@ -12,20 +12,20 @@ from abele.poplibs.poplin.options import DEFAULT, Planning
 
 @dataclass(frozen=True)
 class PlanningTarget:
-    """What the planner asks of a machine.
+    """Figures of a machine that the planner reads.
 
     Attributes:
         name: The machine's name.
         tiles: Tiles to plan for.
         tile_bytes: Memory of one tile.
-        exchange_bytes_per_cycle: What a tile receives in a cycle.
+        exchange_bytes_per_cycle: Bytes that a tile receives per cycle.
         pair_bytes_per_cycle: The same where the other tile of its pair receives the same.
-        fragment_cycles: What receiving one separate piece takes at least.
+        fragment_cycles: Least cycles to receive one separate piece.
         superstep_cycles: Sync and launch of one superstep.
         memcpy_bytes_per_cycle: Rate of such a copy.
         units: Conv units that work together, and cycles from one position to the next, by names of input and partials
             type.
-        load_bytes: Bytes of weights that the conv units load in a cycle.
+        load_bytes: Bytes of weights that the conv units load per cycle.
         wide_loads: True if these are 128-bit loads.
     """
 

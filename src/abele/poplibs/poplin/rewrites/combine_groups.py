@@ -27,8 +27,9 @@ from abele.poplibs.poputil.layout import clone
 from abele.poplibs.poputil.order import storage_order
 
 _COMBINED = (16, 8, 4)
-"""Groups that are taken together: what fills the channels of an AMP unit, and with kernel rows its halves and quarters.
-Source: machine.md §5.4."""
+"""Groups that are taken together: those that fill the channels of an AMP unit, and with kernel rows its halves and
+quarters. Source: machine.md §5.4.
+"""
 
 
 def combinations_of_groups(call: ContractionCall) -> Iterator[ContractionCall]:

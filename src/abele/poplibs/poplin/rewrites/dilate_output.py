@@ -43,7 +43,7 @@ def _can_wait(axis: Axis) -> bool:
 
 @dataclass(frozen=True)
 class DilatedSpread:
-    """How far apart results end up.
+    """Distances between the results in the final field.
 
     Attributes:
         steps: Distance of neighbours along every field dimension.

@@ -39,7 +39,7 @@ _VECTOR = 4
 
 
 def expansions(call: ContractionCall) -> Iterator[ContractionCall]:
-    """``call`` with its kernel folded into the channels, along every choice of field dimensions for which that is one.
+    """``call`` with its kernel folded into the channels, along every valid choice of field dimensions.
 
     Dimensions whose kernel has one position but that are not pointwise (strides) are always among them.
     """
@@ -56,7 +56,7 @@ def expansions(call: ContractionCall) -> Iterator[ContractionCall]:
 
 
 def growth(problem: Contraction, dims: tuple[int, ...]) -> float:
-    """How many times as many elements the input has once it is written out."""
+    """Factor by which the input grows once it is written out."""
     axes = [problem.axes[d] for d in dims]
     return prod(axis.outputs * axis.kernel / axis.inputs for axis in axes)
 
@@ -145,7 +145,7 @@ class KernelExpansion:
 
     @property
     def _is_turned(self) -> bool:
-        """True if what lies next to each other in the source does not in the result."""
+        """True if neighbours in the source are not neighbours in the result."""
         return self.source.operand().innermost != "ci" or self.problem.in_channels == 1
 
     def emit(self, graph: Graph, compute_set: ComputeSet) -> Operand:

@@ -92,7 +92,7 @@ class FlatExpansion:
     """Windows that are written out and read as rows of a matrix, samples and field together.
 
     Attributes:
-        windows: How they are written out.
+        windows: Windows that are written out.
     """
 
     windows: InputExpansion

@@ -25,7 +25,7 @@ from abele.poplibs.poplin.rewrites.swap_operands import swapped, turned_roles
 
 
 def flattenings(call: ContractionCall) -> Iterator[ContractionCall]:
-    """``call`` with output positions as out-channels, along every choice of field dimensions for which that is one.
+    """``call`` with output positions as out-channels, along every valid choice of field dimensions.
 
     Args:
         call: A convolution or an input gradient, whose output is [batch, channels, *field].
@@ -85,7 +85,7 @@ class OutputWindows:
     """Weights that are written out: for every output along some dimensions, the window of them that it reads.
 
     Attributes:
-        expansion: How they are written out, as the input of the convolution with operands exchanged.
+        expansion: Expansion of the weights, as the input of the convolution with operands exchanged.
         problem: The contraction afterwards.
     """
 
@@ -93,7 +93,7 @@ class OutputWindows:
     problem: Contraction
 
     def input_view(self, x: Binding) -> Binding:
-        """The input as it is planned: with inputs along these dimensions in the channels that are summed."""
+        """Input in the planned form: with inputs along these dimensions in the summed channels."""
         folded = folded_kernel(turned_roles(x).operand(), self.expansion.dims)
         extents = self.problem.extents
         return Binding(folded.reshape([extents[dim] for dim in self.problem.in_dims]), self.problem.in_dims, 1)

@@ -65,7 +65,7 @@ def _shifts(graph: Graph, x: Tensor, params: ConvParams) -> Iterator[tuple[int, 
 
 
 def _met(axis: Axis, output: int, kernel: int) -> int | None:
-    """The input that an output meets at a kernel position, or None where that is padding or between inputs."""
+    """Input that an output meets at a kernel position, or None for padding and gaps between inputs."""
     position = axis.out_step * output + axis.kernel_step * kernel + axis.offset
     index, between = divmod(position, axis.in_step)
     return index if not between and 0 <= index < axis.inputs else None

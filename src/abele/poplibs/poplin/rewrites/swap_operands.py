@@ -1,4 +1,4 @@
-"""Swapping operands: the weights slide past, and the input is what the vertices hold.
+"""Swapping operands: the weights slide past, and the vertices hold the input.
 
 A contraction is symmetric: with samples and out-channels, inputs and kernel positions exchanged it is the same sums.
 The matrix units fill their weights with out-channels and want long runs of positions, so where a convolution has few

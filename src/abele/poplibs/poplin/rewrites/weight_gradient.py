@@ -32,7 +32,7 @@ class WeightGradient:
         types: Element types.
         z_deltas: Gradients of the output.
         activations: The forward input.
-        planning: What the planner keeps to.
+        planning: Constraints that the planner obeys.
         like: The weights, or None.
     """
 

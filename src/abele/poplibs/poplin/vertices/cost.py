@@ -138,7 +138,7 @@ def _worker_nx1(n: Int64, work: Work, units: int, core: int) -> Int64:
 _QUARTER_SWEEP = (4, 18, 23), 27, 4
 """Slots of a sweep of 8-bit positions: of none, one and two, of three, and of every further one. Source: §4.1, §4.2."""
 _ZEROED = 5
-"""Slots that a sweep of 8-bit positions saves where it need not read what it adds to. Source: §4.2."""
+"""Slots that a sweep of 8-bit positions saves where it need not read its target. Source: §4.2."""
 
 
 def amp_1x1_quarter(work: Work, units: int, load_bytes: int) -> Int64:
@@ -231,7 +231,7 @@ def _core_cycles(dtype: ElementType) -> int:
 
 
 def _filled(short: tuple[int, int, int], many: int, core: int) -> tuple[tuple[int, int, int], int, int]:
-    """PL's slots of f32 sweeps, which are those of Mk2, for units that take another time per position (Mk1: 4 cycles).
+    """PL's slots of f32 sweeps, those of Mk2, for units of another time per position (Mk1: 4 cycles).
 
     Filling the units costs as much less as the positions in flight take less. Source: derived from machine.md §1.3.
     """
@@ -268,7 +268,7 @@ def reduce_add_list(out_elements: Int64, depth: Int64 | int, partials: ElementTy
 
 
 def _set_bits(n: Int64) -> Int64:
-    """Bits that are set in numbers below 8: pieces of 4, 2 and 1 that they are made of."""
+    """Number of set bits of numbers below 8: pieces of 4, 2 and 1 in them."""
     return np.asarray((n & 1) + (n >> 1 & 1) + (n >> 2 & 1))
 
 
@@ -303,7 +303,7 @@ def permute(matrices: Int64, blocks: Int64, dtype: ElementType) -> Int64:
 
 
 def turned_side(dtype: ElementType) -> int:
-    """Rows and columns of the blocks in which matrices are transposed: what one access of the data path holds."""
+    """Rows and columns of the blocks in which matrices are transposed: one access of the data path."""
     return 8 // dtype.bytes
 
 

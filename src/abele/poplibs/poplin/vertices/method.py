@@ -35,7 +35,9 @@ class Method:
 
     @property
     def family(self) -> str:
-        """What PopLibs' ``planConstraints`` call it: the two AMP vertices are one family, each other is its own."""
+        """Family of the vertex in PopLibs' ``planConstraints``: the two AMP vertices are one family, each other is its
+        own.
+        """
         return "amp" if self.kind in ("amp_1x1", "amp_nx1") else self.kind
 
     def cycles(self, work: Work, load_bytes: int) -> Int64:

@@ -8,6 +8,9 @@ form alone, so the two can differ.
 
 Both kinds read extents and strides from ``geometry``, whose elements are named in
 :mod:`~abele.poplibs.poplin.vertices.geometry_fields`.
+
+Example: a slice of 16 in-channels, 8 out-channels and 10 positions under one kernel position is 16 · 8 · 10 = 1,280
+multiply-adds; its vertex writes 80 partial products.
 """
 
 # Bodies and annotations are in the vertex language, whose own compiler checks their types.
@@ -64,6 +67,7 @@ def pointwise_partial(
                         for o0 in range(s[at.NUM_O0]):
                             for o1 in range(s[at.NUM_O1]):
                                 for o2 in range(s[at.NUM_O2]):
+                                    # Without a kernel, an output reads the input of its own position.
                                     x_at = (
                                         g * s[at.X_G]
                                         + b1 * s[at.X_B1]
@@ -80,9 +84,11 @@ def pointwise_partial(
                                         + o1 * s[at.Y_O1]
                                         + o2 * s[at.Y_O2]
                                     )
+                                    # Channels are stored in blocks: `1` counts blocks, `0` the channels of one.
                                     for co1 in range(s[at.NUM_CO1]):
                                         for co0 in range(s[at.NUM_CO0]):
                                             w_at = g * s[at.W_G] + co1 * s[at.W_CO1] + co0 * s[at.W_CO0]
+                                            # One output sums over all in-channels, in f32 whatever the partials are.
                                             total = f32(0.0)
                                             for ci1 in range(s[at.NUM_CI1]):
                                                 for ci0 in range(s[at.NUM_CI0]):
@@ -145,6 +151,7 @@ def field_partial(
             for g in range(s[at.NUM_G]):
                 for co1 in range(s[at.NUM_CO1]):
                     for co0 in range(s[at.NUM_CO0]):
+                        # Weights of one out-channel stay the same for all samples and positions.
                         w_at = g * s[at.W_G] + co1 * s[at.W_CO1] + co0 * s[at.W_CO0]
                         for b1 in range(s[at.NUM_B1]):
                             for b0 in range(s[at.NUM_B0]):
@@ -160,6 +167,8 @@ def field_partial(
                                     for o1 in range(s[at.NUM_O1]):
                                         for o2 in range(s[at.NUM_O2]):
                                             total = f32(0.0)
+                                            # Output o meets kernel position k at p, in units of input steps: that is an
+                                            # input if it is in the slice and no hole of a dilated input.
                                             for k0 in range(s[at.NUM_K0]):
                                                 p0 = s[at.OUT_STEP0] * o0 + s[at.KERNEL_STEP0] * k0 + s[at.OFFSET0]
                                                 if (
@@ -195,6 +204,7 @@ def field_partial(
                                                                 ):
                                                                     x2 = x1 + p2 // s[at.IN_STEP2] * s[at.X_I2]
                                                                     w2 = w1 + k2 * s[at.W_K2]
+                                                                    # Depthwise weights have no in-channels to sum over.
                                                                     if vertical:
                                                                         x_here = f32(self.x[x2 + co0])
                                                                         total += x_here * f32(self.w[w2 + co0])

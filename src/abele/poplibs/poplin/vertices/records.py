@@ -18,10 +18,10 @@ from abele.poplibs.poplin.vertices import cost
 from abele.poplibs.poplin.vertices.work import Work
 
 _NUMBER_BYTES = 2
-"""``useLimitedVer``: sizes and strides that fit 16 bits, which those of a tile's slice nearly always do."""
+"""``useLimitedVer``: sizes and strides of 16 bits, as nearly all of a tile's slice have."""
 _POINTER_BYTES = 4
 _LIST_BYTES = 4
-"""What a ``VectorList`` keeps of each of its rows: where it begins and how long it is, in one word."""
+"""Bytes of a ``VectorList`` per row: its begin and length, in one word."""
 _ITEM_BYTES = 3 * _NUMBER_BYTES
 """An item of work: first output, number of outputs, first input."""
 
@@ -60,7 +60,7 @@ def reduce_add_rows(shares: Int64) -> Int64:
 
 
 def transpose(boxes: Int64) -> Int64:
-    """Transpose of so many boxes of one shape: pointers to source and target of each, and their sizes.
+    """Bytes of the record of a transpose of boxes of one shape: pointers to source and target of each, and their sizes.
 
     Several boxes on a tile have lists of pointers (Transpose2D).
     """

@@ -47,7 +47,7 @@ def reduce_add(partials: ElementType, output: ElementType) -> Any:
 
 @cache
 def reduce_add_list(partials: ElementType, output: ElementType) -> Any:
-    """The vertex that sums partials that lie apart."""
+    """Vertex that sums partials at separate places."""
 
     @codelet
     class ReduceAddList(SupervisorVertex):

@@ -15,7 +15,7 @@ from abele.poplibs.poplin.vertices.work import Work
 
 
 def vmac_takes(channels: int, dtype: ElementType, partials: ElementType) -> bool:
-    """True if there is a vertex for so many channels side by side: 4, or 8 or 16 where sums are halves too."""
+    """True if a vertex takes this many channels side by side: 4, or 8 or 16 where sums are halves too."""
     return dtype == f16 and (channels == 4 or (channels in (8, 16) and partials == f16))
 
 

@@ -25,7 +25,7 @@ from abele.poplibs.popnn.ctc.costs import BRANCH, EXP, LOG, gather_slots, gradie
 LOW = -1e30
 """The logarithm of 0: small enough to add nothing, large enough not to overflow when steps are added up."""
 FLOOR = -1e29
-"""Whatever is below stands for 0."""
+"""Bound below which values count as 0."""
 
 
 @macro
@@ -133,6 +133,7 @@ def forward_codelet(keep: bool) -> type:
             for i in range(share):
                 a = self.now[i]
                 if t < time:
+                    # An alignment begins at the first blank or the first label.
                     if t == 0:
                         a = f32(LOW)
                         if self.first + i < 2:
@@ -191,10 +192,12 @@ def backward_codelet() -> type:
             time = _time(self)
             count = _count(self)
             share = len(self.out)
+            # Steps of the loop count up, time counts down; sequences that have ended begin later.
             t = time - 1 - i32(self.at)
             for i in range(share):
                 a = self.now[i]
                 if t >= 0:
+                    # An alignment ends at the last label or the blank after it.
                     if t == time - 1:
                         a = f32(LOW)
                         s = self.first + i
@@ -213,6 +216,7 @@ def backward_codelet() -> type:
                             elif i + 2 == share:
                                 z = self.near
                         a = _log_sum(x, y, z)
+                    # `history` leaves the own label out: the forward sweep has it.
                     self.history[t * share + i] = a
                     a = a + self.data[t * share + i]
                 self.out[i] = a
@@ -227,7 +231,7 @@ def backward_codelet() -> type:
 
 @cache
 def loss_codelet() -> type:
-    """The loss of a sequence: what has come to the last label, or to the blank after it. ``row`` begins with two pads.
+    """Loss of a sequence: the probability at the last label and at the blank after it. ``row`` begins with two pads.
 
     Of no time steps the empty labels alone are possible. ``shown`` is 0 for an infinite loss if ``zero`` says so.
 
@@ -269,7 +273,7 @@ def loss_codelet() -> type:
 
 @cache
 def gradient_codelet(softmax: bool) -> type:
-    """Gradients of a block of time steps [steps, classes], from what both sweeps kept, [parts, steps, share].
+    """Gradients of a block of time steps [steps, classes], from both sweeps' values, [parts, steps, share].
 
     With ``softmax`` the gradient goes through a softmax before. Beyond the time of a sequence it is 0; for an infinite
     loss it is 0 if ``zero`` says so, else not a number.

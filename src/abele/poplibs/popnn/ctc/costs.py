@@ -1,4 +1,4 @@
-"""What the vertices of CTC loss cost: their instructions, scalar and one a bundle. Source: machine reference §1.2."""
+"""Cycles of the vertices of CTC loss: their instructions, scalar and one per bundle. Source: machine reference §1.2."""
 
 from __future__ import annotations
 

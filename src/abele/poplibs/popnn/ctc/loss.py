@@ -75,7 +75,7 @@ def calc_loss_and_gradient_log_probabilities(call: CtcOfProbabilities) -> tuple[
         labels: Labels of each sequence, u32 [batch, labels]; one that is no class has probability 0.
         data_lengths: Valid steps of each sequence, u32 [batch]; larger ones count as all.
         label_lengths: Valid labels of each sequence, u32 [batch]; larger ones count as all.
-        prog: Where the call is appended.
+        prog: Program that the call is appended to.
         blank_class: The class that stands for no label.
         plan: From :func:`~abele.poplibs.popnn.ctc.plan`, for these sizes.
         options: ``includeSoftmaxGradient`` (true): the gradient is that of the logits whose log-softmax the data are,

@@ -27,7 +27,7 @@ OPTIONS: dict[str, Option] = {
 
 @dataclass(frozen=True)
 class Plan:
-    """How a CTC loss is spread.
+    """Split of a CTC loss over tiles and workers.
 
     Labels are extended: a blank before each label and one at the end. A worker has ``share`` positions of one sequence;
     half of a tile's workers go forwards in time, the others backwards, at the same positions.
@@ -100,7 +100,7 @@ def plan(
     *,
     options: Options = None,
 ) -> Plan:
-    """Spread a CTC loss over all tiles: no step can be shorter than what the worker with most positions takes.
+    """Spread a CTC loss over all tiles: the worker with most positions bounds the time of a step.
 
     Args:
         graph: The graph.

@@ -1,4 +1,4 @@
-"""Both sweeps over time, and what is made of them.
+"""Both sweeps over time, and the loss and gradients made from them.
 
 A step of both sweeps is one superstep: workers read the two positions before (or after) their own from where the last
 step left them, which is all that is exchanged, and write to the other of two buffers. The loop runs two steps per
@@ -56,11 +56,11 @@ class Sweeps:
 
     Args:
         graph: The graph.
-        plan: How they are spread.
+        plan: Split of the loss over tiles and workers.
         blank: The class that stands for no label.
         given: The operands.
         both: True if to sweep backwards too, and to keep what a gradient needs.
-        body: Where everything is appended.
+        body: Program that everything is appended to.
     """
 
     def __init__(self, graph: Graph, plan: Plan, blank: int, given: Operands, both: bool, body: Sequence) -> None:
@@ -94,7 +94,7 @@ class Sweeps:
         self.body.add(Repeat(-(-self.plan.steps // 2), steps))
 
     def finish(self, loss: Tensor, shown: Tensor, zero_infinity: bool) -> None:
-        """Append the losses f32 [batch]: as they are, and with infinite ones perhaps 0."""
+        """Append the losses, f32 [batch]; infinite ones become 0 if ``zero_infinity``."""
         cs = self.graph.compute_set("loss")
         plan = self.plan
         row = self.state["forward"][0][:, self.pads * plan.share - 2 :]

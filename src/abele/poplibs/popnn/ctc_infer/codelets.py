@@ -25,7 +25,7 @@ from abele.poplibs.popnn.ctc_infer.costs import extend_slots, read_slots, select
 LOW = -1e30
 """The logarithm of 0: small enough to add nothing, large enough not to overflow when steps are added up."""
 FLOOR = -1e29
-"""Whatever is below stands for 0."""
+"""Bound below which scores count as probability 0."""
 
 
 @cache
@@ -56,6 +56,7 @@ def extend_codelet(dtype: ElementType) -> type:
             w = len(self.total)
             classes = len(self.data) // self.steps
             t = i32(self.at)
+            # Start with no extensions, and note the score of each beam's last label if this tile has it.
             for j in range(w):
                 self.score[j] = LOW
                 self.beam[j] = -1
@@ -65,9 +66,12 @@ def extend_codelet(dtype: ElementType) -> type:
                 if mine >= 0 and mine < classes:
                     self.own[j] = max(f32(self.data[mine * self.steps + t]), LOW)
             self.own[w] = LOW
+            # The same for the blank.
             b = self.void - self.first
             if b >= 0 and b < classes:
                 self.own[w] = max(f32(self.data[b * self.steps + t]), LOW)
+            # Extend every live beam by every class. A repeated label needs a blank before it, so only the part of the
+            # beam's probability that ends in a blank counts.
             for i in range(w):
                 if self.total[i] > FLOOR:
                     for c in range(classes):
@@ -78,11 +82,13 @@ def extend_codelet(dtype: ElementType) -> type:
                         else:
                             s = s + self.total[i]
                         if symbol != self.void and s > self.score[w - 1] and s > FLOOR:
+                            # Another beam may be this extension already: then both would count the same labels twice.
                             known = 0
                             for j in range(w):
                                 if self.parent[j] == i and self.last[j] == symbol:
                                     known = 1
                             if known == 0:
+                                # Insert by score. Equal scores stay behind, so the order of beams and classes decides.
                                 p = w - 1
                                 while p > 0 and self.score[max(p - 1, 0)] < s:
                                     self.score[p] = self.score[p - 1]
@@ -109,7 +115,7 @@ def _log_add(a, b):
 
 @macro
 def _staying(self, w, parts):
-    """What becomes of each beam that is not extended: ``stay`` is [3, w], as blank, label, total."""
+    """Scores of the beams that are not extended: ``stay`` is [3, w], as blank, label, total."""
     void = f32(LOW)
     for p in range(parts):
         self.head[p] = 0
@@ -136,7 +142,7 @@ def _staying(self, w, parts):
 
 @macro
 def _choosing(self, w, parts):
-    """The best w of all, best first: where each comes from and what is added; ``chosen`` is [2, w], blank and label."""
+    """The best ``w`` of all, best first: origin and added label of each; ``chosen`` is [2, w], blank and label."""
     for k in range(w):
         best = f32(FLOOR)
         kept = -1
@@ -177,7 +183,7 @@ def _choosing(self, w, parts):
 
 @macro
 def _moving(self, w, t):
-    """The chosen beams take their places; each extension is a new label, after the last one of what it extends."""
+    """Move the chosen beams to their places; each extension adds a label to its parent's."""
     for k in range(w):
         source = self.origin[k]
         end = i32(0)
@@ -207,7 +213,7 @@ def _moving(self, w, t):
 
 @macro
 def _relating(self, w):
-    """Which beam each one extends, if it is there: labels are compared, as a beam may have gone and come back."""
+    """Parent beam of each beam, if it is there: labels are compared, as a beam may have gone and come back."""
     for j in range(w):
         self.parent[j] = -1
         if self.lengths[j] > 0:

@@ -57,7 +57,7 @@ def beam_search_decoder_log_probabilities(call: SearchOfProbabilities) -> Decode
         graph: The graph.
         log_probs: Natural logarithms of the classes' probabilities, [time, batch, classes], f32 or f16.
         data_lengths: Valid steps of each sequence, u32 [batch]; what comes later is not read.
-        prog: Where the call is appended.
+        prog: Program that the call is appended to.
         blank_class: The class that stands for no label.
         beam_width: Beams that are kept after every step.
         top_paths: Label sequences that are returned, at most ``beam_width``.

@@ -20,7 +20,7 @@ OPTIONS: dict[str, Option] = {"partialsType": choice("float"), "availableMemoryP
 
 @dataclass(frozen=True)
 class Plan:
-    """How a beam search is spread.
+    """Split of a beam search over tiles.
 
     Attributes:
         dtype: Type of the data.

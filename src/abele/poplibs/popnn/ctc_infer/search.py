@@ -7,6 +7,9 @@ A prefix has one beam, though many alignments lead to it, since scores of alignm
 (``parent`` finds the beam that an extension would repeat). Keeping the best w beams in every step is not exact, but
 what is dropped is less likely than everything that is kept. Extensions are chosen in two stages, because the best w of
 all are among the best w of each part; so each tile sends w of them instead of w times its classes.
+
+Example: with 4 beams and 100 classes in 5 parts, each tile extends the beams by its 20 classes and sends 4 of the 80
+extensions. One tile then chooses the next 4 beams from these 20 and the beams that stay.
 """
 
 from __future__ import annotations
@@ -33,11 +36,11 @@ class Search:
 
     Attributes:
         graph: The graph.
-        plan: How it is spread.
+        plan: Split of the search over tiles.
         blank: The class that stands for no label.
-        beams: What is known of every beam, [batch, …], by field of the vertices.
+        beams: State of every beam, [batch, …], by field of the vertices.
         found: The best extensions of every part of the classes, [batch, parts, …].
-        scratch: What choosing needs in between, [batch, …].
+        scratch: Intermediate values of the choice, [batch, …].
     """
 
     graph: Graph

@@ -82,7 +82,7 @@ def batch_normalise(
     """Activations normalised with statistics, scaled and shifted; and as they were before that (whitened).
 
     Args:
-        graph: Where vertices and results are made.
+        graph: Graph in which vertices and results are made.
         acts: [batch, channels, *field].
         gamma: Factor of each channel.
         beta: Addend of each channel.
@@ -106,7 +106,7 @@ def batch_normalise_inference(
     prog: Sequence,
     name: str = "batch_normalise",
 ) -> Tensor:
-    """acts · combined_multiplicand + addend, channel by channel: what inference needs.
+    """acts · combined_multiplicand + addend, channel by channel, for inference.
 
     The factor is gamma · inv_std_dev, the addend beta − factor · mean.
 

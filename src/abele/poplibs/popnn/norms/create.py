@@ -1,4 +1,4 @@
-"""Gamma and beta of the norms: one value per channel, whatever they normalise over."""
+"""Gamma and beta of the norms: one value per channel."""
 
 from __future__ import annotations
 

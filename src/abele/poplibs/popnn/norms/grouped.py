@@ -23,7 +23,7 @@ class GroupedNorm:
     """The functions of one kind of norm.
 
     Attributes:
-        kind: What the names of its functions begin with.
+        kind: Prefix of the names of its functions.
         groups: Groups of channels, from the function's name, activations, and one statistic where there is one.
     """
 
@@ -50,7 +50,7 @@ class GroupedNorm:
         A layer norm has one group, an instance norm one per channel.
 
         Args:
-            graph: Where vertices and results are made.
+            graph: Graph in which vertices and results are made.
             acts: [batch, channels, *field], floating point.
             eps: Added to the variance.
             prog: Sequence that the steps are appended to.

@@ -1,4 +1,4 @@
-"""A norm's view of its activations: which dimensions share statistics, and what parameters meet which elements."""
+"""A norm's view of its activations: dimensions that share statistics, and the elements of each parameter."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class NormView:
         return acts.reshape((batch, *self._split(channels), *field))
 
     def back(self, made: Tensor) -> Tensor:
-        """What :meth:`of` made, as activations again."""
+        """Activations in their own shape again, from the shape that :meth:`of` gave."""
         if not self.groups:
             return made
         batch, one, other, *field = made.shape
@@ -101,7 +101,7 @@ class NormView:
         return tensor.reshape((1, *(self._split(channels) if self.groups else (channels,)), *field))
 
     def moments(self, acts: Tensor, eps: float, unbiased: bool) -> Moments:
-        """How the statistics are taken."""
+        """Parameters of the statistics of ``acts``."""
         seen = self.of(acts)
         count = seen.size // max(math.prod(seen.shape[d] for d in self.kept), 1)
         return Moments(self.kept, eps, count, unbiased)

@@ -1,4 +1,4 @@
-"""Calls of recurrent layers: what LSTM, GRU and plain layers take alike, and what they do with it alike."""
+"""Calls of recurrent layers: arguments and steps that LSTM, GRU and plain layers share."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from abele.poplibs.poputil.options import Options
 
 @dataclass(frozen=True)
 class LayerCall:
-    """What every call of a layer begins with.
+    """Arguments that every call of a layer takes.
 
     Attributes:
         graph: The graph.
@@ -40,7 +40,7 @@ class LayerCall:
         return self.params.batch, self.params.hidden
 
     def setting(self) -> Setting:
-        """What the cells of this call have in common.
+        """Setting that the cells of this call share.
 
         Raises:
             InvalidOptionError: An option that there is not, or a value that it does not take.
@@ -57,7 +57,7 @@ class ForwardCall(LayerCall):
         state: The state before the first step; not overwritten.
         input: [steps, batch, input size], or products, [steps, gates, batch, units].
         weights: Weights.
-        prog: Where the pass is appended.
+        prog: Program that the pass is appended to.
     """
 
     state: Any
@@ -80,11 +80,11 @@ class BackwardCall(LayerCall):
 
     Attributes:
         state: The state before the first step.
-        intermediates: What the forward pass kept; None where it kept nothing.
+        intermediates: Values that the forward pass kept; None where it kept nothing.
         weights: Weights.
         input: As in the forward pass.
         output_gradient: Gradient of the output, in its shape.
-        prog: Where the pass is appended.
+        prog: Program that the pass is appended to.
     """
 
     state: Any
@@ -106,7 +106,7 @@ class BackwardCall(LayerCall):
         params.check("output gradient", self.output_gradient, shape)
 
     def given(self) -> Tensor:
-        """What the forward pass kept.
+        """Intermediates that the forward pass kept.
 
         Raises:
             TensorError: It kept nothing.
@@ -135,8 +135,8 @@ class BackwardCall(LayerCall):
         Args:
             setting: The call's setting.
             cell: A cell of the kind that ran forward.
-            kept: What the forward pass kept, or what was recomputed.
-            updates: Whether gradients of the weights are made in the same loop.
+            kept: Values that the forward pass kept, or recomputed ones.
+            updates: True to make gradients of the weights in the same loop.
             state_gradients: Gradients of the states after the last step; None is 0.
             scores: Attention of every step and sample, [steps, batch], for cells that take it.
             host: Makes the cell for hosts.
@@ -166,9 +166,9 @@ class UpdateCall(LayerCall):
     """Gradients of the weights, after a backward pass that made none.
 
     Attributes:
-        gradients: What the backward pass returned.
+        gradients: Results of the backward pass.
         input: As in the forward pass.
-        prog: Where the pass is appended.
+        prog: Program that the pass is appended to.
     """
 
     gradients: Any

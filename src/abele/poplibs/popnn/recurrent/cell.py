@@ -31,7 +31,7 @@ class Weights:
 
 
 class Cell(Protocol):
-    """A kind of cell: its products, and what a step does.
+    """Kind of cell: its products, and one step.
 
     Attributes:
         columns: The operand of its products.
@@ -47,7 +47,7 @@ class Cell(Protocol):
         """Take the weights, as the products of this pass need them."""
 
     def forward(self, loop: SequenceLoop, states: list[Tensor], step: Tensor, given: Tensor | None) -> None:
-        """One step: overwrite ``states``, leave in ``step`` what is kept; ``given`` holds products of the input."""
+        """One step: overwrite ``states``, write the kept values to ``step``; ``given`` holds products of the input."""
 
     def backward(self, loop: SequenceLoop, step: Tensor, gradients: list[Tensor], deltas: Tensor) -> Tensor | None:
         """One step back: overwrite gradients of the states; ``deltas`` becomes the gradients of the gates.
@@ -67,7 +67,7 @@ class Cell(Protocol):
 
 
 class HostedCell(Cell, Protocol):
-    """A kind of cell that hosts run in a form of their own: what it does with all steps at once."""
+    """Kind of cell that hosts run in a form of their own: its work on all steps at once."""
 
     def take_deltas(self, deltas: Tensor) -> None:
         """Let the products of a step back read gradients of the gates where they are, if they read all of them."""
@@ -76,10 +76,10 @@ class HostedCell(Cell, Protocol):
         """Write the gradients of output weights and biases.
 
         Args:
-            prog: What the host runs.
-            kept: What was kept of all steps, [steps, slots, batch, units].
+            prog: Program that the host runs.
+            kept: Values kept of all steps, [steps, slots, batch, units].
             deltas: Gradients of the gates of all steps, [steps, gates, batch, units].
-            gradients: Where they go.
+            gradients: Tensors that the gradients are written to.
         """
 
 
@@ -99,7 +99,7 @@ class Columns:
 
 @dataclass
 class Setting:
-    """What the cells of one call have in common.
+    """Setting that the cells of one call share.
 
     Attributes:
         graph: The graph.
@@ -139,7 +139,7 @@ class Setting:
         return total
 
     def hold(self, loop: SequenceLoop, states: list[Tensor]) -> tuple[Tensor | None, list[Tensor]]:
-        """Which samples still run, and the states as they are; nothing where all samples run to the end."""
+        """Flags of the samples that still run, and copies of the states; nothing where all samples run to the end."""
         lengths = self.params.lengths
         if lengths is None:
             return None, []
@@ -168,7 +168,7 @@ class Setting:
 
 
 def put(loop: SequenceLoop, tensor: Tensor, where: Tensor) -> None:
-    """where ← tensor, wherever both lie."""
+    """``where`` ← ``tensor``, on whatever tiles both are."""
     if not tensor.is_same_view(where):
         loop.prog.add(Copy(tensor, where))
 

@@ -13,7 +13,7 @@ from abele.poplibs.popnn.recurrent.params import GruParams
 from abele.poplibs.popops.expr import Expr, PlaceHolder, _1, _2, _3
 
 KEPT = ("reset", "update", "cell", "previous_output", "state_product")
-"""What is kept of every step for the backward pass; the last only where the reset follows the product."""
+"""Values kept of every step for the backward pass; the last only where the reset follows the product."""
 
 
 class GruCell:
@@ -161,7 +161,7 @@ class GruCell:
         host_sum(prog, "tbu->u", of_state, gradients.biases[candidate, 1], "state_bias_gradient")
 
     def _gate_biases(self) -> list[Tensor]:
-        """What is added to reset and update, [2, 1, units] each: one tensor, or two."""
+        """Biases of reset and update, [2, 1, units] each: one tensor, or two."""
         assert self._biases is not None
         biases = self._biases[:2]
         return [biases[:, n : n + 1] for n in (0, 1)] if self.params.reset_after else [biases.expand_dims(1)]
@@ -174,7 +174,7 @@ class GruCell:
         loop.map([total], operands, [sums], "add_bias")
 
     def _candidate(self, loop: SequenceLoop, output: Tensor, step: Tensor, given: Tensor | None) -> Tensor:
-        """What the candidate is the non-linearity of, [1, batch, units]."""
+        """Input of the candidate's non-linearity, [1, batch, units]."""
         assert self._biases is not None
         bias = self._biases[2:]
         if not self.params.reset_after:

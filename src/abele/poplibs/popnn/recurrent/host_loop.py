@@ -33,7 +33,7 @@ class HostUnits(Units):
         return self.new((count, self.batch, self.size), name)
 
     def stacks(self, steps: int, count: int, name: str) -> Tensor:
-        """A new tensor [steps, count, batch, units]; what belongs to a sample of a step is one row."""
+        """A new tensor [steps, count, batch, units]; the elements of one sample and step are one row."""
         return self.new((steps, self.batch, count, self.size), name).transpose((0, 2, 1, 3))
 
     def operand(self, sizes: tuple[int, ...], name: str) -> Tensor:
@@ -50,9 +50,9 @@ class HostSteps(SequenceLoop):
     """The steps of a sequence in one loop of kernels.
 
     Attributes:
-        steps: How many there are.
+        steps: Number of steps.
         backwards: True if they run from the last to the first.
-        strides: By how much variables move on with every step, so far.
+        strides: Elements that each variable advances per step, so far.
     """
 
     steps: int = field(kw_only=True)
@@ -86,12 +86,12 @@ class HostSteps(SequenceLoop):
 
 @dataclass(frozen=True)
 class RowOrder:
-    """What is kept of all steps, with its elements in the host's order: what belongs to a sample of a step is one row.
+    """Kept values of all steps in the host's order: the elements of one sample and step are one row.
 
     Attributes:
         rows: [steps, slots, batch, units].
-        enter: Brings them to that order.
-        leave: Brings them back.
+        enter: Step that brings the elements to that order.
+        leave: Step that brings them back.
     """
 
     rows: Tensor
@@ -157,7 +157,7 @@ def host_product(prog: Sequence, dims: str, a: Tensor, b: Tensor, out: Tensor, n
     """Append out ← the sum of products of ``a`` and ``b`` over the dims that it does not have.
 
     Args:
-        prog: Where it goes.
+        prog: Program that the product is appended to.
         dims: A letter for each dim of the three, as in ``bk,gku->gbu``.
         a: One operand.
         b: The other.

@@ -17,10 +17,10 @@ from abele.poplibs.poputil.mapping import linear_mapping, set_mapping
 
 @dataclass(frozen=True)
 class Units:
-    """The layout of what belongs to hidden units.
+    """Layout of tensors with a dimension of hidden units.
 
     Attributes:
-        graph: Where tensors are made.
+        graph: Graph in which tensors are made.
         dtype: Their element type.
         batch: Samples.
         size: Hidden units.

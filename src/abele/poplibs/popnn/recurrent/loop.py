@@ -20,8 +20,8 @@ class SequenceLoop:
     Attributes:
         graph: The graph.
         index: The number of the step, u32.
-        prog: What a step does.
-        before: What is done before the steps.
+        prog: Program of one step.
+        before: Program that runs before the steps.
     """
 
     graph: Graph
@@ -67,7 +67,7 @@ def run_loop(
 
     Args:
         graph: The graph.
-        prog: Where it is appended.
+        prog: Program that it is appended to.
         steps: Steps; a multiple of ``unroll``.
         body: Called ``unroll`` times; appends what a step does to the loop's program.
         backwards: True if it runs from the last step to the first.

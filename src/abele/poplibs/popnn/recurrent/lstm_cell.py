@@ -11,7 +11,7 @@ from abele.poplibs.popnn.recurrent.loop import SequenceLoop
 from abele.poplibs.popops.expr import Expr, Op, PlaceHolder, _1, _2, _3
 
 KEPT = ("forget", "input", "cell", "output", "tanh", "previous_cell", "previous_output")
-"""What is kept of every step for the backward pass; without one, only the first five."""
+"""Values kept of every step for the backward pass; without one, only the first five."""
 WITHOUT_PREVIOUS = 5
 
 

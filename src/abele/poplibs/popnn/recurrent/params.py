@@ -164,7 +164,7 @@ class RecurrentParams:
 
     @property
     def updates_in_backward_loop(self) -> bool:
-        """Whether gradients of the weights are better made in the loop of the backward pass than in one of their own.
+        """True if the gradients of the weights are made in the backward loop, False for a loop of their own.
 
         Turned weights live through the backward loop, gradients of the gates of all steps from there to a loop of its
         own: the fewer elements decide, as in PopLibs (``interleavedWUIsBeneficial`` of Lstm.cpp and Gru.cpp). Both

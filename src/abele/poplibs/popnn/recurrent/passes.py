@@ -23,12 +23,12 @@ from abele.poplibs.poputil.layout import clone
 
 @dataclass(frozen=True)
 class Forward:
-    """What a forward pass leaves.
+    """Results of a forward pass.
 
     Attributes:
         output: Of all steps, [steps, batch, units], or of the last.
         states: States after the last step, [batch, units] each, the output first.
-        kept: What the backward pass needs, [steps, slots, batch, units]; None where there will be none.
+        kept: Values that the backward pass reads, [steps, slots, batch, units]; None where there is no such pass.
     """
 
     output: Tensor
@@ -38,7 +38,7 @@ class Forward:
 
 @dataclass(frozen=True)
 class Backward:
-    """What a backward pass leaves.
+    """Results of a backward pass.
 
     Attributes:
         input: Gradient of the input, in its shape, or None where it was not asked for.
@@ -78,8 +78,8 @@ def forward_pass(
         states: States before the first step; not overwritten.
         input: The sequence; unused where ``given`` is there.
         weights: Weights.
-        prog: Where the pass is appended.
-        slots: What is kept of a step: the first slots of the cell's.
+        prog: Program that the pass is appended to.
+        slots: Number of values that are kept of a step: the first slots of the cell's.
         keep: True if it is kept for all steps.
         given: Products of the input and its weights, [steps, gates, batch, units], or None.
         kept_slots: The slots that are kept; all by default.
@@ -94,6 +94,7 @@ def forward_pass(
     now = [units.state(f"{setting.name}/state{n}") for n in range(len(states))]
     for old, new in zip(states, now, strict=True):
         prog.add(Copy(old, new))
+    # One step writes all its slots; only `few` of them are kept, where the caller says which.
     step = units.stack(slots, f"{setting.name}/step")
     few = step if kept_slots is None else units.stack(len(kept_slots), f"{setting.name}/few")
     kept = units.stacks(params.time_steps, few.shape[0], f"{setting.name}/kept") if keep else None
@@ -124,6 +125,7 @@ def forward_pass(
             loop.update(kept, few, "keep")
 
     run_loop(graph, prog, params.time_steps, body)
+    # The host has no form for sequences of different lengths, attention or partial slots.
     if host is not None and params.lengths is None and scores is None and kept_slots is None:
         parts = ForwardParts(states, input, weights, given, slots=slots, after=now, output=whole, kept=kept)
         prog.host_body = host_forward(setting, host, parts)
@@ -152,10 +154,10 @@ def backward_pass(
         setting: The call.
         cell: A cell of the kind that ran forward.
         weights: Weights.
-        kept: What the forward pass kept.
+        kept: Values that the forward pass kept.
         output_gradient: Gradient of the output: of all steps, or of the last where only that was returned.
         state_gradients: Gradients of the states after the last step; None is 0.
-        prog: Where the pass is appended.
+        prog: Program that the pass is appended to.
         gates: Gates.
         input: The sequence, where gradients of the weights are wanted: in the same loop, or in one after it.
         has_input: True if the input is multiplied by weights.
@@ -169,6 +171,7 @@ def backward_pass(
     cell.arrange(weights, prog, forward=False)
     now = _start(setting, state_gradients, output_gradient, prog)
     step, deltas = units.stack(kept.shape[1], "step"), units.stack(gates, "deltas")
+    # Gradients of the weights come in this loop, or from gates kept for a loop of their own.
     accumulated, later = (input, None) if params.updates_in_backward_loop else (None, input)
     all_deltas = units.stacks(params.time_steps, gates, "all_deltas") if keep_deltas or later is not None else None
     sequence = None
@@ -194,12 +197,14 @@ def backward_pass(
         valid, before = setting.hold(loop, now)
         if one_output is not None:
             _add_output_gradient(loop, output_gradient, one_output, now[0], valid)
+        # No gradient flows into steps past the end of a sequence.
         if valid is not None:
             for gradient in now:
                 loop.map([Op("select", _1, 0.0, _2)], [gradient, valid], [gradient], "mask_gradient")
         _take_scores(loop, cell, scores)
         of_input = cell.backward(loop, step, now, deltas)
         setting.keep(loop, valid, before, now)
+        # The product lies where the cell made it; a copy brings it to the layout of the sequence.
         if sequence is not None and of_input is not None:
             one = clone(graph, sequence[0], "input_gradient")
             loop.prog.add(Copy(of_input, one))
@@ -219,6 +224,7 @@ def backward_pass(
     if later is not None and all_deltas is not None:
         gradients = update_pass(setting, cell, kept, all_deltas, later, prog, has_input=has_input)
     made = Backward(sequence, now, all_deltas if keep_deltas else None, gradients, score_gradients)
+    # As forwards: the host has no form for lengths and attention.
     if host is not None and params.lengths is None and scores is None:
         parts = BackwardParts(
             weights,
@@ -238,7 +244,7 @@ def backward_pass(
 def update_pass(
     setting: Setting, cell: Cell, kept: Tensor, deltas: Tensor, input: Tensor, prog: Sequence, *, has_input: bool
 ) -> Weights:
-    """Gradients of the weights, from what forward and backward pass kept."""
+    """Gradients of the weights, from the kept values of forward and backward pass."""
     step = setting.units.stack(kept.shape[1], "step")
     gates = setting.units.stack(deltas.shape[1], "deltas")
     together = setting.options.steps_per_update

@@ -18,7 +18,7 @@ from abele.poplibs.poputil.layout import clone
 
 @dataclass(frozen=True)
 class ProductTypes:
-    """How products are computed.
+    """Element types and memory share of the products of a step.
 
     Attributes:
         partials: Type of partial sums.
@@ -60,7 +60,7 @@ def split_rows(weights: Tensor, sizes: tuple[int, ...], gates: int) -> list[Tens
 
 
 def join_rows(parts: list[Tensor]) -> Tensor:
-    """[gates, size, units] for each input as one [sum of sizes, units · gates]: what makes a unit lies together."""
+    """[gates, size, units] for each input as one [sum of sizes, units · gates]: the gates of a unit lie together."""
     flat = [p.transpose((1, 2, 0)).reshape((p.shape[1], p.shape[0] * p.shape[2])) for p in parts]
     return flat[0] if len(flat) == 1 else concat(flat, 0)
 
@@ -97,7 +97,7 @@ class Product:
         operand: Its inputs side by side, [batch, sum of sizes].
         sizes: Columns of each input.
         gates: Gates that it makes.
-        types: How it is computed.
+        types: Element types and memory share of the product.
         name: Name of its calls.
     """
 
@@ -169,9 +169,9 @@ class Product:
         """Add the gradient of the weights; ``before`` sets the sum to zero.
 
         Args:
-            prog: What a step does.
-            before: What is done before the steps.
-            number: Which of the steps that are added together this is; the last one adds them.
+            prog: Program of one step.
+            before: Program that runs before the steps.
+            number: Place of this step among those that are added together; the last one adds them.
             together: Steps that one product adds.
         """
         a, d = self.operand, self._flat(self.deltas())

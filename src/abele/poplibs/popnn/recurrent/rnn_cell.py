@@ -11,7 +11,7 @@ from abele.poplibs.popnn.recurrent.lstm_cell import activate, slope
 from abele.poplibs.popops.expr import _1, _2, _3
 
 KEPT = ("output", "previous_output")
-"""What is kept of every step for the backward pass."""
+"""Values kept of every step for the backward pass."""
 
 
 class RnnCell:

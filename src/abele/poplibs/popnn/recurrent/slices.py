@@ -17,7 +17,7 @@ def slice_step(
     """step ← sequence[index].
 
     Args:
-        graph: Where vertices are made.
+        graph: Graph in which vertices are made.
         sequence: [steps, ...].
         index: The step, u32 of one element.
         step: A tensor of the shape of one step; overwritten.

@@ -65,7 +65,7 @@ def cast(
     they are multiplied by it, which is exact for scales from -14 to 8 of F143 and from -7 to 0 of F152.
 
     Args:
-        graph: Where vertices and the result are made.
+        graph: Graph in which vertices and the result are made.
         tensor: Any element type.
         dtype: Element type of the result.
         prog: Sequence that the step is appended to.
@@ -73,7 +73,8 @@ def cast(
         scale: PopLibs' metadata: a further scale of the 8-bit float, beyond that of its element type, which its bits do
             not remember. An exponent of two; a tensor of one i32 is one that the program finds out, and stops the
             program if it is not in -32…31.
-        saturate: What is too large for an 8-bit float becomes its largest number, whatever ``nan_on_overflow`` says.
+        saturate: True if values too large for an 8-bit float become its largest number, whatever ``nan_on_overflow``
+            says.
 
     Raises:
         TypeMismatchError: Something else than floats to 8-bit floats, or these to something else; a scale that is none,
@@ -101,13 +102,14 @@ def cast_with_output(
     """Write ``tensor`` to ``out``, converted to its element type; see :func:`cast`.
 
     Args:
-        graph: Where vertices are made.
-        tensor: What is converted.
-        out: Where to.
+        graph: Graph in which vertices are made.
+        tensor: Tensor to convert.
+        out: Result, of the same shape.
         prog: Sequence that the step is appended to.
         name: Name of the step.
         scale: A further scale of the 8-bit float, as for :func:`cast`.
-        saturate: What is too large for an 8-bit float becomes its largest number, whatever ``nan_on_overflow`` says.
+        saturate: True if values too large for an 8-bit float become its largest number, whatever ``nan_on_overflow``
+            says.
         throws: False for a scale in a tensor that is out of range to be the nearest that is not.
 
     Raises:
@@ -157,7 +159,7 @@ def cast_scaled(
 
 
 def cast_codes(graph: Graph, tensor: Tensor, dtype: ElementType, prog: Sequence, name: str) -> Tensor:
-    """The numbers that codes of 8-bit floats stand for without their scale, in a wider float, which has them all."""
+    """Numbers of 8-bit floats' codes without their scale, in a wider float, which has them all."""
     out = clone(graph, tensor, f"{name}/out", dtype)
     scale = -tensor.dtype.scale
     cast_scaled(graph, tensor, out, scale, prog, name, is_inverse=False, saturate=False, throws=True)
@@ -189,7 +191,7 @@ _LARGEST = float(np.finfo(np.float32).max)
 
 
 def _fused(source: ElementType, target: ElementType, saturate: bool, factor: ir.Expr | None) -> Fused:
-    """What vertices compute of an element, times ``factor`` where there is one: a constant, or the second operand."""
+    """Expression of one converted element, times ``factor`` where there is one: a constant, or the second operand."""
     if not (source.is_quarter or target.is_quarter):
         return fuse([conversion(source, target)], (source,), [target])
     # Vertices widen 8-bit floats where they load them, and round to them where they store.
@@ -220,7 +222,7 @@ class CastCycles:
         return np.asarray(SUPERVISOR_CYCLES + ipu.num_workers * (PROLOGUE + slots), np.int64)
 
     def _loops(self, ipu: Ipu) -> list[tuple[int, int]]:
-        """What each element goes through; with 8-bit floats there may be two conversions."""
+        """Conversion loops that each element goes through; with 8-bit floats there may be two."""
         types = (self.source, self.target)
         if not any(t.is_quarter for t in types):
             return [cast_loop(*types)]

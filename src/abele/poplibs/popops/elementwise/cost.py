@@ -36,7 +36,7 @@ OPERAND_SLOTS = 2
 
 @dataclass(frozen=True)
 class CostForm:
-    """What of an element-wise codelet decides its cost.
+    """Properties of an element-wise codelet that decide its cost.
 
     Attributes:
         streams: Operands read as vectors, plus outputs.
@@ -61,7 +61,7 @@ def element_cycles(fused: Fused, form: CostForm, size: Int64, columns: Int64 | i
 
     Args:
         fused: The expressions.
-        form: How operands are read.
+        form: Layout of the operands, as far as it decides the cost.
         size: Elements of each vertex, int64[n].
         columns: Elements of a row, int64[n]; ignored unless ``form.rows``.
         ipu: The machine.

@@ -20,7 +20,7 @@ def create_output_for_element_wise_op(
     where none of them lies well.
 
     Args:
-        graph: Where it is made.
+        graph: Graph in which it is made.
         inputs: At least one operand.
         dtype: Element type of the output.
         name: Name of the variable.

@@ -50,7 +50,7 @@ def zero(graph: Graph, tensor: Tensor, prog: Sequence, name: str = "zero") -> No
 
 
 def _check_value(tensor: Tensor, value: float, name: str) -> None:
-    """Refuse what the element type of ``tensor`` does not hold."""
+    """Refuse a value that the element type of ``tensor`` does not hold."""
     dtype = tensor.dtype
     if not is_number(value):
         raise InvalidOptionError(f"{name}: {tensor!r} cannot hold {value!r}", remedy="a number")

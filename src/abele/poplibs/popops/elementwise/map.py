@@ -45,7 +45,7 @@ def map(
     """A new tensor with ``expr`` of the elements of ``tensors``, laid out like the best-mapped of them.
 
     Args:
-        graph: Where vertices and the output are made.
+        graph: Graph in which vertices and the output are made.
         expr: An expression over ``_1``, ``_2``, … or a function of that many arguments.
         tensors: Operands; they broadcast to one shape.
         prog: Sequence that the step is appended to.
@@ -142,7 +142,7 @@ def map_with_outputs(
     An output may be one of ``tensors``: every expression sees its elements as they were before.
 
     Raises:
-        TensorError: Not one expression an output, the outputs differ in shape, or the operands do not broadcast to it.
+        TensorError: Not one expression per output, the outputs differ in shape, or the operands do not broadcast to it.
         TypeMismatchError: An expression gives another kind of element than its output holds.
         ConstantWriteError: An output that cannot be written.
     """
@@ -182,7 +182,7 @@ def apply_fused(
     """Append the library call that evaluates ``fused`` into ``outputs``.
 
     Args:
-        graph: Where vertices are made.
+        graph: Graph in which vertices are made.
         fused: Expressions, one per output.
         tensors: Operands.
         outputs: Tensors of one shape.
@@ -269,7 +269,7 @@ def _expression(expr: ExprOrCallable, tensors: Sequence[Tensor], chosen: Mapping
 
 
 def _manner(chosen: Mapping[str, Any]) -> dict[str, Any]:
-    """What the options say of how vertices are made."""
+    """Settings of how vertices are made, from the options."""
     is_fused = chosen["enableGenerateCodelet"] or chosen["forceGenerateCodelet"]
     return {"is_fused": is_fused, "vector_broadcast": chosen["enableVectorBroadcastOptimisations"]}
 

@@ -1,4 +1,4 @@
-"""Placing element-wise operations: which vertex computes what, on the tile that holds its output."""
+"""Placing element-wise operations: vertices and their shares, on the tiles of the outputs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from abele.poplibs.poputil.regions import flat_regions
 
 
 class CycleFormula(Protocol):
-    """Tile cycles of vertices that are an operation of their own, from the number of elements that each computes.
+    """Formula of the tile cycles of vertices with an operation of their own, from the number of elements of each.
 
     Formulas are frozen dataclasses: two of them are the same formula if and only if their ``repr`` is the same, and a
     codelet class is shared only by calls of the same text and the same formula.
@@ -44,10 +44,10 @@ def execute_elementwise(
     base: str = "MultiVertex",
     vector_broadcast: bool = True,
 ) -> Program:
-    """The superstep that evaluates ``fused``: one vertex for what each tile holds of the outputs.
+    """Superstep that evaluates ``fused``: one vertex per tile for its part of the outputs.
 
     Args:
-        graph: Where vertices are made.
+        graph: Graph in which vertices are made.
         fused: Expressions, one per output.
         inputs: Operands, broadcasting to the shape of the outputs.
         outputs: Tensors of one shape; one that is the same view as an operand overwrites it.

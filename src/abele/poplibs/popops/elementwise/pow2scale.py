@@ -38,12 +38,12 @@ def pow2scale_cast_to_fp8(
     """``x · 2^log2_scale`` rounded to an 8-bit float.
 
     Args:
-        graph: Where vertices and the result are made.
+        graph: Graph in which vertices and the result are made.
         x: Floats of 16 or 32 bits.
         log2_scale: An exponent from -32 to 31; a tensor of one i32 is one that the program works out.
         format: F143 or F152.
-        prog: Where the steps are appended.
-        saturate: What is too large becomes the largest number, rather than NaN.
+        prog: Program that the steps are appended to.
+        saturate: True if values too large become the largest number, rather than NaN.
         options: See :data:`SCALE_OPTIONS`.
         name: Name of the call.
 
@@ -72,10 +72,10 @@ def pow2scale_cast_from_fp8(
     """The number of each 8-bit float times ``2^log2_scale``, as f16 or f32.
 
     Args:
-        graph: Where vertices and the result are made.
+        graph: Graph in which vertices and the result are made.
         x: 8-bit floats.
         log2_scale: An exponent from -32 to 31; a tensor of one i32 is one that the program works out.
-        prog: Where the steps are appended.
+        prog: Program that the steps are appended to.
         dtype: Element type of the result.
         options: See :data:`SCALE_OPTIONS`.
         name: Name of the call.

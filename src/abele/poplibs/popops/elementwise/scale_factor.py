@@ -53,9 +53,9 @@ def power_of_scale(
     """``2^scale``, or ``2^-scale``, as one f32 on the tile of the scale.
 
     Args:
-        graph: Where it is made.
+        graph: Graph in which it is made.
         scale: The exponent, one i32.
-        prog: Where its steps are appended.
+        prog: Program that its steps are appended to.
         is_inverse: True for ``2^-scale``.
         throws: True if the program stops where the exponent is not in -32…31; otherwise the nearest one that is counts.
         name: Name of the call.

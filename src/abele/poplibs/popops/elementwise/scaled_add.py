@@ -35,8 +35,9 @@ class ScaledAddSpecialisation(StrEnum):
 SUPERVISOR_CYCLES = 21 + 11 + 7 + 12 + 6
 SUBTRACT_CYCLES = 7
 AXPBY_CYCLES = 12
-"""Cycles before the workers start, and what subtraction and a scale of the first operand add.
-Source: machine reference §4.8 (ScaledAdd)."""
+"""Cycles before the workers start, and those of subtraction and of a scale of the first operand. Source: machine
+reference §4.8 (ScaledAdd).
+"""
 LOOP_SLOTS = {(32, 32): 3, (16, 16): 3, (32, 16): 4, (16, 32): 5}
 """Slots of a vector by bits of the two operands. Source: machine reference §4.8 (ScaledAdd)."""
 CONSTRAINED_SLOTS = (2, 1)
@@ -47,8 +48,11 @@ CHECK_CYCLES = 30
 """Deciding on the tile whether a scale is accurate in f16. Source: machine reference §1.5 (CheckAccuracyWhenCast)."""
 
 SCALED_OPTIONS = {"optimizeForSpeed": flag(False), "scaleFloatToHalfTolerance": number(1e-6)}
-"""Options of scaled addition: whether operands are constrained to memory elements that are read at once, and how far a
-scale may move for the arithmetic to be in f16."""
+"""Options of scaled addition.
+
+True to put operands in memory elements that are read at once; and the tolerance by which a scale may move for
+arithmetic in f16.
+"""
 
 
 def scaled_add_to(
@@ -66,7 +70,7 @@ def scaled_add_to(
     """a ← scale_a·a + scale_b·b, in place; or a ← a − scale_a·a + scale_b·b.
 
     Args:
-        graph: Where vertices are made.
+        graph: Graph in which vertices are made.
         a: Overwritten.
         b: Broadcasts to ``a``.
         scale_b: A number or a tensor of one element.
@@ -123,7 +127,7 @@ def scaled_subtract_from(
 
 @dataclass(frozen=True)
 class _ScaledAddition:
-    """Which of the scaled additions it is.
+    """Form of a scaled addition: its sign, its first term and its options.
 
     Attributes:
         sign: −1 where the second operand is subtracted.

@@ -1,4 +1,4 @@
-"""Expressions as one vertex an operation, with a tensor for every intermediate result."""
+"""Expressions as one vertex per operation, with a tensor for every intermediate result."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def add_one_by_one(
     """Append a superstep for every operation of ``fused``, innermost first.
 
     Args:
-        graph: Where vertices and intermediate tensors are made.
+        graph: Graph in which vertices and intermediate tensors are made.
         body: Sequence that the supersteps are appended to.
         fused: Expressions, one per output.
         tensors: Operands.

@@ -21,8 +21,9 @@ from abele.numerics import ElementType, i32
 from abele.poplibs.popops.expressions.fused import Fused
 
 Access = Literal["full", "row", "column", "single", "whole"]
-"""How a vertex reads an operand: an element for each of its own, for each row, for each column, one, or a vector of
-its own (a seed)."""
+"""Elements of an operand that a vertex reads: one for each of its own, for each row, for each column, one in all, or a
+vector of its own (a seed).
+"""
 
 
 _VECTOR: Any = Vector
@@ -37,7 +38,7 @@ class Port:
         name: Field name.
         type: Element type.
         direction: ``Input``, ``Output`` or ``InOut``.
-        access: How elements are found.
+        access: Way in which elements are addressed.
     """
 
     name: str
@@ -47,12 +48,12 @@ class Port:
 
     @property
     def declared(self) -> Any:
-        """What the field is declared as."""
+        """Type that the field is declared with."""
         content = self.type if self.access == "single" else _VECTOR[self.type]
         return _DIRECTIONS[self.direction][content]
 
     def index(self, code: CodeWriter) -> tuple[WrittenValue, ...]:
-        """Where the element lies that belongs to position i."""
+        """Index, in the field, of the element of position i."""
         match self.access:
             case "full":
                 return (code.local("i"),)
@@ -74,7 +75,7 @@ class Port:
 
 @dataclass(frozen=True)
 class OperandLayout:
-    """What of a codelet is decided by how its operands lie, not by what it computes.
+    """Properties of a codelet that follow from the layout of its operands, not from its expressions.
 
     Attributes:
         inputs: Port of each operand that is read.
@@ -111,7 +112,7 @@ def element_codelet(
         fused: The expressions.
         layout: Its fields and loops.
         cycles: Cost formula of a vertex.
-        cost_key: What tells the formula from another of the same expressions and fields.
+        cost_key: Key that tells the formula from another of the same expressions and fields.
     """
     operations = tuple(TABLE[op.op].popops_name for op in fused.operations)
     return written_codelet(name, _code(fused, layout), cycles, (operations, fused.types, cost_key))
@@ -186,9 +187,9 @@ class _Statements:
     """Writes expressions over primitive operations as statements, each shared part once.
 
     Args:
-        code: Where they go.
-        inputs: Where each operand is read.
-        outputs: Where each result is written.
+        code: Writer that statements go to.
+        inputs: Port of each operand.
+        outputs: Port of each result.
     """
 
     def __init__(self, code: CodeWriter, inputs: Sequence[Port | None], outputs: Sequence[Port]) -> None:
@@ -223,13 +224,13 @@ class _Statements:
         return self.code.number(float(value) if type_.is_float else int(value))
 
     def port(self, operand: int) -> Port:
-        """Where an operand is read."""
+        """Port from which an operand is read."""
         found = self.inputs[operand]
         assert found is not None
         return found
 
     def computed(self, expression: ir.Expr) -> WrittenValue:
-        """What the variable of ``expression`` is set to."""
+        """Value of the variable of ``expression``."""
         match expression:
             case ir.Load():
                 port = self.port(expression.operand)

@@ -126,7 +126,7 @@ def is_typed_constant(expression: ir.Expr) -> bool:
 
 
 def library_cost(operation: ir.Apply) -> ir.LibraryCost:
-    """What an operation costs in library vertices.
+    """Cost of an operation in library vertices.
 
     Raises:
         UnsupportedOpError: The table does not say.

@@ -47,7 +47,7 @@ def at_points(expression: ir.Expr, shapes: Sequence[Shape], shape: Shape) -> ir.
     Args:
         expression: Kernel expression over loads ``%i[]``.
         shapes: Shape of each operand.
-        shape: What they broadcast to.
+        shape: Shape that they broadcast to.
     """
     linear = {ELEMENT: linear_index(shape)}
     placed: dict[ir.Expr, ir.Expr] = {}

@@ -1,4 +1,4 @@
-"""Tensors laid out for what the host writes and reads."""
+"""Tensors laid out for reads and writes of the host."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def create_host_transferable_tensor(
     """A new tensor in even pieces over all tiles, in order, so that a stream moves one piece per tile.
 
     Args:
-        graph: Where it is made.
+        graph: Graph in which it is made.
         dtype: Element type.
         shape: Its shape.
         name: Name of the variable.

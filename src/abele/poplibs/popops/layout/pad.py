@@ -15,7 +15,7 @@ MappingMethod = Literal["NONE", "ZERO", "EDGE"]
 
 
 class PaddingType(Enum):
-    """Where padding takes its values from: the outermost element, or mirrored at it."""
+    """Source of padding values: the outermost element, or the elements mirrored at it."""
 
     EDGE = "EDGE"
     REFLECT = "REFLECT"
@@ -31,11 +31,11 @@ def pad(
     mapping: MappingMethod = "ZERO",
     name: str = "pad",
 ) -> Tensor:
-    """A view of ``tensor`` with so many elements more before and after it along each dimension; no program is needed.
+    """View of ``tensor`` with more elements before and after it along each dimension; no program is needed.
 
     Args:
-        graph: Where a constant for the padding is made.
-        tensor: What to pad.
+        graph: Graph in which a constant for the padding is made.
+        tensor: Tensor to pad.
         lower: Elements before it, one number per dimension; negative ones cut off.
         upper: Elements after it.
         value: A number, a tensor of one element, or a :class:`PaddingType`.

@@ -1,4 +1,4 @@
-"""Changing which dimension lies innermost in memory, where that lets vertices use whole vectors.
+"""Change the innermost dimension in memory, where that lets vertices use whole vectors.
 
 Vertices that read two tensors of different innermost dimensions meet only one element at a time that lies together in
 both. Regrouping copies one of them, so that runs of a whole vector along the wanted dimension lie together; every later
@@ -23,8 +23,8 @@ def regroup_tensor(graph: Graph, tensor: Tensor, prog: Sequence, to: Grouping, n
     """``tensor`` as a new one in which ``to[1]`` elements of dimension ``to[0]`` lie together, copied to.
 
     Args:
-        graph: Where the new tensor is made.
-        tensor: What to lay out anew; its order in memory decides the order of the other dimensions.
+        graph: Graph in which the new tensor is made.
+        tensor: Tensor to copy; its order in memory decides the order of the other dimensions.
         prog: Sequence that the copy is appended to.
         to: The grouping of the result.
         name: Name of the result.
@@ -57,8 +57,8 @@ def regroup_if_beneficial(
     the wanted one is of whole 64-bit words: then a rearrangement moves vectors rather than single elements.
 
     Args:
-        graph: Where a new tensor is made.
-        tensor: What to lay out anew.
+        graph: Graph in which a new tensor is made.
+        tensor: Tensor that may be copied.
         reference: A tensor of the same shape whose grouping is wanted, or the grouping.
         prog: Sequence that a copy is appended to.
         name: Name of a new tensor.

@@ -44,6 +44,6 @@ class TileRanges:
 
     @property
     def row_begin(self) -> Int64:
-        """Where the stretches of each tile begin, and where the last ends, int64[tiles + 1]."""
+        """First stretch of each tile, and the end of the last, int64[tiles + 1]."""
         first = np.flatnonzero(np.append(True, np.diff(self.tile) != 0))
         return np.append(first, len(self.tile)).astype(np.int64)

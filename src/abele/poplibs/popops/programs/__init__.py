@@ -1,1 +1,1 @@
-"""Programs made of programs: counted loops, and steps of several programs merged side by side."""
+"""Programs from other programs: counted loops, and steps of several programs merged side by side."""

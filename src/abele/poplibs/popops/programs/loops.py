@@ -28,7 +28,7 @@ def counted_loop(graph: Graph, begin: int, end: int, step: int, body: Body, name
     """A program that runs ``body`` for begin, begin + step, … up to but not including ``end``.
 
     Args:
-        graph: Where the counter is made.
+        graph: Graph in which the counter is made.
         begin: First number.
         end: Bound; for a negative step a lower one.
         step: Difference of successive numbers.
@@ -56,7 +56,7 @@ def counted_for_loop(
     """As :func:`counted_loop`, with a bound, and perhaps a first number, that the program itself computes.
 
     Args:
-        graph: Where the counter is made.
+        graph: Graph in which the counter is made.
         initial: First number, or a scalar that holds it.
         limit: A scalar u32 or i32; the counter has its type.
         step: Difference of successive numbers.

@@ -22,11 +22,11 @@ from abele.poplibs.popops.reductions.host_kernel import side_by_side
 Bundle = list[Program]
 """Steps of one kind, of several programs, that run at once."""
 _SAME = 1000
-"""What it is worth that two steps do the same thing, in steps saved."""
+"""Weight of equal work of two steps, in saved steps."""
 
 
 def zip_programs(graph: Graph, programs: Sequence[Program], name: str = "side_by_side") -> Steps:
-    """One program that does what several do, their steps side by side in as few supersteps as can be.
+    """One program of several, their steps side by side in as few supersteps as possible.
 
     The order of steps within each program stays. Steps that do the same thing run together where that can be (compute
     sets of one stage or whose vertices do the same; calls of one function, above all with such compute sets), then as
@@ -80,12 +80,12 @@ def plain_steps(program: Program) -> Iterator[Program]:
 
 
 class _Purpose(NamedTuple):
-    """What a step is for, as far as it matters to which steps run together.
+    """Purpose of a step, as far as it decides with which steps it runs.
 
     Attributes:
         kind: Kind of step; others never run together.
         function: The library function of a call.
-        work: What each compute set does.
+        work: Work of each compute set.
     """
 
     kind: type[Program]
@@ -99,14 +99,14 @@ class _Purpose(NamedTuple):
         return _Purpose(type(step), step.name if isinstance(step, LibraryCall) else "", work)
 
     def gain(self, other: _Purpose) -> int:
-        """What running two steps together is worth: the same purpose counts more than any number of steps saved."""
+        """Preference for running two steps together: equal purpose outweighs any number of steps saved."""
         if self.kind is not other.kind:
             return 0
         return 1 + _SAME * ((self.function == other.function) + (self.work == other.work))
 
 
 def _work(compute_set: ComputeSet) -> Hashable:
-    """What a compute set does: its stage where it has one, else what its vertices do."""
+    """Work of a compute set: its stage where it has one, else the codelets of its vertices."""
     return compute_set.stage or frozenset(content_key(group.codelet) for group in compute_set.groups)
 
 
@@ -140,7 +140,7 @@ def _aligned(bundles: Sequence[Bundle], lane: Sequence[Program]) -> list[Bundle]
 
 
 def _merged(graph: Graph, bundle: Bundle, name: str) -> Iterator[Program]:
-    """The step, or copies one after the other where element types differ, that does what a bundle does."""
+    """Step of a bundle, or copies one after the other where element types differ."""
     if len(bundle) == 1:
         yield bundle[0]
     elif isinstance(bundle[0], Execute):

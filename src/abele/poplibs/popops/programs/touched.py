@@ -13,7 +13,7 @@ from abele.graph.intervals import distinct
 
 
 def check_independent(programs: Sequence[Sequence[Program]]) -> None:
-    """Raise if one of several programs, given as lists of steps, writes what another reads or writes.
+    """Raise if one of several programs, given as lists of steps, writes data of another.
 
     Raises:
         ControlProgramError: One does.
@@ -36,7 +36,7 @@ def check_independent(programs: Sequence[Sequence[Program]]) -> None:
 
 
 def _intervals(steps: Iterable[Program], *, written: bool) -> Iterator[tuple[Int64, Int64]]:
-    """What steps write, or what they read: begins and lengths."""
+    """Begins and lengths of the intervals that steps write, or read."""
     for step in steps:
         match step:
             case Execute():

@@ -1,1 +1,1 @@
-"""Reductions and what is made of them: plans, steps, vertices, histograms, checks for NaN, running sums."""
+"""Reductions and functions built on them: plans, steps, vertices, histograms, checks for NaN, running sums."""

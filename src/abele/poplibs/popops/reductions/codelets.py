@@ -1,4 +1,4 @@
-"""The vertices of a reduction: one that reduces a rectangle, one that reduces several."""
+"""The vertices of a reduction: one for a single rectangle, one for several."""
 
 # Bodies and annotations are in the vertex language, whose own compiler checks their types.
 # mypy: ignore-errors
@@ -19,16 +19,16 @@ from abele.poplibs.popops.reductions import cost as reduce_cost
 from abele.poplibs.popops.reductions.ops import ReduceOp, accumulator, start_of
 
 Direction = Literal["rows", "columns"]
-"""What a vertex reduces: the rows of its rectangle, leaving one result per column, or the columns."""
+"""Dimension that a vertex reduces: the rows of its rectangle, leaving one result per column, or the columns."""
 
 
 @dataclass(frozen=True)
 class Finish:
-    """What a step does to a result before it stores it.
+    """Operations on a result before a vertex stores it.
 
     Attributes:
         type: Element type of the output.
-        scale: What multiplies it, in field ``scale``: a ``number``, a ``tensor`` of one element, or nothing.
+        scale: Form of the factor in field ``scale``: a ``number``, a ``tensor`` of one element, or none.
         updates: True if it is added to what the output held.
     """
 
@@ -67,7 +67,7 @@ def accumulated(op, total, element):
 
 @macro
 def finished(self, op, kind, total, finish, at):
-    """An accumulator as it is stored as output ``at``."""
+    """Accumulator in the form that is stored as output ``at``."""
     result = total
     if finish.scale != "":
         result = result * self.scale
@@ -81,7 +81,7 @@ def finished(self, op, kind, total, finish, at):
 def rectangle_codelet(
     op: ReduceOp, dtype: ElementType, direction: Direction, finish: Finish, *, short: bool = False
 ) -> type:
-    """The vertex that reduces a rectangle of ``columns`` columns, whose rows begin ``width`` elements apart in ``x``.
+    """Vertex that reduces a rectangle of ``columns`` columns; its rows begin ``width`` elements apart in ``x``.
 
     The first element of the rectangle is element ``first`` of ``x``. Counts are stored in 16 bits if ``short``,
     and then neither vector needs a length.

@@ -34,8 +34,9 @@ MIN_BLOCK = 32
 
 
 MOST_AT_ONCE = 2 * MIN_BLOCK
-"""Blocks of a row above which their sums are a row to be cut into blocks themselves: one vertex that goes through all
-would take longer than the two supersteps that this adds."""
+"""Blocks of a row above which their sums are a row to be cut into blocks themselves. One vertex for all would take
+longer than the two supersteps that this adds.
+"""
 
 
 def cum_sum(
@@ -51,7 +52,7 @@ def cum_sum(
     """The sums of ``tensor`` along ``dim`` up to each element: a new tensor of the same shape and type.
 
     Args:
-        graph: Where vertices and the result are made.
+        graph: Graph in which vertices and the result are made.
         tensor: Numbers; those of 16 bits are summed in f32.
         dim: The dimension that is summed along.
         prog: Sequence that the steps are appended to.
@@ -77,10 +78,10 @@ def scan(
     reverse: bool = False,
     name: str = "scan",
 ) -> Tensor:
-    """As :func:`cum_sum`, with another operation: what it makes of everything up to each element.
+    """As :func:`cum_sum`, with another operation over all elements up to each.
 
     Args:
-        graph: Where vertices and the result are made.
+        graph: Graph in which vertices and the result are made.
         tensor: Numbers; those of 16 bits are joined in f32.
         dim: The dimension that is gone along.
         prog: Sequence that the steps are appended to.
@@ -117,7 +118,7 @@ def linear_recurrence(
     into blocks as those of sums are: first what every block does, then what stands before each, then its elements.
 
     Args:
-        graph: Where vertices and the result are made.
+        graph: Graph in which vertices and the result are made.
         factor: Floats.
         addend: Floats of the same shape and type.
         dim: The dimension that the recurrence goes along.

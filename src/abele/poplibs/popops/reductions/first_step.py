@@ -1,4 +1,4 @@
-"""The first step of a reduction: each tile reduces what it holds, with as many workers as that is worth.
+"""First step of a reduction: each tile reduces its own elements, with as many workers as pay.
 
 Nothing moves in it, so its plan is local: what a tile holds is a set of rectangles of the [blocks, rows, columns] grid,
 and rectangles that add to the same outputs go to one vertex. A tile with fewer vertices than workers shares its outputs
@@ -22,8 +22,9 @@ from abele.poplibs.poputil.grid import BlockGrid, Cells
 from abele.poplibs.poputil.regions import count_up
 
 MIN_ELEMENTS_PER_WORKER = 32
-"""Elements below which a share of the reduced elements is not worth another worker and a step to combine what they
-give. Guessed."""
+"""Elements below which a share of the reduced elements is not worth another worker and a step to combine the results.
+Guessed.
+"""
 MIN_VECTORS_PER_WORKER = 2
 """Vectors of accumulators below which outputs are not shared out to another worker. Guessed; published memory of
 reductions to eight columns leaves room for the state of one vertex per tile."""
@@ -31,7 +32,7 @@ reductions to eight columns leaves room for the state of one vertex per tile."""
 
 @dataclass(frozen=True)
 class Rectangles:
-    """What the vertices of the first step reduce: rectangles, one or several per vertex.
+    """Rectangles that the vertices of the first step reduce, one or several per vertex.
 
     Attributes:
         vertex: Vertex of each rectangle, int64[n], non-decreasing.
@@ -42,7 +43,7 @@ class Rectangles:
         num_columns: Its columns, int64[n].
         strip: First column of the cell that it is cut from, int64[n].
         width: Columns of that cell, int64[n].
-        partials: What each vertex gives.
+        partials: Partial result of each vertex.
     """
 
     vertex: Int64
@@ -62,7 +63,7 @@ class Rectangles:
 
 
 def lies_in_runs(cells: Cells) -> bool:
-    """True if what a tile holds of each block is one stretch of the flattened grid."""
+    """True if the elements of each block on a tile are one stretch of the flattened grid."""
     follows = cells.position[1:] == cells.position[:-1] + cells.size[:-1]
     same = (cells.tile[1:] == cells.tile[:-1]) & (cells.block[1:] == cells.block[:-1])
     key = cells.tile.astype(np.int64) * cells.grid.blocks + cells.block
@@ -105,15 +106,15 @@ def output_position(grid: BlockGrid, kept: tuple[bool, ...], block: Int64) -> In
 def first_step(
     cells: Cells, kept: tuple[bool, ...], direction: Direction, workers: int, vector: int, accumulators: int
 ) -> Rectangles:
-    """Share what each tile holds between its workers.
+    """Share the elements of each tile between its workers.
 
     Cells of a tile that add to the same outputs make one vertex. Where a tile has fewer of these than workers, outputs
-    are shared out, then what is reduced.
+    are shared out, then the reduced elements.
 
     Args:
-        cells: What each tile holds of the tensor.
-        kept: For each group of the grid, whether it is kept.
-        direction: What is reduced within a cell; the other is kept.
+        cells: Cells of the tensor on each tile.
+        kept: For each group of the grid, True if it is kept.
+        direction: Dimension that is reduced within a cell; the other is kept.
         workers: Workers of a tile.
         vector: Elements that one load gives; shares of columns are multiples.
         accumulators: Outputs that a vertex accumulates at a time.

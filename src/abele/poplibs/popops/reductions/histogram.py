@@ -32,10 +32,10 @@ def histogram(
     options: Options = None,
     name: str = "histogram",
 ) -> Tensor:
-    """How many elements of ``tensor`` lie below the first level, between each two, and from the last on.
+    """Counts of the elements of ``tensor`` below the first level, between each two, and from the last on.
 
     Args:
-        graph: Where vertices and the result are made.
+        graph: Graph in which vertices and the result are made.
         tensor: Floats, of any shape.
         levels: Bounds, ascending, [n], of the same type. An element that equals a level counts as above it.
         absolute: True if signs are left out.
@@ -69,7 +69,7 @@ def histogram_with_output(
     options: Options = None,
     name: str = "histogram",
 ) -> None:
-    """Write the :func:`histogram` to ``out``, u32 or f32, or add it to what is there (``update``).
+    """Write the :func:`histogram` to ``out``, u32 or f32, or add it to the present counts (``update``).
 
     ``options`` are those of :func:`histogram`; what is counted in follows from ``out``.
 

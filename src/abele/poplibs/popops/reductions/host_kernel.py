@@ -57,7 +57,7 @@ def _log_add_nests(
 
 
 def _finishing_nest(op: ReduceOp, out: Tensor, kind: ElementType, finish: Finish, scale: Scale, inputs: int) -> ir.Nest:
-    """The nest that scales, updates and narrows what the operand after the output has accumulated."""
+    """Nest that scales, updates and narrows the accumulated operand after the output."""
     at = point(out.ndim)
     result: ir.Expr = ir.Load(inputs + 1, at)
     if scale is not None:
@@ -73,7 +73,7 @@ def _finishing_nest(op: ReduceOp, out: Tensor, kind: ElementType, finish: Finish
 
 
 def side_by_side(kernels: Sequence[ir.HostKernel]) -> ir.HostKernel:
-    """One kernel that does what several do, each to operands of its own: inputs of all, then outputs, temporaries."""
+    """One kernel for several, each on operands of its own: inputs of all, then outputs, temporaries."""
     places: list[tuple[int, int, int]] = []
     for k, kernel in enumerate(kernels):
         ends = kernel.num_inputs, kernel.num_inputs + kernel.num_outputs

@@ -1,4 +1,4 @@
-"""The reductions: what each combines, and how."""
+"""The reductions: operation, start and form of each."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def partials_type(op: ReduceOp, dtype: ElementType) -> ElementType:
 
 
 def start_of(op: ReduceOp, kind: ElementType) -> float | int:
-    """What an accumulator of type ``kind`` begins with, and an empty reduction gives."""
+    """Identity of the operation in type ``kind``: start of an accumulator, and result of an empty reduction."""
     if op.logical:
         return 1 if op.combine == "min" else 0
     found = identity("max" if op.combine == "log_add" else op.combine, kind.np)
@@ -105,7 +105,7 @@ def finite_or_top(top: ir.Expr, value: ir.Expr) -> ir.Expr:
 
 
 def widened(op: ReduceOp, value: ir.Expr, dtype: ElementType) -> ir.Expr:
-    """A loaded kernel element as what is accumulated."""
+    """Loaded kernel element in the form that is accumulated."""
     kind = accumulator(op, dtype)
     wide = ir.Cast(kind, value) if ir.compute_type(dtype) != kind else value
     return ir.apply("square", wide) if op.squares else wide

@@ -19,8 +19,8 @@ class Partials:
     Attributes:
         begin: First output of each range, int64[n].
         length: Outputs of each, int64[n].
-        tile: Where each lies, int32[n].
-        place: Where each starts in storage, int64[n]; None where they are stored one after the other.
+        tile: Tile of each, int32[n].
+        place: First element of each in storage, int64[n]; None where they are stored one after the other.
     """
 
     begin: Int64
@@ -35,7 +35,7 @@ class Partials:
 
     @property
     def offset(self) -> Int64:
-        """Where each range starts in storage, int64[n]."""
+        """First element of each range in storage, int64[n]."""
         return np.cumsum(self.length) - self.length if self.place is None else self.place
 
     @property
@@ -59,7 +59,7 @@ class Partials:
         return Partials(self.begin[head], length, self.tile[head], place)
 
     def result_mapping(self, outputs: int) -> TileMapping:
-        """Where results lie when each has one range."""
+        """Tiles of the results when each has one range."""
         order = np.argsort(self.begin, kind="stable")
         begin, tile = self.begin[order], self.tile[order]
         change = np.append(True, tile[1:] != tile[:-1]) if len(tile) else np.zeros(0, bool)
@@ -71,8 +71,8 @@ class Combination:
     """Ranges combined by one vertex each: a step after the first.
 
     Attributes:
-        partials: What each vertex gives.
-        source: Element of the partials' storage where each row starts, int64[rows].
+        partials: Result of each vertex.
+        source: First element of each row in the partials' storage, int64[rows].
         vertex: Vertex of each row, int64[rows], non-decreasing; rows of one vertex have its length.
     """
 
@@ -89,7 +89,7 @@ class CutRanges:
         cuts: First output of each segment, int64[segments + 1].
         segment: Segment of each piece, int64[n].
         entry: Range that each piece is part of, int64[n].
-        offset: Where in that range it begins, int64[n].
+        offset: First element of each piece within its range, int64[n].
     """
 
     cuts: Int64

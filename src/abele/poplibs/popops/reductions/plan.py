@@ -34,20 +34,20 @@ from abele.poplibs.popops.reductions.partials import Combination, Partials, comb
 MAX_STEPS = 4
 """Steps of a tree of partial results that are costed. Chosen."""
 EXCHANGE_DISTANCES = (0.5, 0.25, 0.375, 0.125)
-"""How far apart rectangles are that may exchange their hosts, as shares of all, in the order of trying. Chosen."""
+"""Distances between rectangles that may swap their hosts, as shares of all, in the order of trying. Chosen."""
 FIRST_HOST = 0.25
-"""Where the first of few rectangles lies, as a share of the distance between two of them. Chosen."""
+"""Place of the first of few rectangles, as a share of the distance between two of them. Chosen."""
 HOST_TRIES = 8
-"""Idle tiles that are tried for a rectangle whose host still holds one of its rows. Chosen."""
+"""Idle tiles to try for a rectangle whose host holds one of its rows. Chosen."""
 
 
 @dataclass(frozen=True)
 class Planner:
-    """What the cost of a step depends on.
+    """Figures that the cost of a step depends on.
 
     Attributes:
         system: The machine, or the part of it that the graph sees.
-        op: How elements are combined.
+        op: Operation that combines elements.
         type: Element type of partial results.
         out_type: Element type of the result.
         outputs: Number of results.
@@ -77,13 +77,13 @@ class Planner:
         return local.partials
 
     def group_sizes(self, deepest: int, size: int, longest: int, wanted: TileMapping | None) -> tuple[int, ...]:
-        """Rows that each step brings together, for outputs that have ``deepest`` partial results.
+        """Rows that each step brings together, for outputs of ``deepest`` partial results.
 
         Args:
             deepest: Partial results of one output.
             size: Partial results of all.
             longest: Neighbouring outputs of which one tile has partial results.
-            wanted: Where the results are wanted.
+            wanted: Tiles on which the results are wanted.
         """
         if deepest < 2:
             return ()
@@ -151,7 +151,7 @@ class Planner:
         return kept, min(spare // kept, rows) if worth else 1
 
     def _gather(self, steps: list[Combination], partials: Partials, group: int, wanted: TileMapping | None) -> Partials:
-        """Append the step that brings up to ``group`` rows of each output to one tile, and what follows there."""
+        """Append the step that brings up to ``group`` rows of each output to one tile, and the steps after it."""
         longest = self._columns(partials.size, group) if wanted is None else 0
         at = None if wanted is None else wanted.begin
         pieces = cut(partials.begin, partials.length, longest, grain=self._least_columns, extra=at)
@@ -247,7 +247,7 @@ class Planner:
 
 
 def _distances(num: int) -> list[int]:
-    """How far apart rectangles are that may exchange their hosts: shares of their number."""
+    """Distances between rectangles that may swap their hosts, as shares of their number."""
     found = [int(np.ceil(num * part)) for part in EXCHANGE_DISTANCES]
     return [n for n in dict.fromkeys(found) if 0 < n < num]
 

@@ -23,13 +23,13 @@ from abele.poplibs.poputil.options import Options, element_type, read_options
 from abele.words import counted
 
 Into = Steps | list[ComputeSet]
-"""What steps are appended to: a sequence, or a list of compute sets that later reductions may share."""
+"""Destination of steps: a sequence, or a list of compute sets that later reductions may share."""
 OPTIONS = {"accumType.interTile": element_type(None), "accumType.inVertex": element_type(None)}
 
 
 @dataclass(frozen=True)
 class ReduceParams:
-    """How elements are reduced.
+    """Operation, scale and update of a reduction.
 
     Attributes:
         op: ADD, SQUARE_ADD, LOG_ADD, MUL, MIN, MAX, LOGICAL_AND or LOGICAL_OR.
@@ -47,9 +47,9 @@ class SingleReduceOp:
     """One of several reductions.
 
     Attributes:
-        tensor: What to reduce.
+        tensor: Tensor to reduce.
         dims: Dimensions that the result lacks.
-        params: How.
+        params: Operation, scale and update.
         out_type: Element type of the result; that of ``tensor`` by default.
         name: Name of its tensors.
     """
@@ -76,12 +76,12 @@ def reduce(
     """``tensor`` reduced over ``dims``, which the result lacks.
 
     Args:
-        graph: Where vertices and the result are made.
-        tensor: What to reduce. 16-bit floats are accumulated in f32.
+        graph: Graph in which vertices and the result are made.
+        tensor: Tensor to reduce. 16-bit floats are accumulated in f32.
         dims: Dimensions to reduce; none for an element-wise copy (or square).
         op: ADD, SQUARE_ADD, LOG_ADD, MUL, MIN, MAX, LOGICAL_AND or LOGICAL_OR; ADD of truth values counts them.
         prog: Sequence that the steps are appended to; or a list of compute sets, to whose first the first step is
-            added, and so on. What it lacks is appended, and the caller executes them in order.
+            added, and so on. Compute sets that are missing are appended, and the caller executes them in order.
         out_type: Element type of the result; that of ``tensor`` by default, i32 for a count.
         scale: Multiplies the result; a number or a tensor of one f32 element.
         options: ``accumType.interTile``: element type of partial results between vertices; ``accumType.inVertex``:
@@ -112,7 +112,7 @@ def reduce_with_output(
     options: Options = None,
     name: str = "reduce",
 ) -> None:
-    """Write the reduction of ``tensor`` over ``dims`` to ``out``, or combine it with what is there (``update``).
+    """Write the reduction of ``tensor`` over ``dims`` to ``out``, or combine it with the present values (``update``).
 
     Raises:
         TensorError: ``out`` does not have the shape of the result; see also :func:`reduce`.
@@ -133,10 +133,10 @@ def reduce_many(
     """Several reductions side by side: the first steps of all share a compute set, and so do the second steps.
 
     Args:
-        graph: Where vertices and results are made.
-        reductions: What to reduce.
+        graph: Graph in which vertices and results are made.
+        reductions: Reductions to run.
         prog: As for :func:`reduce`.
-        outputs: Where the results go, one per reduction; new tensors by default. None may overlap another.
+        outputs: Result tensors, one per reduction; new ones by default. None may overlap another.
         options: As for :func:`reduce`.
         name: Name of the steps.
 
@@ -171,7 +171,7 @@ class _Call:
 
     @property
     def is_pointwise(self) -> bool:
-        """True if nothing is combined, neither with each other nor with what the output holds."""
+        """True if nothing is combined, neither elements with each other nor results with the output."""
         finish = self.reduction.finish
         return self.reduction.tensor.size == self.out.size and not finish.updates and finish.scale != "tensor"
 

@@ -44,7 +44,7 @@ from abele.poplibs.poputil.regions import flat_regions
 Adding = Callable[[ComputeSet], None]
 """Adds the vertices of one step to a compute set."""
 Scale = float | Tensor | None
-"""What multiplies a result: a number, a tensor of one f32 element, or nothing."""
+"""Factor of a result: a number, a tensor of one f32 element, or none."""
 
 
 @dataclass(frozen=True)
@@ -52,12 +52,12 @@ class Reduction:
     """One reduction of a tensor.
 
     Attributes:
-        graph: Where vertices and intermediate results are made.
-        tensor: What is reduced.
+        graph: Graph in which vertices and intermediate results are made.
+        tensor: Tensor to reduce.
         kept: Its dimensions that the result keeps, ascending.
-        op: How elements are combined.
-        finish: What happens to the result before it is stored.
-        scale: The scale that ``finish`` speaks of.
+        op: Operation that combines elements.
+        finish: Operations on the result before it is stored.
+        scale: Factor that ``finish`` applies.
         name: Prefix of names.
         between: Element type of partial results; by default as :func:`partials_type` says.
     """
@@ -118,12 +118,12 @@ class Reduction:
 
     @property
     def direction(self) -> Direction:
-        """What the vertices of the first step reduce."""
+        """Dimension that the vertices of the first step reduce."""
         return "rows" if len(self.grid.groups) > 1 and self._keeps(self.grid.groups[-1]) else "columns"
 
     @cached_property
     def _cells(self) -> tuple[Cells, bool]:
-        """What each tile holds, and whether of each block it is one stretch."""
+        """Cells of each tile, and True if each tile has one stretch of each block."""
         mapping = self.graph.mapping_of(self.order.apply(self.tensor))
         if not mapping.is_complete:
             raise TileMappingError(f"{self.name}: {self.tensor!r} is not mapped to tiles completely")
@@ -142,7 +142,7 @@ class Reduction:
 
     @cached_property
     def first(self) -> Rectangles:
-        """What the vertices of the first step read."""
+        """Rectangles that the vertices of the first step read."""
         ipu, dtype = self.graph.system.ipu, self.tensor.dtype
         kept = tuple(self._keeps(group) for group in self.grid.groups)
         wide = reduce_cost.accumulators(self.op, ipu, dtype)
@@ -162,9 +162,9 @@ class Reduction:
         return not self.op.squares and self.kind.bits >= self.tensor.dtype.bits and not self.tensor.contains_aliases
 
     def _given(self, out: Tensor | None) -> Partials:
-        """What is left to combine after the first step, for a result in ``out`` or, None, in a new tensor.
+        """Partials left to combine after the first step, for a result in ``out`` or, None, in a new tensor.
 
-        A result that lies over the operand may not be written while other vertices read that.
+        A result that overlaps the operand may not be written while other vertices read it.
         """
         if not self._read_in_place or (out is not None and out.overlaps(self.tensor)):
             return self.first.partials
@@ -178,7 +178,7 @@ class Reduction:
 
     @cached_property
     def planner(self) -> Planner:
-        """What decides about the steps after the first."""
+        """Planner of the steps after the first."""
         return Planner(self.graph.system, self.op, self.kind, self.finish.type, self.num_outputs)
 
     @cached_property
@@ -219,7 +219,7 @@ class Reduction:
         emit_together(self.graph, body, [self.vertices(out)], self.name)
 
     def vertices(self, out: Tensor) -> list[Adding]:
-        """What adds the vertices of each step to a compute set, step by step, to reduce into ``out``."""
+        """Functions that add the vertices of each step to a compute set, in order, to reduce into ``out``."""
         if self._is_empty:
             return []
         ordered = self.kept_order.apply(out).flatten()
@@ -310,7 +310,7 @@ class Reduction:
         )
 
     def _written(self, partials: Partials, target: Tensor, last: bool) -> dict[str, Any]:
-        """What the vertices write, and the scale of the last step."""
+        """Output fields of the vertices, and the scale of the last step."""
         fields: dict[str, Any] = {
             "y": flat_regions(target, partials.begin if last else partials.offset, partials.length)
         }

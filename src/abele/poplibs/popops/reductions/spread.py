@@ -1,11 +1,11 @@
-"""Where elements that appear many times are reduced.
+"""Tiles that reduce elements of many appearances.
 
 A reduction works where its operand lies, for moving an element costs more than adding it. That fails for views that
 show one element many times, such as the zeros around a slice: all of them lie on the tile of that element, which would
 receive a copy of each for its vertices and reduce nearly the whole tensor alone. Sending one element to other tiles
-costs nothing beside that. So where a tile has much more than its part, what it shows repeatedly is dealt to all tiles
-in rectangles, narrow ones if columns are kept, so that few partial results of each output are left to combine.
-What a tile really holds stays where it is.
+costs nothing beside that. So where a tile has much more than its part, its repeated elements are dealt to all tiles in
+rectangles. These are narrow if columns are kept, so that few partial results of each output are left to combine.
+Elements that a tile really holds stay where they are.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from abele.graph.mapping import TileMapping
 from abele.poplibs.poputil.grid import BlockGrid
 
 MOST_OF_MEAN = 2
-"""How many times the mean of all tiles one tile may have before repeated elements are dealt out."""
+"""Multiple of the tiles' mean that one tile may have before repeated elements are dealt out."""
 WORTH_SPREADING = 1024
 """Elements of one tile below which it is left alone: another exchange would cost more. Guessed."""
 

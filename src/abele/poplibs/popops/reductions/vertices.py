@@ -24,7 +24,7 @@ SLOTS_OF_FOUR = {16: 2, 32: 3}
 
 @cache
 def has_nan_codelet(dtype: ElementType, infinite: bool) -> type:
-    """The vertex that tests what a tile holds: a number less itself is 0, less an infinite one it is none.
+    """Vertex that tests the elements of a tile: a number less itself is 0, an infinite one less itself is NaN.
 
     Source of its cost: machine reference §4.8 (Has-NaN), by fours of elements.
     """
@@ -56,7 +56,7 @@ def has_nan_codelet(dtype: ElementType, infinite: bool) -> type:
 
 @cache
 def histogram_codelet(dtype: ElementType, number: ElementType, absolute: bool) -> type:
-    """The vertex that counts what a worker holds, level by level; its issue slots are counted."""
+    """Vertex that counts the elements of a worker, level by level; its issue slots are counted."""
 
     @codelet
     class Histogram(Vertex):
@@ -102,7 +102,7 @@ _SCAN_NAMES = {"add": "CumSum", "mul": "CumProd", "max": "CumMax", "min": "CumMi
 
 
 def scan_identity(operation: str, dtype: ElementType) -> float:
-    """What an operation of a scan joins with anything without changing it."""
+    """Identity of a scan's operation."""
     if operation in ("add", "mul"):
         return 0 if operation == "add" else 1
     if dtype.is_float:
@@ -115,7 +115,7 @@ def scan_identity(operation: str, dtype: ElementType) -> float:
 def scan_codelet(
     dtype: ElementType, wide: ElementType, exclusive: bool, has_total: bool = True, operation: str = "add"
 ) -> type:
-    """What an operation makes of ``x`` up to each element, ``y``, and of all of it, ``total``; slots are counted."""
+    """Vertex type of a scan: ``y``, the operation over ``x`` up to each element, and ``total``, over all of it."""
     identity = scan_identity(operation, wide)
 
     @codelet(name=_SCAN_NAMES[operation])
@@ -159,7 +159,7 @@ def join_codelet(dtype: ElementType, wide: ElementType, operation: str = "add") 
 
 @cache
 def recurrence_total_codelet(dtype: ElementType) -> type:
-    """What a block of a linear recurrence does to what stands before it: ``h`` becomes scale · h + offset."""
+    """Vertex type of a recurrence's block: ``scale`` and ``offset`` of its effect h → scale · h + offset."""
 
     @codelet(name="RecurrenceTotal")
     class RecurrenceTotal(Vertex):

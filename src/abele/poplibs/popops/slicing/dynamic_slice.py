@@ -45,11 +45,12 @@ def dynamic_slice(
 ) -> Tensor:
     """``tensor[offset[0] : offset[0] + sizes[0], …]`` along ``dims``, as a new tensor.
 
-    Each tile slices what it holds. Several dimensions are sliced one after the other, that which leaves least first.
+    Each tile slices its own elements. Several dimensions are sliced one after the other, the one that leaves least
+    first.
 
     Args:
-        graph: Where vertices are made.
-        tensor: What is sliced; fast where the elements along ``dims`` are on one tile.
+        graph: Graph in which vertices are made.
+        tensor: Tensor to slice; fast where the elements along ``dims`` are on one tile.
         offset: u32 or i32 of shape [len(dims)].
         dims: Dimensions that are sliced.
         sizes: Extent of the slice along each.
@@ -128,7 +129,7 @@ def dynamic_update(
     """``tensor[offset[0] : offset[0] + sizes[0], …]`` along ``dims`` becomes ``piece``; see :func:`dynamic_slice`.
 
     Args:
-        tensor: What is updated, in place.
+        tensor: Tensor to update, in place.
         piece: The rank of ``tensor``, ``sizes`` along ``dims``.
 
     The others are those of :func:`dynamic_slice`.

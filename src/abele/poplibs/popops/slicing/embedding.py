@@ -25,7 +25,7 @@ CONSTRAINTS: dict[ConstraintName, str] = {
     "lookupSplit": "lookup_split",
     "groupSplit": "group_split",
 }
-"""Splits that ``planConstraints`` may give, and what plans call them."""
+"""Splits that ``planConstraints`` may give, and their names in plans."""
 
 PLAN_OPTIONS: dict[str, Option] = {
     "availableMemoryProportion": PROPORTION,
@@ -55,10 +55,10 @@ def plan(
     options: Options = None,
     name: str = "embedding.plan",
 ) -> SlicePlan:
-    """How a table [num_entries, output_size] is spread over the tiles, for calls with ``num_lookups`` indices.
+    """Plan of a table [num_entries, output_size] over the tiles, for calls with ``num_lookups`` indices.
 
     Args:
-        graph: Whose tiles are used.
+        graph: Graph whose tiles are used.
         dtype: Element type of the table.
         num_entries: Rows.
         output_size: Elements of a row.

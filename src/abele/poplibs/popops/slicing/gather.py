@@ -67,8 +67,8 @@ def gather(
     a window that would leave the tensor is moved inside.
 
     Args:
-        graph: Where vertices are made.
-        tensor: What is sliced; see :func:`create_gather_input`.
+        graph: Graph in which vertices are made.
+        tensor: Tensor to slice; see :func:`create_gather_input`.
         indices: u32 or i32 of any shape.
         axis: Dimension that indices count along.
         index_vector_dim: Dimension of ``indices`` that index vectors lie along; its rank where vectors have one entry.
@@ -109,10 +109,10 @@ def create_gather_input(
     *,
     name: str = "gather_input",
 ) -> Tensor:
-    """A new tensor to be gathered from: what indices count along lies on one tile, as far as memory allows.
+    """A new tensor to be gathered from: elements along the indexed axis lie on one tile, as far as memory allows.
 
     Args:
-        graph: Where it is made.
+        graph: Graph in which it is made.
         dtype: Element type.
         shape: Its shape.
         axis: The dimension of :func:`gather` along an axis, or the ``slice_sizes`` of windows.

@@ -1,4 +1,4 @@
-"""Updates of the rows of several tables side by side, by the name of what they do."""
+"""Updates of the rows of several tables side by side, by the name of the operation."""
 
 from __future__ import annotations
 

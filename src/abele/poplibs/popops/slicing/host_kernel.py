@@ -27,7 +27,7 @@ def slice_kernel(table: Tensor, offsets: Tensor, out: Tensor) -> ir.HostKernel:
 def update_kernel(
     table: Tensor, rows: Tensor, offsets: Tensor, operation: Operation, scale: float | Tensor
 ) -> ir.HostKernel:
-    """The kernel that joins ``rows`` [groups, indices, columns] with the entries of ``table`` that ``offsets`` name."""
+    """Kernel that joins ``rows`` [groups, indices, columns] with the entries of ``table`` named by ``offsets``."""
     value: ir.Expr = ir.load(1, *ROWS)
     more: tuple[Tensor, ...] = ()
     if isinstance(scale, Tensor):
@@ -45,15 +45,15 @@ def window_kernel(
 ) -> ir.HostKernel:
     """The kernel of the window of ``whole`` along ``dims`` from ``offset`` on: into ``part``, or from it.
 
-    Along several dims it goes by way of windows along all but the last, as only one place of an index is a value: they
-    are cut one from the other, and after an update each is written back into the one that it was cut from.
+    A nest takes one place of an index from data, so windows along several dims are cut one from the other. After an
+    update each is written back into the window that it was cut from.
 
     Args:
-        whole: What is sliced or updated.
+        whole: Tensor that is sliced or updated.
         part: The window.
         offset: First index along each of ``dims``.
         dims: In the order in which windows are cut, each with its place in ``offset``.
-        remap: What becomes of offsets out of range.
+        remap: Treatment of offsets out of range.
         is_update: True if ``whole`` is written.
     """
     operands = [whole, *([part] if is_update else []), offset, whole if is_update else part]
@@ -79,7 +79,7 @@ def window_kernel(
 
 
 def _place(dtype: ElementType, at: ir.Expr, dim: int, extent: int, size: int, remap: Remap) -> ir.Expr:
-    """Where a window's place along ``dim`` lies in a tensor of ``extent``; beyond it where there is no such place."""
+    """Index of a window's element along ``dim`` in a tensor of ``extent``; beyond it if the window is outside."""
     if dtype == u32:
         # All beyond the padding index are as far out as the next one.
         at = ir.Cast(i32, ir.apply("min", at, ir.Const(extent + 1, u32)))

@@ -31,9 +31,10 @@ MULTI_OPTIONS = PLAN_OPTIONS | {
     "paddingIndexUsed": flag(False),
     "validateIndices": VALIDATE_INDICES,
 }
-"""Options of slices and updates by indices: those of plans, of which only ``validateIndices`` matters here, and
-``remapOutOfBoundIndices``, which makes index 0 of those out of range; with ``paddingIndexUsed`` one past the last entry
-stays as it is. A slice by an index out of range is zero, an update leaves the table as it was."""
+"""Options of slices and updates by indices: those of plans (only ``validateIndices`` matters here) and
+``remapOutOfBoundIndices``. The latter makes index 0 of those out of range; with ``paddingIndexUsed`` one past the last
+entry stays as it is. A slice by an index out of range is zero, an update leaves the table as it was.
+"""
 
 
 def read_multi_options(name: str, given: Options) -> dict[str, Any]:
@@ -101,7 +102,7 @@ def prepared_offsets(
     prog: Sequence,
     name: str,
 ) -> Tensor:
-    """The offsets that vertices see, after what the options want: checked, or moved into range."""
+    """Offsets for vertices, after the options: checked, or moved into range."""
     if not offsets.size:
         return offsets
     if validates(graph, chosen) or (plan is not None and plan.validates):
@@ -124,7 +125,7 @@ def validate_indices(graph: Graph, offsets: Tensor, entries: int, prog: Sequence
     Each tile tests a share of the indices, and the program stops before the rows are touched.
 
     Args:
-        graph: Where vertices are made.
+        graph: Graph in which vertices are made.
         offsets: u32 or i32, any shape.
         entries: Rows of the table.
         prog: Sequence that the test is appended to.

@@ -28,7 +28,7 @@ from abele.numerics import ElementType, bool_, f32, i64, u32
 from abele.poplibs.popops.slicing.multi_cost import add_cycles, slice_cycles
 
 Operation = Literal["none", "add", "max", "mul"]
-"""How an update joins a row with what the table holds; ``none`` puts it in its place."""
+"""Operation that joins an update's row with the table's; ``none`` replaces it."""
 Scaled = Literal["", "number", "tensor"]
 
 CHECK_START_SLOTS, CHECK_SLOTS = 11, 5
@@ -40,13 +40,13 @@ SHORT_WIDTH = 4
 
 
 def short(width: int) -> int:
-    """``width`` if rows of so many elements have code of their own, else 0: then the vertex's state tells."""
+    """``width`` if rows of this width have code of their own, else 0: then the vertex's state has it."""
     return width if width <= SHORT_WIDTH else 0
 
 
 @macro
 def _sizes(self, width_known):
-    """What is read once: the first entry, the number of entries, and the width of a row.
+    """Values that are read once: the first entry, the number of entries, and the width of a row.
 
     Offsets are compared without sign, so a negative one is large and out of range.
     """
@@ -134,7 +134,7 @@ def select_codelet(dtype: ElementType, index: ElementType) -> type:
 
 @macro
 def joined(operation, old, e):
-    """A row's element, and what an update brings."""
+    """A row's element, joined with that of an update."""
     if operation == "add":
         return old + e
     if operation == "mul":
@@ -163,12 +163,12 @@ def update_codelet(
         dtype: Element type of ``base``.
         given: Element type of ``sub``.
         index: Element type of ``offsets``.
-        operation: How rows are joined.
-        scaled: What multiplies rows of ``sub`` first: a number, a tensor of one element, or nothing.
+        operation: Operation that joins rows.
+        scaled: Factor of the rows of ``sub``: a number, a tensor of one element, or none.
         scale_type: Element type of that tensor.
         width: See :func:`short`.
 
-    A row of the table is the business of one worker, so rows that are named twice are joined one after the other.
+    One worker has each row of the table, so rows that are named twice are joined one after the other.
     """
     kind, width_known = f32 if dtype.is_float else dtype, width
 
@@ -210,7 +210,7 @@ def update_codelet(
 
 @cache
 def check_codelet(index: ElementType) -> type:
-    """Whether any of ``offsets`` is no entry of a table of ``entries`` rows."""
+    """Vertex type that finds if any of ``offsets`` is no entry of a table of ``entries`` rows."""
 
     @codelet
     class CheckIndices(Vertex):

@@ -26,12 +26,12 @@ ROW_SLOTS = 19
 OUTSIDE_SLOTS = 8
 """Slots of an index out of range."""
 COPY_SLOTS = {8: (4, 3), 16: (2, 2), 32: (2, 2)}
-"""Elements that a worker copies at a time and slots that it takes, by bits of an element."""
+"""Elements of one copy of a worker, and its slots, by bits of an element."""
 
 ADD_SLOTS = {16: 3 + 30, 32: 3 + 29}
 """Worker slots of MultiUpdateAdd before the first index, by bits of an element of the table."""
 ADD_SCALED_SLOTS = {16: 6, 32: 4}
-"""What a scale adds to them. The reference says 4 to 6; that the conversion of the scale makes 6 of 4 is a guess."""
+"""Slots that a scale adds to them. The reference says 4 to 6: that the scale's conversion makes 6 of 4 is a guess."""
 ADD_ROW_SLOTS = {16: 12, 32: 11}
 """Slots of an index in range with its first atom of 4 bytes; a scale adds one where elements have 16 bits."""
 ADD_ATOM_SLOTS = {16: 4, 32: 3}
@@ -64,7 +64,7 @@ def slice_cycles(num: Array, width: Array, dtype: ElementType, *, share: Any = 1
 
 
 def add_cycles(num: Array, width: Array, dtype: ElementType, *, scaled: bool, share: Any = 1.0) -> Array:
-    """Tile cycles of MultiUpdateAdd, whose workers share the rows of the table: each looks at every index.
+    """Tile cycles of MultiUpdateAdd, whose workers share the rows of the table: each reads every index.
 
     Args:
         num: Indices of each vertex.

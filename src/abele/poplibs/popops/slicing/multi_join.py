@@ -10,17 +10,17 @@ from abele.poplibs.popops.expr import Op, _1, _2
 from abele.poplibs.popops.reductions.reduce import reduce
 
 _MAPS = {"MAX": "max", "MUL": "mul"}
-"""The operation of two elements that a reduction of many stands for."""
+"""Operation of two elements for each reduction of many."""
 
 
 def emit_join(graph: Graph, body: Sequence, partials: Tensor, table: Tensor, op: str) -> None:
-    """Append the steps that reduce ``partials`` over the parts of the indices, and join what they give with ``table``.
+    """Append the steps that reduce ``partials`` over the parts of the indices, and join the result with ``table``.
 
     Two calls, as in PopLibs (DynamicSlice.cpp): a reduction whose result lies where reductions put it, and then an
     element-wise step in the layout of the table.
 
     Args:
-        graph: Where vertices and intermediate results are made.
+        graph: Graph in which vertices and intermediate results are made.
         body: The library call's body.
         partials: [parts of the indices, groups, parts of the columns, entries, width], mapped as the plan says.
         table: [groups, entries, columns].

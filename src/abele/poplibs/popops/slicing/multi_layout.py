@@ -27,7 +27,8 @@ from abele.words import counted
 
 ON_TILE_PROPORTION = 0.5
 """Share of a tile's memory up to which a table without a plan has all its entries of a column on one tile. Guessed: the
-rest is for what else a program holds."""
+rest is for other data of the program.
+"""
 
 
 def create_sliceable_tensor(
@@ -46,7 +47,7 @@ def create_sliceable_tensor(
     Without a plan each tile has all entries of some columns, as far as memory allows.
 
     Args:
-        graph: Where it is made.
+        graph: Graph in which it is made.
         dtype: Element type.
         shape: Its shape.
         dims: Dimensions that offsets are given for.
@@ -143,9 +144,9 @@ def create_indices_tensor(
     """A new u32 tensor [num_indices, dims], spread over the tiles; a plan needs no other layout.
 
     Args:
-        graph: Where it is made.
+        graph: Graph in which it is made.
         dims: Dimensions that indices are given for.
-        num_indices: How many there are.
+        num_indices: Number of indices.
         plan: Not needed for the layout.
         options: Those of the plan; only their names and values are checked.
         name: Name of the variable.
@@ -243,7 +244,7 @@ def plan_of_call(graph: Graph, table: Tensor, num: int, plan: SlicePlan | None, 
 
 
 def is_stored_for(table: Tensor, plan: SlicePlan) -> bool:
-    """True if what a part of ``plan`` has of ``table`` [groups, entries, columns] is one stretch of it.
+    """True if each part of ``plan`` has one stretch of ``table`` [groups, entries, columns].
 
     Others would be gathered piece by piece: a plan without parts of columns goes through whole rows instead.
     """
@@ -275,13 +276,13 @@ def _is_one_stretch(table: Tensor, plan: SlicePlan) -> bool:
 
 
 def blocked(view: Tensor, plan: SlicePlan) -> Tensor:
-    """[groups, rows, columns] seen as it is stored, [groups, parts, rows, width]."""
+    """[groups, rows, columns] in the form in which it is stored, [groups, parts, rows, width]."""
     groups, rows, _ = view.shape
     return view.reshape((groups, rows, plan.column_split, plan.width)).transpose((0, 2, 1, 3))
 
 
 def row_regions(view: Tensor, plan: SlicePlan, parts: Parts, first: Int64, rows: Int64) -> Regions:
-    """What each of ``parts`` has of [groups, rows, columns]: ``rows`` rows from ``first`` on of its columns."""
+    """Regions of [groups, rows, columns] for each of ``parts``: ``rows`` rows from ``first`` on of its columns."""
     stored = blocked(view, plan)
     if stored.content.resolved.single_run is not None:
         block = (parts.group * plan.column_split + parts.column) * view.shape[1]

@@ -50,8 +50,8 @@ def multi_slice(
     """Slice i of the result is the entry ``offsets[i]`` of ``tensor`` along ``dims``.
 
     Args:
-        graph: Where vertices and the result are made.
-        tensor: What is sliced; [entries, columns] for an embedding. Best laid out by
+        graph: Graph in which vertices and the result are made.
+        tensor: Tensor to slice; [entries, columns] for an embedding. Best laid out by
             :func:`~abele.poplibs.popops.slicing.multi_layout.create_sliceable_tensor` with the same plan.
         offsets: u32 or i32 of shape [n, 1] or [n], or n whole numbers. A slice by an index out of range is zero.
         dims: The dimension that is sliced.
@@ -153,7 +153,7 @@ def _emit(graph: Graph, body: Steps, plan: SlicePlan, table: Tensor, offsets: Te
 def _sliced(
     graph: Graph, plan: SlicePlan, table: Tensor, offsets: Tensor, out: Tensor, partials: Tensor | None
 ) -> Execute:
-    """Each tile slices what it has of the entries, into ``partials`` or, where it has all, into ``out``."""
+    """Slice on each tile its part of the entries, into ``partials`` or, where it has all, into ``out``."""
     parts = plan.parts
     low, num = lookup_rows(plan, parts, offsets.shape[1])
     first, rows = entry_rows(plan, parts)

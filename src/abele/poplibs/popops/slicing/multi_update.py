@@ -45,7 +45,7 @@ from abele.words import counted
 
 Scale = float | Tensor
 REDUCTION: dict[str, str] = {"add": "ADD", "max": "MAX", "mul": "MUL"}
-"""How partial results of each operation are joined."""
+"""Reduction that joins partial results of each operation."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class TableUpdate:
         self._emit(operation, scale, given)
 
     def _check(self, operation: Operation, scale: Scale, shape: tuple[int, ...], indices: tuple[int, ...]) -> None:
-        """Refuse what does not go together; ``shape`` is that of a group, ``indices`` that of the offsets."""
+        """Refuse arguments that do not fit; ``shape`` is that of a group, ``indices`` that of the offsets."""
         found = checked_dims(shape, self.dims, self.sizes, self.name)
         check_single(found, tuple(self.sizes), self.name)
         slice_shape = tuple(1 if d in found else n for d, n in enumerate(shape))
@@ -96,7 +96,7 @@ class TableUpdate:
         _check_scale(scale, self.tensor, self.name)
 
     def _emit(self, operation: Operation, scale: Scale, offsets: Tensor) -> None:
-        """Append the library call; tensors have groups, and what was checked is not looked at again."""
+        """Append the library call; tensors have groups, and checked arguments are not checked again."""
         graph, tensor, slices, prog, name = self.graph, self.tensor, self.slices, self.prog, self.name
         chosen = read_multi_options(name, self.options)
         factor = scale.reshape(()) if isinstance(scale, Tensor) else float(scale)
@@ -135,7 +135,7 @@ class GroupsUpdate(TableUpdate):
 
 @dataclass(frozen=True)
 class NamedGroupsUpdate(GroupsUpdate):
-    """The same with the name of what is done.
+    """The same with the name of the operation.
 
     Attributes:
         operation: ``none``, ``add``, ``max`` or ``mul``.
@@ -151,8 +151,8 @@ def multi_update(call: TableUpdate) -> None:
     """The entry ``offsets[i]`` of ``tensor`` becomes slice i; of equal offsets the last one counts.
 
     Args:
-        graph: Where vertices are made.
-        tensor: What is updated, in place.
+        graph: Graph in which vertices are made.
+        tensor: Tensor to update, in place.
         slices: [n, *shape], 1 in place of the sliced dimension; of the type of ``tensor``.
         offsets: u32 or i32 of shape [n, 1] or [n], or n whole numbers. Indices out of range change nothing.
         dims: The dimension that is sliced.
@@ -246,12 +246,12 @@ def grouped_multi_update(call: NamedGroupsUpdate) -> None:
 
 @dataclass(frozen=True)
 class _UpdateRows:
-    """What a table is updated with.
+    """Rows, offsets and operation of an update of a table.
 
     Attributes:
         slices: The rows, [groups, n, width].
         offsets: The entry that each is for, [groups, n].
-        operation: What the entry becomes.
+        operation: Operation that joins a row and its entry.
         scale: Multiplies rows that are added: a number, or a tensor of one element.
     """
 
@@ -272,7 +272,7 @@ def _check_scale(scale: Scale, tensor: Tensor, name: str) -> None:
 
 
 def _in_place(graph: Graph, plan: SlicePlan, table: Tensor, given: _UpdateRows) -> Execute:
-    """Each tile looks at all indices and updates the rows that it holds."""
+    """Update the rows on each tile; every tile reads all indices."""
     first, rows = own_entries(plan, plan.parts)
     parts, first, rows = plan.parts.where(rows > 0), first[rows > 0], rows[rows > 0]
     low, num = np.zeros_like(first), np.full_like(first, given.offsets.shape[1])
@@ -294,7 +294,7 @@ def _in_place(graph: Graph, plan: SlicePlan, table: Tensor, given: _UpdateRows) 
 
 
 def _emit_parted(graph: Graph, body: Steps, plan: SlicePlan, table: Tensor, given: _UpdateRows) -> None:
-    """Each tile joins the rows of its indices; what all have then joins the table."""
+    """Join on each tile the rows of its indices; the sums of all then join the table."""
     type_ = plan.partial_type or table.dtype
     shape = (plan.lookup_split, plan.num_groups, plan.column_split, plan.num_entries, plan.width)
     partials = graph.variable(type_, shape, name="partials")
@@ -348,7 +348,7 @@ def _codelet(plan: SlicePlan, dtype: ElementType, given: _UpdateRows) -> tuple[t
 
 
 def _identity(operation: Operation, dtype: ElementType) -> float:
-    """What changes nothing when an operation joins it."""
+    """Identity of an operation in type ``dtype``."""
     if operation != "max":
         return {"add": 0.0, "mul": 1.0}[operation]
     return -float("inf") if dtype.is_float else int(np.iinfo(dtype.np).min)

@@ -41,7 +41,7 @@ def encode_one_hot(
     A row whose index is :data:`MASKED_LABEL_CODE`, or no column, is all ``off``.
 
     Args:
-        graph: Where vertices are made.
+        graph: Graph in which vertices are made.
         indices: u32 or i32 of shape [rows].
         encoded: Written; of shape [rows, columns].
         prog: Sequence that the step is appended to.

@@ -16,7 +16,7 @@ from abele.numerics import ElementType
 
 @dataclass(frozen=True)
 class Parts:
-    """One entry for each combination of parts: what a tile works on.
+    """One entry for each combination of parts: the work of one tile.
 
     Attributes:
         group: Group of the table, int64[n].
@@ -62,10 +62,10 @@ class _MadeOrNone(type):
 
 @dataclass(frozen=True)
 class SlicePlan(metaclass=_MadeOrNone):
-    """A table of ``num_groups`` × ``num_entries`` × ``output_size`` elements and what each tile has of it.
+    """A table of ``num_groups`` × ``num_entries`` × ``output_size`` elements and its split over the tiles.
 
     Entries, columns and indices are cut into parts; every combination of parts is the work of one tile. Columns are cut
-    evenly. A tile slices what its indices find in its entries and columns.
+    evenly. A tile slices the rows that its indices name, within its entries and columns.
 
     Attributes:
         dtype: Element type of the table.
@@ -79,7 +79,7 @@ class SlicePlan(metaclass=_MadeOrNone):
         lookup_split: Parts of the indices.
         partial_type: Element type of partial sums where indices are split.
         validates: True if indices out of range stop the program.
-        costs: What the planner expects, by name; cycles and bytes.
+        costs: Cycles and bytes that the planner expects, by name.
     """
 
     dtype: ElementType
@@ -112,7 +112,7 @@ class SlicePlan(metaclass=_MadeOrNone):
 
     @cached_property
     def parts(self) -> Parts:
-        """All combinations; those that share a part of the table are neighbours, which may receive it in pairs."""
+        """All combinations; those of one part of the table are neighbours, which may receive it in pairs."""
         splits = (self.num_groups, self.entry_split, self.column_split, self.lookup_split)
         group, entry, column, lookup = (i.reshape(-1).astype(np.int64) for i in np.indices(splits))
         # Mixed-radix number of the combination, so that combinations next to each other are on neighbouring tiles.

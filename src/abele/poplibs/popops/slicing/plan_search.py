@@ -1,4 +1,4 @@
-"""Searching the splits of a table: what each costs in cycles and bytes, for all of them at once.
+"""Search of the splits of a table: cycles and bytes of each, for all of them at once.
 
 Cycles are those of the vertices with indices spread evenly over the entries, and of exchange at 4 bytes per cycle and
 tile, double where neighbouring tiles want the same. Bytes are those of the fullest tile.
@@ -34,13 +34,13 @@ Source: machine reference §4.7 (strided)."""
 
 @dataclass(frozen=True)
 class Wish:
-    """What a plan is for.
+    """Purpose and constraints of a plan.
 
     Attributes:
         for_slice: True if rows are sliced.
         for_update: Operation by which rows are updated; None where they are not.
         proportion: Share of a tile's memory that temporary data may take.
-        aim: What is least in the chosen plan.
+        aim: Figure that the chosen plan minimises.
         splits: Splits that are given, by attribute of :class:`SlicePlan`.
         spread: True if indices are spread evenly over the entries; otherwise all may be the same.
     """
@@ -92,7 +92,7 @@ def search(system: System, table: SlicePlan, wish: Wish) -> SlicePlan:
 
 
 def _best(costs: dict[str, Array], wish: Wish, system: System) -> int:
-    """The candidate of least cost whose temporary data fit, or the one that needs least memory."""
+    """Candidate of least cost whose temporary data fit, or the one of least memory."""
     memory, cycles = costs["bytes on the fullest tile"], costs["cycles"]
     # Cycles decide among those that fit; where none fits, memory does.
     fits = costs["temporary bytes"] <= wish.proportion * system.ipu.tile.total_bytes
@@ -182,7 +182,7 @@ class _Model:
         return np.asarray(happens * (start + self.ipu.launch.compute_set_cycles + self.ipu.launch.run_all_cycles))
 
     def _gathered(self) -> tuple[Array, Array, Array]:
-        """Receiving the part of the table that is spread over the tiles that share it: cycles, bytes, fragments."""
+        """Cycles, bytes and fragments of receiving the part of the table that is spread over its sharers."""
         split = self.found.lookup_split
         several = split > 1
         size = np.where(several, self.rows * self.width * self.bytes, 0)
@@ -194,7 +194,7 @@ class _Model:
         return self._received(num * INDEX_BYTES, same), -(-num // self.per_tile)
 
     def _slice(self) -> tuple[Array, Array, Array]:
-        """Cycles, bytes and fragments of slicing: each tile what it has, then the right one of what all have."""
+        """Cycles, bytes and fragments of slicing: each tile its own part, then one choice among all parts."""
         split, row = self.found.entry_split, self.width * self.bytes
         cycles, fragments = self._indices(self.num)
         table_cycles, table, table_fragments = self._gathered()

@@ -32,7 +32,7 @@ def _row_cycles(v: Any, ipu: Ipu) -> Int64:
 
 @macro
 def _where(self, p):
-    """Where the index of part ``p`` points: its column here, the part's width, whether it is here, or nowhere."""
+    """Place of part ``p``'s index: its column here, the part's width, True if it is here, True if it is nowhere."""
     index = i64(u32(self.indices[p]))
     column = index - i64(self.first[p])
     width = i64(self.width[p])

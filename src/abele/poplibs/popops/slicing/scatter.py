@@ -24,7 +24,7 @@ from abele.poplibs.popops.slicing.windows import Windows, check_dims, index_vect
 from abele.words import counted
 
 Computation = Callable[[Graph, Tensor, Tensor, Steps], Tensor]
-"""What joins a window of the operand with an update of the same shape: ``f(graph, window, update, prog)``."""
+"""Function that joins a window of the operand with an update of the same shape: ``f(graph, window, update, prog)``."""
 
 _SKIPS = {"validateIndices": False}
 """Updates whose window is not inside are given an index out of range, so that nothing is written."""
@@ -50,8 +50,8 @@ def scatter(
     ``update_computation`` makes a loop of one step per update; the named ones work on all at once.
 
     Args:
-        graph: Where vertices are made.
-        operand: What is updated, in place.
+        graph: Graph in which vertices are made.
+        operand: Tensor to update, in place.
         indices: u32 or i32 of any shape.
         updates: The shape of the index vectors, with the dimensions of a window at ``update_window_dims``.
         index_vector_dim: Dimension of ``indices`` that index vectors lie along; its rank where vectors have one entry.

@@ -30,7 +30,7 @@ def select_scalar_from_rows(
     A row whose index is MASKED_LABEL_CODE gives 0; one whose index is no column gives NaN, or 0 of types without NaN.
 
     Args:
-        graph: Where vertices are made.
+        graph: Graph in which vertices are made.
         params: [rows, columns]. Each tile looks at the rows, or parts of rows, that it holds.
         indices: u32 or i32 of shape [rows]; −1 is MASKED_LABEL_CODE.
         prog: Sequence that the steps are appended to.
@@ -73,7 +73,7 @@ def update_scalar_in_rows(
     A row whose index is MASKED_LABEL_CODE stays as it is; one whose index is no column becomes NaN.
 
     Args:
-        graph: Where vertices are made.
+        graph: Graph in which vertices are made.
         params: Floats [rows, columns].
         indices: u32 or i32 of shape [rows]; −1 is MASKED_LABEL_CODE.
         prog: Sequence that the step is appended to.
@@ -166,7 +166,7 @@ class _Parts:
         return np.searchsorted(self.vertex, np.arange(self.vertex[-1] + 1)).astype(np.int64)
 
     def of_params(self, params: Tensor) -> Any:
-        """What each vertex holds of the tensor."""
+        """Regions of ``params`` for each vertex."""
         return flat_regions(params.flatten(), self.begin, self.size, self.vertex, int(self.vertex[-1]) + 1)
 
     def one_each(self, tensor: Tensor, at: Int64) -> Any:

@@ -40,7 +40,7 @@ def sequence_slice(
     Rows that a tensor lacks are passed over. Sequences of the target must not overlap.
 
     Args:
-        graph: Where vertices are made.
+        graph: Graph in which vertices are made.
         source: [rows, ...].
         target: [other rows, ...]; rows lie on tiles as its layout has them.
         lengths: Rows of each sequence.

@@ -21,12 +21,12 @@ from abele.numerics import ElementType, i64, u32
 from abele.poplibs.popops.slicing.step_cost import stretch_cycles
 
 Remap = Literal["", "first", "padding"]
-"""Which offsets are taken for 0: none, all whose window leaves the tensor, or all of these but the extent itself."""
+"""Offsets that are taken for 0: none, all whose window leaves the tensor, or all of these but the extent itself."""
 
 
 @macro
 def _offset(self, size, remap):
-    """Where the window begins."""
+    """First index of the window, with ``remap`` applied."""
     at = i64(self.at)
     if remap == "first":
         at = at if at >= 0 and at <= i64(self.extent) - size else i64(0)

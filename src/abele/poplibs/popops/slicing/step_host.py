@@ -23,12 +23,12 @@ def host_window(
     """The window of the first dimension, in vertices of whole cells; None where a tensor is not one stretch of memory.
 
     Args:
-        graph: Where vertices are made.
+        graph: Graph in which vertices are made.
         whole: [extent, ...].
         part: [size, ...].
         at: First index of the window.
         name: Name of the compute set.
-        remap: What becomes of offsets out of range.
+        remap: Treatment of offsets out of range.
         is_update: True if the window of ``whole`` is written.
     """
     order = storage_order(whole)

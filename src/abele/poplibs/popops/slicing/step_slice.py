@@ -43,18 +43,18 @@ def emit_window(
     """Append part ← whole[at : at + size] along ``dim``, or the update that goes the other way.
 
     Args:
-        graph: Where vertices are made.
+        graph: Graph in which vertices are made.
         body: Program that the step is appended to.
         whole: Any shape.
         part: That shape, with the extent of the window along ``dim``.
         at: First index of the window, u32 or i32 of one element.
         dim: Dimension of the window.
         name: Name of the compute set.
-        remap: What becomes of offsets out of range.
+        remap: Treatment of offsets out of range.
         is_update: True if the window of ``whole`` is written.
 
     Returns:
-        What the host may run instead.
+        Step that the host may run instead.
     """
     front, other = _to_front(whole, dim), _to_front(part, dim)
     layout = _Layout.of(graph, front)
@@ -123,7 +123,7 @@ def create_like_window(
 
 
 def _sample(graph: Graph, tensor: Tensor, dims: tuple[int, ...]) -> Tensor | None:
-    """One index along each of ``dims``, if what belongs to it lies where that of the others does."""
+    """One index along each of ``dims``, if its elements lie as those of the others do."""
     for dim in dims:
         at = _held_at(graph, _to_front(tensor, dim))
         # Indices are spread over tiles: each point of the other dimensions brings all its indices to one tile.
@@ -160,7 +160,7 @@ def _is_same(one: TileMapping, other: TileMapping) -> bool:
 
 @dataclass(frozen=True)
 class _Units:
-    """What each tile holds of an index: parts of a cell, or several cells.
+    """Elements of one index on each tile: parts of a cell, or several cells.
 
     Attributes:
         tile: int32[n].
@@ -179,7 +179,7 @@ class _Units:
 
 @dataclass(frozen=True)
 class _Layout:
-    """How the tensor stores an index, and where.
+    """Storage order and tiles of one index of the tensor.
 
     Attributes:
         order: Storage order of the tensor, the sliced dimension in front.
@@ -310,13 +310,13 @@ def _rows(units: _Units, size: int, whole: Tensor, ipu: Ipu) -> tuple[Int64, _Un
 
 
 def _worker(region: Int64, total: Int64) -> Int64:
-    """Which of six workers that share ``total`` regions evenly has ``region``."""
+    """Number of the worker, of six that share ``total`` regions evenly, for ``region``."""
     return (WORKERS * (region + 1) - 1) // total
 
 
 @dataclass(frozen=True)
 class TileIndices:
-    """What each tile holds of all indices of some tensors, a vertex per tile.
+    """Regions of some tensors by tile, over all indices; one vertex per tile.
 
     Attributes:
         tile: Tile of each vertex, int32[n].

@@ -10,19 +10,19 @@ from abele.graph import Graph
 from abele.poplibs.poputil.options import flag
 
 VALIDATE_INDICES = flag(None)
-"""``validateIndices`` of a call; where it is not given, what the graph says counts."""
+"""``validateIndices`` of a call; by default the graph's setting counts."""
 
 _checked: WeakSet[Graph] = WeakSet()
 
 
 def validate_indices_by_default(graph: Graph, validate: bool = True) -> None:
-    """True if slices, updates and gathers that are built from now on stop the program at an index out of range.
+    """Set if slices, updates and gathers that are built from now on stop the program at an index out of range.
 
     Without it such an index gives zeros, or changes nothing, unless a call says ``validateIndices``. The checks are
     steps of the program, and cost what they cost; the message of the error names the call and its indices.
 
     Args:
-        graph: Whose calls are meant; a virtual graph stands for the whole one.
+        graph: Graph of the calls; a virtual graph stands for the whole one.
         validate: False for calls that check nothing again.
     """
     if validate:

@@ -63,7 +63,7 @@ class Windows:
         return self.shape[self.dims[k]] - self.sizes[self.dims[k]]
 
     def cut(self, tensor: Tensor) -> Tensor:
-        """``tensor`` without what no window reaches."""
+        """``tensor`` without the elements that no window reaches."""
         return tensor[tuple(slice(0, extent) for extent in self.shape)]
 
     def table(self, tensor: Tensor) -> Tensor:
@@ -94,7 +94,7 @@ class Windows:
         return self._entries(graph, starts, places, self.is_inside(starts.dtype), prog, name)
 
     def is_inside(self, dtype: ElementType) -> Expr:
-        """True if the window at the places that the placeholders stand for is inside."""
+        """True if the window at the placeholders' indices is inside."""
         found: Expr | None = None
         for k in range(len(self.dims)):
             at = PlaceHolder(k + 1)

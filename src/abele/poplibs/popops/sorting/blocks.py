@@ -78,7 +78,7 @@ class RecordBlocks:
         return set_mapping(graph, made, TileMapping(self.rows * self.length, self.begin, self.tile))
 
     def on_tiles(self) -> tuple[Int64, Int64, Int32]:
-        """Begin, length and tile of what each vertex holds: whole rows of a tile, or a block."""
+        """Begin, length and tile of each vertex's elements: whole rows of a tile, or a block."""
         if self.per_row > 1:
             return self.begin, self.sizes, self.tile
         tile = self.tile

@@ -26,11 +26,11 @@ _VECTOR: Any = Vector
 
 @dataclass(frozen=True)
 class Record:
-    """What is moved together.
+    """Key of a sort and the values that move with it.
 
     Attributes:
         key: Element type of keys.
-        values: Element types of what goes with a key.
+        values: Element types of the values that go with a key.
         largest_first: True if larger keys are better.
         by_second: True if of equal keys the one with the smaller first value is better.
     """
@@ -47,7 +47,7 @@ class Record:
 
     @property
     def cost(self) -> PairCost:
-        """What comparing pairs costs."""
+        """Cost of comparing pairs."""
         return pair_cost(self.key, len(self.values), self.by_second)
 
     def fields(self, suffix: str = "", direction: Any = InOut) -> dict[str, Any]:
@@ -145,7 +145,7 @@ def _sort(code: CodeWriter, record: Record, row: Callable[[], WrittenValue]) -> 
 
 @lru_cache(maxsize=256)
 def local_codelet(record: Record, whole: bool) -> type:
-    """The vertex that sorts rows of ``row`` records, or ends the merge of rows whose halves need no more exchange.
+    """Vertex that sorts rows of ``row`` records, or ends the merge of rows without further exchange.
 
     A merge begins at half of ``width``, a power of two that is at least ``row``.
     """

@@ -44,7 +44,7 @@ FLOAT_KEYS = PairCost(40, 17, 13, 13, 13)
 INTEGER_KEYS = PairCost(42, 22, 12, 12, 17)
 """Pairs of f32 keys with values, of f32 keys, of integer keys."""
 SECOND_KEY = PairCost(47, 30, 26, 26, 24)
-"""Equal keys are told apart by a second one; the middle of the ranges that the source gives."""
+"""Costs of equal keys that a second one tells apart; the middle of the ranges in the source."""
 
 
 def pair_cost(key: ElementType, num_values: int, by_second: bool) -> PairCost:

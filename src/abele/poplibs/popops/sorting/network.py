@@ -31,10 +31,10 @@ class SortingNetwork:
     """Steps that sort columns of records in blocks.
 
     Args:
-        graph: Where vertices are made.
-        body: What steps are appended to.
-        blocks: How records lie on tiles.
-        record: What is compared, and moved together.
+        graph: Graph in which vertices are made.
+        body: Program that steps are appended to.
+        blocks: Layout of the records on tiles.
+        record: Key and values of a record.
         columns: Tensor [rows, length] in these blocks for each field of a record.
         name: Prefix of compute sets.
     """

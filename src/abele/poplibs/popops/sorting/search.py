@@ -1,7 +1,7 @@
-"""Where numbers belong in an ordered row: a binary search for each.
+"""Binary search for the places of numbers in an ordered row.
 
-Tiles share the numbers, and each that searches needs the row. A row too long for that is cut into parts: as it is in
-order, the number of its elements below another is the sum of those of the parts, whichever way it is cut.
+Tiles share the numbers, and each of them needs the row. A row too long for that is cut into parts: the count of
+elements below a number is the sum of the parts' counts, whatever the cut.
 """
 
 # Bodies and annotations are in the vertex language, whose own compiler checks their types.
@@ -31,8 +31,9 @@ from abele.poplibs.poputil.regions import split_evenly
 LARGEST_PART = 2**15
 """Bytes of a row that one tile receives. Guessed: a twentieth of a tile's memory."""
 STEP_SLOTS, VALUE_SLOTS, ENTRY_SLOTS = 6, 6, 20
-"""Issue slots of a step of a search (address, load, comparison, choice of both ends, branch), of what comes before
-and after the steps, and of entering the vertex. Counted by hand from the loop below."""
+"""Issue slots of a step of a search, of the instructions around the steps, and of entering the vertex. A step has an
+address, a load, a comparison, a choice of both ends and a branch. Counted by hand from the loop below.
+"""
 
 
 @cache
@@ -76,12 +77,12 @@ def search_codelet(dtype: ElementType, right: bool) -> type:
 def search_sorted(
     graph: Graph, rows: Tensor, values: Tensor, prog: Sequence, *, right: bool = False, name: str = "search"
 ) -> Tensor:
-    """Where each of ``values`` belongs in its row, i32: how many of the row's elements are below it.
+    """Place of each of ``values`` in its row, i32: the number of the row's elements that are below it.
 
     Args:
-        graph: Where vertices and the result are made.
+        graph: Graph in which vertices and the result are made.
         rows: Ordered rows, [rows, n].
-        values: What is looked for, [rows, m], of the type of the rows.
+        values: Numbers to look for, [rows, m], of the type of the rows.
         prog: Sequence that the steps are appended to.
         right: True to count elements that equal a value as well.
         name: Name of the steps.

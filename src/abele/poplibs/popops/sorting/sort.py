@@ -70,7 +70,7 @@ def sort_with_permutation(
     """The elements of ``tensor`` in order along ``dim``, and their positions in it, u32; equal ones keep their order.
 
     Args:
-        graph: Where vertices and results are made.
+        graph: Graph in which vertices and results are made.
         tensor: Numbers. Those that are NaN are in no order, and may leave others out of order.
         dim: The dimension that is sorted along.
         prog: Sequence that the steps are appended to.
@@ -155,7 +155,7 @@ def _sorted(
 
 
 def check_keys(keys: Tensor, values: Sequence[Tensor], name: str) -> None:
-    """Check what is to be sorted.
+    """Check the operands of a sort.
 
     Raises:
         TensorError: A scalar, or values of another shape.

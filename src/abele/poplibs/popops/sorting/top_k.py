@@ -35,7 +35,7 @@ class SortOrder(Enum):
 
 @dataclass(frozen=True)
 class TopKParams:
-    """What to look for.
+    """Parameters of a top-k.
 
     Attributes:
         k: Elements per row.
