@@ -9,7 +9,7 @@ Five rules, each of which reads the text alone:
 
 - ``first word``: the first line of a docstring names a quantity or an effect; it does not begin with a question's
   word such as "What" or "Whether".
-- ``length``: a sentence of the first line has at most 25 words. Code between backquotes is one word.
+- ``length``: a sentence of the first line has at most 25 words. What is quoted is one word.
 - ``clauses``: a sentence of the first line has at most one relative clause. Counted inside a sentence are "which",
   "who", "whose" and "that", except "that" behind the words of `NO_CLAUSE_AFTER`: there it introduces a statement
   ("says that", "so that") or points at something ("of that"). "where" is not counted: it is mostly a condition.
@@ -83,30 +83,39 @@ MOST_WORDS = 25
 MOST_CLAUSES = 1
 LONG_MODULE_LINES = 8
 
-NO_CLAUSE_AFTER = frozenset(
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+NO_CLAUSE_AFTER = _words(
     """
     a about after all and as assumes at because before besides but by check checks ensure ensures except explains
     find finds for found from given if in into is know known knows like mean means of on or out over prove proved
     proves provided say saying says see sees show shown shows so such suppose tell telling tells than the then to
     under until upon when while with without
-    """.split()
+    """
 )
-"""Words after which "that" is a conjunction or points at something."""
+"""Words behind which "that" is a conjunction or points at something."""
 
-COUNTED = """
+COUNTED = _words(
+    """
     allocations batches billions bits bytes calls clocks copies counts cycles elements fields flops instructions
     iterations joules kB kilobytes MB megabytes messages microseconds milliseconds minutes nanoseconds operands rows
     samples seconds sequences slots steps tokens updates values vertices watts weights words workers
     bit byte call clock copy cycle element field instruction message sample second slot token value vertex weight word
-""".split()
-DIVISORS = """
+    """
+)
+DIVISORS = _words(
+    """
     batch block byte call channel column core cycle element epoch exchange group head host image input instruction
     ipu item lane layer line message microbatch micro-batch output pack partition pass pixel position process rank
     replica row run sample second sequence slot stage step superstep thread tile token update vector vertex word worker
-""".split()
-RATE = re.compile(rf"\b({'|'.join(COUNTED)}) an? ({'|'.join(DIVISORS)})\b(?!-)", re.IGNORECASE)
+    """
+)
+RATE = re.compile(rf"\b({'|'.join(sorted(COUNTED))}) an? ({'|'.join(sorted(DIVISORS))})\b(?!-)", re.IGNORECASE)
 
-_CODE = re.compile(r"``.+?``|`.+?`", re.DOTALL)
+_QUOTED = re.compile(r"``.+?``|`.+?`|\"[^\"]{1,40}\"", re.DOTALL)
 _SENTENCE_END = re.compile(r"(?<=[.!?;:])\s+")
 _EXAMPLE = re.compile(r"(?<![\w.-])\d|::\n|```|>>>")
 _WORD = re.compile(r"[^\W\d_][\w'’-]*|\d[\d.,]*")
@@ -141,7 +150,7 @@ def _objections(text: str, *, is_module: bool = False) -> Iterator[tuple[str, st
     """Rules that a docstring breaks, each with the words at fault."""
     if not text.strip():
         return
-    plain = _CODE.sub("code", text)
+    plain = _QUOTED.sub("code", text)
     first = _first_line(plain)
     opening = _WORD.match(first)
     if opening and opening.group().lower() in QUESTIONS:
