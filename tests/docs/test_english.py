@@ -38,7 +38,6 @@ OTHERS = ("benchmarks", "docs", "examples", "tests")
 NOT_YET = frozenset(
     {
         "benchmarks",
-        "cli",
         "codelet",
         "compiler",
         "docs",
@@ -52,15 +51,11 @@ NOT_YET = frozenset(
         "host_facts",
         "job",
         "kernels",
-        "launch",
-        "lightning",
         "llvm",
         "machine",
         "numerics",
         "options",
-        "packing",
         "parallel",
-        "poplar",
         "poplibs",
         "pva",
         "pvti",

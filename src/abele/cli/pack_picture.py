@@ -80,7 +80,7 @@ def _draw_lengths(axes: Axes, plan: PackingPlan) -> None:
 
 
 def _draw_waste(axes: Axes, by_depth: Sequence[tuple[str, PackingPlan]]) -> None:
-    """What each depth has of tokens and of padding."""
+    """Draw tokens and padding at each depth limit."""
     names = [name for name, _ in by_depth]
     real = np.array([plan.efficiency for _, plan in by_depth])
     rows = np.arange(len(names))[::-1]

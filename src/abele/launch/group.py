@@ -1,4 +1,4 @@
-"""Groups of processes that end together, whatever becomes of who started them."""
+"""Groups of processes that end together, whatever becomes of their parent."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ from abele.launch.program import PIPE_VARIABLE
 _LOOK_SECONDS = 0.1
 _BEAT_SECONDS = 0.5
 _DRAIN_SECONDS = 1.0
-"""How long output is read that is still in the pipes when the program has ended."""
+"""Seconds for which pipes are read after the program has ended."""
 _THREADS_VARIABLE = "OMP_NUM_THREADS"
 
 
@@ -118,7 +118,7 @@ class Keeper:
             self._tell(BEAT, self._beat)
 
     def _beat_for_silent(self) -> None:
-        """Where the program's own thread cannot beat, say for how long it has not."""
+        """Beat for a program whose own thread cannot, with the seconds since it last did."""
         now = time.monotonic()
         silent = now - self._heard
         if min(silent, now - self._told) < _BEAT_SECONDS:

@@ -27,9 +27,9 @@ from abele.words import counted, visible
 
 _LOOK_SECONDS = 0.1
 _GRACE_SECONDS = 0.7
-"""How long the job goes on after a rank was lost, so that what others say of it is shown."""
+"""Seconds for which the job goes on after a rank is lost, so that messages of the others are shown."""
 _END_SECONDS = 1.5
-"""How long a launcher of MPI is given to end the ranks before it is killed."""
+"""Seconds that an MPI launcher has to end the ranks before it is killed."""
 _MOST_WORDS = 20
 
 

@@ -7,7 +7,7 @@ import time
 _MOST_BYTES = 1 << 16
 """A longer line is shown in pieces."""
 _SHOWN_SECONDS = 1.0
-"""How often a line that is written over and over, such as a bar of progress, is shown."""
+"""Seconds between two showings of a line that is written over and over, such as a progress bar."""
 
 
 class LineSplitter:
@@ -38,7 +38,7 @@ class LineSplitter:
         return found
 
     def end(self) -> list[bytes]:
-        """What is left when no more bytes come, as a line."""
+        """Rest of the output when no more bytes come, as a line."""
         rest, self._rest = self._rest, b""
         return [_last_written(rest) + b"\n"] if rest else []
 

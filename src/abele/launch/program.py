@@ -1,4 +1,4 @@
-"""What runs in a rank's own process: a Python program, as Python would run it, with a heartbeat beside it.
+"""Main program of a rank's own process: a Python program, run as Python would, with a heartbeat beside it.
 
 ``python -P -m abele.launch.program (program.py | -m module) [arguments]``. Programs may say ``import poptorch``.
 """
@@ -33,7 +33,7 @@ class PopTorchFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        """Where ``poptorch`` is; nothing else is found here."""
+        """Spec of ``poptorch``; nothing else is found here."""
         return importlib.util.spec_from_loader(name, self) if name == "poptorch" else None
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
@@ -90,7 +90,7 @@ def _heartbeat(folder: str) -> Heartbeat | None:
 
 
 def _folder(arguments: list[str]) -> str:
-    """Where the program's own files are."""
+    """Folder of the program's own files."""
     return str(Path.cwd() if arguments[0] == "-m" else Path(arguments[0]).resolve().parent)
 
 

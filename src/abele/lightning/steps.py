@@ -28,7 +28,7 @@ _REDUCTIONS: dict[Any, Callable[[torch.Tensor], torch.Tensor]] = {
     max: torch.max,
     min: torch.min,
 }
-"""What becomes of the values of several micro-batches, by ``reduce_fx``; their mean for any other."""
+"""Reductions of the values of several micro-batches, by ``reduce_fx``; any other takes their mean."""
 
 
 class BatchIndex(int):
@@ -96,7 +96,7 @@ class RecordedStep(torch.nn.Module):
         return output, notes.values
 
     def _given(self) -> tuple[int, ...]:
-        """What the method is given after the batch."""
+        """Arguments of the method after the batch."""
         if not self._indices:
             return ()
         index = BatchIndex(0)

@@ -295,6 +295,6 @@ def _session_state(executor: PoplarExecutor, optimizer: torch.optim.Optimizer) -
 
 
 def _named(state: SessionState, optimizer: torch.optim.Optimizer) -> list[tuple[torch.Tensor, str]]:
-    """Parameters of an optimiser that are trained, with the names that the device has for them."""
+    """Trained parameters of an optimiser, each with its name on the device."""
     trained = [[p for p in group["params"] if p.requires_grad] for group in optimizer.param_groups]
     return [pair for ps, names in zip(trained, state.groups, strict=True) for pair in zip(ps, names, strict=True)]

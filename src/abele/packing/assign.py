@@ -125,7 +125,7 @@ def reordered(packs: Packs, order: Int64s) -> Packs:
 
 
 def _begins(depths: Int64s) -> Int64s:
-    """Where each pack begins, and where the last one ends."""
+    """First item of each pack, and the end of the last pack."""
     begins = np.zeros(len(depths) + 1, np.int64)
     np.cumsum(depths, out=begins[1:])
     return begins
@@ -136,7 +136,7 @@ _LARGEST_TABLE = 1 << 24
 
 
 def looked_up(rows: Int64s, kinds: Int64s) -> tuple[npt.NDArray[np.integer[Any]], npt.NDArray[np.bool_]]:
-    """Where each row is among ``kinds``, and whether it is there at all."""
+    """Index of each row among ``kinds``, and True where the row is among them."""
     if rows.shape[1] == 1:
         return _looked_up_lengths(rows[:, 0], kinds[:, 0])
     # Column by column: the rank of what was read so far and the rank of the next column are one number.
@@ -156,7 +156,7 @@ def looked_up(rows: Int64s, kinds: Int64s) -> tuple[npt.NDArray[np.integer[Any]]
 
 
 def _looked_up_lengths(lengths: Int64s, known: Int64s) -> tuple[npt.NDArray[np.integer[Any]], npt.NDArray[np.bool_]]:
-    """Where each length is among the ascending ``known``, and whether it is there."""
+    """Index of each length among the ascending ``known``, and True where it is among them."""
     most = int(max(lengths.max(), known[-1]))
     if most < min(_LARGEST_TABLE, 64 * len(lengths) + 1024):
         table = np.full(most + 1, len(known), np.min_scalar_type(len(known)))

@@ -1,4 +1,4 @@
-"""Packing a histogram longest first: SPFHP, which takes the emptiest pack, and LPFHP, which takes the fullest.
+"""Packing a histogram longest first: into the emptiest pack (SPFHP) or into the fullest (LPFHP).
 
 Packs with the same members are one group with a count, so that the work depends on how many lengths there are and not
 on how many items. Groups are kept by the room that is left in them. An item goes into a group whose room it fits: for

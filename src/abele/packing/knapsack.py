@@ -49,12 +49,12 @@ class Knapsack:
 
     @property
     def unlimited(self) -> bool:
-        """Whether the depth limits nothing."""
+        """True if the depth limits nothing."""
         return self.depth >= self.capacity // int(self.lengths[0])
 
     @property
     def is_small(self) -> bool:
-        """Whether column generation comes to an end with it in half a minute."""
+        """True if column generation ends within half a minute for it."""
         cells = len(self.lengths) * (self.capacity + 1)
         return cells <= MOST_CELLS and cells * (1 if self.unlimited else self.depth) <= MOST_WORK
 
@@ -63,17 +63,17 @@ class Knapsack:
         return [self.lengths / self.capacity, np.full(len(self.lengths), 1 / self.depth)]
 
     def solve(self, values: Values) -> KnapsackTable:
-        """What each capacity is worth at most, when an item of each kind is worth ``values`` [num_kinds]."""
+        """Highest value of a pack of each capacity, when an item of each kind is worth ``values`` [num_kinds]."""
         return _unlimited(self, values) if self.unlimited else _by_depth(self, values)
 
     def best_value(self, values: Values) -> Any:
-        """What a whole pack is worth at most, of the type of ``values``."""
+        """Highest value of a whole pack, of the type of ``values``."""
         return self.solve(values).best[-1, -1]
 
 
 @dataclass(frozen=True)
 class KnapsackTable:
-    """What packs are worth.
+    """Highest values of packs, by room and number of items.
 
     Attributes:
         steps: For each kind of item, by how many rooms one of them makes a pack smaller; int64[num_kinds].

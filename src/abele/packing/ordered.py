@@ -58,7 +58,7 @@ def in_order(packs: Packs) -> Packs:
 
 
 def _next_fit(rows: Int64s, limits: tuple[int, ...], depth: int | None) -> Int64s:
-    """Where packs begin when each takes as many of the next items as it holds, and where the last one ends.
+    """First item of each pack that takes as many of the next items as it holds, and the end of the last pack.
 
     Sums from the beginning say for every item where a pack would end that began there. Packs begin at what is reached
     from item 0 by going from beginning to end over and over: those that are 1, 2, 4 … steps away at once.

@@ -1,4 +1,4 @@
-"""Which items lie together: the result of packing, and what every use of it starts from."""
+"""Items of each pack: the result of packing, which every use of it starts from."""
 
 from __future__ import annotations
 

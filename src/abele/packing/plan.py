@@ -1,4 +1,4 @@
-"""What packing a histogram yields: strategies, how often each is used, and how good that is."""
+"""Plan that packs a histogram: strategies, the number of packs of each, and the packing factor."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class PackingPlan:
 
     @property
     def loads(self) -> Int64s:
-        """What a pack of each strategy holds, int64[num_strategies, num_capacities]."""
+        """Load of a pack of each strategy, int64[num_strategies, num_capacities]."""
         return np.add.reduceat(self.histogram.sizes[self.strategies.items], self.strategies.begins[:-1], axis=0)
 
     @property

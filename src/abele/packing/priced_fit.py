@@ -37,10 +37,10 @@ _MEMORY = 32
 """Windows whose items prices are made of, about: what is older counts half as much each time as many have come."""
 
 _MORE = 4
-"""How many times as many items have to have come for prices to be made anew, until the memory is full."""
+"""Growth of the number of items seen after which prices are made anew, until the memory is full."""
 
 _BY_LENGTH = 0.01
-"""What the share of its capacity adds to the price of an item: of equally good companions, the longer ones."""
+"""Weight of an item's share of the capacity in its price: of equally good companions, the longer ones are taken."""
 
 _GONE = 16
 """One part of this many of the items is used up before the worth of rooms is worked out again."""
@@ -48,7 +48,7 @@ _GONE = 16
 
 @dataclass
 class PriceBook:
-    """What items of a stream are worth by length, and the packing of its windows by that.
+    """Prices of a stream's items by length, and the packing of its windows by them.
 
     Args:
         capacity: What a pack holds.
@@ -155,7 +155,7 @@ def priced_fit(knapsack: Knapsack, counts: Int64s, prices: Floats) -> list[Group
 
 
 class _Filler:
-    """Fills packs from the items that are left, of which ``left`` counts what is there by kind."""
+    """Filler of packs from the items that are left; ``left`` counts them by kind."""
 
     def __init__(self, knapsack: Knapsack, worth: Floats, left: Int64s) -> None:
         self._lengths, self._capacity = knapsack.lengths, knapsack.capacity
@@ -189,7 +189,7 @@ class _Filler:
         return members
 
     def _worth_of_one(self, room: int) -> Floats:
-        """What one of the items that are left is worth at most in each room up to ``room``."""
+        """Highest price of one remaining item that fits each room up to ``room``."""
         found = np.zeros(room + 1)
         fits = int(np.searchsorted(self._lengths, room, side="right"))
         found[self._lengths[:fits]] = np.where(self._left[:fits] > 0, self._worth[:fits], 0.0)

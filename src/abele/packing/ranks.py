@@ -23,7 +23,7 @@ _MIXED_STEPS = 64
 
 @dataclass(frozen=True, eq=False)
 class RankPacks:
-    """Which packs each rank trains on in each step.
+    """Packs that each rank trains on in each step.
 
     Attributes:
         packs: Numbers of packs, int64[num_steps, num_ranks, batch].
@@ -43,7 +43,7 @@ class RankPacks:
 
     @property
     def imbalance(self) -> float:
-        """How much longer training takes than if the work of each step were shared evenly: 0 is balanced."""
+        """Extra training time over evenly shared work, as a proportion: 0 is balanced."""
         return float(self.work.max(axis=1).sum() / self.work.mean(axis=1).sum() - 1)
 
 
@@ -130,7 +130,7 @@ def _work_of(packs: Packs, sizes: npt.ArrayLike, work: Work | npt.ArrayLike) -> 
 
 
 def _whole_steps(cost: npt.NDArray[np.float64], per_step: int, leftover: Leftover) -> tuple[Int64s, Int64s]:
-    """Numbers of the packs that are shared out, a multiple of ``per_step``, and of those that are left out."""
+    """Numbers of the packs to share out, a multiple of ``per_step``, and of those left out."""
     if leftover not in ("refuse", "drop", "repeat"):
         raise InvalidOptionError(f"leftover is 'refuse', 'drop' or 'repeat', got {leftover!r}")
     num_packs, over = len(cost), len(cost) % per_step

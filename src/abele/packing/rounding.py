@@ -14,11 +14,13 @@ from abele.packing.knapsack import Floats, Knapsack
 from abele.packing.packs import Int64s
 
 _SHIFTS = (1e-6, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
-"""What is added before rounding down: from rounding down itself to rounding up nearly all."""
+"""Numbers added before rounding down: from rounding down itself to rounding up nearly all."""
 
 
 Completion = Callable[[Int64s, Sequence[GroupOfPacks]], list[GroupOfPacks]]
-"""Packs that hold every item once, from numbers of items by kind and packs that may have too many or too few."""
+"""Function that completes packs to hold every item once, from item counts by kind and packs with too many or too
+few.
+"""
 
 
 def rounded(knapsack: Knapsack, counts: Int64s, fractional: FractionalPacking) -> list[GroupOfPacks]:
@@ -60,7 +62,7 @@ def completed(knapsack: Knapsack, counts: Int64s, groups: Sequence[GroupOfPacks]
 
 
 def without_surplus(counts: Int64s, groups: Sequence[GroupOfPacks]) -> tuple[list[GroupOfPacks], list[int]]:
-    """The packs without slots that no item is left for, and the items by kind that have no slot."""
+    """Packs without the slots that no item is left for, and the items without a slot, by kind."""
     missing = counts.tolist()
     kept: list[GroupOfPacks] = []
     for group in groups:

@@ -190,7 +190,7 @@ def _solve(
 
 
 def _patterns_like(like: PackingPlan | None, histogram: SizeHistogram, knapsack: Knapsack) -> list[Int64s]:
-    """Patterns of another plan, in kinds of this histogram: without lengths that it lacks, and only those that fit."""
+    """Patterns of another plan, in kinds of this histogram: without lengths that it lacks, and only if they fit."""
     if like is None or len(like.capacity) != 1 or like.capacity[0] > knapsack.capacity:
         return []
     kinds, known = looked_up(like.histogram.sizes, histogram.sizes)

@@ -154,7 +154,7 @@ def setHwSeeds(graph: g.Graph, hwSeeds: g.Tensor, prog: g.Sequence, name: Any = 
 
 
 def _behaviour_after(prog: g.Sequence) -> FloatingPointBehaviour:
-    """What a sequence has set so far, on top of how a program starts."""
+    """Behaviour that a sequence has set so far, on top of a program's initial one."""
     known = {ours: bool(getattr(g.FloatingPointBehaviour(), ours)) for ours in _FIELDS.values()}
     for step in prog:
         if isinstance(step, g.SetFloatingPointBehaviour):

@@ -43,7 +43,7 @@ class Device:
         return self._target.system
 
     def getTarget(self) -> Target:
-        """What the device is, to make a graph for."""
+        """Target of the device, to make a graph for."""
         return self._target
 
     def getId(self) -> int:
@@ -98,7 +98,7 @@ class Device:
         return self.system.dram is not None
 
     def getAttributes(self) -> dict[str, str]:
-        """What is known of the device, as text by name."""
+        """Properties of the device, as text by name."""
         return {name: str(value) for name, value in self.system.figures().items()}
 
     def getAttribute(self, name: str) -> str:

@@ -33,7 +33,7 @@ from abele.words import counted
 
 
 class VariableMappingMethod(Enum):
-    """Where a new variable goes: nowhere yet, or spread over all tiles."""
+    """Initial mapping of a new variable: none yet, or spread over all tiles."""
 
     NONE = "none"
     LINEAR = "linear"
@@ -357,7 +357,7 @@ class Graph(g.Graph):
         return vertex.cycles
 
     def createVertexIntrospector(self, vertex: g.VertexRef) -> VertexIntrospector:
-        """What an estimator would see of a vertex."""
+        """View of a vertex as an estimator has it."""
         return VertexIntrospector(*vertex.compute_set.place_of(vertex))
 
     # --- programs and the host ---------------------------------------------------------------------------------------
@@ -480,7 +480,7 @@ def append(t: g.Tensor, x: g.Tensor, dim: int = 0) -> g.Tensor:
 
 
 def _spoken(tensor: g.Tensor) -> Tensor:
-    """A tensor that this graph has made, which has Poplar's names."""
+    """A tensor of this graph, under Poplar's names."""
     assert isinstance(tensor, Tensor)
     return tensor
 

@@ -27,7 +27,7 @@ class Shape(tuple[int, ...]):
 
 
 class UpsampleMethod(Enum):
-    """How a tensor is made larger: only repetition needs no arithmetic."""
+    """Method of making a tensor larger: only repetition needs no arithmetic."""
 
     REPEAT = "repeat"
 

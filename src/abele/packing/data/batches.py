@@ -89,7 +89,7 @@ class PackBatches:
     _done = 0
 
     def state_dict(self) -> dict[str, int]:
-        """Where an iteration is: the batch that it gave last counts as done."""
+        """Position of an iteration, as plain numbers; the last batch that it gave counts as done."""
         return self.order.state(self.epoch, self._done)
 
     def load_state_dict(self, state: Mapping[str, int]) -> None:

@@ -1,4 +1,4 @@
-"""What a sample is made of: fields that run along an axis, such as tokens, or have one value for each sequence."""
+"""Fields of samples: one value per element of an axis, such as a token, or one value per sequence."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TOKENS = "tokens"
 
 @dataclass(frozen=True, kw_only=True)
 class Field:
-    """How one field of samples lies in rows of packed data.
+    """One field of samples, and its layout in rows of packed data.
 
     An *axis* is what a sample has some number of: tokens, frames, nodes, edges, predictions. Fields of one axis have
     equal length in each sample, and a row has a capacity for each axis. Any further dimensions are kept.

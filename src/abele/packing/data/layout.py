@@ -1,4 +1,4 @@
-"""Where each sequence of some packs lies in its row: the geometry that all fields of a batch share."""
+"""Place of each sequence in its row: the geometry that all fields of a batch share."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class SequenceLayout:
         return cls(shape, len(packs), samples, rows, slots, lengths=own, begins=begins)
 
     def targets(self, axis: str) -> Int64s:
-        """Where the elements of all sequences go in an array [num_rows · capacity], int64[num_elements]."""
+        """Destinations of the elements of all sequences in an array [num_rows · capacity], int64[num_elements]."""
         if axis not in self._targets:
             capacity, lengths = self.shape.capacity_of(axis), self.lengths[axis]
             if self.shape.leads(axis):
@@ -91,7 +91,9 @@ class SequenceLayout:
         return self.filled(column.values[self._source(column.offsets)], axis, padding)
 
     def _source(self, offsets: Int64s) -> Int64s:
-        """Where the elements of all sequences lie in values with these offsets, which fields of an axis often share."""
+        """Sources of the elements of all sequences in values with these offsets, which fields of an axis often
+        share.
+        """
         known = self._sources.get(id(offsets))
         if known is None or known[0] is not offsets:
             begins = offsets[:-1][self.samples]
@@ -121,7 +123,9 @@ class SequenceLayout:
 
 
 def _begins(needs: Int64s, first: Int64s) -> Int64s:
-    """Where each sequence begins in its row, of what it takes and the number of its row's first sequence."""
+    """First element of each sequence in its row, from the elements that sequences take and the first sequence of each
+    row.
+    """
     before = np.cumsum(needs) - needs
     return before - before[first]
 

@@ -1,4 +1,4 @@
-"""Whether packs fit samples and rows: checked once, before anything is gathered."""
+"""Check that packs fit samples and rows, once, before anything is gathered."""
 
 from __future__ import annotations
 

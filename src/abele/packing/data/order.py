@@ -1,4 +1,4 @@
-"""In which order the packs of an epoch are trained on, and by which rank."""
+"""Order of packs in an epoch, and their division among ranks."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class PackOrder:
         return whole.reshape(self.num_batches, self.num_ranks, self.batch_size)[:, self.rank]
 
     def state(self, epoch: int, batches_done: int) -> dict[str, int]:
-        """What another process needs to go on after some batches of an epoch, as plain numbers."""
+        """Position after some batches of an epoch, as the plain numbers with which another process goes on."""
         return {
             "epoch": epoch,
             "batches_done": batches_done,

@@ -60,7 +60,7 @@ class PackedRows:
         return self.take(rows)
 
     def layout(self, rows: npt.ArrayLike) -> SequenceLayout:
-        """Where the sequences of some rows lie.
+        """Places of the sequences of some rows.
 
         Args:
             rows: Their numbers, int[num_rows]. ``len(self)`` stands for a row without sequences, with which batches are

@@ -12,7 +12,7 @@ from abele.packing.solve import Method, pack_items
 
 
 def sizes_of(samples: Samples, shape: RowShape) -> Int64s:
-    """What a packer has to count for each sample.
+    """Sizes of samples as a packer counts them.
 
     Args:
         samples: What is packed.

@@ -147,7 +147,7 @@ class Ragged:
 
 
 def offsets_of(lengths: Array) -> Int64s:
-    """Where sequences of these lengths begin, and where the last ends; int64[num_sequences + 1]."""
+    """First element of each sequence of these lengths, and the end of the last; int64[num_sequences + 1]."""
     if lengths.ndim != 1 or lengths.dtype.kind not in "iu":
         raise TypeMismatchError(
             f"lengths are whole numbers in one dimension, got {lengths.dtype}{list(lengths.shape)}",

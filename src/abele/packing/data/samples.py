@@ -19,7 +19,7 @@ from abele.words import counted
 
 @dataclass(frozen=True)
 class Recipe:
-    """What samples of a task are made of, and what rows of them say beside.
+    """Fields of a task's samples, and the arrays that its rows have beside them.
 
     Attributes:
         fields: By name. Columns of samples that have none here are tokens where they are ragged, and otherwise have one
@@ -97,7 +97,7 @@ class Samples:
 
     @property
     def axes(self) -> tuple[str, ...]:
-        """What samples have some number of; the first is that of the first column that has one."""
+        """Axes of these samples; the first is that of the first column with an axis."""
         return tuple(self.lengths_by_axis)
 
     @property
@@ -120,7 +120,7 @@ class Samples:
 
     @property
     def recipe(self) -> Recipe:
-        """What these samples are."""
+        """Recipe of these samples: fields and derived arrays."""
         return Recipe(self.fields, self.derive)
 
     def take(self, numbers: npt.ArrayLike) -> Samples:

@@ -23,7 +23,7 @@ PREDICTIONS = "predictions"
 
 @dataclass(frozen=True, kw_only=True)
 class Masking:
-    """Which tokens are masked, and what is put in their place.
+    """Choice of masked tokens, and their replacements.
 
     Attributes:
         mask_id: The id of the mask.

@@ -50,7 +50,7 @@ def _divided(total: torch.Tensor, there: torch.Tensor, num_sequences: float | No
 
 
 class _SequenceLoss(nn.Module):
-    """What losses by sequence have in common.
+    """Base of losses by sequence.
 
     Args:
         num_sequences: As of :func:`mean_by_sequence`.

@@ -1,4 +1,4 @@
-"""Rows of samples that come one by one and whose number nobody knows: an iterable data set."""
+"""Rows of samples that come one by one, in unknown number: an iterable data set."""
 
 from __future__ import annotations
 
