@@ -28,10 +28,10 @@ Found = tuple[Spreading, Estimate]
 
 @dataclass
 class Case:
-    """What is known of a case.
+    """One case of a search: its base plan, and the best plan found.
 
     Attributes:
-        space: What is searched.
+        space: The plans to search.
         plan: The plan without cuts, on which all memory lies as usual.
         is_free: True if the batch may be any.
         found: The best plan that fits.
@@ -83,7 +83,7 @@ class Case:
         return Stages.of(plan, costs, self.space.system, hosts_apart=apart)
 
     def _states(self, costs: ChainCosts) -> list[StatePlace]:
-        """Where the optimiser's state may be; on the chip where it can be nowhere else."""
+        """Places for the optimiser's state; on the chip where it can be nowhere else."""
         has_state = costs.training and any(s.state_bytes for s in costs.segments)
         possible = [
             state
@@ -101,7 +101,7 @@ class Case:
         return [plan, replace(plan, shared_functions=True)] if repeated else [plan]
 
     def _nearest(self, costs: Mapping[float | None, ChainCosts]) -> Miss:
-        """The cuts that come nearest to fitting, with the stage that lacks most."""
+        """Cuts nearest to fitting, with the stage that lacks most."""
         *_, state = self._states(next(iter(costs.values())))
         ways = [(p, self._stages(p, costs)) for p in self._sharing(replace(self.plan, state=state), costs)]
         return min((missed(nearest_cuts(*way), way[1]) for way in ways), key=lambda miss: miss.lacking_bytes)
@@ -129,7 +129,7 @@ def missed(plan: Spreading, stages: Stages) -> Miss:
 
 
 def _parts(plan: Spreading, stages: Stages, stage: int) -> dict[str, int]:
-    """What fills the fullest tile of a stage, most first; what lies evenly on tiles as its mean."""
+    """Largest parts of the fullest tile of a stage, most first; evenly spread data counts as its mean."""
     on, n = stages.on(plan, plan.ipu_of(stage)), plan.stages
     begin, end = plan.bounds(stages.costs.count)[stage]
     held, memory = on.costs.segments[begin:end], on.memory

@@ -20,7 +20,7 @@ from abele.parallel.network import differentiable
 from abele.parallel.registry import RULES
 
 _HEAVY = ("look_up", "update_rows", "call", "loop", "while", "checkpoint", "safe_softmax")
-"""Kinds that make a segment worth its own stage besides those that libraries plan."""
+"""Kinds besides planned products that make a segment worth its own stage."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,7 +100,7 @@ def chain_of(
 
 
 def _worthy(net: Network, cuts: Sequence[int], fixed: frozenset[Value]) -> list[int]:
-    """The cuts after which there is work to do, and before which as well."""
+    """Cuts with work both before and after them."""
     kept: list[int] = []
     for cut, end in pairwise([*cuts, len(net.ops)]):
         before = net.ops[kept[-1] if kept else 0 : cut]

@@ -16,11 +16,11 @@ from abele.parallel.ticks import Ticks
 
 
 def estimated(plan: Spreading, stages: Stages) -> Estimate:
-    """What a plan is expected to cost.
+    """Estimated cost of a plan.
 
     Args:
         plan: The plan.
-        stages: What its stages cost.
+        stages: Costs of its stages.
     """
     costs, system, n = stages.costs, stages.system, plan.stages
     bounds = plan.bounds(costs.count)
@@ -56,7 +56,9 @@ def estimated(plan: Spreading, stages: Stages) -> Estimate:
 
 
 def transfers(plan: Spreading, stages: Stages) -> list[Transfer]:
-    """What a replica sends in each tick: activations one way, gradients the other, and gradients of shared weights."""
+    """Transfers of a replica in each tick: activations one way, gradients the other, and gradients of shared
+    weights.
+    """
     found: list[Transfer] = []
     costs = stages.costs
     for stage, cut in enumerate(plan.cuts, 1):
@@ -73,7 +75,7 @@ def transfers(plan: Spreading, stages: Stages) -> list[Transfer]:
 
 
 def works(plan: Spreading, stages: Stages) -> list[StageWork]:
-    """What each stage of both passes does in a tick, by its number."""
+    """Work of each stage of both passes in a tick, by its number."""
     n, bounds = plan.stages, plan.bounds(stages.costs.count)
     on = [stages.on(plan, plan.ipu_of(stage)).cycles for stage in range(n)]
     if n == 1:

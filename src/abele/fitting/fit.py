@@ -16,10 +16,10 @@ from abele.fitting.space import FitSpace, Model
 
 @dataclass(frozen=True, kw_only=True)
 class Fitted:
-    """What fitting a model to a machine found.
+    """Result of fitting a model to a machine.
 
     Attributes:
-        space: What was searched.
+        space: The plans that were searched.
         ranking: Plans that fit, the fastest first.
         misses: The nearest plan for each number of IPUs and micro-batch with which none fits.
         smallest: The number of IPUs of the smallest replica that fits.

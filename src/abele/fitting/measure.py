@@ -44,7 +44,7 @@ _CODE = ("vertex_state", "control_code", "exchange_code")
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SegmentCosts:
-    """What a segment costs on one IPU; arrays have an entry for each tile, int64[tiles], in bytes.
+    """Costs of a segment on one IPU; arrays have an entry for each tile, int64[tiles], in bytes.
 
     Attributes:
         forward_cycles: The forward pass of one micro-batch.
@@ -96,7 +96,7 @@ class SegmentCosts:
 def measured(
     segment: SegmentNetwork, settings: Settings, system: System, *, progress: Progress | None = None
 ) -> SegmentCosts:
-    """What a segment costs: it is compiled, unless that was done before.
+    """Costs of a segment: it is compiled, unless that was done before.
 
     Args:
         segment: The segment.
@@ -163,7 +163,7 @@ def _measured(segment: SegmentNetwork, settings: Settings, progress: Progress) -
 
 
 def _marked(op: NetworkOp) -> NetworkOp:
-    """An op under a name that says which pass it belongs to."""
+    """Copy of an op whose name begins with its pass."""
     path = "/".join(filter(None, (op.stage.name.lower(), op.debug.path)))
     return replace(op, debug=replace(op.debug, path=path, name=op.debug.name or op.kind))
 

@@ -18,7 +18,7 @@ _OF_STAGE = ("weights", "sums of gradients", "optimiser state", "code")
 
 
 def nearest_of_each(search: FitSearch) -> list[Miss]:
-    """For each number of IPUs and micro-batch that no plan fits, the miss that lacks least."""
+    """Smallest miss for each number of IPUs and micro-batch that no plan fits."""
     fitting = {(plan.ipus, plan.micro_batch) for plan, _ in search.found}
     found: dict[tuple[int, int], Miss] = {}
     for miss in search.misses:
@@ -80,7 +80,7 @@ def nothing_fits(search: FitSearch) -> FittingError:
 
 
 def _help(search: FitSearch, nearest: Miss) -> Iterator[str]:
-    """What would make the nearest plan fit, or comes closest to that."""
+    """Remedies that make the nearest plan fit, or come closest to that."""
     space, plan = search.space, nearest.plan
     chain, model = search.chains[plan.micro_batch], search.models[plan.micro_batch]
     begin, end = plan.bounds(len(chain.segments))[nearest.stage]

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 Costs = npt.NDArray[np.int64]
 NEVER = np.int64(1) << 60
-"""What something that cannot be costs."""
+"""Cost of an impossible choice."""
 
 
 @dataclass(frozen=True)

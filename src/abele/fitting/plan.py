@@ -8,7 +8,7 @@ from typing import Any
 
 
 class Recomputation(StrEnum):
-    """What a stage computes again in its backward pass.
+    """Activations that a stage computes again in its backward pass.
 
     ``NOTHING``: all that the backward pass reads is kept. ``STAGES``: what enters a stage is kept, all else is computed
     again at once. ``SEGMENTS``: what enters each segment is kept (a checkpoint), and one segment at a time is computed
@@ -21,7 +21,7 @@ class Recomputation(StrEnum):
 
 
 class StatePlace(StrEnum):
-    """Where the optimiser's state is: whole on each replica, a share of it on each, or in streaming memory."""
+    """Place of the optimiser's state: whole on each replica, a share of it on each, or in streaming memory."""
 
     ON_CHIP = "on chip"
     SHARDED = "sharded"
@@ -103,7 +103,7 @@ class Spreading:
 
 @dataclass(frozen=True, kw_only=True)
 class Estimate:
-    """What a plan is expected to cost.
+    """Expected cost of a plan.
 
     Attributes:
         cycles: One update, or for inference one run.
@@ -116,7 +116,7 @@ class Estimate:
         ramp_cycles: What ticks in which the pipeline fills and empties take besides those of as many full ones as there
             are micro-batches.
         ipu_bytes: Bytes on the fullest tile of each IPU.
-        available_bytes: What a tile has.
+        available_bytes: Bytes that a tile has.
         samples_per_second: Of all replicas.
     """
 
@@ -166,13 +166,13 @@ class Ranked:
 
 @dataclass(frozen=True, kw_only=True)
 class Miss:
-    """A plan that does not fit, the one of its kind that comes nearest.
+    """Plan that comes nearest to fitting, of its kind.
 
     Attributes:
         plan: The plan.
         stage: The stage that lacks most.
-        needed_bytes: What the fullest tile of its IPU needs.
-        available_bytes: What a tile has.
+        needed_bytes: Bytes that the fullest tile of its IPU needs.
+        available_bytes: Bytes that a tile has.
         product_bytes: The most that temporaries of a product and what goes with it take, without activations.
         parts: What fills that tile, in words, with bytes, most first.
     """
@@ -186,12 +186,12 @@ class Miss:
 
     @property
     def lacking_bytes(self) -> int:
-        """What the tile lacks."""
+        """Bytes that the tile lacks."""
         return self.needed_bytes - self.available_bytes
 
     @property
     def largest(self) -> str:
-        """What fills the tile most, in words."""
+        """Largest parts of the tile's memory, in words."""
         return ", ".join(f"{name} {size / 1000:,.0f} KB" for name, size in list(self.parts.items())[:3] if size >= 500)
 
 

@@ -45,7 +45,7 @@ class FitSearch:
 
     @property
     def found(self) -> list[Found]:
-        """The best plan of each case that has one that fits."""
+        """Best plan of each case, for cases with plans that fit."""
         return [case.found for case in self.cases if case.found is not None]
 
     @property
@@ -119,7 +119,7 @@ class FitSearch:
                 yield Case(self.space, plan, is_free=not accumulation)
 
     def _recompute(self, ipus: int, *, training: bool) -> Iterator[Recomputation]:
-        """What there is to compute again: on one IPU, and without a backward pass, nothing."""
+        """Choices of recomputation: on one IPU, and without a backward pass, none."""
         for choice in self.space.recompute:
             if choice == Recomputation.NOTHING or (ipus > 1 and training):
                 yield choice

@@ -20,7 +20,7 @@ from abele.parallel.passes.differentiate import Differentiate
 from abele.parallel.registry import RULES
 
 CROSSING = "crossing/"
-"""What the names of values begin with that come from other segments or go to them."""
+"""Prefix of the names of values that come from other segments or go to them."""
 
 
 @dataclass(frozen=True)
@@ -159,7 +159,7 @@ def _counted_from(op: NetworkOp, first: int) -> FrozenDict[str, Any]:
 
 
 def _with_gradients(net: Network, leaving: Sequence[Value]) -> Network:
-    """``net`` with a loss of which the gradient by each value that leaves is an input."""
+    """Add a loss to ``net`` whose gradients by leaving values are inputs."""
     made = NetworkBuilder.of(net)
     for number, value in enumerate(leaving):
         gradient = made.input(value.shape, value.dtype, f"{CROSSING}gradient{number}")
@@ -171,7 +171,7 @@ def _with_gradients(net: Network, leaving: Sequence[Value]) -> Network:
 
 @dataclass(frozen=True)
 class _CrossingGradients(Pass):
-    """What enters is an input from here on, and its gradient leaves."""
+    """Make entering values inputs, and their gradients outputs."""
 
     name: ClassVar[str] = "crossing-gradients"
 

@@ -29,7 +29,7 @@ class Model:
 
 @dataclass(frozen=True, kw_only=True)
 class FitSpace:
-    """What is searched.
+    """Plans to search.
 
     Attributes:
         system: The machine.

@@ -28,7 +28,7 @@ def row_tables(costs: ChainCosts, recompute: Recomputation) -> Table:
 
     Args:
         costs: What the segments cost.
-        recompute: What stages compute again.
+        recompute: Activations that stages compute again.
 
     Returns:
         int64[segments + 1, segments + 1], by first segment and one past the last; over all tiles.
@@ -70,13 +70,13 @@ def whole_temporaries(costs: ChainCosts, tiles: int) -> list[Bytes]:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class StageMemory:
-    """What every run of segments needs as a stage of a pipeline, or as all of one.
+    """Memory of every run of segments as a stage of a pipeline, or as all of one.
 
     Attributes:
-        costs: What the segments take.
+        costs: Costs of the segments.
         system: The machine.
-        recompute: What stages compute again.
-        state: Where the optimiser's state is.
+        recompute: Activations that stages compute again.
+        state: Place of the optimiser's state.
         replicas: Replicas, which sum gradients and may share the state.
         functions: True if the machine holds equal segments of a stage once.
         collective_code: Bytes on a tile of the code that sums gradients over replicas.
@@ -92,7 +92,7 @@ class StageMemory:
 
     @property
     def available_bytes(self) -> int:
-        """What a tile has."""
+        """Bytes that a tile has."""
         return self.system.ipu.tile.usable_bytes
 
     @cached_property

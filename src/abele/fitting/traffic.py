@@ -47,7 +47,7 @@ def transfer_cycles(transfers: Sequence[Transfer], ipus: int, system: System) ->
 
 @dataclass(frozen=True)
 class CollectiveCosts:
-    """What summing the gradients of one IPU over replicas costs, which grows evenly with them.
+    """Costs of summing the gradients of one IPU over replicas, linear in their size.
 
     Attributes:
         start_cycles: Cycles without regard to their size.
@@ -169,16 +169,16 @@ def stream_cycles(sizes: Sequence[int], ipus: int, replicas: int, system: System
 
 
 def meeting_cycles(ipus: int, replicas: int, system: System) -> int:
-    """Cycles of meeting the host, which streams that follow each other do once."""
+    """Cycles of one meeting with the host, which consecutive streams share."""
     return host_cycles(0, replicas, system.with_ipus(ipus * replicas))
 
 
 @dataclass(frozen=True)
 class StageWork:
-    """What a stage does in a tick.
+    """Work of a stage in a tick.
 
     Attributes:
-        ipu: Where.
+        ipu: The IPU that it runs on.
         entering: Streams from the host to it.
         cycles: Its own work.
         leaving: Streams to the host from it.
@@ -190,7 +190,7 @@ class StageWork:
     leaving: Streams
 
     def busy_cycles(self, meeting: int, *, apart: bool) -> int:
-        """What its IPU alone is busy for: where IPUs meet the host apart, with its streams."""
+        """Cycles that its IPU alone is busy: with its streams, where IPUs meet the host apart."""
         return self.cycles + (met(self.entering[0], meeting) + met(self.leaving[0], meeting) if apart else 0)
 
 

@@ -54,12 +54,12 @@ class Blocks(LazySequence[Block]):
 
     @property
     def cyclesFrom(self) -> Int64:
-        """When each starts, int64[n]."""
+        """Start of each block in cycles, int64[n]."""
         return self._begin[self.rows]
 
     @property
     def cyclesTo(self) -> Int64:
-        """When each ends, int64[n]."""
+        """End of each block in cycles, int64[n]."""
         return self._end[self.rows]
 
 

@@ -1,4 +1,4 @@
-"""What a step runs on the tiles, and which variables it touches."""
+"""Compute sets of steps: the vertices that run on the tiles, and the variables used."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class VertexGroup:
 
     @property
     def count(self) -> int:
-        """How many they are."""
+        """Number of vertices in the group."""
         return int(self._report.vertices["num_vertices"][self.row])
 
     @property
@@ -68,7 +68,7 @@ class VertexGroups(LazySequence[VertexGroup]):
 
 
 class ComputeSet:
-    """What an ``OnTileExecute`` runs.
+    """Compute set that an ``OnTileExecute`` runs.
 
     Args:
         report: The report.

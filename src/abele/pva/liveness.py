@@ -11,7 +11,7 @@ from abele.pva.variables import Variables
 
 
 class NotAlwaysLiveMemory:
-    """What is live at a step and not through the whole program."""
+    """Memory that is live at a step and not through the whole program."""
 
     __slots__ = ("_nodes", "_row")
 
@@ -54,7 +54,7 @@ class LivenessProgramStep:
 
     @property
     def notAlwaysLiveMemory(self) -> NotAlwaysLiveMemory:
-        """What is live here beside what always is."""
+        """Memory live here besides the memory that is always live."""
         return NotAlwaysLiveMemory(self._nodes, self.row)
 
     @property

@@ -1,4 +1,4 @@
-"""What libpva has and a report does not."""
+"""Errors for data that libpva has and a report lacks."""
 
 from __future__ import annotations
 

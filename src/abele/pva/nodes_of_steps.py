@@ -82,7 +82,9 @@ def nodes_of_steps(report: Report) -> NodeColumns:
 
 
 def _broken(program: Int64, levels: list[Int64]) -> list[npt.NDArray[np.bool_]]:
-    """Where another block begins at each nesting depth, or at one further out, or another program: bool[rows] each."""
+    """True for rows where another block begins at a nesting depth or further out, or another program: bool[rows] by
+    depth.
+    """
     found: list[npt.NDArray[np.bool_]] = []
     breaks = _differs(program)
     for level in levels:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class DebugContext:
-    """Where an operation comes from.
+    """Origin of an operation.
 
     Attributes:
         name: Its name with the scopes around it.
@@ -56,7 +56,7 @@ class Operation:
 
     @property
     def debugContext(self) -> DebugContext:
-        """Where it comes from."""
+        """Origin of the operation: its name, scopes and source line."""
         location = Location(self._text("file"), self._number("line"))
         return DebugContext(self.name, self.kind, self._text("path"), location)
 

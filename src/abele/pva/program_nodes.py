@@ -14,7 +14,7 @@ from abele.report import Report, Text
 
 
 class NodeType(IntEnum):
-    """What a node is."""
+    """Kind of a program node."""
 
     SEQUENCE = 0
     BLOCK = 1

@@ -20,7 +20,7 @@ CATEGORIES = {
     "stack": ("stacks",),
     "hostMessage": ("stream_buffers",),
 }
-"""Categories of libpva's that a report holds, and the report's own that each is the sum of."""
+"""Categories of libpva, each with the report's own categories that it sums."""
 
 HELD_ELSEWHERE = {
     "vertexFieldData": "vertexInstanceState",
@@ -145,12 +145,12 @@ class TileMemory:
 
     @property
     def alwaysLiveBytes(self) -> int:
-        """What is there through the whole program: variables, code, state, stacks and buffers."""
+        """Bytes there through the whole program: variables, code, state, stacks and buffers."""
         return int(self._tiles.alwaysLiveBytes_of_all[self._tile])
 
     @property
     def notAlwaysLiveBytes(self) -> int:
-        """What else is there at the tile's worst step."""
+        """Bytes there at the tile's worst step besides those that are always live."""
         return int(self._tiles.notAlwaysLiveBytes_of_all[self._tile])
 
     @property
@@ -174,7 +174,7 @@ class Tile:
 
     @property
     def memory(self) -> TileMemory:
-        """What it holds."""
+        """Memory of the tile."""
         return TileMemory(self._tiles, self.id)
 
     def __repr__(self) -> str:
@@ -219,7 +219,7 @@ class Tiles(LazySequence[Tile]):
 
     @property
     def notAlwaysLiveBytes(self) -> Int64:
-        """What else each has at its worst step, int64[n]."""
+        """Bytes of each tile at its worst step besides those that are always live, int64[n]."""
         return self.notAlwaysLiveBytes_of_all[self.rows]
 
     def category(self, name: str) -> Int64:

@@ -22,7 +22,7 @@ class Event:
 
     @property
     def label(self) -> str:
-        """What the program calls it."""
+        """Name that the program gave the event."""
         return self._trace.columns.labels[int(self._trace.columns.events.label[self._row])]
 
     @property
@@ -32,17 +32,17 @@ class Event:
 
     @property
     def timestamp(self) -> float:
-        """When it began, in microseconds from the trace's time zero on."""
+        """Begin of the event, in microseconds from the trace's time zero on."""
         return int(self._trace.columns.events.begin_ns[self._row]) / 1000
 
     @property
     def duration(self) -> float:
-        """How long it took, in microseconds."""
+        """Duration of the event, in microseconds."""
         return int(self._trace.columns.events.duration_ns[self._row]) / 1000
 
     @property
     def details(self) -> dict[str, Any]:
-        """What else the program told of it; empty for nothing.
+        """Details that the program told of it; empty for none.
 
         Raises:
             FileFormatError: It is no JSON object.
@@ -67,12 +67,12 @@ class Events(LazySequence[Event]):
 
     @property
     def timestamps(self) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-        """When each began, float64[n], in microseconds."""
+        """Begin of each event, float64[n], in microseconds."""
         return self._trace.columns.events.begin_ns[self.rows] / 1000
 
     @property
     def durations(self) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-        """How long each took, float64[n], in microseconds."""
+        """Duration of each event, float64[n], in microseconds."""
         return self._trace.columns.events.duration_ns[self.rows] / 1000
 
 

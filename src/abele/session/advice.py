@@ -14,16 +14,16 @@ from abele.session.settings import Settings
 DEFAULT_PROPORTION = 0.6
 """Share of a tile's memory that products and convolutions plan with where nothing was chosen."""
 TRIED = " (tried: it fits)"
-"""What is said of advice that was followed before it was given."""
+"""Words behind advice that was followed before it was given."""
 
 
 @dataclass(frozen=True)
 class Advice:
-    """What can be done about a program that does not fit; None, or False, for what would not help.
+    """Remedies for a program that does not fit; None, or False, for those that would not help.
 
     Attributes:
         halve: Use half precision.
-        in_vain: What was tried and is too large as well, in words.
+        in_vain: Remedies that were tried and are too large as well, in words.
         why_not_halved: Why half precision was not tried; empty where it was, or nothing was.
         batch: Use a smaller micro-batch than this one.
         micro_batches: Micro-batches of a run that then make the same run.
@@ -92,7 +92,7 @@ Words = Callable[[Advice], list[str]]
 
 
 def advice(error: OutOfMemoryError, net: Network, schedule: Schedule, settings: Settings) -> Advice:
-    """What can be done about an error that a network met when it was compiled, as far as can be told without trying."""
+    """Remedies for a network that did not fit when it was compiled, as far as can be told without trying."""
     batch = batch_of(net)
     share = settings.memory_proportion or DEFAULT_PROPORTION
     return Advice(

@@ -21,7 +21,7 @@ Array = npt.NDArray[Any]
 
 
 class Changes:
-    """When any cell of the process was last written, held or let go: a token that is another one after each change.
+    """Time of the last write, hold or release of any cell of the process: a token that each change replaces.
 
     A session that compares tokens before a run need not look at its cells one by one. Whoever changes a cell notes it
     afterwards, and whoever looks takes the token first, so that a change in between is seen the next time.
@@ -39,7 +39,7 @@ CHANGES = Changes()
 
 
 class Holder(Protocol):
-    """Who may have newer values than the host."""
+    """Object that may have newer values than the host."""
 
     def bring_to_host(self) -> bool:
         """Copy them to the host if the device changed them since the last time; returns whether it did."""
@@ -79,7 +79,7 @@ class SharedArray:
 
     @property
     def holder(self) -> Holder | None:
-        """Who may have newer values, if anyone does."""
+        """The object that may have newer values, if there is one."""
         found: Holder | None = self._holder() if self._holder is not None else None
         return found
 

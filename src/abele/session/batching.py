@@ -68,7 +68,7 @@ def gathered(array: Array, schedule: Schedule, shape: Shape) -> Array:
 
 
 def spoken(array: Array, schedule: Schedule) -> Array:
-    """What replicas sent, [sent, *shape of one micro-batch], as what the host gets of it: of each model once."""
+    """Results for the host, one per model, of those that replicas sent: [sent, *shape of one micro-batch]."""
     if schedule.sends_once or len(schedule.speakers) == schedule.own_replicas:
         return array
     rounds: Array = array.reshape(-1, schedule.own_replicas, *array.shape[1:]).take(schedule.speakers, axis=1)
@@ -76,7 +76,7 @@ def spoken(array: Array, schedule: Schedule) -> Array:
 
 
 def combine(stacked: Array, schedule: Schedule) -> Array:
-    """What the host gets of results [returned, *shape of one micro-batch].
+    """Results as the host gets them, from [returned, *shape of one micro-batch].
 
     One micro-batch comes as it is; several are joined along their first dimension, and scalars become a vector.
     """

@@ -176,7 +176,7 @@ def _build(case: NetworkCase) -> NetworkProgram:
 
 
 def _watch(settings: Settings, *, training: bool) -> PassDump | None:
-    """What writes the network after each pass, if that was asked for."""
+    """Writer of the network after each pass, if that was asked for."""
     if settings.dump_passes is None:
         return None
     name = re.sub(r"[^\w.-]+", "_", settings.name)
@@ -195,7 +195,7 @@ def _advised(error: OutOfMemoryError, in_vain: Sequence[str], hints: list[str]) 
 
 
 def _described(net: Network, schedule: Schedule, settings: Settings, *, training: bool) -> dict[str, Any]:
-    """What the report says about the model."""
+    """Entries of the report about the model."""
     batched = [v.shape[0] for v in net.inputs if v.shape]
     samples = {"samples_per_run": batched[0] * schedule.micro_batches, "sample_name": "sample"} if batched else {}
     return samples | {

@@ -36,7 +36,7 @@ class DeviceArrays:
         self._first = rank * schedule.own_replicas
 
     def read(self, end: End) -> Array:
-        """What the host has of a tensor; see :meth:`host_shape`."""
+        """Values of a tensor as the host has them; see :meth:`host_shape`."""
         values = self._of_replicas(end)
         if end.flat is not None and end.flat.replicas > 1:
             return _whole(end.flat, values)
@@ -69,7 +69,7 @@ class DeviceArrays:
         return end.group.members(self._schedule.replicas)
 
     def _of_replicas(self, end: End) -> Array:
-        """What each replica of this process has."""
+        """Values of each replica of this process."""
         if end.is_remote:
             return np.stack([self._remote(end, replica) for replica in range(self._schedule.own_replicas)])
         values = self._engine.read(end.handle)

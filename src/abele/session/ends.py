@@ -19,12 +19,12 @@ from abele.poplibs.poputil.order import StorageOrder
 
 @dataclass(frozen=True, slots=True)
 class Flat:
-    """How a tensor lies that is not whole on the chip: cut into shares of replicas, or in streaming memory.
+    """Layout of a tensor that is not whole on the chip: cut into shares of replicas, or in streaming memory.
 
     Attributes:
         order: The order in which it is cut, and in which its elements lie.
-        replicas: How many share it; 1 if each has all of it.
-        initial: What it holds before the first run.
+        replicas: Number of replicas that share it; 1 if each has all of it.
+        initial: Value of its elements before the first run.
         begin: First element of its part of the remote buffer's row; None if it is on the chip.
     """
 
@@ -168,7 +168,7 @@ ROLES = {
     "optimiser": "hyper-parameter",
     "random": "random state",
 }
-"""What tensors are, by the kinds of their handles; numbers at the end of kinds left out."""
+"""Roles of tensors, by the kinds of their handles; numbers at the end of kinds left out."""
 
 
 def _tensor(graph: Graph, kind: str, name: str, tensor: Tensor) -> End:

@@ -61,7 +61,7 @@ class RecordedTensor:
     handle: End | Tensor
 
     def read(self, engine: Engine, arrays: DeviceArrays) -> npt.NDArray[Any]:
-        """What it holds now, on all replicas."""
+        """Values that it holds now, on all replicas."""
         return arrays.read(self.handle) if isinstance(self.handle, End) else engine.read(self.handle)
 
 
@@ -114,7 +114,7 @@ def _results(programs: Iterable[Program]) -> Iterator[Variable]:
 
 
 def _role(name: str) -> str:
-    """What a variable is, by its name."""
+    """Role of a variable, by its name."""
     if not name.endswith(_RESULT) or name.startswith(_OF_UPDATES):
         return "other"
     return "activation gradient" if _BACKWARD in name else "activation"
@@ -148,7 +148,7 @@ class ExponentRecorder:
 
     @property
     def keep(self) -> list[Tensor]:
-        """What an engine must keep in memory."""
+        """Tensors that an engine must keep in memory."""
         return [t.handle for t in self._tensors if isinstance(t.handle, Tensor)]
 
     def note_run(self, engine: Engine, arrays: DeviceArrays) -> None:

@@ -22,7 +22,7 @@ from abele.words import plural
 INT32 = range(-(2**31), 2**31)
 
 _MOVES = frozenset({"constant", "reshape", "permute", "expand", "slice", "concat", "detach"})
-"""Ops whose results hold nothing that their inputs do not."""
+"""Ops whose results hold only values of their inputs."""
 
 
 def known_on_host(net: Network | NetworkBuilder) -> set[Value]:
@@ -36,7 +36,7 @@ def known_on_host(net: Network | NetworkBuilder) -> set[Value]:
 
 
 class InputChecks:
-    """What the integers among the inputs of a network must keep to.
+    """Constraints on the integers among the inputs of a network.
 
     Args:
         net: The network as it was captured.

@@ -6,7 +6,7 @@ one side changed never overwrites what only the other side touched.
 
 Before each run a mirror looks for what others wrote. Where nobody else holds a cell and no cell has changed since it
 last looked, there is nothing to find, and comparing one token tells so (:class:`~abele.session.arrays.Changes`): a
-model of a thousand weights is called as fast as one of two.
+model of 1,000 weights is called as fast as one of 2.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ class Mirror:
         self._settled = last if self._is_alone() else None
 
     def _is_alone(self) -> bool:
-        """Whether nothing can be newer elsewhere until some cell notes a change."""
+        """True if nothing can be newer elsewhere until some cell notes a change."""
         return all(
             cell.holder is self or (cell.holder is None and name not in self._changing)
             for name, _, cell in self._cells(self._ends)

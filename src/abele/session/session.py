@@ -367,7 +367,7 @@ class Session:
 
     @property
     def schedule(self) -> Schedule:
-        """How one run goes over its micro-batches."""
+        """Schedule of one run over its micro-batches."""
         return self.compiled.schedule
 
     @property
@@ -377,7 +377,7 @@ class Session:
 
     @property
     def report(self) -> Report:
-        """What the program costs on the machine, and what runs took on the host if there were any."""
+        """Cost of the program on the machine, and of runs on the host if there were any."""
         found = self.executable.report if self._engine is None else self._engine.report
         return found if self._exponents is None else self._exponents.added_to(found)
 
@@ -393,7 +393,7 @@ class Session:
             yield
 
     def profile(self) -> HostProfile:
-        """What measured runs took on the host.
+        """Profile of measured runs on the host.
 
         Raises:
             SessionError: The session is closed.

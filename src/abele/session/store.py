@@ -318,7 +318,7 @@ _LOOKS: dict[str, Any] = {"exponents": (), "exponents_every": 1, "report_folder"
 
 
 def content_key(net: Network, schedule: Schedule, groups: Sequence[Group] | None, settings: Settings) -> str:
-    """What stands for everything that compiling depends on."""
+    """Key of everything that compiling depends on."""
     parts = [
         abele.__version__,
         own_code(),
@@ -343,7 +343,7 @@ def _said(optimiser: Optimiser) -> str:
 
 @cache
 def own_code() -> str:
-    """What changes with the code of this package."""
+    """Digest that changes with the code of this package."""
     root = Path(abele.__file__).parent
     found = sorted((str(p.relative_to(root)), p.stat().st_mtime_ns, p.stat().st_size) for p in root.rglob("*.py"))
     return hashlib.sha256(repr(found).encode()).hexdigest()

@@ -193,7 +193,7 @@ class Looped:
     loops: tuple[tuple[Float64, Float64], ...]
 
     def before(self, at: float) -> tuple[Float64, Float64]:
-        """How many executions of each are done before an instant, and how long another one has been going on."""
+        """Executions of each that are done before an instant, and the cycles since the next one began."""
         passed = at - self.start
         done = np.zeros(len(passed))
         inner = np.ones(len(passed))
@@ -207,7 +207,7 @@ class Looped:
         return done, np.clip(passed, 0, self.cycles)
 
     def shares_before(self, at: float) -> tuple[Float64, Float64]:
-        """How many executions of each are done before an instant, and what part of another one."""
+        """Executions of each that are done before an instant, and the done part of the next one."""
         done, inside = self.before(at)
         return done, inside / np.maximum(self.cycles, 1.0)
 

@@ -1,4 +1,4 @@
-"""What a lane does, by the names around its steps: blocks, scopes, operations, steps, each a row of bars.
+"""Flames of a lane: the names around its steps (blocks, scopes, operations), each a row of bars.
 
 The name of a step is a path through blocks and scopes. Spans that follow each other under one path are one bar; where
 the step comes again that the bar began with, the next one begins, so that the trips of a loop are told apart.
@@ -170,7 +170,7 @@ def make_blocks(report: Report, lanes: GroupLanes, lane: int) -> Blocks:
 
 
 def _counted(codes: npt.NDArray[np.int32]) -> Int64:
-    """How many times each code came up until then, this time included."""
+    """Number of times that each code came up until then, this time included."""
     order = np.argsort(codes, kind="stable")
     ranked = codes[order]
     begins = np.flatnonzero(np.append(True, ranked[1:] != ranked[:-1]))

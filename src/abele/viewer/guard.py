@@ -1,4 +1,4 @@
-"""Who may ask the server, and what the page may do: the loopback with a token, nobody else, nothing from elsewhere."""
+"""Guard of the server: it answers the loopback with a token alone, and lets the page load nothing from elsewhere."""
 
 from __future__ import annotations
 

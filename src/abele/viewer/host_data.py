@@ -1,4 +1,4 @@
-"""What was measured on the host, as traces: files of traces, tracepoints of a report, and the runs that it lists.
+"""Host measurements as traces: files of traces, tracepoints of a report, and the runs that it lists.
 
 All of them have the same columns (:mod:`abele.trace`), so that one picture shows them. Runs have no time of day: they
 are put one after the other.
@@ -126,7 +126,7 @@ class HostData:
 
 
 def host_data(opened: Opened) -> HostData:
-    """What was measured on the host beside a report; worked out once."""
+    """Data measured on the host beside a report; worked out once."""
     return opened.once("host data", lambda: make_host_data(opened.report, opened.traces))
 
 

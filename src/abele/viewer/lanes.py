@@ -26,14 +26,15 @@ Int32 = npt.NDArray[np.int32]
 Float64 = npt.NDArray[np.float64]
 
 PARTS = ("compute", "arrange", "exchange", "replicas", "sync", "host", "memory")
-"""What cycles go to: vertices, copies on tiles, exchanges between tiles and between replicas, barriers, streams of the
-host, streaming memory."""
+"""Parts of a run's cycles: vertices, copies on tiles, exchanges between tiles and between replicas, barriers, host
+streams, streaming memory.
+"""
 SLOTS = 4
 """Parts of a span, in their order: sync, exchange, streams, work."""
 MOST_CYCLES = 1 << 53
 """Cycles of a run at most: more are no whole numbers on the page."""
 COMPLETE, FIRST, STEPS = "complete", "first", "steps"
-"""What lanes are made of: all executions; the first ones; steps alone, one after the other."""
+"""Contents of lanes: all executions; the first ones; steps alone, one after the other."""
 
 
 _KEPT_WINDOWS = 12

@@ -56,7 +56,7 @@ class Opened:
     _identity: tuple[int, ...] | None = None
 
     def once(self, name: str, make: Callable[[], Found]) -> Found:
-        """What ``make()`` returned when it was first asked for under this name."""
+        """Result of ``make()`` when it was first asked for under this name."""
         with self.lock:
             if name not in self.kept:
                 self.kept[name] = make()

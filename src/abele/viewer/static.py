@@ -27,7 +27,7 @@ from abele.writing import writing_whole
 MOST_BYTES = 8_000_000
 """Size of a page, when nobody says."""
 _LEAST_ROOM = 100_000
-"""What a page should have for answers beside its modules."""
+"""Characters that a page should have for answers beside its modules."""
 
 Reports = Sequence[str | Path | Report] | str | Path | Report
 
@@ -103,7 +103,7 @@ def _modules() -> tuple[str, str]:
 
 
 _UNESCAPED = "-_.!~*'()"
-"""What encodeURIComponent leaves as it is, beside letters and digits."""
+"""Characters that encodeURIComponent leaves as they are, beside letters and digits."""
 
 
 def _json(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""What flows between operations: who wrote what an operation reads.
+"""Data flow between operations: the writer of each operand.
 
 Accesses of supersteps, in the order of the steps table, make epochs of each variable: writes that follow each other are
 one, and what is read belongs to the epoch before. A read before any write belongs to the last epoch: what goes round in

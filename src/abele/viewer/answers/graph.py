@@ -20,7 +20,7 @@ from abele.viewer.params import Params
 from abele.viewer.wire import Answer, Array
 
 METRICS = ("cycles", "flops", "moved_bytes", "read_bytes", "written_bytes", "code_bytes", "balance")
-"""What nodes may be coloured by."""
+"""Columns by which nodes may be coloured."""
 MOST_NODES = 400
 """Nodes of a drawing."""
 MOST_EDGES = 4_000
@@ -32,7 +32,7 @@ _HEIGHT = 34.0
 _PADDING = 12.0
 _HEADING = 22.0
 OP, MODULE, OPENED, REST = range(4)
-"""What a node of a drawing is."""
+"""Kinds of nodes in a drawing."""
 
 
 @dataclass(frozen=True)
@@ -247,7 +247,7 @@ def _metric(found: Modules, box: _Box) -> Array:
 
 
 def _boxes(found: Modules, opened_: set[int]) -> tuple[list[_Box], Int64]:
-    """What is drawn, modules before what is inside them, and the box that each node of the tree is in, −1 for none."""
+    """Boxes to draw, modules before their contents, and the box of each node of the tree, −1 for none."""
     tree = found.tree
     boxes: list[_Box] = []
     box_of = np.full(len(tree.depth), -1, dtype=np.int64)
@@ -285,7 +285,7 @@ def _boxes(found: Modules, opened_: set[int]) -> tuple[list[_Box], Int64]:
 
 
 def _tensor_lines(report: Report, variable: Int64, size: Int64, place: Int64, num: int) -> list[str]:
-    """What the largest variable of each edge is: name, type and shape."""
+    """Name, type and shape of the largest variable of each edge."""
     largest = np.full(num, -1, dtype=np.int64)
     order = np.argsort(size, kind="stable")
     largest[place[order]] = variable[order]

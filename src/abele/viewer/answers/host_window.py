@@ -1,4 +1,4 @@
-"""What the host does in a window of time: figures by name, and the call tree."""
+"""Host events in a window of time: figures by name, and the call tree."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Int64 = npt.NDArray[np.int64]
 
 @question("host.window", frozen=once, rank=4)
 def figures(opened: Opened, params: Params) -> Answer:
-    """What happens in a window: figures by name, and the call tree.
+    """Host events in a window of time: figures by name, and the call tree.
 
     Parameters: ``from`` and ``to`` in ns; all of it by default.
 

@@ -33,7 +33,7 @@ _LOOSE_ACROSS = 6
 
 @dataclass(frozen=True)
 class Drawing:
-    """Where everything stands.
+    """Positions of nodes and edges.
 
     Attributes:
         x: Left edge of each node, float64[nodes].
@@ -172,7 +172,7 @@ def _mean(values: list[float], otherwise: float) -> float:
 
 
 def _crossings(lines: list[list[int]], lower: list[list[int]]) -> int:
-    """How many pairs of edges between neighbouring rows cross."""
+    """Number of crossings of edges between neighbouring rows."""
     total = 0
     for above, below in pairwise(lines):
         place = {node: at for at, node in enumerate(below)}

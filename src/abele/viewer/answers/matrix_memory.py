@@ -1,4 +1,4 @@
-"""What tiles hold while steps run, as cells of the matrix of tiles and supersteps.
+"""Memory of tiles while steps run, as cells of the matrix of tiles and supersteps.
 
 A variable on a run of tiles is a rectangle of cells, from the first step of its life to the last: added at its corners,
 the running sums over both axes are what lies on each cell.

@@ -1,4 +1,4 @@
-"""What each tile holds: stacked by what it is of, tile by tile, with level of detail."""
+"""Memory of each tile: stacked by category, tile by tile, with level of detail."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def _live(report: Report) -> MemoryParts:
 
 
 def _regions(report: Report) -> MemoryParts:
-    """What vertices want in interleaved memory, what lies anywhere, and what is beyond the memory of the tile.
+    """Bytes in interleaved memory, bytes that lie anywhere, and bytes beyond the memory of the tile.
 
     Of variables that come and go, the report does not say how much of them lies in interleaved memory at the worst
     step.

@@ -88,7 +88,7 @@ def _costliest(opened: Opened) -> Frozen:
 
 @question("step", frozen=_costliest, rank=6)
 def step(opened: Opened, params: Params) -> Answer:
-    """What one step does.
+    """One step: its facts, variables, vertices and cycles.
 
     Parameters: ``step`` its row.
 
@@ -210,7 +210,7 @@ def _relation(owner: Array, numbers: Int64) -> Int64:
 
 
 def _moves(report: Report, phase: int) -> dict[str, Any] | None:
-    """What a phase does on its tiles: how many take part, and the busiest in each respect."""
+    """Work of a phase on its tiles: how many take part, and the busiest in each respect."""
     if phase < 0:
         return None
     table = report.phase_tiles

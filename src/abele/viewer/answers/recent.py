@@ -1,4 +1,4 @@
-"""What answers worked out lately and may want again: a few things of a kind, the oldest forgotten."""
+"""Cache of recent results for answers: a few of each kind, the oldest forgotten."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Found = TypeVar("Found")
 
 
 def recent(opened: Opened, kind: str, key: Hashable, make: Callable[[], Found], most: int = 8) -> Found:
-    """What ``make()`` returned for this key, if that was lately.
+    """Result of ``make()`` for this key, if it was asked for lately.
 
     Args:
         opened: The report that it is of.

@@ -1,4 +1,4 @@
-"""Which tiles somebody means: numbers, ranges, and words such as ``over`` and ``top 10``."""
+"""Selections of tiles: numbers, ranges, and words such as ``over`` and ``top 10``."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Int64 = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
 LONGEST = 1_900
-"""Characters of tiles as ranges, beyond which the words that were asked with stay."""
+"""Characters of tiles as ranges beyond which the words of the request stay."""
 _COMPARED: dict[str, Callable[[Int64, float], Mask]] = {
     ">=": np.greater_equal,
     "<=": np.less_equal,

@@ -1,4 +1,4 @@
-"""What questions about the timeline share: the lanes and the window that they are of, names, and sums."""
+"""Parameters of questions about the timeline: lanes and window; names and sums for their answers."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ def _bytes(report: Report, times: Int64) -> dict[str, int]:
 
 
 def _lane(report: Report, lanes: GroupLanes, lane: int, parts: dict[str, Int64]) -> dict[str, Any]:
-    """What one sync group does in a run."""
+    """Facts of one sync group in a run."""
     steps, group = report.steps, int(lanes.group[lane])
     relation = report.step_groups
     first = relation["first_group"]
@@ -108,7 +108,7 @@ def _lane(report: Report, lanes: GroupLanes, lane: int, parts: dict[str, Int64])
 
 
 def critical_links(report: Report, program: int) -> list[dict[str, Any]]:
-    """What lies on the critical path, by stage or operation and sync groups; the largest first.
+    """Cycles on the critical path, by stage or operation and sync groups; the largest first.
 
     The figures of ``report.timeline().critical_path``, whatever the number of steps.
     """
@@ -146,7 +146,7 @@ def critical_links(report: Report, program: int) -> list[dict[str, Any]]:
 
 
 def _names(report: Report, step: Int64) -> tuple[Int64, Int64]:
-    """What steps are told by: their block, else their operation, else their name: a kind and a code for each."""
+    """Names of steps: their block, else their operation, else their name: a kind and a code for each."""
     steps = report.steps
     block, name = steps.columns["block"], steps.columns["name"]
     assert isinstance(block, Text)

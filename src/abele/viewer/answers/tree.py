@@ -233,7 +233,7 @@ def _with_steps(report: Report, costs: StepCosts, nodes: Tree, owner: Int64) -> 
 
 
 def _places(nodes: Tree, steps: Int64, above: Int64, num_steps: int) -> Int64:
-    """The node before which each step stands: the first inside the node that it is of whose steps come later."""
+    """Node before which each step stands: the first inside its own node with later steps."""
     root = np.cumsum(nodes.depth == 0)
     # First steps ascend in the order of nodes within a root; nodes without steps count as the one before them.
     keys = np.maximum.accumulate(root * (num_steps + 2) + np.where(nodes.num_steps > 0, nodes.step, -1) + 1)
@@ -313,7 +313,7 @@ def _named(report: Report, costs: StepCosts) -> Tree:
 
 
 def _levels(report: Report) -> tuple[Int64, tuple[str, ...]]:
-    """What each step is inside of, outermost first, as numbers of words, −1 behind the last, int64[steps, levels]."""
+    """Words around each step, outermost first, as numbers, −1 behind the last, int64[steps, levels]."""
     steps = report.steps
     words: dict[str, int] = {}
     numbers, place = np.unique(steps["program"], return_inverse=True)
