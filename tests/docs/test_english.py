@@ -45,7 +45,6 @@ NOT_YET = frozenset(
         "examples",
         "expr",
         "frontends",
-        "garden",
         "graph",
         "host_facts",
         "job",
@@ -54,7 +53,6 @@ NOT_YET = frozenset(
         "machine",
         "numerics",
         "options",
-        "parallel",
         "poplibs",
         "pvti",
         "report",
@@ -63,7 +61,6 @@ NOT_YET = frozenset(
         "terminal_segments",
         "tests",
         "trace",
-        "validation",
         "writing",
     }
 )

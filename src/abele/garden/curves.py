@@ -13,7 +13,7 @@ from abele.writing import writing
 
 F64 = npt.NDArray[np.float64]
 MARKS = "o+x*"
-"""What stands for each curve in text; where curves meet, the last one is seen."""
+"""Letters of the curves in text; where curves meet, the last one is seen."""
 
 
 def text_plot(curves: Mapping[str, F64], steps: F64, *, width: int = 64, height: int = 14) -> str:

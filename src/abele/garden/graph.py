@@ -118,7 +118,7 @@ def _absolute(node: ast.ImportFrom, file: LibraryModule) -> str:
 
 
 def syntax_features(files: Sequence[LibraryModule]) -> F32:
-    """How often each kind of syntax but imports occurs in each file: logarithms, mean 0 and variance 1 over files."""
+    """Frequency of each kind of syntax but imports in each file: logarithms, mean 0 and variance 1 over files."""
     counts = [
         Counter(type(node).__name__ for node in ast.walk(file.tree) if not isinstance(node, IMPORTS)) for file in files
     ]

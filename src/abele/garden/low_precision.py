@@ -34,16 +34,17 @@ MASKED_SHARE = 0.15
 HELD_OUT_SHARE = 0.1
 NUM_HELD_OUT = 128
 BAR = 0.01
-"""How much higher than in float32 a final loss may be, relative to it."""
+"""Largest excess of a final loss over that in float32, relative to it."""
 GPT_RATES = TrainingRates(rate=8e-3, share=1.0)
 BERT_RATES = TrainingRates(rate=2e-3, share=1 / 3)
-"""Half the best rate of a grid of powers of two for the plain network in float32, and the better share of 1/3 and 1:
-docs/low_precision.md."""
+"""Half the best rate of a grid of powers of two for the plain network in float32. The share is the better of 1/3 and 1:
+docs/low_precision.md.
+"""
 
 
 @dataclass(frozen=True)
 class LowPrecisionSize:
-    """How large the networks and their training are.
+    """Size of the networks and of their training.
 
     Attributes:
         width: Elements per position.
@@ -81,7 +82,7 @@ class LowPrecisionSize:
 
 
 SHORT = LowPrecisionSize(width=32, gpt_layers=1, bert_layers=1, heads=2, positions=16, batch=8, steps=20)
-"""What tests train."""
+"""Size for tests."""
 
 
 def run(
@@ -171,7 +172,7 @@ def _table(made: dict[str, TrainedCurve]) -> str:
 
 
 def _verdict(made: dict[str, TrainedCurve]) -> str:
-    """Which final losses are within the bar, and which are not."""
+    """Precisions whose final losses are within the bar, and the others."""
     base = made["f32"].final
     above = [p for p, curve in made.items() if not curve.final / base - 1 <= BAR]
     within = [p for p in made if p != "f32" and p not in above]

@@ -67,10 +67,10 @@ class TrainingRates:
 
 @dataclass(frozen=True, kw_only=True)
 class PrecisionTask:
-    """What is trained in four precisions.
+    """Task that is trained in four precisions.
 
     Attributes:
-        title: Its name.
+        title: Name of the task.
         network: Makes it; it gives its loss.
         data: Its inputs, of all samples.
         held_out: The same, of samples that it is not trained on.
@@ -95,7 +95,7 @@ class PrecisionTask:
 
 @dataclass(frozen=True)
 class TrainedCurve:
-    """How training went.
+    """Course and result of training.
 
     Attributes:
         losses: Of each call, the mean over its steps.

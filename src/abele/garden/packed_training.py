@@ -67,7 +67,7 @@ class BertSizes:
 
 @dataclass
 class LossCurve:
-    """What training has seen, update by update.
+    """Course of training, update by update.
 
     Attributes:
         sequences: Sequences of each update.

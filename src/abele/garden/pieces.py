@@ -56,7 +56,7 @@ class Corpus:
         return cls(table[numbers], np.repeat(np.cumsum(sizes), sizes), tuple(words))
 
     def spans(self, sizes: I64, rng: np.random.Generator) -> I64:
-        """Where stretches of ``sizes`` pieces begin, drawn at random, each inside of one file; [num_stretches].
+        """Begins of stretches of ``sizes`` pieces, drawn at random, each inside of one file; [num_stretches].
 
         Raises:
             ValueError: No file is as long as the longest.

@@ -30,7 +30,7 @@ F64 = npt.NDArray[np.float64]
 I64 = npt.NDArray[np.int64]
 
 LEAST_FILES, LEAST_NAMES = 8, 8
-"""Names that fewer files call, and files that call fewer names, are left out."""
+"""Least files of a name, and least names of a file; others are left out."""
 HELD_OUT_SHARE = 0.2
 SHOWN = 10
 """A hidden name counts as found when it is among so many first ones."""
@@ -53,7 +53,7 @@ def called_names(tree: ast.AST) -> set[str]:
 
 @dataclass(frozen=True)
 class Ratings:
-    """Which file calls which names, as numbers of names, of files to train on and of others held out."""
+    """Names that each file calls, as numbers, of files to train on and of others held out."""
 
     names: list[str]
     train: list[list[int]]

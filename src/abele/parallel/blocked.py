@@ -37,7 +37,7 @@ class MaskedAttention:
 
     @property
     def scores(self) -> Value:
-        """What the softmax is of."""
+        """Operand of the softmax."""
         return self.softmax.inputs[0]
 
     def rows_of(self, block: RowBlock) -> ValuePart:

@@ -14,7 +14,7 @@ from abele.parallel.network import NetworkOp, Value
 
 
 class Exits(NamedTuple):
-    """Where what a stage makes for the host is taken from it.
+    """Steps of a stage from which results for the host are taken.
 
     Attributes:
         leaving: Steps of the stage that follow its ops.
@@ -31,10 +31,10 @@ class Exits(NamedTuple):
 
 
 class StageSteps:
-    """What one stage does with a micro-batch.
+    """Steps of one stage for a micro-batch.
 
     Attributes:
-        name: What the steps are called.
+        name: Name of the steps.
         entering: Inputs from the host come first.
         compute: The network's own ops.
         leaving: Sums, outputs and changes of state.
@@ -63,7 +63,7 @@ class StageSteps:
 
     @property
     def exits(self) -> Exits:
-        """Where outputs are taken."""
+        """Steps at which outputs are taken."""
         return Exits(self.leaving, self.to_host)
 
     @property

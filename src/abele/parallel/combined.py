@@ -38,7 +38,7 @@ _NAMES = ("kept", "fresh", "decay")
 
 
 def combines(optimiser: Optimiser, schedule: Schedule) -> bool:
-    """True if the momentum of an optimiser is to take up gradients, and a schedule lets it."""
+    """True if an optimiser accumulates gradients in its momentum, and a schedule lets it."""
     runs = schedule.mean and schedule.strategy == MeanStrategy.RUNNING
     return (
         isinstance(optimiser, Sgd)
@@ -71,7 +71,7 @@ class _Momentum:
 
 
 class CombinedMomenta:
-    """The momenta of a program that take up gradients, and the scalars by which they do.
+    """Momenta that accumulate gradients, and the scalars of the accumulation.
 
     Args:
         to: Where the network is lowered.
@@ -106,7 +106,7 @@ class CombinedMomenta:
         return frozenset(one.parameter.name for one in self._momenta if one.group == group)
 
     def fresh(self, group: int, place: Place) -> Tensor:
-        """What each micro-batch's gradient is multiplied by when it is added."""
+        """Factor of each micro-batch's gradient when it is added."""
         return self._scalars[group, place.ipu]["fresh"]
 
     def begin(self, to: Lowering, updates: Mapping[int, GroupUpdate], prog: Steps) -> None:

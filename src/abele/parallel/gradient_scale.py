@@ -1,6 +1,6 @@
-"""What gradients are multiplied by before updates see them: the loss's scale is taken out, and long ones are shrunk.
+"""Factors of gradients before updates read them: the loss scale is taken out, and long gradients are clipped.
 
-Gradients in half precision lose what is smaller than 2⁻²⁴. So the loss is multiplied by a scale, with which all
+Gradients in half precision lose values smaller than 2⁻²⁴. So the loss is multiplied by a scale, with which all
 gradients grow, and updates multiply them by its inverse in f32. Both are scalars on the device where the scale may
 change.
 
@@ -32,7 +32,7 @@ from abele.poplibs.popops.elementwise.map import map_with_outputs
 from abele.poplibs.popops.expr import Expr, ExprLike, Op, _1, _2, _3, _4, select
 
 STEP = 2.0
-"""What the scale is divided or multiplied by."""
+"""Factor by which the scale rises or falls."""
 
 
 def loss_scale_of(groups: Sequence[Group]) -> tuple[float, bool]:

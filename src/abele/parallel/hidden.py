@@ -23,7 +23,7 @@ NOWHERE: Bools = np.zeros((), np.bool_)
 
 
 def hidden(value: Value, makers: Mapping[Value, NetworkOp], contents: Contents) -> Bools:
-    """Where ``value`` is minus infinity for certain: an array that broadcasts to its shape.
+    """Array that is True where ``value`` is minus infinity for certain; it broadcasts to its shape.
 
     Args:
         value: Scores.
@@ -44,7 +44,7 @@ def hidden(value: Value, makers: Mapping[Value, NetworkOp], contents: Contents) 
 
 
 class _Hidden:
-    """Where the parts of the expression of one map are minus infinity."""
+    """Certain minus infinities in the parts of the expression of one map."""
 
     def __init__(self, op: NetworkOp, makers: Mapping[Value, NetworkOp], contents: Contents) -> None:
         self._op, self._makers, self._contents = op, makers, contents

@@ -28,7 +28,7 @@ STABLE_NORMS = "stable_norms"
 
 
 class Lowering:
-    """The tensors that stand for the values of a network or block, and the program that is being appended to.
+    """Lowering context: tensors of the values of a network or block, and the program to append to.
 
     Inputs, parameters and buffers become variables when the first op that reads them is lowered, in the layout which
     that op asks for; later ops take them as they are. That holds inside of functions and regions too: a parameter of
@@ -267,14 +267,16 @@ class Lowering:
             to.bind(value, tensor)
 
     def _entrance(self, value: Value) -> tuple[Lowering, Value]:
-        """Where a value enters: here, or further out what a parameter of blocks stands for."""
+        """Lowering into which a value enters, and the value there: itself, or further out the one that a parameter
+        stands for.
+        """
         if value in self._tensors or value not in self._stands_for:
             return self, value
         assert self._outer is not None
         return self._outer._entrance(self._stands_for[value])
 
     def _put_together(self, value: Value) -> None:
-        """Copy a matrix that several variables show together into one, which stands for it from now on.
+        """Copy a matrix in pieces of several variables into one variable, which replaces it from now on.
 
         Products send each element to many tiles, which would all put the pieces together again; and the gradient of one
         matrix mostly has three readers, two products and a sum. It is copied along its rows or its columns, whichever
@@ -353,7 +355,7 @@ class Lowering:
         return graph.map_linear(graph.variable(value.dtype, value.shape, name=value.name or "value"))
 
     def _computed(self, value: Value, layout: Callable[[], Tensor | None]) -> Tensor:
-        """A value that waited for its first reader, which may have a layout for it."""
+        """Tensor of a value that waited for its first reader's layout."""
         wanted = layout()
         if wanted is not None:
             self._given[value] = wanted

@@ -27,7 +27,7 @@ class Peers:
         self._barrier = threading.Barrier(replicas)
 
     def exchange(self, replica: int, given: Any) -> list[Any]:
-        """What every replica gives, by its number."""
+        """Values given by all replicas, in order of their numbers."""
         self._given[replica] = given
         self._barrier.wait()
         everyone = list(self._given)

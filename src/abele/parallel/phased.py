@@ -25,10 +25,10 @@ from abele.parallel.serial import SerialBody
 
 
 class _Phase:
-    """What happens at one time.
+    """Steps of one phase.
 
     Attributes:
-        time: Its number.
+        time: Number of the phase.
         begin: Loads.
         compute: The network's own ops.
         end: Sums, and stores.
@@ -92,7 +92,7 @@ class PhasedBody(SerialBody):
                 to.sums.lower(to, mine)
 
     def _time_of(self, op: NetworkOp) -> int:
-        """When an op runs: in its phase, or in a later one that makes what it reads."""
+        """Phase in which an op runs: its own, or a later one that makes its operands."""
         ready = max((self._time[v] for v in op.inputs if v in self._time), default=0)
         own = 0 if op.place is None else op.place.phase
         time = max(ready, own if op.stage == Stage.FORWARD else 2 * self._last - own)

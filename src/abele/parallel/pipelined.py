@@ -229,11 +229,11 @@ class PipelinedBody(Body):
                         later.tensors |= ring.read(self._index(later, ipu, length), later.entering)
 
     def _index(self, stage: _PipelineStage, ipu: int, length: int) -> Tensor:
-        """Where a stage is in rings of a length on an IPU."""
+        """Position of a stage in rings of a length on an IPU."""
         return stage.places.setdefault(ipu, RingPlaces(self._graph.ipu(ipu))).index(length)
 
     def _check_state(self, ops: Sequence[NetworkOp]) -> None:
-        """Raise unless each state that micro-batches change is read by the stage alone that changes it."""
+        """Raise unless only one stage changes and reads each state that micro-batches change."""
         changing = {
             state: value.place.pipeline_stage
             for state, value in self._net.updates.items()

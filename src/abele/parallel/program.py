@@ -233,7 +233,7 @@ class _ProgramBuilder:
 
     @cached_property
     def _parts(self) -> dict[str, CommGroup]:
-        """Parameters of which each replica has a part, and the replicas that have all parts together."""
+        """Parameters split into parts over replicas, and the replicas with all parts together."""
         return {name: self.schedule.tensor_parallel for name, _ in self.schedule.splits}
 
     def build(self, modes: RunModes) -> NetworkProgram:
@@ -373,8 +373,9 @@ class _ProgramBuilder:
             self.graph.initialise(self.to[value], numbers.astype(value.dtype.np))
 
     def _share(self, group: Group) -> float:
-        """What an update multiplies gradients by: to climb where others descend, and to make a mean of sums: of those
-        over replicas, and of float16 ones over micro-batches."""
+        """Factor of gradients in an update: −1 to climb where others descend, and the inverse number of addends to make
+        a mean of sums: of those over replicas, and of float16 ones over micro-batches.
+        """
         sign = -1.0 if group.optimiser.maximises and not climbs(self.groups) else 1.0
         schedule = self.schedule
         if not schedule.mean or schedule.strategy != MeanStrategy.POST:

@@ -30,10 +30,10 @@ Types = Iterable[tuple["Shape", "ElementType"]]
 
 
 class OpRule:
-    """What the ops of one kind are. Subclasses are registered with :func:`rule` and have no state.
+    """Rules for the ops of one kind. Subclasses are registered with :func:`rule` and have no state.
 
     Attributes:
-        operands: How many there are: a number, or the least and the most (None: any number).
+        operands: Number of operands, or the least and the most (None: any number).
         attributes: Name and Python type (or types) of each attribute; all are required, no others allowed.
         region_names: What listings call the regions; the last name stands for all further ones.
         folds: True if an op on constants alone may be computed when the network is compiled.
@@ -86,14 +86,14 @@ class OpRule:
         return self.evaluate(op, *args)
 
     def simplify(self, net: BlockBuilder, op: NetworkOp) -> Value | tuple[Value, ...] | None:
-        """What the op comes to if that is simpler, appended to ``net``; None to leave it as it is.
+        """Simpler equivalent of the op, appended to ``net``; None to leave it as it is.
 
         What is appended must itself be simpler (fewer or cheaper ops), so that simplifying ends.
         """
         return None
 
     def needs(self, op: NetworkOp, part: ValuePart) -> tuple[ValuePart, Sequence[ValuePart | None]]:
-        """What of the operands is needed for ``part`` of the result, the first one where nothing reads the others.
+        """Parts of the operands that are needed for ``part`` of the result.
 
         Returns:
             The part that :meth:`emit_part` makes, which has all of ``part``, and for it the part of each operand; None
@@ -163,7 +163,7 @@ class RowWise(OpRule):
 
 
 def broadcast_needs(op: NetworkOp, part: ValuePart) -> list[ValuePart]:
-    """What operands that broadcast to the result have to give for ``part`` of it."""
+    """Parts of operands that broadcast to the result, as needed for ``part`` of it."""
     return [
         ValuePart(
             tuple(

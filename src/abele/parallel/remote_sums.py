@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from abele.parallel.lowering import Lowering
 
 _IN_PARTS = ("accumulate", "running_mean")
-"""Kinds of op whose first operand, which they change, may be in streaming memory."""
+"""Kinds of op whose first operand is changed in place and may be in streaming memory."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -117,7 +117,7 @@ class RemoteRing(StageRing):
 
 
 class RingPlaces:
-    """Where a stage is in the rings that it writes and reads: one number for all rings of a length."""
+    """Positions of a stage in the rings that it writes and reads: one number for all rings of a length."""
 
     def __init__(self, graph: Graph) -> None:
         self._graph = graph

@@ -20,7 +20,7 @@ from abele.poplibs.gcl import CommGroup
 
 
 class OutputMode(Enum):
-    """Which micro-batches of a run the host gets."""
+    """Choice of the micro-batches of a run that the host gets."""
 
     ALL = "all"
     FINAL = "final"
@@ -29,7 +29,7 @@ class OutputMode(Enum):
 
 
 class MeanStrategy(StrEnum):
-    """When the mean of gradients is taken over the micro-batches of an update.
+    """Time at which the mean of gradients is taken over the micro-batches of an update.
 
     ``POST`` divides sums by their number: float32 sums are made of shares, which comes to the same, and float16 sums
     are divided by the update. ``RUNNING`` keeps the mean of the micro-batches so far, which is no larger than they are.
@@ -40,7 +40,7 @@ class MeanStrategy(StrEnum):
 
 
 class PipelineSchedule(StrEnum):
-    """Which stages of a pipeline run at the same time while networks are trained.
+    """Choice of the stages of a pipeline that run at the same time while networks are trained.
 
     ``GROUPED``: all stages run at the same time, forward and backward ones. ``INTERLEAVED``: forward and backward
     stages take turns on each IPU, so that about half as many micro-batches are on their way; where the backward pass
@@ -94,7 +94,7 @@ class Anchor:
 
 
 UPDATED, GRADIENT = "updated/", "gradient/"
-"""What stands before the name of a parameter in the name of an anchor."""
+"""Prefixes of the name of a parameter in the name of an anchor."""
 
 
 EACH_ITS_OWN = CommGroup.none()
@@ -103,7 +103,7 @@ EACH_ITS_OWN = CommGroup.none()
 
 @dataclass(frozen=True)
 class Schedule:
-    """How one run goes over its micro-batches, on one replica of the network or on several side by side.
+    """Schedule of one run over its micro-batches, on one replica of the network or on several side by side.
 
     Every replica goes through the same loops with micro-batches of its own. Gradients are reduced over all replicas
     before an update, so that all keep the same parameters.
@@ -265,7 +265,7 @@ class Schedule:
 
     @cached_property
     def model_of(self) -> tuple[int, ...]:
-        """For each replica, which of the models that replicas compute together it is part of."""
+        """Model of each replica, by number, of those that replicas compute together."""
         members = self.tensor_parallel.members(self.replicas)
         return tuple(int(n) for n in np.argsort(members.ravel()) // members.shape[1])
 
@@ -291,7 +291,7 @@ class Schedule:
         return tuple(np.argsort(members.ravel()) // members.shape[1])
 
     def split_of(self, name: str) -> Split | None:
-        """How the host's array of a parameter is cut into parts; of what belongs to it, too."""
+        """Split of the host's array of a parameter into parts; of its state, too."""
         return next((cut for owner, cut in self.splits if name == owner or name.startswith(f"{owner}/")), None)
 
     def group_of(self, name: str) -> CommGroup | None:

@@ -40,7 +40,7 @@ class RowBlock:
 
     @property
     def size(self) -> tuple[int, int]:
-        """How many rows and keys."""
+        """Number of rows and of keys."""
         return self.end - self.begin, self.high - self.low
 
 

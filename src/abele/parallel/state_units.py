@@ -28,13 +28,13 @@ from abele.poplibs.poputil.layout import clone
 
 @dataclass(frozen=True, eq=False)
 class UpdateTarget:
-    """What one update changes.
+    """Tensors of one update.
 
     Attributes:
-        name: Of the parameter.
+        name: Name of the parameter.
         parameter: The parameter, or the replica's share of it.
         gradient: Its gradient, of the same shape.
-        slots: What the optimiser keeps beside it, by the rule's names.
+        slots: The optimiser's state of it, by the rule's names.
         is_share: True for a share.
     """
 
@@ -50,7 +50,7 @@ class Waiting:
     """A parameter that waits for its unit.
 
     Attributes:
-        name: Of the parameter.
+        name: Name of the parameter.
         parameter: All of it.
         gradient: Its gradient, whole or the replica's share.
         shards: How replicas share its state.
@@ -115,7 +115,7 @@ class StateUnit:
     Args:
         graph: The IPU's.
         waiting: Its parameters.
-        slots: What the optimiser keeps beside each.
+        slots: The optimiser's state of each parameter.
 
     Attributes:
         targets: What the optimiser is to update, between :meth:`share` and :meth:`gather`.
@@ -157,7 +157,7 @@ class StateUnit:
                 prog.add(copy)
 
     def _shared(self) -> list[list[tuple[Waiting, UpdateTarget]]]:
-        """What replicas share, by the element type of the parameter."""
+        """Shares of parameters by replica, with their updates, by the element type of the parameter."""
         found: dict[str, list[tuple[Waiting, UpdateTarget]]] = {}
         for one, target in zip(self._waiting, self.targets, strict=True):
             if one.is_share:
@@ -181,13 +181,13 @@ class StateUnit:
 
 
 class RemoteState:
-    """What of a unit is in streaming memory: a buffer for each element type, which has state by state.
+    """State of a unit in streaming memory: a buffer for each element type, which has state by state.
 
     Args:
         graph: The IPU's.
         waiting: Its parameters.
-        targets: Where their state comes to.
-        slots: What the optimiser keeps beside each.
+        targets: Destinations of their state.
+        slots: The optimiser's state of each parameter.
         name: What its buffers are called.
 
     Attributes:

@@ -1,4 +1,4 @@
-"""Tensor parallelism: layers whose weights are split over a group of replicas, which compute one model together.
+"""Tensor parallelism: layers with weights split over a group of replicas, which compute one model together.
 
 All replicas of a group are given the same inputs, and activations between layers are alike on all of them. A layer that
 is split by *columns* makes part of the features on each replica; one that is split by *rows* reads such parts, and the

@@ -180,7 +180,7 @@ class GroupUpdate:
         unit.gather(prog)
 
     def _key(self, waiting: Sequence[Waiting]) -> Hashable | None:
-        """What units have in common that may be calls of one function; None for one that stays where it is."""
+        """Key of units that may be calls of one function; None for one that stays where it is."""
         if not self.shared_functions or not all(
             one.off_chip and one.row is None and one.sums is None for one in waiting
         ):
@@ -378,7 +378,7 @@ class NormedUpdate(GroupUpdate, ABC):
 
     @abstractmethod
     def _normed(self, target: UpdateTarget, prog: Steps) -> Tensor:
-        """What has the other norm."""
+        """Tensor with the other norm."""
 
     @abstractmethod
     def _trust(self, terms: Terms) -> Expr:
@@ -483,7 +483,7 @@ def _walked(target: UpdateTarget) -> dict[str, Tensor]:
 
 
 def _arguments(waiting: Sequence[Waiting], beside: Sequence[Waiting]) -> tuple[list[Tensor], list[Tensor]]:
-    """What a call reads and what it leaves, joined by type in the order of the memory of those beside it."""
+    """Tensors read by a call and tensors left by it, joined by type in the memory order of ``beside``."""
     parameters = [(one.parameter, other.parameter) for one, other in zip(waiting, beside, strict=True)]
     gradients = [(one.gradient, other.gradient) for one, other in zip(waiting, beside, strict=True)]
     return joined([*parameters, *gradients]), joined(parameters)

@@ -125,7 +125,7 @@ def formula_constants() -> tuple[FormulaConstant, ...]:
 
 @cache
 def unsourced() -> tuple[str, ...]:
-    """What has no source: named numbers of the cost rooms, and formulas anywhere with numbers of their own."""
+    """Numbers without a source: named ones of the cost rooms, and those in formulas anywhere."""
     found = [f"{c.module}: {c.name}" for c in formula_constants() if not c.has_source]
     for module, tree in _modules():
         found += [f"{module}: {name}" for name in _bare(tree, _is_cost_room(module))]

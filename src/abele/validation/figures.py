@@ -43,7 +43,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Bars:
-    """How far off figures may be.
+    """Largest errors that figures may have.
 
     Attributes:
         worst: The largest error that any may have, as a share of the reference.
@@ -75,7 +75,7 @@ class Comparison:
     details: str = ""
 
     def calibrated(self, figure: Figure) -> tuple[str, ...]:
-        """The constants of the machine that were calibrated on a figure, which therefore tests nothing."""
+        """Constants of the machine that were calibrated on a figure; it tests none of them."""
         return constants_of(self.key, figure.name)
 
     @property

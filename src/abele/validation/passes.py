@@ -1,4 +1,4 @@
-"""Passes of a layer that a benchmark counts, and the options that all products of a layer share."""
+"""Passes of a layer in a benchmark, and the options shared by all products of a layer."""
 
 from __future__ import annotations
 

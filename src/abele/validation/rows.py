@@ -16,7 +16,7 @@ _COLUMNS = "name", "tool", "params"
 
 @dataclass(frozen=True)
 class Reference:
-    """What was published for one operator on one chip.
+    """Published figures of one operator on one chip.
 
     Attributes:
         cycles: Cycles of all its programs, or None.

@@ -10,7 +10,7 @@ from abele.frontends.poptorch.program.losses import identity_loss
 from abele.garden.models.attention import SelfAttention
 
 _HIDDEN = -10_000.0
-"""What is added to the scores of positions that are not to be seen: it fits in float16."""
+"""Number added to the scores of positions that are not to be seen: it fits in float16."""
 
 
 class TokenEmbeddings(nn.Module):

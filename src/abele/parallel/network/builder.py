@@ -65,7 +65,7 @@ class BlockBuilder:
         self.root.bounds.append(AllowedRange(value, limit, exception, what, self._origin, lowest))
 
     def read(self, value: Value) -> Value:
-        """What ``value`` is called here: itself, or the parameter through which it enters a region."""
+        """Value under which ``value`` is known here: itself, or the parameter through which it enters a region."""
         return value
 
     # --- values -------------------------------------------------------------------------------------------------------
@@ -173,7 +173,7 @@ class BlockBuilder:
         return self.simplified(NetworkOp(kind, read, made, FrozenDict(attrs), self._origin, regions))
 
     def simplified(self, op: NetworkOp) -> tuple[Value, ...]:
-        """What an op that reads values of this block comes to: something simpler, or it is appended."""
+        """Results of an op that reads values of this block: something simpler, or the op appended."""
         from abele.parallel.registry import RULES
 
         rule = RULES.get(op.kind)

@@ -106,7 +106,7 @@ class Network:
 
     @property
     def results(self) -> tuple[Value, ...]:
-        """What a run has to compute: outputs, updates, changed inputs and gradients."""
+        """Values that a run has to compute: outputs, updates, changed inputs and gradients."""
         return (
             *self.outputs,
             *self.updates.values(),
@@ -121,7 +121,7 @@ class Network:
 
     @cached_property
     def functions(self) -> tuple[NetworkFunction, ...]:
-        """The functions that are called, each before those that call it."""
+        """Functions that are called, each before its callers."""
         return functions_of(self.ops)
 
     def walk(self) -> Iterator[NetworkOp]:
@@ -195,7 +195,7 @@ def differentiable(ops: Iterable[NetworkOp], sources: Iterable[Value]) -> set[Va
 
 
 def functions_of(ops: Iterable[NetworkOp]) -> tuple[NetworkFunction, ...]:
-    """The functions that ops call, directly or not, each before those that call it."""
+    """Functions that ops call, directly or not, each before its callers."""
     found: dict[NetworkFunction, None] = {}
 
     def visit(inner: Iterable[NetworkOp]) -> None:

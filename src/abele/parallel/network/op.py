@@ -49,7 +49,7 @@ class NetworkOp:
 
     @property
     def hint(self) -> PlanHint | None:
-        """What the model's author says about how it is planned."""
+        """Hint of the model's author on how the op is planned."""
         said = self.attrs.get("hint")
         return said if isinstance(said, PlanHint) else None
 

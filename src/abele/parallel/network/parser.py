@@ -286,7 +286,7 @@ class _TextReader:
 
 
 def _origin(comment: str) -> DebugRecord:
-    """Where an op comes from, from the comment after it."""
+    """Origin of an op, read from the comment after it."""
     # A comment is only that: what does not look like an origin is ignored, not an error.
     match = _ORIGIN.fullmatch(comment)
     if match is None or not match["name"]:

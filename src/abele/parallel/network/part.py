@@ -81,7 +81,7 @@ class ValuePart:
 
     @property
     def shape(self) -> Shape:
-        """How many indices of each dimension are in the part."""
+        """Number of indices of each dimension that are in the part."""
         return tuple(math.prod(d.count for d in digits) for digits in self.dims)
 
     @property

@@ -31,7 +31,7 @@ Body = Callable[..., Sequence[Value]]
 """Builds a body: takes the builder of the region and its own values, and gives the results."""
 
 _TRIP_FACTOR = 0x9E3779B1
-"""What a trip adds to the random state, so that near trips and near micro-batches draw differently."""
+"""Number that a trip adds to the random state, so that near trips and near micro-batches draw differently."""
 
 
 def call(
@@ -50,7 +50,7 @@ def call(
 
 
 def loop(net: BlockBuilder, count: int, initial: Sequence[Value], body: Body) -> tuple[Value, ...]:
-    """What values become when a body makes new ones of them ``count`` times.
+    """Values after ``count`` trips of a body, each of which makes new ones.
 
     Args:
         net: What to extend.
@@ -71,7 +71,7 @@ def loop(net: BlockBuilder, count: int, initial: Sequence[Value], body: Body) ->
 def while_(
     net: BlockBuilder, initial: Sequence[Value], condition: Callable[..., Value], body: Body
 ) -> tuple[Value, ...]:
-    """What values become when a body makes new ones of them for as long as a condition holds.
+    """Values after the trips of a body for as long as a condition holds.
 
     Args:
         net: What to extend.
@@ -159,11 +159,11 @@ def split_label(label: str) -> tuple[str, str]:
 
 
 def body_of(op: NetworkOp, names: Sequence[str] | None = None) -> OpBlock:
-    """What a ``call`` runs: the body of its function, with the modifiers and module path of the call.
+    """Body that a ``call`` runs: that of its function, with the modifiers and module path of the call.
 
     Args:
         op: The call.
-        names: What parameters are called; as the operands when left out.
+        names: Names of the parameters; those of the operands when left out.
     """
     assert op.function is not None
     called = tuple(v.name for v in op.inputs) if names is None else tuple(names)
@@ -215,7 +215,7 @@ def _fit(what: str, block: OpBlock, inputs: Sequence[Value]) -> None:
 
 
 class Looping(OpRule):
-    """What counted and conditional loops have in common: carried values, and others that do not change."""
+    """Base of counted and conditional loops: carried values, and others that do not change."""
 
     operands = (0, None)
     folds = False
@@ -347,7 +347,7 @@ class WhileRule(Looping):
 
 
 class Branching(OpRule):
-    """What branches have in common: the first operand chooses a region, all regions take the others."""
+    """Base of branches: the first operand chooses a region, all regions take the others."""
 
     operands = (1, None)
     folds = False

@@ -23,7 +23,7 @@ KINDS = ("convolution", "convolution_grad_data", "convolution_grad_weight")
 """Kinds of ops that can be members."""
 _OF_WEIGHTS = KINDS[2]
 _OPERANDS = {KINDS[0]: (2, 3), KINDS[1]: (2, 3), _OF_WEIGHTS: (2,)}
-"""How many operands each takes."""
+"""Number of operands of each kind."""
 
 
 @dataclass(frozen=True)

@@ -95,7 +95,7 @@ class CtcLoss(OpRule):
         return ctc.calc_ctc_loss_log_probabilities(graph, logs.dtype, logs, **call), None
 
     def backward(self, net: BlockBuilder, op: NetworkOp, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
-        """The gradient that is there, times that of each loss."""
+        """Gradient of the logits, scaled by the gradient of each loss."""
         (by_loss, _), (_, gradient) = grads, op.outputs
         if by_loss is None:
             return [None] * 4

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from abele.parallel.lowering import Lowering
 
 _SIGNIFICANT = {"f32": 24, "f16": 11, "bf16": 8}
-"""Bits that make numbers in [0, 1) which the type holds without rounding, so that none becomes 1."""
+"""Bits of numbers in [0, 1) that the type holds without rounding, so that none becomes 1."""
 
 
 def unit(bits: Expr, digits: int = 24) -> Expr:

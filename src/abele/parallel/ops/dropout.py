@@ -68,7 +68,7 @@ class Dropout(OpRule):
 
 @rule("dropout_mask")
 class DropoutMask(OpRule):
-    """What dropout multiplies each element by: 0, or the inverse of ``keep``."""
+    """Factors of dropout for each element: 0, or the inverse of ``keep``."""
 
     attributes: ClassVar = {"keep": (float, int), "modifier": int}
     folds = False
@@ -91,7 +91,7 @@ class DropoutMask(OpRule):
 
 
 def _kept(op: NetworkOp, seed: Array) -> Array:
-    """Which elements of the result are kept."""
+    """Mask of the elements of the result that are kept."""
     index = np.arange(op.output.size).reshape(op.output.shape)
     bits = hash_u32(seed[0], seed[1], op.attrs["modifier"], index)
     return np.asarray(bits < op.attrs["keep"] * 2.0**32)

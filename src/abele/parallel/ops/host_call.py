@@ -35,12 +35,12 @@ def body_of_host_function(name: str) -> HostBody | None:
 def host_call(
     net: BlockBuilder, name: str, operands: Sequence[Value], results: Sequence[tuple[Shape, ElementType]]
 ) -> tuple[Value, ...]:
-    """What a function of :data:`HOST_BODIES` gives.
+    """Results of a function of :data:`HOST_BODIES`.
 
     Args:
         net: What to extend.
         name: The function's name.
-        operands: What it is called with.
+        operands: Its arguments.
         results: Shape and element type of each array that it gives.
     """
     return net.emit_many("host_call", operands, list(results), function=name)

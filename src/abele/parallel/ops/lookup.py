@@ -89,7 +89,7 @@ LARGEST_ROWS = 2**16
 
 
 def _plan(to: Lowering, table: Shape, rows: Value, **options: Any) -> SlicePlan:
-    """How a table that ``rows`` are taken of, or joined with, is spread."""
+    """Plan of a table that ``rows`` are gathered from, or joined with."""
     return embedding.plan(
         to.graph,
         rows.dtype,
@@ -102,7 +102,7 @@ def _plan(to: Lowering, table: Shape, rows: Value, **options: Any) -> SlicePlan:
 
 
 def _plan_as_stored(to: Lowering, table: Shape, rows: Value, stored: Tensor, **options: Any) -> SlicePlan:
-    """A plan for a table that is not of a weight, in the parts of columns that ``stored`` has.
+    """Plan for a table other than a weight, with the column parts of ``stored``.
 
     Other parts would be gathered piece by piece. Such tables live as long as they are used, so cycles count.
     """

@@ -53,7 +53,7 @@ class Padded:
 
 
 def padded(net: BlockBuilder, value: Value) -> Padded | None:
-    """Where ``value`` may differ from zero, if it was made by putting zeros beside something."""
+    """Place in ``value`` where it may differ from zero, if it was made by putting zeros beside something."""
     maker = net.makers.get(value)
     if maker is None or maker.kind != "concat":
         return None

@@ -65,11 +65,11 @@ def plain_rnn(
 
 
 class _Layer(OpRule):
-    """What both kinds of layers have in common: operands are x, the output before, two weights and biases.
+    """Base of both kinds of layers: operands are x, the output before, two weights and biases.
 
     Attributes:
         gates: Gates of a cell.
-        slots: What a step keeps for the backward pass.
+        slots: Tensors that a step keeps for the backward pass.
     """
 
     gates: ClassVar[int]

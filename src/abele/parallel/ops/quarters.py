@@ -146,7 +146,7 @@ def _check_quarters(*values: Value) -> None:
 
 
 def _power(op: NetworkOp, log2_scale: Sequence[Array]) -> float:
-    """What an op multiplies by, given the arrays of the operands that are scales: one or none."""
+    """Factor of an op, given the arrays of the operands that are scales: one or none."""
     exponent = np.asarray(log2_scale[0]).reshape(()) if log2_scale else op.attrs["log2_scale"]
     return float(2.0 ** np.clip(exponent, SCALES[0], SCALES[-1]))
 
@@ -238,7 +238,7 @@ def _throwing(op: NetworkOp) -> dict[str, Any]:
 
 
 def _options(to: Lowering, op: NetworkOp) -> dict[str, Any]:
-    """The options of a product: those that all have, but for the type of partials, which is f16."""
+    """Options of a product: those of all products, but with partials in f16."""
     planned = {name: value for name, value in to.planned(op, f16).items() if name != "partials_type"}
     return {**planned, "convertQuarterToHalf": op.attrs["converts"]}
 
@@ -286,10 +286,10 @@ class MatMulPow2Scaled(OpRule):
 
 
 class ConvolvingPow2Scaled(OpRule):
-    """What convolutions of 8-bit floats and their gradients have in common.
+    """Base of convolutions of 8-bit floats and their gradients.
 
     Attributes:
-        plain: What it is without a scale.
+        plain: The rule without a scale.
         call: The library's function.
     """
 
@@ -305,7 +305,7 @@ class ConvolvingPow2Scaled(OpRule):
         raise NotImplementedError
 
     def types(self, op: NetworkOp) -> Types:
-        """The shape that the parameters say, which the operands fit, in f16."""
+        """Shape from the parameters, which the operands must fit, in f16."""
         *shapes, made = self.shapes(op.attrs["params"])
         _check_scale(op, 2)
         _check_quarters(*op.inputs[:2])

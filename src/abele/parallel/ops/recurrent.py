@@ -26,13 +26,14 @@ if TYPE_CHECKING:
 
 GATES = ("input", "forget", "cell", "output")
 _KEPT = 7
-"""What a step keeps for the backward pass: forget, input, cell and output gates, the non-linearity of the cell state,
-the cell state and the output before the step."""
+"""Number of tensors that a step keeps for the backward pass: forget, input, cell and output gates, the non-linearity of
+the cell state, the cell state and the output before the step.
+"""
 
 
 @dataclass(frozen=True)
 class LstmValues:
-    """What a layer takes.
+    """Operands of a layer.
 
     Attributes:
         x: [steps, batch, inputs].

@@ -1,4 +1,4 @@
-"""Collectives inside of networks: what the replicas of a group do together in the middle of a model.
+"""Collectives inside of networks: exchanges between the replicas of a group in the middle of a model.
 
 A network describes one replica. Where replicas share a model (tensor parallelism), some values are *alike* on all
 replicas of a group and some are *parts*, which differ. Four ops lead from one to the other; each has the derivative
@@ -14,7 +14,8 @@ builder             forward                          gradient
 ==================  ===============================  ==========================================================
 
 ``replica_copy`` and ``replica_sum`` are the conjugates f and g of Megatron-LM. All replicas of a group get the same
-bits, as each element is summed in one place and sent from there.
+bits, as each element is summed in one place and sent from there. For example, ``replica_gather`` along dim 1 makes
+[4, 6] of the parts [4, 3] on two replicas, and its gradient is a slice [4, 3] of the gradient [4, 6] on each.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from abele.parallel.meaning import Interpreter
 
 ALIKE, APART = "alike", "apart"
-"""How the replicas of a group read a result: all in the same way, or each in its own."""
+"""Ways in which the replicas of a group read a result: all alike, or each in its own way."""
 
 GROUP_ATTRIBUTES = {"group": str, "size": int, "stride": int}
 
@@ -80,7 +81,7 @@ def replica_max(net: BlockBuilder, value: Value, group: CommGroup) -> Value:
 
 
 def replica_gather(net: BlockBuilder, value: Value, dim: int, group: CommGroup, readers: str = ALIKE) -> Value:
-    """What the replicas of a group have, by rank beside each other along ``dim``; ``readers`` as of a sum."""
+    """Values of the replicas of a group, by rank beside each other along ``dim``; ``readers`` as of a sum."""
     if _alone(group):
         return value
     dim %= value.ndim
@@ -125,7 +126,7 @@ class ReplicaRule(OpRule):
     depends_on_operands_alone = False
 
     def groups_of(self, op: NetworkOp) -> CommGroup:
-        """Which replicas an op is of."""
+        """Replicas that an op exchanges between."""
         return group_of(op)
 
     @abstractmethod
@@ -133,7 +134,7 @@ class ReplicaRule(OpRule):
         """The results on the replica of a rank, from the operands on every replica of its group by rank."""
 
     def evaluate(self, op: NetworkOp, *args: Array) -> Any:
-        """What replicas come to that all have the same operands: those of the first."""
+        """Result of replicas that all have the same operands: that of the first."""
         members = self.groups_of(op).size
         return self.among(op, [args] * members, 0)
 
@@ -153,7 +154,7 @@ def _check_group(op: NetworkOp) -> None:
 
 @rule("replica_copy")
 class ReplicaCopy(RowWise):
-    """A value that is alike on the replicas of a group, before readers that differ."""
+    """Value alike on the replicas of a group, before readers that differ."""
 
     attributes: ClassVar = GROUP_ATTRIBUTES
 

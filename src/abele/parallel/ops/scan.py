@@ -27,7 +27,7 @@ x, y, z = arg(0), arg(1), arg(2)
 
 
 def scan(net: BlockBuilder, value: Value, dim: int, operation: str = "add", *, reverse: bool = False) -> Value:
-    """What ``operation`` makes of ``value`` up to each index of ``dim``.
+    """Cumulative results of ``operation`` over ``value`` along ``dim``.
 
     Args:
         net: The network to extend.
@@ -122,8 +122,9 @@ def _of_sum(net: BlockBuilder, op: NetworkOp, grad: Value) -> Value:
 
 
 def _of_product(net: BlockBuilder, op: NetworkOp, grad: Value) -> Value:
-    """What stands before an element, times what its change does to all from it on: no division, so zeros are factors
-    like others."""
+    """Gradient of a cumulative product: the product before an element, times the effect of the element on all from it
+    on. There is no division, so zeros are factors like others.
+    """
     (value,), (dim, reverse) = op.inputs, (op.attrs["dim"], op.attrs["reverse"])
     following = shifted(net, value, dim, 0.0, reverse=not reverse)
     effect = recurrence(net, following, grad, **_back(op))

@@ -39,7 +39,7 @@ def running_mean(net: BlockBuilder, mean: Value, gradient: Value) -> Value:
 
 
 def magnitudes(net: BlockBuilder, gradient: Value, edge: float) -> Value:
-    """How many elements of a gradient have a magnitude below ``edge``, and how many have not: f32[2]."""
+    """Number of elements of a gradient with a magnitude below ``edge``, and number of the others: f32[2]."""
     return net.emit("magnitudes", [gradient], (2,), f32, edge=edge)
 
 
@@ -54,7 +54,7 @@ def add_counts(net: BlockBuilder, total: Value, counts: Value) -> Value:
 
 
 def loss_scale(net: BlockBuilder, initial: float, dtype: ElementType) -> Value:
-    """What the loss is multiplied by: a number on the device that may change from step to step."""
+    """Factor of the loss: a number on the device that may change from step to step."""
     return net.emit("loss_scale", [], (), dtype, initial=initial)
 
 
@@ -276,7 +276,7 @@ class LossScale(OpRule):
         return [op.output.type]
 
     def evaluate(self, op: NetworkOp) -> Array:
-        """What it is at first."""
+        """Initial value of the scale."""
         return np.asarray(op.attrs["initial"], op.output.dtype.np)
 
     def lower(self, to: Lowering, op: NetworkOp) -> Tensor:
@@ -344,7 +344,7 @@ class ReduceScatterRule(OpRule):
         return [v.type for v in values]
 
     def evaluate(self, op: NetworkOp, *values: Array) -> tuple[Array, ...] | Array:
-        """What replicas come to that all have the same values: all shares together."""
+        """Result of replicas that all have the same values: all shares together."""
         half = len(values) // 2
         sums = tuple(np.asarray(v * (op.attrs["scale"] * op.attrs["size"]), v.dtype) for v in values[:half])
         return sums if len(sums) > 1 else sums[0]

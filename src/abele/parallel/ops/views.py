@@ -216,7 +216,7 @@ class Expand(View):
     """Elements repeated along dimensions."""
 
     def types(self, op: NetworkOp) -> Types:
-        """The shape that the op says, to which the input broadcasts."""
+        """Shape of the op, to which the input must broadcast."""
         value, made = op.inputs[0], op.output
         require(broadcast(value.shape, made.shape) == made.shape, f"{value} does not expand to {list(made.shape)}")
         return [(made.shape, value.dtype)]
@@ -260,7 +260,9 @@ class Slice(View):
         return [((*value.shape[:dim], len(range(begin, end, step)), *value.shape[dim + 1 :]), value.dtype)]
 
     def needs(self, op: NetworkOp, part: ValuePart) -> tuple[ValuePart, Sequence[ValuePart | None]]:
-        """What of the taken indices is asked for: every second one, say, is the first of a digit of two."""
+        """Part of the operand for a part of the taken indices: every second one, say, is the first of a digit of
+        two.
+        """
         dim, begin, step = (op.attrs[name] for name in ("dim", "begin", "step"))
         extent, count = op.inputs[0].shape[dim], op.output.shape[dim]
         digits = part.dims[dim]
@@ -360,7 +362,7 @@ class Concat(View):
         return len(op.inputs) == 1
 
     def needs(self, op: NetworkOp, part: ValuePart) -> tuple[ValuePart, Sequence[ValuePart | None]]:
-        """What of each value lies in the part."""
+        """Part of each value that lies in the part of the result."""
         dim = op.attrs["dim"]
         made = part if len(part.dims[dim]) == 1 else part.with_whole(dim)
         (digit,), begin, read = made.dims[dim], 0, list[ValuePart | None]()

@@ -25,11 +25,11 @@ from abele.poplibs.popops.expr import Expr
 
 @dataclass(frozen=True)
 class StateSlot:
-    """A tensor that an optimiser keeps beside each parameter, or a scalar that it keeps for all of them.
+    """Tensor of an optimiser for each parameter, or its scalar for all of them.
 
     Attributes:
         dtype: Element type that it is stored in; rules compute in f32.
-        initial: What it holds before the first step.
+        initial: Its value before the first step.
         lasting: False for a scalar that each step computes anew, of which nothing needs to be saved.
     """
 
@@ -101,11 +101,11 @@ class Optimiser:
         return {}
 
     def advance(self, t: Terms) -> dict[str, Expr]:
-        """What scalars become before the updates of a step."""
+        """New values of the scalars before the updates of a step."""
         return {}
 
     def update(self, t: Terms) -> dict[str, Expr]:
-        """What a step makes of the parameter and of each slot, by name."""
+        """New values of the parameter and of each slot, by name."""
         raise NotImplementedError
 
     # --- its meaning ---------------------------------------------------------------------------------------------

@@ -61,7 +61,7 @@ class Sgd(Optimiser):
         return {"momentum": StateSlot(self.velocity_type)} if self.has_velocity else {}
 
     def scalars(self) -> dict[str, StateSlot]:
-        """How much the momentum is damped in this step."""
+        """Damping of the momentum in this step, as a scalar."""
         return {"dampening_now": StateSlot()} if self.dampens else {}
 
     def rates_of_momentum(self, t: Terms, replicas: int) -> dict[str, Expr]:
@@ -77,7 +77,7 @@ class Sgd(Optimiser):
         return {"kept": t.number("momentum") * share, "fresh": t.scaled(fresh), "decay": decay}
 
     def descend(self, t: Terms) -> dict[str, Expr]:
-        """A step by a momentum that has taken up the gradients, which comes in the place of these."""
+        """Step by a momentum that has accumulated the gradients and replaces them."""
         rate = t.number("lr")
         if self.scales_velocity:
             rate = rate / t.number("velocity_scaling")

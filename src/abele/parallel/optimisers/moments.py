@@ -104,11 +104,11 @@ class MomentRule(Optimiser):
         return {"moment1": m, "moment2": s}
 
     def second_correction(self, t: Terms) -> Expr:
-        """What the mean of squares is divided by."""
+        """Divisor of the mean of squares."""
         return t["correction2"] if self.bias_correction else Const(1.0)
 
     def first_correction(self, t: Terms) -> Expr:
-        """What the mean of gradients is divided by."""
+        """Divisor of the mean of gradients."""
         return t["correction1"] if self.bias_correction else Const(1.0)
 
 

@@ -66,7 +66,7 @@ class Accumulate(Pass):
         return made.finish()
 
     def _parts(self, made: NetworkBuilder, parameter: Value, gradient: Value) -> list[tuple[Value, Place]]:
-        """What is added to the sum of a gradient, and where: the parts of several stages, the last stage's first."""
+        """Addends of the sum of a gradient, with their places: the parts of several stages, the last stage's first."""
         whole = [(gradient, parameter.place)]
         op = made.makers.get(gradient)
         if op is None or op.kind != "map" or (self.mean and self.strategy == MeanStrategy.RUNNING):

@@ -18,8 +18,9 @@ from abele.parallel.shards import may_shard
 from abele.poplibs.gcl import CommGroup
 
 _Alike = tuple[CommGroup, ElementType, int, bool]
-"""What gradients have in common that are reduced together: the groups of replicas, the type, the IPU, and whether
-replicas share the sums."""
+"""Key of gradients that are reduced together: the groups of replicas, the type, the IPU, and whether replicas share the
+sums.
+"""
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,7 @@ class AllReduce(Pass):
         return self.state.is_sharded(elements) and may_shard(op.attrs["optimiser"], elements, self.replicas)
 
     def _scale(self, size: int) -> float:
-        """What gradients are multiplied by before they are sent."""
+        """Factor of gradients before they are sent."""
         if not self.mean:
             return 1.0
         return 1.0 / size if self.strategy == MeanStrategy.RUNNING else self.replicas / size

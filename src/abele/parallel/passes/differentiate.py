@@ -3,6 +3,8 @@
 Reverse mode: from the last op to the first, each op whose results the loss depends on appends the gradients of its
 operands (:meth:`~abele.parallel.registry.OpRule.backward`). Gradients that reach a value along several paths are added
 in one op when the op that makes the value is reached. That is right because by then every reader has had its turn.
+For the loss y² of y = w·x with w = 3 and x = 2, the square gives y the gradient 2y = 12; then the product gives w the
+gradient 12x = 24, and x 12w = 36.
 
 Control flow is differentiated as follows, so that nothing is unrolled:
 
@@ -53,7 +55,9 @@ Pending = dict[Value, list[Value]]
 """The gradients that have reached each value so far."""
 
 _Wants = tuple[NetworkFunction, tuple[bool, ...], tuple[bool, ...]]
-"""A function, which of its results have gradients, and which of its parameters are to."""
+"""Key of a differentiated function: the function, True for each result with a gradient, True for each parameter to have
+one.
+"""
 
 
 @dataclass(frozen=True)
@@ -294,7 +298,7 @@ class _Reverse:
         return _Reverse(net, home, self.functions, counts=counts)
 
     def _counted(self, made: Sequence[Value], *, has_counts: bool) -> Sequence[Value]:
-        """What an op with blocks has made, without the counts that it ends with, which are added to those here."""
+        """Results of an op with blocks, without its counts at the end; these are added to the counts here."""
         if not has_counts:
             return made
         assert self.counts is not None
@@ -342,7 +346,7 @@ class _Reverse:
         return [next(made) if gives else None for gives in linear.gives]
 
     def _kept(self, op: NetworkOp, forward: NetworkFunction, linear: _Linear) -> tuple[Value, ...]:
-        """The results of a call that keeps what its backward pass needs, instead of one that does not."""
+        """Results of a call that keeps values for its backward pass, in place of the call without them."""
         if not linear.kept:
             return op.outputs
         made = linear.forward.results[len(op.outputs) :]
@@ -421,7 +425,7 @@ class _Reverse:
         return [*by_carried, *(next(results) if given_one else None for given_one in gives)]
 
     def _tables(self, op: NetworkOp, linear: _Linear) -> dict[Value, Value]:
-        """For each value of a loop's body that the backward pass needs of every trip, the table that has it."""
+        """Tables for a loop's backward pass, by the value of the body whose trips they hold."""
         (body,), num_carried, count = op.regions, op.attrs["carried"], op.attrs["count"]
         fixed = {body.parameters[0], *body.parameters[1 + num_carried :]}
         kept = [v for v in linear.needs if v not in fixed]

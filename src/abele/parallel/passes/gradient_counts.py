@@ -23,7 +23,7 @@ _WHOLE = frozenset({"reshape", "permute", "reverse", "transfer"})
 """Kinds of op whose result has the elements of the operand, each once."""
 
 _VIEWS = _WHOLE | {"slice", "concat"}
-"""Kinds of op that make no element which an operand has not."""
+"""Kinds of op whose results hold only elements of their operands."""
 
 _PRODUCTS = frozenset({"linear", "matmul", "convolution", "convolution_group"})
 """Kinds of op that are matrix products and convolutions."""
@@ -31,13 +31,13 @@ _PRODUCTS = frozenset({"linear", "matmul", "convolution", "convolution_group"})
 
 @dataclass
 class Tracking:
-    """What is counted in a whole network.
+    """Gradients that are counted in a whole network.
 
     Attributes:
-        scale: Which gradients count.
+        scale: Choice of the gradients that count.
         types: Element types of the gradients that are to be counted, whether they are float16 or not.
-        found: Those of the names that stand for something.
-        known: What has a name.
+        found: Names of the choice that match something.
+        known: All names in the network.
     """
 
     scale: AutomaticLossScale
@@ -106,7 +106,7 @@ class BlockCounts:
                 self._count(gradient)
 
     def of_trip(self, gradients: Gradients) -> None:
-        """Count gradients of what a trip of a loop has made, which enter the block that goes through it in reverse."""
+        """Count gradients of values made in a trip of a loop, as they enter its reverse block."""
         for gradient in gradients:
             if gradient is not None and self._is_of_use(gradient):
                 self._take(gradient)

@@ -1,4 +1,4 @@
-"""``group-convolutions``: convolutions that a model's author grouped become one op, which runs them together.
+"""``group-convolutions``: convolutions grouped by the model's author become one op and run together.
 
 A group is contracted to one node of the graph of ops. That is an order of the ops again if no member depends on
 another, directly or through ops or groups between them; then the op stands where the first member stood, and what other
@@ -106,7 +106,7 @@ def _alone(op: NetworkOp) -> NetworkOp:
 
 
 def _dependent(op: NetworkOp, members: Sequence[NetworkOp]) -> NetworkError:
-    """The error that a group is reached again from ``members``, which it reads the results of."""
+    """Error for a group that depends on itself through ``members``."""
     last = members[-1]
     among = "another one needs its result" if _key(op) != _key(last) else "is one of them"
     return NetworkError(

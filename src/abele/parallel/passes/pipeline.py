@@ -39,7 +39,7 @@ from abele.writing import writing
 
 _checking: ContextVar[bool] = ContextVar("checking_between_passes", default=False)
 CAPTURED = "captured"
-"""What dumps call the network before the first pass."""
+"""Name in dumps of the network before the first pass."""
 
 
 @contextmanager
@@ -141,13 +141,13 @@ def _simplifying() -> tuple[Pass, ...]:
 
 
 def in_blocks(chooser: BlockChooser | None) -> tuple[Pass, ...]:
-    """What leaves out scores that known masks hide; nothing without a chooser."""
+    """Passes that leave out scores hidden by known masks; none without a chooser."""
     tidy = (Canonicalise(), FoldConstants(), CommonSubexpressions(), DeadCode())
     return () if chooser is None else (SkipHidden(chooser), *tidy)
 
 
 def inference_pipeline(blocks: BlockChooser | None = None) -> Pipeline:
-    """What networks go through before they are lowered to run forward; ``blocks`` as of :func:`training_pipeline`."""
+    """Passes before networks are lowered to run forward; ``blocks`` as of :func:`training_pipeline`."""
     placing = (Outline(), AssignPlaces(), AssignStages(), Follow(), InsertTransfers())
     return Pipeline((*_simplifying(), *in_blocks(blocks), *placing))
 
@@ -161,10 +161,10 @@ def training_pipeline(
     automatic_loss_scale: AutomaticLossScale | None = None,
     blocks: BlockChooser | None = None,
 ) -> Pipeline:
-    """What networks go through before they are lowered to be trained.
+    """Passes before networks are lowered to be trained.
 
     Args:
-        schedule: How many micro-batches make an update.
+        schedule: Schedule of a run, with the number of micro-batches per update.
         groups: Optimisers and their parameters.
         recompute: True to compute cheap activations again in the backward pass.
         recompute_stages: False to keep activations between the stages of a pipeline, and not compute them again.

@@ -157,7 +157,7 @@ def _realised_table(known: Sequence[tuple[PackedRow, float]], figures: Sequence[
 
 
 def _spellings_table(costs: PackCosts) -> str:
-    """What the ways to write a mask cost, at the depth that was compiled whole."""
+    """Table of the costs of each way to write a mask, at the depth that was compiled whole."""
     heads = (f"depth {costs.depth}", "overhead", "masks made", "masks added", "losses by sequence")
     lines = ["| " + " | ".join(heads) + " |", "|---" + "|--:" * (len(heads) - 1) + "|"]
     for masks, title in _SPELLED.items():

@@ -1,4 +1,4 @@
-"""What packs of every depth cost: each program that differs compiled once, several at a time."""
+"""Costs of packs of every depth: each program that differs compiled once, several at a time."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ from abele.validation.packed.runs import UpdateCost, overhead, packed_run, padde
 from abele.validation.training.run import TrainingRun
 
 SPELLINGS = (("once", "once"), ("layers", "layers"), ("listing", "layers"))
-"""How packs write their masks, and how the padded rows that they are held against do. One row is soon made: with a pass
-of its own to add it, padded rows take the same whichever way it is made."""
+"""Ways of writing the masks of packs, each with that of the padded rows beside them. One row is soon
+made: with a pass of its own to add it, padded rows take the same whichever way it is made.
+"""
 
 
 @dataclass(frozen=True)

@@ -23,11 +23,11 @@ SCALING_BARS = Bars(0.10)
 
 @dataclass(frozen=True)
 class Predicted:
-    """What was predicted.
+    """Predictions of training runs.
 
     Attributes:
         predictions: Of the runs that compile, in order.
-        failures: What of the others is wrong, a line each.
+        failures: Errors of the others, a line each.
     """
 
     predictions: tuple[Prediction, ...]
@@ -161,7 +161,7 @@ def _cells(p: Prediction) -> tuple[str, ...]:
 
 
 def details_text(predictions: Sequence[Prediction]) -> str:
-    """What updates go to, as Markdown."""
+    """Parts of the time of updates, as Markdown."""
     if not predictions:
         return ""
     lines = ["| " + " | ".join(_HEADINGS[:-1]) + " |", "|---" + "|--:" * (len(_HEADINGS) - 2) + "|"]

@@ -93,8 +93,9 @@ class _ResNetBuilder:
         return net.finish()
 
     def _stretches(self) -> Iterator[tuple[bool | None, list[_Bottleneck]]]:
-        """Stretches of blocks that are computed again, and the last one, which is not: (begins with the stem, blocks);
-        None for the last."""
+        """Stretches of blocks that are computed again, followed by the one kept: (begins with the stem, blocks); None
+        for the last.
+        """
         every, entering = [], self.model.widths[0]
         for size, (count, width) in enumerate(zip(self.model.blocks, self.model.widths, strict=True)):
             for number in range(count):

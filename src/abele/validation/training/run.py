@@ -18,11 +18,11 @@ from abele.report import Report
 from abele.session import Settings, compile_network
 
 PARTS = ("compute", "exchange", "sync", "host", "waiting")
-"""What the busiest IPU of a replica spends the time of an update on."""
+"""Parts of an update's time on the busiest IPU of a replica."""
 
 
 class RunModel(Protocol):
-    """What makes the network of a run."""
+    """Model that makes the network of a run."""
 
     def network(self, micro_batch: int) -> Network:
         """The network of a micro-batch, with its loss."""
@@ -138,7 +138,7 @@ def _rules(name: str, decay: float) -> tuple[Optimiser, Optimiser]:
 
 @dataclass(frozen=True)
 class Prediction:
-    """What the model says of a run.
+    """Predicted time and memory of a run.
 
     Attributes:
         run: The run.
@@ -165,7 +165,7 @@ class Prediction:
 
     @classmethod
     def of(cls, run: TrainingRun, report: Report, compile_seconds: float) -> Prediction:
-        """What a report says of a run."""
+        """Prediction for a run from a report."""
         groups, memory = report.groups, report.memory
         total = report.step_cycles.total
         mine = groups["program"] == 0

@@ -1,4 +1,4 @@
-"""How far off a predicted time may be by the constants that it rests on."""
+"""Uncertainty of a predicted time from the constants that it rests on."""
 
 from __future__ import annotations
 

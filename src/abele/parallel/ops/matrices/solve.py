@@ -69,7 +69,7 @@ class SolveRule(Composed):
         return [matmul(net, transpose(net, order), triangular_solve(net, turned, inner, lower=False, unit=True))]
 
     def backward(self, net: BlockBuilder, op: NetworkOp, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
-        """By B a solve with the transpose; by A minus that times Xᵀ, or X times minus that transposed."""
+        """Gradients: by B a solve G with the transpose; by A it is −G Xᵀ, or −X Gᵀ where ``transposed``."""
         a, packed, places, _ = op.inputs
         grad, transposed = only(grads), op.attrs["transposed"]
         by_b = net.emit_like("solve", [a, packed, places, grad], grad, transposed=not transposed)
