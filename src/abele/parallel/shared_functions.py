@@ -12,7 +12,8 @@ weight is laid out like its formal, so that copies of weights stay on their tile
 together in one step, and so are results.
 
 It saves the code, exchange code and vertex state of all calls but one, and the time to compile them: 12 equal layers
-take those of 1. Its cost is the copies. So it is done only where asked for: :mod:`abele.session.remedies` asks where a program does not fit.
+take those of 1. Its cost is the copies. So it is done only where asked for: :mod:`abele.session.remedies` asks where a
+program does not fit.
 """
 
 from __future__ import annotations

@@ -34,9 +34,7 @@ class SlidingWindows:
         return WindowPart(made, read, lower, upper)
 
     def _along(self, dim: int, wanted: Digits) -> tuple[Digits, Digits, int, int]:
-        """Part that is made along a dimension, part that is read for it, and its padding; all where no range says
-        it.
-        """
+        """Part made along a dimension, part read for it, and its padding; all of both where no range says it."""
         field, lower, upper = self.field[dim], self.padding_lower[dim], self.padding_upper[dim]
         if len(wanted) == 1 and not wanted[0].is_whole:
             first = wanted[0].low * self.stride[dim] - lower

@@ -3,8 +3,8 @@
 A causal mask hides half of all scores, a window or sequences with known borders far more. Products, masks and softmax
 are made for blocks of rows with the keys that one of them sees (:mod:`abele.parallel.score_blocks`), each spread over
 all tiles, so no tile waits for another whose rows see more. Results are those of the whole attention: a hidden score
-has a share of zero, and adds nothing to a sum. As elsewhere, what is hidden is supposed to be finite. Of 512 × 512 causal
-scores, for example, 4 blocks of 128 rows with 128, 256, 384 and 512 keys compute 163,840 of 262,144, or 62.5 %.
+has a share of zero, and adds nothing to a sum. As elsewhere, what is hidden is supposed to be finite. For example, 4
+blocks of 128 rows with 128, 256, 384 and 512 keys compute 163,840 of 262,144 causal scores, or 62.5 %.
 
 Blocks are further supersteps, with exchange and sync of their own, and small products use tiles worse. So it is a
 question of cycles, which is put to the model of the machine: the attention is compiled by itself, whole and in the ways
