@@ -44,7 +44,6 @@ NOT_YET = frozenset(
         "errors",
         "examples",
         "expr",
-        "frontends",
         "graph",
         "host_facts",
         "job",

@@ -58,7 +58,7 @@ def createPoptorchError(message: str) -> Error:
 
 @contextlib.contextmanager
 def as_poptorch_errors() -> Iterator[None]:
-    """What Abele raises inside is raised as an :class:`Error` too; programs may ask for either kind.
+    """Raise Abele's errors as :class:`Error` too; programs may ask for either kind.
 
     An error keeps its identity, text and payload: it only gets another class, derived from its own and
     :class:`Error`.

@@ -161,7 +161,7 @@ class NodeReader:
             self._miss(node, no_handler(node))
 
     def _number(self, node: torch.fx.Node, args: Sequence[Any]) -> Value:
-        """What Python makes of numbers of which the device knows some, as ``x.sum().item() / 2``."""
+        """Result of Python's arithmetic on numbers from the device, as ``x.sum().item() / 2``."""
         expression = _OF_NUMBERS.get(torch_export.op_name(node))
         if expression is None or not isinstance(torch_export.fake(node), torch.SymFloat):
             raise of_values(torch_export.line_of(node), size=True)
@@ -225,7 +225,7 @@ class NodeReader:
         table[node] = table[source][index]
 
     def value(self, node: Any) -> Any:
-        """What a node stands for in the block; tensors known at capture become constants."""
+        """Value of a node in the block; tensors known at capture become constants."""
         if not isinstance(node, torch.fx.Node):
             return node
         if node not in self.values:
@@ -431,7 +431,7 @@ class NodeReader:
 
 
 def _changed(*copies: Sequence[torch.fx.Node]) -> list[tuple[torch.fx.Node, ...]]:
-    """What the program calls each buffer that bodies change, before them and after each.
+    """Versions of each buffer that bodies change: the nodes before them and after each.
 
     Args:
         *copies: Copies of all buffers before the bodies, and after each.
@@ -441,12 +441,12 @@ def _changed(*copies: Sequence[torch.fx.Node]) -> list[tuple[torch.fx.Node, ...]
 
 
 class _Groups:
-    """The nodes of a list that lie in a checkpoint, as stretches that can be one op.
+    """Groups of nodes of a checkpoint, as stretches that can be one op.
 
     Args:
         nodes: In order.
-        depth: How many checkpoints are open already.
-        places: Where blocks are: a checkpoint that goes through several is several.
+        depth: Number of checkpoints that are open already.
+        places: Places of blocks: a checkpoint that goes through several is several.
     """
 
     def __init__(self, nodes: Sequence[torch.fx.Node], depth: int, places: BlockPlaces) -> None:

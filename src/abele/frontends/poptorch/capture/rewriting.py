@@ -106,20 +106,20 @@ def _is_noted(node: torch.fx.Node) -> bool:
 
 
 def _changed_in_place(value: Any) -> Any:
-    """What enters the program, if a value is that after changes in place; other values as they are."""
+    """Input of the program, if a value is that input after changes in place; other values as they are."""
     root = _root(value)
     return root if isinstance(root, torch.fx.Node) and root.op == "placeholder" else value
 
 
 def _root(value: Any) -> Any:
-    """What a value was before changes in place."""
+    """Node of a value before changes in place."""
     while isinstance(value, torch.fx.Node) and _is_mutable(value) and _name(value).split(".")[0].endswith("_"):
         value = value.args[0]
     return value
 
 
 def _adopted(graph: torch.fx.Graph, inner: torch.fx.GraphModule, node: torch.fx.Node) -> torch.fx.Node:
-    """What a body has as an attribute, as an attribute of the module around."""
+    """Attribute of a body, as an attribute of the module around."""
     outer = graph.owning_module
     assert outer is not None
     number = sum(name.startswith("adopted_") for name in dir(outer))

@@ -29,7 +29,7 @@ _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
 
 @dataclass(frozen=True)
 class OriginScope:
-    """What is told of where calls come from."""
+    """Choice of the origins of calls to be recorded."""
 
     excludes: tuple[str, ...] = ()
     modules: bool = True

@@ -1,4 +1,4 @@
-"""Functions of PyTorch that its export cannot record, in terms of others that it can."""
+"""Functions that PyTorch's export cannot record, in terms of others."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch.overrides import TorchFunctionMode
 
 
 def least_squares(a: torch.Tensor, b: torch.Tensor, rcond: float | None = None, *, driver: str | None = None) -> Any:
-    """``torch.linalg.lstsq``, whose results have shapes that depend on values there.
+    """``torch.linalg.lstsq``, with shapes that do not depend on values.
 
     By default matrices have full rank, and QR solves. A driver that is named and allows for less gives the least of
     all solutions, by singular values, and counts those above its limit.
@@ -57,7 +57,7 @@ def _random_in_place(value: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Te
 
 
 def _zeros(*args: Any, memory_format: Any = None, **kwargs: Any) -> torch.Tensor:
-    """What ``empty`` makes is not defined; memory's old contents would differ from one recording to the next."""
+    """Zeros in place of ``empty``, whose contents are not defined and would differ from one recording to the next."""
     return torch.zeros(*args, **kwargs)
 
 

@@ -1,8 +1,8 @@
-"""What a recorded call does to the model itself.
+"""Effects of a recorded call on the model itself.
 
-Buffers that ``forward`` assigns anew take what was assigned: a copy into the buffer is recorded, as if the program had
+Buffers that ``forward`` assigns anew take the new value: a copy into the buffer is recorded, as if the program had
 said ``self.state.copy_(new)``. Parameters are changed in place alone. A buffer without elements, or one that
-``forward`` registers, gets its shape with the first call: it begins as what is first assigned, which has to be known.
+``forward`` registers, gets its shape with the first call: it begins as the first value assigned, which has to be known.
 Other attributes that ``forward`` sets, such as counts and shapes, stay, for PyTorch's export sets them back.
 """
 
@@ -170,7 +170,7 @@ class ModelState:
 
 
 def _memory(tensor: torch.Tensor) -> StorageWeakRef:
-    """What tensors have in common that show the same elements."""
+    """Key of tensors that show the same elements."""
     return StorageWeakRef(tensor.untyped_storage())  # type: ignore[no-untyped-call]
 
 

@@ -34,15 +34,15 @@ from abele.parallel import Group
 
 Progress = Callable[[str, float], None]
 LARGEST = 6
-"""How often the example's batch is doubled or halved at most."""
+"""Largest number of times that the example's batch is doubled or halved."""
 
 
 @dataclass(frozen=True)
 class Fit:
-    """How a model is best spread over a machine; ``print`` shows it.
+    """Best ways to spread a model over a machine; ``print`` shows them.
 
     Attributes:
-        fitted: What was found.
+        fitted: The plans found.
         model: The model.
     """
 
@@ -61,7 +61,7 @@ class Fit:
 
     @property
     def misses(self) -> tuple[Miss, ...]:
-        """Plans that do not fit, with the stage that lacks most and by how much."""
+        """Plans that do not fit, with the largest lack of a stage."""
         return self.fitted.misses
 
     @property

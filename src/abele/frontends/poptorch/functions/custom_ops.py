@@ -39,7 +39,7 @@ class CustomOp:
     Gives a gradient (or None) for each input, by PyTorch's functions or other operations."""
 
     host: ClassVar[Callable[..., Any] | None] = None
-    """What the operation is in PyTorch, for calls outside of a model on the device."""
+    """Meaning of the operation in PyTorch, for calls outside of a model on the device."""
 
     @classmethod
     def call(cls, *inputs: torch.Tensor, **attributes: Any) -> Any:

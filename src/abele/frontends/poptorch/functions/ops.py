@@ -26,7 +26,7 @@ from abele.parallel.ops.host_call import HOST_BODIES
 
 
 def for_loop(count: int, body: Callable[..., Any], inputs: list[torch.Tensor]) -> list[torch.Tensor]:
-    """What tensors come to when ``body`` makes new ones of them ``count`` times, in a loop on the device.
+    """Tensors after ``count`` trips of ``body`` in a loop on the device.
 
     Args:
         count: Trips; a plain number.
@@ -162,7 +162,7 @@ class CPU:
         self._ID = ID
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """What the function gives; while a model is recorded, it is called once on zeros to learn their shapes.
+        """Results of the function; while a model is recorded, it is called once on zeros to learn their shapes.
 
         Raises:
             Error: The model is trained.

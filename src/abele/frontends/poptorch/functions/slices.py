@@ -31,7 +31,7 @@ def _(tensor: torch.Tensor, dim: int, start: torch.Tensor, size: int, step: int)
 
 
 class _SavedSlice(Protocol):
-    """What is kept from the forward pass to the backward pass."""
+    """Context kept from the forward pass to the backward pass."""
 
     start: torch.Tensor
     shape: torch.Size
@@ -67,7 +67,7 @@ def _(tensor: torch.Tensor, source: torch.Tensor, dim: int, start: torch.Tensor,
 
 
 class _SavedUpdate(Protocol):
-    """What is kept from the forward pass to the backward pass."""
+    """Context kept from the forward pass to the backward pass."""
 
     start: torch.Tensor
     dim: int

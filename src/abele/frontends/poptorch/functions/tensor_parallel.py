@@ -56,7 +56,7 @@ DIVIDED = "_abele_divided"
 
 @dataclass(frozen=True)
 class Style:
-    """How a layer is split."""
+    """Style of splitting a layer."""
 
     takes: ClassVar[str]
 

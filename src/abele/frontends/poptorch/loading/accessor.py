@@ -27,7 +27,7 @@ from abele.frontends.poptorch.program.tracing import TRACED
 from abele.report import waiting_for_data
 
 _PATIENCE_S = 2.0
-"""How long a worker may take to end by itself."""
+"""Seconds that a worker may take to end by itself."""
 
 
 class AsynchronousDataAccessor:
@@ -239,7 +239,7 @@ class _Worker:
             os.close(file)
 
     def _end(self) -> str:
-        """How the process ended."""
+        """End of the process, in words."""
         if self._stopped:
             return "it was terminated"
         self._process.join(_PATIENCE_S)

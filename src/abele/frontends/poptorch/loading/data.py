@@ -1,4 +1,4 @@
-"""``poptorch.DataLoader``: batches that hold everything that the device uses in one call."""
+"""``poptorch.DataLoader``: batches with all samples of one call of the device."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ class DataLoader(torch.utils.data.DataLoader[Any]):
         return _WaitedFor(super().__iter__()) if self._accessor is None else iter(self._accessor)
 
     def loading(self, host: str | Path | HostComputer | None = None) -> Loading:
-        """How batches are made, and what a sample costs: some are made now and timed, which takes a fifth of a second.
+        """Loading of batches, and the cost of a sample: some are made now and timed, which takes a fifth of a second.
 
         Args:
             host: The host that feeds the machine; a preset's name, a description file, or a value.
@@ -201,7 +201,7 @@ def _warn_of_remainder(dataset: Any, combined: int) -> None:
 def _part(
     options: Options, dataset: Any, shuffle: bool | None, batch: int, drop_last: bool
 ) -> torch.utils.data.Sampler[int] | None:
-    """What gives this process its own part of the data; None where it is the only one.
+    """Sampler of this process's own part of the data; None where it is the only one.
 
     Raises:
         CheckError: Several processes are to shuffle without a seed that they have in common.

@@ -1,4 +1,4 @@
-"""What data loaders do with samples: micro-batches made one by one and joined, parts of data sets by process."""
+"""Samples of data loaders: micro-batches made one by one and joined, parts of data sets by process."""
 
 from __future__ import annotations
 

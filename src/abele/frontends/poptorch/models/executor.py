@@ -447,7 +447,7 @@ class PoplarExecutor(Exporting):
         return value
 
     def _warning(self, name: str, method: Callable[..., Any]) -> Callable[..., Any]:
-        """A method that changes the user's model and returns it, with a warning that it runs on the host."""
+        """Changing method of the user's model, with a warning: its result runs on the host."""
 
         @functools.wraps(method)
         def warned(*args: Any, **kwargs: Any) -> Any:

@@ -31,7 +31,7 @@ from abele.session.store import load_compiled, save_compiled
 
 
 class Exporting(Inspection):
-    """What a wrapped model can do with files."""
+    """Methods of a wrapped model for files."""
 
     _model: torch.nn.Module
     _training: bool

@@ -1,4 +1,4 @@
-"""Values of their own on groups of replicas: parameters that a program groups, and buffers that are not broadcast.
+"""Values of their own on groups of replicas: parameters that a program groups, and buffers without broadcast.
 
 Such a tensor has a row for each group along its first dimension; the model sees one row. A wrapped model offers
 ``replicaGrouping`` on each of its parameters, and what is chosen is kept on the parameter itself until the model is
@@ -214,7 +214,7 @@ def without_choices(model: torch.nn.Module) -> Iterator[None]:
 
 
 def choices_of(model: torch.nn.Module) -> dict[str, tuple[int, int, int]]:
-    """What was chosen, as plain numbers, by name of the parameter."""
+    """Chosen groupings as plain numbers, by name of the parameter."""
     chosen = {name: tensor.__dict__.get(_METHOD) for name, tensor in own_tensors(model).items()}
     return {name: (c.kind, c.shards, c.mode) for name, c in chosen.items() if c is not None and c.kind is not None}
 

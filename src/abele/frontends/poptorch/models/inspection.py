@@ -69,11 +69,11 @@ class Inspection(Latencies):
         data: torch.utils.data.DataLoader[Any] | AsynchronousDataAccessor | None = None,
         host: str | Path | HostComputer | None = None,
     ) -> Report:
-        """What the program costs on the machine, what runs took on the host, and what profiling channels recorded.
+        """Cost of the program on the machine, times of runs on the host, and records of profiling channels.
 
         Args:
-            data: What feeds the model: some of its samples are made and timed, and the report says which of device,
-                link and loader limits the rate.
+            data: The model's loader: some of its samples are made and timed, and the report says which of device, link
+                and loader limits the rate.
             host: The host that ``data`` is loaded on; a preset's name, a description file, or a value.
 
         Raises:
@@ -163,7 +163,7 @@ class Inspection(Latencies):
             yield
 
     def profile(self) -> HostProfile:
-        """What measured calls took on the host: time, arithmetic and bytes of every native function and copy.
+        """Times of measured calls on the host: time, arithmetic and bytes of every native function and copy.
 
         Raises:
             Error: Nothing is compiled yet.

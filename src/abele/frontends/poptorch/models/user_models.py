@@ -15,7 +15,7 @@ import torch
 
 
 class ModelWrapper(Protocol):
-    """Who has a model."""
+    """Owner of a model."""
 
     def destroy(self) -> None:
         """Let go of it."""
@@ -28,7 +28,7 @@ _OWNERS: weakref.WeakKeyDictionary[torch.nn.Module, weakref.ref[Any]] = weakref.
 
 
 class _OwnedModel:
-    """What a model can do while it is wrapped."""
+    """Methods of a model while it is wrapped."""
 
     _abele_plain: type[torch.nn.Module]
 

@@ -27,7 +27,7 @@ class _Members:
 
 
 class ModelWatch:
-    """What was compiled in of a model.
+    """Attributes of a model that were compiled in.
 
     Args:
         model: The model.

@@ -11,7 +11,7 @@ from abele.job.launched import launched_rank, launched_size
 from abele.options import OptionTable, flag, integer, text
 
 _NAMES = (("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"), ("PMI_SIZE", "PMI_RANK"))
-"""What launchers set: those of Open MPI and of MPICH."""
+"""Variables that launchers set: those of Open MPI and of MPICH."""
 
 
 class DistributedOptions(CheckedOptions):

@@ -13,7 +13,7 @@ from abele.options import UNSET, Option, OptionTable, flag, integer, number
 from abele.parallel.automatic_scale import AutomaticLossScale, GradientTracking
 
 PREFIX = "automaticLossScalingSettings."
-"""What the names of these session options begin with."""
+"""Prefix of the names of these session options."""
 
 
 _METHODS = {

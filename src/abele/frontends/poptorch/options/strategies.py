@@ -1,6 +1,6 @@
-"""Execution strategies: which blocks of a model make which stage, on which IPU, and in which phase.
+"""Execution strategies: the stage of each block of a model, its IPU and its phase.
 
-:mod:`.placement` makes places of what is said here and of the blocks that a model goes through.
+:mod:`.placement` makes places from a strategy and the blocks that a model goes through.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ class ShardedExecution(ExecutionStrategy):
 
     @property
     def automatic(self) -> AutoStage | None:
-        """How blocks are put on stages, where no stages are listed."""
+        """Rule that puts blocks on stages, where no stages are listed."""
         return None if self._fixed else self._auto_stage
 
     def stage(self, block_id: BlockName) -> Stage:
@@ -194,7 +194,7 @@ class PhasedExecution(ExecutionStrategy):
 
     @property
     def num_phases(self) -> int:
-        """How many there are."""
+        """Number of phases."""
         return len(self._phases)
 
     def _numbered(self) -> Iterator[tuple[int, Stage, int]]:
@@ -273,7 +273,7 @@ class SerialPhasedExecution(PhasedExecution):
         return self._tensors_liveness != Liveness.AlwaysLive
 
     def setTensorsLiveness(self, liveness: Liveness) -> Self:
-        """Where tensors are kept when their phase is over."""
+        """Set the place of tensors when their phase is over."""
         self._check_writable()
         if not isinstance(liveness, Liveness):
             raise CheckError(f"setTensorsLiveness takes a poptorch.Liveness, got {liveness!r}")

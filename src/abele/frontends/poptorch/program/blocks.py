@@ -117,7 +117,7 @@ _RECORD: contextvars.ContextVar[BlockRecord | None] = contextvars.ContextVar("po
 
 @contextmanager
 def recording_blocks() -> Iterator[BlockRecord]:
-    """What blocks begin inside; calls that are recorded inside are noted with theirs."""
+    """Record of the blocks that begin inside; calls that are recorded inside are noted with theirs."""
     record = BlockRecord()
     token = _RECORD.set(record)
     try:

@@ -44,7 +44,7 @@ _SPANS: deque[Tracepoint] = deque(maxlen=_MOST)
 
 
 def tracepoints(channel: str | None = None) -> list[Tracepoint]:
-    """The spans that were recorded, in the order in which they ended; of one channel, or of all."""
+    """Recorded spans, in the order of their ends; of one channel, or of all."""
     return [span for span in list(_SPANS) if channel in (None, span.channel)]
 
 

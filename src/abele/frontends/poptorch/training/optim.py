@@ -21,7 +21,7 @@ class OptimizerStateError(Error, ValueError):
 
 
 class VariableAttributes:
-    """Which hyper-parameters may change through ``setOptimizer`` without recompiling."""
+    """Hyper-parameters that may change through ``setOptimizer`` without recompiling."""
 
     def __init__(self, variable_attributes: Iterable[str], allowed_attributes: Iterable[str]) -> None:
         self._variable_attributes = list(variable_attributes)
@@ -51,7 +51,7 @@ class DeviceState(Protocol):
     session: Any
 
     def read(self) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
-        """What is kept beside parameters, and the numbers in use."""
+        """State of the optimiser beside parameters, and the numbers in use."""
 
     def write(
         self, state: Mapping[str, torch.Tensor], numbers: Mapping[str, torch.Tensor], optimiser: torch.optim.Optimizer
@@ -64,7 +64,7 @@ class DeviceState(Protocol):
 
 State = dict[str, torch.Tensor]
 LOSS_SCALE, LOSS_FACTOR = "lossScaling_FLOAT", "lossScaleUpdateFactor_FLOAT"
-"""What the loss is multiplied by, and that part of it which follows gradients by itself."""
+"""Names of the loss's factor, and of the part of it that follows gradients by itself."""
 
 
 class Optimizer:
@@ -158,7 +158,7 @@ class Optimizer:
         self._device = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """What pickling keeps: also what PyTorch's own optimisers do not have."""
+        """State for pickling, with the attributes that PyTorch's own optimisers do not have."""
         self.refresh_state()
         state: Any = super().__getstate__()
         own = (*self.own_attributes, "own_attributes", "ipu_state", "ipu_param")

@@ -382,7 +382,7 @@ def add(left: Tensor, right: Tensor) -> Tensor:
 
 
 def residual_split(value: Tensor, tau: float | None = None, *, rules: str | Rules = "library") -> tuple[Tensor, Tensor]:
-    """What enters a branch, and what goes past it; :func:`residual_add` brings them together again.
+    """Input of a branch, and the value that goes past it; :func:`residual_add` brings them together again.
 
     Both are the value. Their gradients are scaled here, where the branch begins, so that the branch itself sees
     gradients of variance 1.

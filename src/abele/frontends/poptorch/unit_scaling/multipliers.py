@@ -1,4 +1,4 @@
-"""How sharp the functions of a unit-scaled model are, and how alike the values that its attention averages.
+"""Sharpness of the functions of a unit-scaled model, and likeness of the values that its attention averages.
 
 Plain models say it by the sizes of their weights, which unit scaling takes away: every product has variance 1. What
 sharpness is best depends on the model, so it is a number of its own for each kind of function, to be searched for as a

@@ -40,10 +40,10 @@ def matching(module: nn.Module, pattern: str, what: str) -> list[str]:
 
 
 class Residuals:
-    """Which results are those of branches, while a forward pass runs.
+    """Results of branches, while a forward pass runs.
 
     Args:
-        rules: Whose factors.
+        rules: Rules of the factors.
     """
 
     def __init__(self, rules: Rules) -> None:

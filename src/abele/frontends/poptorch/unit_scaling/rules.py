@@ -20,7 +20,7 @@ from abele.frontends.poptorch.errors import OptionValueError
 
 @dataclass(frozen=True)
 class Factors:
-    """What an operation with weights multiplies by.
+    """Factors of an operation with weights.
 
     Attributes:
         output: The result.
@@ -94,8 +94,10 @@ CONSTRAINTS: Mapping[str, Callable[[Sequence[float]], float] | None] = MappingPr
         "separate": None,
     }
 )
-"""How the scales of a result and of the gradients of its inputs become one: the geometric mean, that of the arithmetic
-mean of sizes, the smaller, that of the result, that of the first input's gradient, or not at all.
+"""Rules that make one scale of those of a result and of its inputs' gradients.
+
+In order: the geometric mean, that of the arithmetic mean of sizes, the smaller, that of the result, that of the first
+input's gradient, or none.
 
 A tensor on a cut edge of the graph (one without which the graph falls apart) needs no constraint. Elsewhere gradients
 from several ways are added, and are right up to a common factor only if each way back multiplies as its way forth.

@@ -94,14 +94,14 @@ def _of_whole(call: OperatorCall, expression: Expr, *operands: Operand) -> Value
 
 @aten("aten.fmod")
 def fmod(call: OperatorCall, a: Operand, b: Operand) -> Value:
-    """What division towards zero leaves: it has the sign of a."""
+    """Remainder of division towards zero: it has the sign of a."""
     rest = apply("rem", x, y)
     return call.map(rest, a, b) if call.dtype.is_float else _of_whole(call, rest, a, b)
 
 
 @aten("aten.remainder")
 def remainder(call: OperatorCall, a: Operand, b: Operand) -> Value:
-    """What division downwards leaves: it has the sign of b."""
+    """Remainder of division downwards: it has the sign of b."""
     rest = apply("rem", x, y)
     if not call.dtype.is_float:
         opposite = apply("and", rest.ne(0), (rest < 0).ne(y < 0))

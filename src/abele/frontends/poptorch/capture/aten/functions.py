@@ -129,4 +129,4 @@ def clone(call: OperatorCall, value: Value, **kwargs: object) -> Value:
 
 @aten("aten._assert_tensor_metadata", "aten._assert_scalar", "aten._linalg_check_errors")
 def assert_tensor_metadata(call: OperatorCall, *args: object, **kwargs: object) -> None:
-    """Nothing: PyTorch's own checks of shapes, which are fixed here, and of matrices, which do not raise here."""
+    """Do nothing: shapes, which PyTorch checks, are fixed here, and checks of matrices do not raise here."""

@@ -1,4 +1,4 @@
-"""What indexing of all kinds comes to: rows of tables by number, for each group of rows by themselves.
+"""Indexing of all kinds in one form: rows of tables by number, for each group of rows by themselves.
 
 An index along one dimension of a tensor makes of each other dimension either groups, which have indices of their own,
 or columns, which share them: an index that is repeated along a dimension, as message passing has it, leaves whole rows
@@ -260,14 +260,14 @@ class AdvancedIndex:
         return (*rest[: self.place], *self.number.shape, *rest[self.place :])
 
     def taken(self, value: Value) -> Value:
-        """What the indices take of the tensor."""
+        """Elements of the tensor at the indices."""
         rows = build.look_up(self.net, self.table(value), self.number)
         made = build.reshape(self.net, rows, (*self.number.shape, *(value.shape[d] for d in self.rest)))
         n, place = self.number.ndim, self.place
         return build.permute(self.net, made, [*range(n, n + place), *range(n), *range(n + place, made.ndim)])
 
     def rows(self, source: Value) -> Value:
-        """What is put at the indices, of the shape of what is taken, as [n, columns]."""
+        """Rows [n, columns] to put at the indices, from a source in the shape of the indexed elements."""
         n, place = self.number.ndim, self.place
         order = [*range(place, place + n), *range(place), *range(place + n, source.ndim)]
         moved = build.permute(self.net, source, order)

@@ -83,7 +83,7 @@ def _alone(one: Any, others: Any, dim: int, rank: int) -> list[Any]:
 
 
 def _matrix(call: OperatorCall, inputs: int, dim: int, rank: int, settings: Sequence[Any]) -> npt.NDArray[Any]:
-    """What the operator makes of each unit vector along one dimension: [outputs, inputs]."""
+    """Matrix of the operator along one dimension, from its results for unit vectors: [outputs, inputs]."""
     units = torch.eye(inputs, dtype=torch.float64).reshape(1, inputs, *_alone(inputs, 1, dim, rank))
     units = units.expand(1, inputs, *_alone(inputs, _ACROSS, dim, rank)).contiguous()
     target: Any = call.node.target

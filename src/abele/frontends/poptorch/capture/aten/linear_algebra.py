@@ -45,7 +45,7 @@ class _Matrices:
         return build.reshape(self.net, value, (*self.batch, *value.shape[1:]))
 
     def info(self) -> Value:
-        """What LAPACK reports: nothing."""
+        """Status codes of LAPACK: all zero."""
         return build.full(self.net, 0, self.batch, i32)
 
     def pivots(self, swaps: Value) -> Value:

@@ -47,7 +47,7 @@ def _rows(call: OperatorCall, weight: Value, index: Value, padding: int, *, by_f
 
 
 def _frequencies(net: BlockBuilder, index: Value, weight: Value) -> Value:
-    """How often each index is there, beside its row."""
+    """Count of each index, beside its row."""
     numbers = build.reshape(net, index, (index.size,))
     ones = build.full(net, 1.0, (index.size, 1), weight.dtype)
     times = build.look_up(net, build.sum_rows(net, ones, build.cast(net, numbers, i32), weight.shape[0]), numbers)

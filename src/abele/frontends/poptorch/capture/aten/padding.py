@@ -9,7 +9,9 @@ from abele.parallel import BlockBuilder, Value
 from abele.parallel.ops import build
 
 Ends = Callable[[BlockBuilder, Value, int, int, int], tuple[Value | None, Value | None]]
-"""What lies before and after a value along a dimension, given how much there is of each; None for nothing."""
+"""Function that gives the values before and after a value along a dimension, by the length of each; None for
+nothing.
+"""
 
 
 @aten("aten.constant_pad_nd")

@@ -207,7 +207,7 @@ def nanmedian_of_all(call: OperatorCall, value: Value) -> Value:
 
 
 def _median_of_numbers(call: OperatorCall, value: Value, dim: int) -> Pair:
-    """What is no number counts as infinite, and not among those whose middle is looked for."""
+    """Median of a row without its NaNs, which are sorted to the end as infinities."""
     net = call.net
     if not value.dtype.is_float or not value.ndim:
         return _of_rank(call, value, dim, (value.shape[dim] - 1) // 2 if value.ndim else 0)
@@ -327,7 +327,7 @@ def searchsorted(
     side: str | None = None,
     sorter: Value | None = None,
 ) -> Value:
-    """Where each value belongs in its row of an ordered sequence."""
+    """Index at which each value belongs in its row of an ordered sequence."""
     if sorter is not None:
         sequence = take_along(call.net, sequence, build.cast(call.net, sorter, i32), sequence.ndim - 1)
     return _searched(call, sequence, value, right=right or side == "right")
@@ -344,7 +344,7 @@ def searchsorted_number(
     side: str | None = None,
     sorter: Value | None = None,
 ) -> Value:
-    """Where a number belongs in an ordered sequence."""
+    """Index at which a number belongs in an ordered sequence."""
     if sorter is not None:
         sequence = take_along(call.net, sequence, build.cast(call.net, sorter, i32), 0)
     number = build.full(call.net, value, (), f32 if isinstance(value, float) else sequence.dtype)
@@ -355,7 +355,7 @@ def searchsorted_number(
 def bucketize(
     call: OperatorCall, value: Value, boundaries: Value, *, out_int32: bool = False, right: bool = False
 ) -> Value:
-    """Where each value belongs among the boundaries."""
+    """Index at which each value belongs among the boundaries."""
     return _searched(call, boundaries, value, right=right)
 
 
@@ -363,7 +363,7 @@ def bucketize(
 def bucketize_number(
     call: OperatorCall, value: float, boundaries: Value, *, out_int32: bool = False, right: bool = False
 ) -> Value:
-    """Where a number belongs among the boundaries."""
+    """Index at which a number belongs among the boundaries."""
     number = build.full(call.net, value, (), f32 if isinstance(value, float) else boundaries.dtype)
     return _searched(call, boundaries, number, right=right)
 

@@ -1,4 +1,4 @@
-"""What windows read, tap by tap: for each place in a window, a view of what all windows have there."""
+"""Windows, tap by tap: for each place in a window, a view of the elements that all windows have there."""
 
 from __future__ import annotations
 

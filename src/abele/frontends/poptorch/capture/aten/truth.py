@@ -34,7 +34,7 @@ def all_(call: OperatorCall, value: Value, dim: Dims = None, keepdim: bool = Fal
 
 @aten("aten.count_nonzero")
 def count_nonzero(call: OperatorCall, value: Value, dim: Dims = None) -> Value:
-    """How many elements are not zero."""
+    """Number of elements that are not zero."""
     counted = call.operand(call.operand(value, bool_), call.dtype)
     return build.reduce(call.net, counted, dims_of(value, dim))
 
