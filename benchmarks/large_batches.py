@@ -191,7 +191,7 @@ def resnet(quick: bool) -> Task:
 
 
 def masked(text: Tensor) -> Tensors:
-    """What the network is given of stretches of text: a seventh of the characters is masked."""
+    """Inputs of the network for stretches of text: a seventh of the characters is masked."""
     places = torch.arange(3, LENGTH, EVERY).expand(len(text), -1).contiguous()
     labels = torch.gather(text, 1, places)
     segments = (torch.arange(LENGTH) >= LENGTH // 2).long().expand(len(text), -1).contiguous()

@@ -80,7 +80,7 @@ def create_layer(graph: Graph, config: BertConfig, name: str = "layer") -> Tenso
 
 
 def create_tokens(graph: Graph, config: BertConfig, name: str = "tokens") -> Tensor:
-    """What a layer reads, [sequence, hidden], laid out for its first product."""
+    """Input of a layer, [sequence, hidden], laid out for its first product."""
     shapes = (config.sequence, config.hidden), config.matrices["qkv"]
     return poplin.create_matmul_input_lhs(graph, config.dtype, *shapes, name=name, options=config.options())
 

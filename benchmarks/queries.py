@@ -1,4 +1,4 @@
-"""What questions of libpva's cost on a report of a million variables and the 94,208 tiles of a Pod64.
+"""Cost of libpva's questions on a report of a million variables and the 94,208 tiles of a Pod64.
 
     python benchmarks/queries.py [--json] [--variables 1000000] [--tiles 94208] [--rounds 3]
 

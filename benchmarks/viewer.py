@@ -1,4 +1,4 @@
-"""How fast the viewer is: a small report and a Pod64's in headless Chromium, beside what issue 17 asks for.
+"""Speed of the viewer: a small report and a Pod64's in headless Chromium, beside the bars for each.
 
     python benchmarks/viewer.py [--views timeline,memory] [--big FILE] [--perfetto FOLDER_OR_PACKAGE] [--json]
 

@@ -37,12 +37,9 @@ OTHERS = ("benchmarks", "docs", "examples", "tests")
 
 NOT_YET = frozenset(
     {
-        "benchmarks",
         "codelet",
         "compiler",
-        "docs",
         "errors",
-        "examples",
         "expr",
         "graph",
         "host_facts",
@@ -58,7 +55,6 @@ NOT_YET = frozenset(
         "runtime",
         "terminal",
         "terminal_segments",
-        "tests",
         "trace",
         "writing",
     }

@@ -26,7 +26,7 @@ class OutOfTimeError(BaseException):
 
 @dataclass
 class Row:
-    """What became of an entry in a type.
+    """Result of an entry in a type.
 
     Attributes:
         entry: The entry's name.
@@ -61,7 +61,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Limits:
-    """How much of each entry is run.
+    """Limits of the run of each entry.
 
     Attributes:
         samples: Samples.

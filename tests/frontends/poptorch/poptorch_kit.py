@@ -56,7 +56,7 @@ class Classifier(nn.Module):
 
 
 def feeds_of(captured: CapturedModel, args: tuple[Any, ...]) -> dict[Value, Any]:
-    """What a network is fed with for ``args``: inputs, weights and a random state."""
+    """Values to feed a network with for ``args``: inputs, weights and a random state."""
     net = captured.net
     tensors = [a for a in args if isinstance(a, torch.Tensor)]
     feeds: dict[Value, Any] = {v: t.detach().numpy() for v, t in zip(net.inputs, tensors, strict=True)}

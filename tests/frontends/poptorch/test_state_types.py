@@ -95,7 +95,9 @@ def stored(value: Any, kind: torch.dtype) -> Array:
 
 
 def summed(case: Case, step: int) -> Array:
-    """What the update of a step reads: the sum, or mean, of all scaled gradients, scale and shares taken out."""
+    """Gradient that the update of a step reads: the sum, or mean, of all scaled gradients, scale and shares taken
+    out.
+    """
     gradients = stored(case.scale * case.data[step], HALF)
     totals = []
     for replica in range(case.replicas):
