@@ -35,7 +35,7 @@ class Case:
         plan: The plan without cuts, on which all memory lies as usual.
         is_free: True if the batch may be any.
         found: The best plan that fits.
-        miss: Where none does, the one that comes nearest.
+        miss: Nearest miss where no plan fits.
     """
 
     space: FitSpace
@@ -48,7 +48,7 @@ class Case:
         """Look for the best plan.
 
         Args:
-            costs: What segments cost, by the share of a tile's memory that products plan with.
+            costs: Costs of segments, by the proportion of a tile's memory that products plan with.
         """
         self.found, self.miss = None, None
         for plan, stages in self._ways(costs):
@@ -112,7 +112,7 @@ def missed(plan: Spreading, stages: Stages) -> Miss:
 
     Args:
         plan: The plan with cuts.
-        stages: What its stages cost.
+        stages: Costs of its stages.
     """
     by_ipu = ipu_bytes(plan, stages)
     stage = int(np.argmax(by_ipu))

@@ -31,7 +31,7 @@ class ChainSegment:
         begin: The first op.
         end: One past the last.
         module: The submodule that it begins with; empty at the start of a network, or where none is known.
-        entering: What crosses the border before it, in the order in which it was made.
+        entering: Values that cross the border before it, in the order in which they were made.
     """
 
     begin: int

@@ -54,8 +54,8 @@ def fit_network(
 
     Args:
         model_of: Gives the model for a size of the micro-batch.
-        space: What is searched.
-        check: How many of the fastest plans are compiled as a whole, to set the figures side by side.
+        space: Plans to search.
+        check: Number of the fastest plans that are compiled as a whole, to set the figures side by side.
         progress: Called with what is done and the part of it that is.
 
     Raises:

@@ -57,7 +57,7 @@ class SegmentCosts:
         vertex_code: Codelets.
         overhead: Stacks and stream buffers.
         peak: Temporaries of a micro-batch at their peak, without accumulators.
-        saved_bytes: What the forward pass leaves for the backward pass, over all tiles.
+        saved_bytes: Bytes that the forward pass leaves for the backward pass, over all tiles.
         inputs: Bytes of each input that the host sends for a micro-batch.
         outputs: Bytes of each result that the host gets of a micro-batch; of training only the last one's, so none.
         gradient_bytes: Gradients that are summed over replicas, over all tiles.
@@ -100,7 +100,7 @@ def measured(
 
     Args:
         segment: The segment.
-        settings: How products are planned; its machine is not looked at.
+        settings: Planning of products; its machine is not looked at.
         system: The machine, of which one IPU is used.
         progress: Called with the stage of compiling, and the part of it that is done.
 

@@ -50,8 +50,8 @@ class Spreading:
         accumulation: Micro-batches of a replica whose gradients make one update; for inference, of one run.
         cuts: The first segment of each stage but the first.
         returns: True if the last stage is on the first IPU, beside the first stage.
-        recompute: What stages compute again.
-        state: Where the optimiser's state is.
+        recompute: Activations that stages compute again.
+        state: Place of the optimiser's state.
         proportions: For each IPU the share of a tile's memory that products plan with, None for the libraries' own;
             empty where all have that.
         shared_functions: True if the machine holds one copy of the code of equal segments of a stage.
@@ -113,8 +113,8 @@ class Estimate:
         all_reduce_cycles: Sums of gradients over replicas.
         update_cycles: Updates of the weights on the IPU that takes longest.
         streaming_cycles: The optimiser's state from streaming memory and back.
-        ramp_cycles: What ticks in which the pipeline fills and empties take besides those of as many full ones as there
-            are micro-batches.
+        ramp_cycles: Extra cycles of ticks in which the pipeline fills and empties, over those of as many full ones as
+            there are micro-batches.
         ipu_bytes: Bytes on the fullest tile of each IPU.
         available_bytes: Bytes that a tile has.
         samples_per_second: Of all replicas.
@@ -153,9 +153,9 @@ class Ranked:
 
     Attributes:
         plan: The plan.
-        estimate: What it is expected to cost.
+        estimate: Expected cost of it.
         reason: Why it is not the best; empty for the one that is.
-        compiled: What compiling it for real came to, where that was done.
+        compiled: Result of compiling it for real, where that was done.
     """
 
     plan: Spreading
@@ -174,7 +174,7 @@ class Miss:
         needed_bytes: Bytes that the fullest tile of its IPU needs.
         available_bytes: Bytes that a tile has.
         product_bytes: The most that temporaries of a product and what goes with it take, without activations.
-        parts: What fills that tile, in words, with bytes, most first.
+        parts: Parts of that tile's memory, in words, with bytes, most first.
     """
 
     plan: Spreading

@@ -29,7 +29,7 @@ class FitSearch:
     """A search that is going on: what was measured, what fits and what does not.
 
     Attributes:
-        space: What is searched.
+        space: Plans to search.
         model_of: Gives the model for a micro-batch size.
         progress: Called with what is done and the part of it that is.
     """

@@ -28,7 +28,7 @@ class SegmentNetwork:
     """A segment by itself; equal ones do the same.
 
     Attributes:
-        forward: What runs forward.
+        forward: Network of the forward pass.
         training: The same with a loss whose gradient by what leaves is what the host says; None for inference.
         trained: For each optimiser the parameters that it updates, by name.
         num_results: Outputs that are the model's own; those that go to other segments follow.

@@ -27,7 +27,7 @@ def row_tables(costs: ChainCosts, recompute: Recomputation) -> Table:
     """Bytes of one micro-batch on its way between a stage and its backward stage, of every run of segments.
 
     Args:
-        costs: What the segments cost.
+        costs: Costs of the segments.
         recompute: Activations that stages compute again.
 
     Returns:
@@ -53,7 +53,7 @@ def whole_temporaries(costs: ChainCosts, tiles: int) -> list[Bytes]:
     """Bytes at the peak of a micro-batch where all that it leaves for its backward pass is live at once.
 
     Args:
-        costs: What the segments cost.
+        costs: Costs of the segments.
         tiles: Tiles of an IPU.
 
     Returns:

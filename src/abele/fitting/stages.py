@@ -37,7 +37,7 @@ class Stages:
     """The same for each share of a tile's memory.
 
     Attributes:
-        by_proportion: What stages cost whose products plan with a share, the libraries' own first.
+        by_proportion: Costs of stages by the proportion that products plan with, the libraries' own first.
         hosts_apart: True if IPUs meet the host without one another.
     """
 

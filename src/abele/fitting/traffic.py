@@ -29,7 +29,7 @@ def transfer_cycles(transfers: Sequence[Transfer], ipus: int, system: System) ->
     """Cycles of one exchange of a pipeline.
 
     Args:
-        transfers: What a replica sends; replicas share no links.
+        transfers: Transfers of a replica; replicas share no links.
         ipus: IPUs of a replica.
         system: The machine.
 
@@ -70,7 +70,7 @@ def collective_costs(ipus: int, replicas: int, system: System, dtype: ElementTyp
 
     Args:
         ipus: IPUs of a replica.
-        replicas: How many sum.
+        replicas: Number of replicas that sum.
         system: The machine.
         dtype: Element type of the gradients.
     """
@@ -94,7 +94,7 @@ def all_reduce_cycles(bytes_by_ipu: Sequence[int], replicas: int, system: System
 
     Args:
         bytes_by_ipu: Gradients on each IPU of a replica.
-        replicas: How many sum.
+        replicas: Number of replicas that sum.
         system: The machine.
     """
     if replicas == 1 or not any(bytes_by_ipu):
@@ -141,7 +141,7 @@ def streaming_cycles(units: Iterable[float], ipus: int, replicas: int, system: S
     Args:
         units: Bytes of each unit of one replica, which is on one of its IPUs.
         ipus: IPUs of a replica.
-        replicas: How many there are.
+        replicas: Number of replicas.
         system: The machine.
     """
     graph = Graph(system.with_ipus(ipus * replicas), replicas=replicas)
@@ -159,7 +159,7 @@ def stream_cycles(sizes: Sequence[int], ipus: int, replicas: int, system: System
     Args:
         sizes: Bytes of each, for one replica.
         ipus: IPUs of a replica.
-        replicas: How many there are.
+        replicas: Number of replicas.
         system: The machine.
     """
     used = system.with_ipus(ipus * replicas)

@@ -34,7 +34,7 @@ class PublishedScript(Spec):
         device_iterations: Weight updates of one call.
         training_samples: Samples of an epoch, before those that make no whole batch are left out.
         validation_samples: Samples of one pass of validation.
-        crop_seconds: What one sample costs a worker.
+        crop_seconds: Time that one sample costs a worker.
         crop_uncertainty: Factor within which that is.
         forward_proportion: Part of a weight update's time that a pass forward takes.
     """

@@ -50,8 +50,8 @@ class ImportGraph:
 
     Attributes:
         modules: Dotted names.
-        features: How often each kind of syntax occurs, logarithms scaled to unit variance, [num_modules, num_kinds].
-        edges: Who imports and what is imported, both ways, [2, num_edges].
+        features: Frequency of each kind of syntax, logarithms scaled to unit variance, [num_modules, num_kinds].
+        edges: Importing and imported module, both ways, [2, num_edges].
         packages: Names of the classes.
         labels: Class of each module; -1 for those of small packages and those of none.
     """

@@ -98,9 +98,9 @@ def run(
     Args:
         settings: The machine, threads, seed and passes over the data.
         console: For progress.
-        size: How large; by default a few minutes on two quiet cores.
+        size: Size of the networks; by default a few minutes on two quiet cores.
         networks: ``gpt``, ``bert`` or both.
-        picture: Where a picture of the curves is written.
+        picture: Path of a picture of the curves.
 
     Raises:
         InvalidOptionError: No such network, or too little text for so many steps.

@@ -76,7 +76,7 @@ class PrecisionTask:
         held_out: The same, of samples that it is not trained on.
         batch: Samples of a step.
         rates: The largest learning rates.
-        loss_scale: What losses are multiplied by in ``f16`` and ``f8``.
+        loss_scale: Factor of losses in ``f16`` and ``f8``.
     """
 
     title: str
@@ -100,7 +100,7 @@ class TrainedCurve:
     Attributes:
         losses: Of each call, the mean over its steps.
         held_out: Mean loss on held-out samples, with the linear layers in the precision that they were trained in.
-        report: What training costs on the modelled machine.
+        report: Cost of training on the modelled machine.
         model: The network.
     """
 
@@ -137,7 +137,7 @@ def train(task: PrecisionTask, precision: str, settings: DemoSettings, per_call:
     """Train one network in one precision.
 
     Args:
-        task: What is trained.
+        task: Task to train.
         precision: One of :data:`PRECISIONS`.
         settings: The machine, threads, seed and passes.
         per_call: Steps of a call, which have one learning rate.

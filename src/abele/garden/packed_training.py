@@ -103,7 +103,7 @@ class BertTraining:
     Args:
         sizes: Of network and training.
         samples: The sequences.
-        packs: Which of them make a row.
+        packs: Sequences of each row.
         options: PopTorch's options, without accumulation.
         depth: Most sequences of a pack.
         seed: Of first weights.

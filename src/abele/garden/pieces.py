@@ -25,7 +25,7 @@ class Corpus:
 
     Attributes:
         pieces: Numbers of pieces, [num_pieces].
-        ends: Where the file of each piece ends, [num_pieces].
+        ends: End of the file of each piece, [num_pieces].
         words: The pieces by number, :data:`SPECIAL` ones first.
     """
 

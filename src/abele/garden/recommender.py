@@ -86,7 +86,7 @@ def hidden_one_by_one(files: Sequence[Sequence[int]], padding: int, rng: np.rand
 
     Args:
         files: The names of each file.
-        padding: What fills the rows up.
+        padding: Number that fills the rows up.
         rng: Draws which of the others are seen, from half of them to all; None for all.
 
     Returns:

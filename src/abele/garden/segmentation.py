@@ -66,7 +66,7 @@ class Scenes:
 
         Args:
             digits: Ink from 0 to 16, [num_digits, DIGIT_SIDE, DIGIT_SIDE].
-            classes: Which digit each is.
+            classes: Digit of each.
             pictures: Photographs [height, width, 3] from 0 to 1.
             count: Scenes.
             seed: Seed of all choices.

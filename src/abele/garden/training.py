@@ -62,7 +62,7 @@ class Training:
         options: PopTorch's options.
         epochs: Passes over the data.
         title: Title of the progress bar.
-        shown: How it writes losses.
+        shown: Format of losses.
     """
 
     data: poptorch.DataLoader

@@ -34,7 +34,7 @@ class GuardedGroup:
         """Start a process in the group.
 
         Args:
-            command: What to run.
+            command: Command to run.
             settings: Further arguments of :class:`subprocess.Popen`.
 
         Raises:

@@ -37,7 +37,7 @@ class Launcher:
     """Runs a job.
 
     Args:
-        job: What to start.
+        job: Job to start.
     """
 
     def __init__(self, job: Job) -> None:
@@ -180,7 +180,7 @@ class GuardedRun:
     """A launcher of MPI that runs; it and its ranks end with this object, or with this process.
 
     Args:
-        command: What to run.
+        command: Command to run.
 
     Attributes:
         process: The launcher.

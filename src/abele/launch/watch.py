@@ -29,9 +29,9 @@ class RankView:
     Attributes:
         rank: Its number.
         host: Host that it runs on.
-        beat: What its heartbeat told last.
-        last_line: What it printed last.
-        code: How its process ended, as ``subprocess`` has it; None while it runs.
+        beat: Last message of its heartbeat.
+        last_line: Last line that it printed.
+        code: Exit status of its process, as ``subprocess`` has it; None while it runs.
         unheard: Seconds since anything was heard of its keeper.
     """
 
@@ -112,8 +112,8 @@ class Loss:
     Attributes:
         kind: The kind of error.
         view: The rank that is lost; None where ranks wait for each other.
-        message: What is wrong.
-        at: Where.
+        message: Message for the user.
+        at: Place in the program.
         remedy: What to do about it.
     """
 

@@ -77,7 +77,7 @@ class RecordedStep(torch.nn.Module):
     Args:
         module: The user's module.
         name: Its method, such as ``training_step``.
-        indices: What the method takes after the batch: the number of the batch, and that of the loader.
+        indices: Arguments of the method after the batch: the number of the batch, and that of the loader.
     """
 
     def __init__(self, module: Any, name: str, indices: tuple[int, ...] = ()) -> None:

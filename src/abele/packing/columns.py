@@ -51,11 +51,11 @@ class FractionalPacking:
 
     Attributes:
         patterns: Members of each pattern, ascending kinds, int32[num_patterns, most items], -1 where none is.
-        uses: How often each pattern is used, float64[num_patterns].
+        uses: Number of packs of each pattern, float64[num_patterns].
         num_packs: Their sum.
         bound: Packs that any packing has at least, in exact arithmetic.
-        rounds: How often patterns were priced.
-        values: What an item of each kind is worth by the best bound, where no pack is worth more than 1;
+        rounds: Number of times that patterns were priced.
+        values: Value of an item of each kind by the best bound, where no pack is worth more than 1;
             float64[num_kinds].
     """
 

@@ -20,7 +20,7 @@ class GroupOfPacks:
 
     Attributes:
         runs: The members.
-        depth: How many they are.
+        depth: Number of items in a pack.
         count: Packs.
     """
 

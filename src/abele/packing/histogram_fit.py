@@ -59,7 +59,7 @@ def shortest_pack_first(lengths: Sequence[int], counts: Sequence[int], capacity:
     Args:
         lengths: Ascending lengths, each at most ``capacity``.
         counts: Items of each length.
-        capacity: What a pack holds.
+        capacity: Size that a pack holds.
         depth: The most items of a pack.
     """
     open_groups = _OpenGroups(depth)
@@ -89,7 +89,7 @@ def longest_pack_first(
     Args:
         lengths: Ascending lengths, each at most ``capacity``.
         counts: Items of each length.
-        capacity: What a pack holds.
+        capacity: Size that a pack holds.
         depth: The most items of a pack.
         open_packs: Packs that are there before, with the room that is left in them.
     """

@@ -33,7 +33,7 @@ class Knapsack:
 
     Attributes:
         lengths: Ascending lengths, int64[num_kinds], each at most ``capacity``.
-        capacity: What a pack holds.
+        capacity: Size that a pack holds.
         depth: The most items of a pack.
     """
 

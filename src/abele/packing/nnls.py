@@ -35,7 +35,7 @@ def nnls_packs(histogram: Int64s, capacity: int, depth: int) -> list[GroupOfPack
 
     Args:
         histogram: Items by length, int64[capacity + 1].
-        capacity: What a pack holds, at most 1,024.
+        capacity: Size that a pack holds, at most 1,024.
         depth: The most items of a pack, at most 3.
 
     Returns:

@@ -23,7 +23,7 @@ def pack_in_order(
 
     Args:
         sizes: Integers of shape [num_items] or [num_items, num_capacities].
-        capacity: What a pack holds, one number for each size.
+        capacity: Size that a pack holds, one number for each size of an item.
         depth: The most items of a pack; None for no limit.
         window: None packs strictly in order: each pack has the items that follow those of the pack before (next fit).
             With a number, so many neighbouring items are packed among themselves by best fit; items of a pack are in

@@ -17,7 +17,7 @@ class Packs:
 
     Attributes:
         items: Numbers of items, int64[num_items].
-        begins: Where each pack begins in ``items``, and where the last one ends; int64[num_packs + 1].
+        begins: First item of each pack in ``items``, and the end of the last; int64[num_packs + 1].
     """
 
     items: Int64s

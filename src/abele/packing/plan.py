@@ -19,9 +19,9 @@ class PackingPlan:
 
     Attributes:
         histogram: The items.
-        capacity: What a pack holds, for each size of an item: (tokens,) or (nodes, edges).
+        capacity: Size that a pack holds, for each size of an item: (tokens,) or (nodes, edges).
         depth: The most items of a pack; None for no limit.
-        method: How the strategies were found; where column generation was too large, the best fit in its place.
+        method: Method that found the strategies; where column generation was too large, the best fit in its place.
         strategies: The kinds of items of each strategy, as rows of ``histogram.sizes``, largest first.
         counts: Packs made by each strategy, int64[num_strategies], all at least 1.
         bound: A number of packs that no packing is below, proven.

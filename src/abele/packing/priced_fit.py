@@ -51,7 +51,7 @@ class PriceBook:
     """Prices of a stream's items by length, and the packing of its windows by them.
 
     Args:
-        capacity: What a pack holds.
+        capacity: Size that a pack holds.
         depth: The most items of a pack; None for no limit.
     """
 
@@ -131,7 +131,7 @@ def priced_fit(knapsack: Knapsack, counts: Int64s, prices: Floats) -> list[Group
     Args:
         knapsack: Lengths, capacity and depth.
         counts: Items of each length, int64[num_kinds].
-        prices: What an item of each length is worth, float64[num_kinds].
+        prices: Value of an item of each length, float64[num_kinds].
     """
     kinds = np.arange(len(counts))
     worth = prices + _BY_LENGTH / knapsack.capacity * knapsack.lengths

@@ -67,9 +67,9 @@ def share_packs(
         sizes: The items' lengths, integers of shape [num_items] or [num_items, num_capacities] (the first one counts).
         num_ranks: Ranks.
         batch: Packs of each rank in a step.
-        work: What is to be balanced: ``tokens``; ``attention``, the sum of squares of the lengths; ``items``; or the
+        work: Quantity to balance: ``tokens``; ``attention``, the sum of squares of the lengths; ``items``; or the
             work of each pack, numbers of shape [num_packs].
-        leftover: What becomes of packs that do not make a whole step: ``refuse`` raises, ``drop`` leaves out those with
+        leftover: Treatment of packs that do not make a whole step: ``refuse`` raises, ``drop`` leaves out those with
             the least work, ``repeat`` fills up with packs that are there, those with the least work.
         seed: Shuffles packs and steps.
 

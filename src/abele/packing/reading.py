@@ -41,7 +41,7 @@ def read_lengths(
     Args:
         source: The path of the file, or a stream of bytes or of text.
         column: A name of the first line.
-        name: What messages call a stream.
+        name: Name of a stream in messages.
 
     Raises:
         FileFormatError: The file cannot be read, is neither text nor an array, or is larger than 2 GiB.

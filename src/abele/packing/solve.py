@@ -45,14 +45,14 @@ def pack(
     Args:
         sizes: The items: lengths, integers of shape [num_items]; rows of sizes such as nodes and edges, [num_items,
             num_capacities]; or a :class:`SizeHistogram` of them.
-        capacity: What a pack holds: a number of tokens, or one number for each size of an item.
+        capacity: Size that a pack holds: a number of tokens, or one number for each size of an item.
         depth: The most items of a pack; None for no limit.
         method: ``columns``, column generation, which is within a few packs of the bound that it proves (best fit where
             lengths times capacity are more than 5 million, or times a depth more than 12 million; for several
             capacities a greedy one, where kinds of items times the product of the capacities times the most items of a
             pack are more than 100 million); ``lpfhp``, best-fit decreasing (for several capacities greedy), in
             milliseconds; ``spfhp`` and ``nnlshp`` as published.
-        too_long: What becomes of sequences over the capacity: ``refuse`` raises, ``split`` cuts them into pieces.
+        too_long: Treatment of sequences over the capacity: ``refuse`` raises, ``split`` cuts them into pieces.
         tolerance: Packs above the bound, as a proportion of it, that are few enough: column generation is left out
             where best fit has no more, and ends when it has.
         like: A plan of similar items, such as those that came before in a stream, whose patterns column generation

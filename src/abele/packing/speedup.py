@@ -22,7 +22,7 @@ class ExpectedSpeedUp:
     Attributes:
         speed_up: Ratio of sequences per second.
         overhead: Extra time of a step of packs over one of single sequences, as a proportion.
-        source: Where the overhead is from.
+        source: Source of the overhead.
     """
 
     speed_up: float
@@ -37,8 +37,8 @@ def expected_speed_up(
 
     Args:
         plan: The packs.
-        machine: What trains, by name: says whether the profiled overhead is its own or taken over.
-        overhead: What a step takes more by packing, as a proportion, where that was measured or modelled. None takes
+        machine: Name of the machine that trains: says whether the profiled overhead is its own or taken over.
+        overhead: Extra time of a step by packing, as a proportion, where that was measured or modelled. None takes
             the published figure for the plan's depth.
 
     Raises:

@@ -17,7 +17,7 @@ class Device:
     """A machine to load programs onto.
 
     Args:
-        target: What it is.
+        target: Target of the device.
         id: Its number.
         members: Numbers of the single IPUs in it.
         busy: Numbers of the IPUs of the same machine that are attached to.

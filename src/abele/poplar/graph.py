@@ -65,7 +65,7 @@ class Graph(g.Graph):
         auto_map: Spread variables that are mapped nowhere over all tiles when the graph is compiled, with a warning.
 
     Raises:
-        MachineError: What it is for is none of these.
+        MachineError: The argument is none of these.
         GraphReplicationError: The IPUs cannot be shared out equally.
     """
 
@@ -263,8 +263,8 @@ class Graph(g.Graph):
         Poplar's streams, ``addCodelets(text, "-O3", CodeletFileType.Cpp)`` all work.
 
         Args:
-            codelets: What to add: see :meth:`Codelets.add`. Several files, ``["a.cpp", "b.cpp"]``, are linked: one may
-                call what another defines.
+            codelets: Codelets to add: see :meth:`Codelets.add`. Several files, ``["a.cpp", "b.cpp"]``, are linked: one
+                may call what another defines.
             fileType: A :class:`CodeletFileType`, or compiler flags.
             flags: The other of the two.
 

@@ -15,8 +15,8 @@ class Block:
 
     Attributes:
         program: The block.
-        cyclesFrom: When its first step starts.
-        cyclesTo: When its last one ends.
+        cyclesFrom: Cycle at which its first step starts.
+        cyclesTo: Cycle at which its last step ends.
     """
 
     __slots__ = ("cyclesFrom", "cyclesTo", "program")
@@ -36,8 +36,8 @@ class Blocks(LazySequence[Block]):
     Args:
         nodes: The program tree.
         node: The block of each, int64[n].
-        begin: When each starts, int64[n].
-        end: When each ends, int64[n].
+        begin: Start of each in cycles, int64[n].
+        end: End of each in cycles, int64[n].
     """
 
     def __init__(self, nodes: ProgramNodes, node: Int64, begin: Int64, end: Int64) -> None:

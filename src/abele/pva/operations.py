@@ -120,7 +120,7 @@ class OperationAnalysis:
     """The operations of a report.
 
     Args:
-        report: What ``openReport`` gave.
+        report: Result of ``openReport``.
 
     Attributes:
         operations: One for each library call, compute set and copy of the user's.

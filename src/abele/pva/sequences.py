@@ -24,7 +24,7 @@ class LazySequence(Sequence[T], Generic[T]):
     Args:
         rows: The rows that the sequence is of: a number of rows from 0 on, or int64[n].
         make: Makes the object of a row.
-        noun: What errors call an entry.
+        noun: Name of an entry in errors.
     """
 
     def __init__(self, rows: int | Int64, make: Callable[[int], T], noun: str) -> None:

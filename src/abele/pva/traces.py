@@ -80,7 +80,7 @@ class Thread:
     """A thread.
 
     Attributes:
-        tid: What the system calls it.
+        tid: The system's number for it.
     """
 
     __slots__ = ("_row", "_trace", "tid")
@@ -103,7 +103,7 @@ class Process:
     """A process.
 
     Attributes:
-        pid: What the system calls it.
+        pid: The system's number for it.
     """
 
     __slots__ = ("_row", "_trace", "pid")

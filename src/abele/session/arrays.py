@@ -52,7 +52,7 @@ class SharedArray:
         values: The first values; they are copied.
 
     Attributes:
-        notes_writes: Whether every write of the host's copy is noted in :data:`CHANGES`; otherwise sessions look at
+        notes_writes: True if every write of the host's copy is noted in :data:`CHANGES`; otherwise sessions look at
             ``version`` before each run. Subclasses say so themselves; memory that others write too cannot.
     """
 

@@ -23,7 +23,7 @@ def micro_batch_shape(shape: Shape, schedule: Schedule) -> Shape:
 
     Args:
         shape: Shape of the host batch.
-        schedule: How one run goes over its micro-batches.
+        schedule: Schedule of one run over its micro-batches.
 
     Raises:
         BatchSizeError: The first dimension does not divide into the micro-batches of a run.

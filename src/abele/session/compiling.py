@@ -60,7 +60,7 @@ def compile_network(
 
     Args:
         net: The network; to train it, one with a loss.
-        schedule: How one run goes over its micro-batches; one micro-batch when left out.
+        schedule: Schedule of one run over its micro-batches; one micro-batch when left out.
         groups: Optimisers and the parameters that they update; None for inference.
         settings: The machine, and how programs run on the host.
         words: Puts advice about memory into the words of a front end.

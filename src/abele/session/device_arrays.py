@@ -26,8 +26,8 @@ class DeviceArrays:
 
     Args:
         engine: The engine that has them.
-        schedule: How many replicas there are.
-        rank: Which of the schedule's processes this is.
+        schedule: Schedule, with the number of replicas.
+        rank: Number of this process among the schedule's.
     """
 
     def __init__(self, engine: Engine, schedule: Schedule, rank: int = 0) -> None:

@@ -45,12 +45,12 @@ class End:
 
     Attributes:
         name: The network's name of it.
-        handle: What an engine calls it, or the remote buffer that it lies in.
+        handle: Name for an engine, or the remote buffer that it lies in.
         shape: Dimensions; of a stream, those of one micro-batch.
         dtype: Element type on the device.
         group: Groups of replicas that each have values of their own; None if all have the same.
-        flat: How it lies, where it is not whole on the chip.
-        split: How the host's array is cut into those of the groups; None if it has a row for each.
+        flat: Layout of a tensor that is not whole on the chip.
+        split: Split of the host's array into those of the groups; None if it has a row for each.
     """
 
     name: str

@@ -52,7 +52,7 @@ class RecordedTensor:
         name: Its name.
         role: One of ``abele.report.schema_values.ROLES``.
         type: Its element type.
-        handle: What the device knows it by.
+        handle: Handle of the tensor on the device.
     """
 
     name: str
@@ -124,7 +124,7 @@ class ExponentRecorder:
     """Counts exponents of chosen tensors after runs.
 
     Args:
-        compiled: What runs.
+        compiled: Program that runs.
         wanted: Names, patterns of names with ``*`` and ``?``, or words of :data:`GROUPS`.
         every: Steps (weight updates, or batches of inference) from one record to the next.
 

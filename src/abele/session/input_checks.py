@@ -58,7 +58,7 @@ class InputChecks:
 
         Args:
             inputs: The whole host batch of every input, in their own types.
-            micro_batches: How many the device makes of it.
+            micro_batches: Number of micro-batches that the device makes of it.
 
         Raises:
             ElementRangeError: An integer that does not fit in 32 bits.

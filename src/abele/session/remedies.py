@@ -74,7 +74,7 @@ class Attempt:
     Attributes:
         case: The network that was compiled.
         made: The program; None where it does not fit.
-        error: How far it is from fitting; None where it does.
+        error: Distance from fitting; None where it fits.
     """
 
     case: NetworkCase
@@ -129,8 +129,8 @@ class Remedy:
 
     Attributes:
         field: The field of the advice that is about it.
-        said: What the advice says where it helps.
-        in_vain: What the advice says where it does not.
+        said: Fields of the advice where it helps.
+        in_vain: Fields of the advice where it does not.
         make: The network so changed; None where it cannot be changed so.
     """
 

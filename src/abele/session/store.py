@@ -96,7 +96,7 @@ def save_compiled(compiled: Compiled, net: Network, path: str | Path) -> None:
 
     Args:
         compiled: The network.
-        net: What it was compiled from.
+        net: Network that it was compiled from.
         path: The file.
 
     Raises:
@@ -161,7 +161,7 @@ def load_compiled(
     Args:
         path: The file.
         schedule: The schedule that it was compiled for.
-        settings: What it was compiled with.
+        settings: Settings that it was compiled with.
         optimisers: The update rules that it was compiled for; None for inference.
         trusted: Run its codelets without checking every access; only for files of your own.
 

@@ -58,7 +58,7 @@ class FormulaConstant:
         module: Path of the module inside the package.
         name: Its name, or names that are set together.
         value: As the code writes it.
-        text: What the code says of it, with its source; empty where it says nothing.
+        text: Comment of the code on it, with its source; empty where there is none.
     """
 
     module: str
@@ -89,7 +89,7 @@ class MachineRow:
 
     Attributes:
         path: Dotted name, without what tells parts of a list apart.
-        meaning: What it is.
+        meaning: Meaning of the constant.
         by_value: Value with unit and source to what has it: chips, or presets where it is no constant of the chip.
     """
 

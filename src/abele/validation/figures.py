@@ -16,12 +16,12 @@ class Figure:
     """One predicted and one reference figure.
 
     Attributes:
-        name: What it is of.
+        name: Name of the figure.
         kind: The group that it is plotted and summed up with.
-        predicted: What the model says.
-        reference: What was published.
+        predicted: Value of the model.
+        reference: Published value.
         unit: Unit of both.
-        source: Where the reference is from.
+        source: Source of the reference.
     """
 
     name: str
@@ -60,11 +60,11 @@ class Comparison:
 
     Attributes:
         key: Short name, also that of the plot.
-        title: What is compared.
-        about: How it is compared, how honest that is, and the likely reason of what differs: sentences.
+        title: Subject of the comparison.
+        about: Method of the comparison, its honesty, and the likely reason of differences: sentences.
         figures: The figures.
-        bars: How far off they may be; None where nothing is asked.
-        details: What else the page says of them, as Markdown.
+        bars: Largest errors that figures may have; None where nothing is asked.
+        details: Further text of the page on them, as Markdown.
     """
 
     key: str

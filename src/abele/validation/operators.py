@@ -59,7 +59,7 @@ def compare_rows(
         rows: The benchmarks.
         chips: Names of the systems.
         jobs: Processes; one per core by default.
-        console: Where progress is shown, or None.
+        console: Console for progress, or None.
     """
     pending = [(row, chip) for row in rows for chip in chips if chip in row.references or not row.references]
     results: list[RowResult] = []

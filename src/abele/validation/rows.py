@@ -34,7 +34,7 @@ class BenchmarkRow:
     Attributes:
         name: Its name.
         tool: Kind of operator.
-        parameters: What the benchmark was given.
+        parameters: Parameters of the benchmark.
         references: Published figures by name of the system; a chip without figures is left out.
         unread: Why the parameters could not be read; empty where they could.
     """

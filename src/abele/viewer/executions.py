@@ -53,8 +53,8 @@ class Executions:
 
         Args:
             groups: Rows of the groups table, int64[groups].
-            reached: Where the last execution of each ends.
-            ends: Where each is done.
+            reached: End of the last execution of each.
+            ends: End of each.
         """
         if self.untold is None:
             return list(reached)

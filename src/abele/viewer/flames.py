@@ -127,7 +127,7 @@ class Blocks:
     """The runs of blocks, such as stages of a pipeline, on one lane.
 
     Attributes:
-        bars: When they run; their rows are rows of the steps table that the runs begin with.
+        bars: Times of the runs; their rows are rows of the steps table that the runs begin with.
         number: int64[n], how many times the block ran until then, this time included.
     """
 

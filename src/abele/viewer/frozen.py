@@ -125,7 +125,7 @@ def frozen(shelf: Shelf, most_bytes: int) -> Frozen:
 
     Args:
         shelf: The reports.
-        most_bytes: What the answers and their addresses may take.
+        most_bytes: Bytes for the answers and their addresses.
     """
     found = Frozen()
     ranked = sorted(QUESTIONS.values(), key=lambda question: question.rank)

@@ -37,7 +37,7 @@ class RequestGuard:
     somebody made point to the loopback is no name of ours.
 
     Args:
-        app: What is guarded.
+        app: Application to guard.
         token: The token.
         port: The port that is listened on.
         content_policy: As :func:`policy` gives it.

@@ -54,8 +54,8 @@ class HostSource:
 
     Attributes:
         kind: ``trace``, ``tracepoints`` or ``runs``.
-        columns: What it holds.
-        note: What a reader should know of it.
+        columns: Events of the source.
+        note: Note for its readers.
     """
 
     kind: str
@@ -117,7 +117,7 @@ class HostData:
     """All that was measured.
 
     Attributes:
-        sources: Where it comes from.
+        sources: Sources of the data.
         duration_ns: From time zero to behind the last of it.
     """
 
@@ -239,7 +239,7 @@ def _columns(
 
     Args:
         process: Its name.
-        file: Where it is from.
+        file: File that it is from.
         names: Those of threads, channels and labels, which these columns give by index.
         thread: int32[n].
         channel: int32[n].

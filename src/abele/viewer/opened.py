@@ -36,10 +36,10 @@ class Opened:
         title: Names it to people.
         report: The report.
         path: Its file; None for a report of this process.
-        source: What was named: the file, or a folder of which the newest report is shown.
+        source: Path as it was named: the file, or a folder of which the newest report is shown.
         stamp: Changes when the file does; answers are kept by key and stamp.
         beside: The shelf that it stands on.
-        kept: What answers have worked out and want again, by name.
+        kept: Results that answers want again, by name.
         traces: Traces of the host that are shown beside it.
     """
 

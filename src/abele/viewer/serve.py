@@ -31,7 +31,7 @@ class Viewer:
     """A running viewer.
 
     Attributes:
-        address: Where its page is; it holds the token.
+        address: Address of its page; it holds the token.
     """
 
     address: str

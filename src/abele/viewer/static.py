@@ -38,7 +38,7 @@ def static_page(reports: Reports, path: str | Path, most_bytes: float = MOST_BYT
     Args:
         reports: One report or several, or their files.
         path: The file, by custom ``*.html``; folders above it are made.
-        most_bytes: How large it may become. Details that have no room are left out, and its foot says so.
+        most_bytes: Largest size of the page. Details that have no room are left out, and its foot says so.
 
     Returns:
         Bytes of the page.

@@ -279,9 +279,9 @@ def _sums(cell: Int64, place: Int64, weight: Float64, work: Float64, cells: int)
     Args:
         cell: Cell of each part of an execution, ascending, int64[n].
         place: Its phase, int64[n].
-        weight: What counts of it, float64[n].
-        work: What each phase does on each row.
-        cells: How many cells.
+        weight: Part of it that counts, float64[n].
+        work: Work of each phase on each row.
+        cells: Number of cells.
     """
     phases, rows = work.shape
     if len(cell) * rows > cells * phases:

@@ -20,7 +20,7 @@ class PackBatches:
 
     Args:
         rows: The rows.
-        order: Which rows make which batch; ``PackOrder(num_packs=len(rows), …)``.
+        order: Order of rows in batches; ``PackOrder(num_packs=len(rows), …)``.
         inputs: Names of the arrays that a model takes; None for all that are no targets or weights.
         targets: Names of the arrays that a model is to give. Without any, a batch is a mapping of all arrays; with
             some, it is a tuple (others, targets), an array in place of a mapping where there is one target.

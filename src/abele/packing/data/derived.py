@@ -52,7 +52,7 @@ class PositionIds:
     """The place of each element in its own sequence, 0 for padding; int32[rows, capacity].
 
     Attributes:
-        axis: What is counted.
+        axis: Axis that is counted.
         first: The position of the first element; RoBERTa counts from its padding id plus 1.
         padding: The position of padding.
         step: Elements that a model makes one of; positions are those of what it makes.
@@ -76,7 +76,7 @@ class SequenceLengths:
     """The length of each sequence, 0 where a row has fewer than depth; int32[rows, depth].
 
     Attributes:
-        axis: What is counted.
+        axis: Axis that is counted.
         step: Elements that a model makes one of; lengths are divided by it and rounded up.
     """
 
@@ -155,7 +155,7 @@ class LossWeights:
     Attributes:
         labels: The field of labels; None where every element has one.
         ignore: The label that counts for none.
-        axis: What losses are of.
+        axis: Axis that losses are of.
     """
 
     labels: str | None = "labels"

@@ -24,7 +24,7 @@ class Field:
     equal length in each sample, and a row has a capacity for each axis. Any further dimensions are kept.
 
     Attributes:
-        axis: What the field has an element for; None for a field with one value for each sequence, which rows hold
+        axis: Axis with an element of the field each; None for a field with one value for each sequence, which rows hold
             by depth.
         points_to: The axis of which the values are places, counted from the start of the sample; rows hold them counted
             from the start of the row. None for values that are no places.
@@ -125,7 +125,7 @@ def check_places(name: str, column: Ragged | Array, field: Field, lengths: Int64
     Args:
         name: The field.
         column: Its values: ragged, or an array [num_samples, …].
-        field: What they are.
+        field: Name of the field.
         lengths: Length of each sample on the axis that they point to, int64[num_samples].
 
     Raises:

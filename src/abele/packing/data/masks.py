@@ -50,7 +50,7 @@ def additive_mask(
     """Array to add to scores: 0 where a mask is True, ``value`` elsewhere.
 
     Args:
-        mask: What is seen, bool[…].
+        mask: True for elements that see each other, bool[…].
         value: A number, or minus infinity.
         dtype: Type of the scores.
 

@@ -19,12 +19,12 @@ class PackOrder:
     the ranks of a step never share a pack and have equal numbers of batches.
 
     Attributes:
-        num_packs: How many there are.
+        num_packs: Number of packs.
         batch_size: Packs of a batch, on each rank.
         shuffle: True for another order in each epoch.
         seed: Of the orders.
         rank: Number of this rank.
-        num_ranks: How many there are.
+        num_ranks: Number of ranks.
         drop_last: True to leave out packs that make no whole step, others in each epoch if they are shuffled. False to
             fill the last step up with empty packs, whose number is ``num_packs``.
 

@@ -25,9 +25,9 @@ class PackedRows:
     Gathering is by arrays: a batch costs a few passes over its elements, whatever the number of its samples.
 
     Args:
-        samples: What is packed.
-        packs: Which samples lie together; row ``i`` is pack ``i``.
-        shape: What a row has room for.
+        samples: Samples to pack.
+        packs: Samples that lie together; row ``i`` is pack ``i``.
+        shape: Capacity of a row.
         partial: True if packs may leave samples out.
 
     Raises:

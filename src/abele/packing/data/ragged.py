@@ -20,8 +20,8 @@ class Ragged:
     """Sequences by number: sequence ``i`` is ``values[offsets[i]:offsets[i + 1]]``.
 
     Attributes:
-        values: What all of them hold, array[total, …]; it may be mapped from a file, and may have gaps at its ends.
-        offsets: Where each sequence begins, and where the last one ends; int64[num_sequences + 1], not falling.
+        values: Elements of all sequences, array[total, …]; it may be mapped from a file, and may have gaps at its ends.
+        offsets: First element of each sequence, and the end of the last; int64[num_sequences + 1], not falling.
 
     Raises:
         SampleLengthError: Offsets that fall, or leave ``values``.

@@ -84,7 +84,7 @@ class RowShape:
         """The capacity that a packer has to keep to, in the measure of :meth:`needs`.
 
         Args:
-            axis: Which; None for the first.
+            axis: Name of the axis; None for the first.
         """
         axis = self.axes[0] if axis is None else axis
         held_back = self.spare.get(axis, 0) + (self.depth if self.leads(axis) else 0)

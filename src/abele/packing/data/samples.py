@@ -38,7 +38,7 @@ class Samples:
     Args:
         columns: By name: a :class:`Ragged` or a list of arrays for what runs along an axis, an array [num_samples, …]
             for what each sequence has one of.
-        recipe: What they are.
+        recipe: Fields and derived arrays of the samples.
 
     Raises:
         SampleLengthError: No samples at all; columns of another number of samples; fields of one axis that disagree in

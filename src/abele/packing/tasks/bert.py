@@ -58,7 +58,7 @@ def masked_words(ids: Ragged, masking: Masking, seed: int | tuple[int, ...] = 0)
 
     Args:
         ids: Token ids of each sequence.
-        masking: What is masked.
+        masking: Choice of masked tokens.
         seed: Of the choice; ``(seed, epoch)`` masks other words in each epoch.
 
     Returns:
@@ -145,7 +145,7 @@ def bert_pretraining(
 
     Args:
         ids: Token ids of each pair of sentences, CLS first.
-        masking: What is masked.
+        masking: Choice of masked tokens.
         token_type_ids: 0 and 1 for the first and second sentence of each; None for 0 alone.
         next_sentence_labels: A class for each sequence, int[num_samples]; None to leave that task out.
         padding_id: The id of padding.

@@ -95,7 +95,7 @@ def shifted_labels(labels: npt.ArrayLike, sequence_ids: npt.ArrayLike, *, ignore
     Args:
         labels: A label for each token, int[…, length].
         sequence_ids: The sequence of each token, 0 for padding, int[…, length].
-        ignore: What the last token of a sequence, and padding, have.
+        ignore: Label of the last token of a sequence, and of padding.
 
     Returns:
         The same shape: the label at the next place, where that belongs to the same sequence.

@@ -24,7 +24,7 @@ def attention_mask(
         sequence_ids: The sequence of each element, 0 for padding; int[rows, length].
         causal: True if no element may see those after itself; the elements of a sequence lie in their own order.
         dtype: None for a boolean mask; otherwise one to be added to scores of this type.
-        value: What is added where nothing is seen.
+        value: Number added where nothing is seen.
 
     Returns:
         [rows, 1, length, length], for all heads.

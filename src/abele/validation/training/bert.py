@@ -33,7 +33,7 @@ class Bert:
 
     Attributes:
         sizes: LayerSizes of the layers.
-        stages: Where layers are.
+        stages: Places of the layers.
         tokens: Length of a sequence, or of a pack of several.
         packed: Most sequences in a pack; 1 where sequences are padded.
         masked: Tokens of each that are predicted.
@@ -44,7 +44,7 @@ class Bert:
             sequence alone, by its number.
         mean_packed: Sequences in a pack on average; then the loss of masked tokens is a mean over sequences, not over
             tokens.
-        masks: How masks are written: :data:`MASKS`.
+        masks: Way of writing masks: :data:`MASKS`.
     """
 
     sizes: LayerSizes

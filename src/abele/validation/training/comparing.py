@@ -45,7 +45,7 @@ def predict_all(runs: Sequence[TrainingRun] = RUNS, *, jobs: int = 1, console: C
     Args:
         runs: The runs.
         jobs: Processes at a time: each takes a core, and up to some gigabytes.
-        console: Where progress is shown, or None.
+        console: Console for progress, or None.
     """
     context = multiprocessing.get_context("spawn")
     found: list[Prediction] = []

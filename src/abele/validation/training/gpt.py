@@ -25,7 +25,7 @@ class Gpt:
 
     Attributes:
         sizes: LayerSizes of the layers.
-        stages: Where layers are.
+        stages: Places of the layers.
         tokens: Length of a sequence.
         vocabulary: Entries of the word embedding, which the head shares.
         checkpoints: True if each layer's result is kept, from which its backward pass computes it again.

@@ -33,7 +33,7 @@ class ResNet:
             again; those of the last stretch are all kept.
         norm_replicas: Replicas over which batch norms take their statistics.
         proportion: Share of a tile's memory that convolutions plan with; None for the libraries' own.
-        eps: What norms add to variances.
+        eps: Number that norms add to variances.
     """
 
     blocks: tuple[int, ...] = (3, 4, 6, 3)

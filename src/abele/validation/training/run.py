@@ -34,22 +34,22 @@ class TrainingRun:
     """A published training run.
 
     Attributes:
-        name: What it is called.
+        name: Name of the run.
         system: Name of the system.
         model: Makes the network.
         micro_batch: Samples of a micro-batch: sequences, packs of sequences, or images.
         accumulation: Micro-batches on each replica that make one update.
         replicas: Copies of the network.
-        items: What the published rate counts, of each update.
-        item: What it counts.
+        items: Number of items of the published rate in each update.
+        item: Name of the items.
         published_seconds: The published time of an update.
         optimiser: ``lamb``, ``lars``, ``adam`` or ``sgd``.
         weight_decay: Of matrices; vectors have none.
         stochastic_rounding: True if f16 results are rounded at random.
         io_tiles: IO tiles of each IPU, whose transfers run beside the others.
         sharded_state: True if the optimiser's state is in streaming memory, a part of it for each replica.
-        source: Where it was published.
-        lacks: What of the configuration is not modelled.
+        source: Source of the publication.
+        lacks: Parts of the configuration that are not modelled.
         held: True if the figure is one that is to be within bounds.
     """
 
@@ -147,8 +147,8 @@ class Prediction:
         phases: Seconds of its work in the stages, in sums over replicas, in copies from and to streaming memory, and in
             updates of weights.
         bubble: Part of an update in which the pipeline is filled and emptied.
-        needed_bytes: What the fullest tile needs.
-        available_bytes: What a tile has.
+        needed_bytes: Bytes that the fullest tile needs.
+        available_bytes: Bytes that a tile has.
         over: Tiles that need more than that.
         compile_seconds: Time that building and compiling took.
     """

@@ -29,7 +29,7 @@ class LayerSizes:
         hidden: Width of the residual stream.
         heads: Heads of each attention.
         feed_forward: Width inside of feed-forward halves.
-        eps: What norms add to variances.
+        eps: Number that norms add to variances.
         dropout: Part of the elements that dropout zeroes after both halves.
         attention_dropout: Likewise, of attention probabilities.
     """
@@ -111,7 +111,7 @@ class LayerBuilder:
     Args:
         net: The network.
         sizes: LayerSizes of the layers.
-        stages: Where they are.
+        stages: Places of the layers.
         samples: Samples of a micro-batch.
         tokens: Tokens of each.
         checkpoints: True if each layer's result is kept, from which its backward pass computes it again; False if that

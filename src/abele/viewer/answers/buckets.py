@@ -47,7 +47,7 @@ def chunk(parts: Int64, level: int, index: int, total: Int64 | None = None) -> d
     """A chunk of a stacked curve.
 
     Args:
-        parts: What is stacked, int64[parts, places].
+        parts: Stacked quantities, int64[parts, places].
         level: Log2 of the places in a bucket.
         index: Number of the chunk on its level.
         total: By which the greatest place of a bucket is found, int64[places]; the sum of the parts when left out.

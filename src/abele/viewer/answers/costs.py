@@ -93,7 +93,7 @@ def flat(first: Int64, count: Int64) -> tuple[Int64, Int64]:
 
     Args:
         first: First number of each range, int64[n].
-        count: How many, int64[n].
+        count: Number of executions, int64[n].
 
     Returns:
         Numbers and ranges, int64[sum of count] each.

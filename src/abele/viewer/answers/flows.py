@@ -27,7 +27,7 @@ class Flows:
     Attributes:
         source: Row of the operation that writes, int64[edges].
         target: Row of the one that reads, int64[edges].
-        variable: What it reads, −1 for mere order, int64[edges].
+        variable: Variable that it reads, −1 for mere order, int64[edges].
         bytes: That it reads, int64[edges].
         round: True for what an earlier trip of a loop wrote, bool[edges].
         told: True where the report holds accesses.

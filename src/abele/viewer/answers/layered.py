@@ -111,8 +111,8 @@ class _Bends:
     Attributes:
         rows: Row of each node, then of each bend.
         of_edge: Bends of each edge, from its source on.
-        upper: What each is connected to in the row above.
-        lower: What each is connected to in the row below.
+        upper: Neighbours of each in the row above.
+        lower: Neighbours of each in the row below.
     """
 
     def __init__(self, num: int, row: Int64, source: Int64, target: Int64, down: npt.NDArray[np.bool_]) -> None:

@@ -27,7 +27,7 @@ class Curve:
     """Bytes live over the rows of the liveness table.
 
     Attributes:
-        names: What is stacked.
+        names: Names of the stacked parts.
         bytes: int64[parts, rows].
         base: Bytes that are always live, beneath all of these.
     """

@@ -19,7 +19,7 @@ def memory_cells(report: Report, picks: Int64, tiles: slice) -> Float32:
     Args:
         report: The report.
         picks: Rows of the steps table, ascending.
-        tiles: Which tiles.
+        tiles: Numbers of the tiles.
     """
     memory, held, lives = report.memory, report.variable_tiles, report.lifetimes
     low, high = tiles.start, min(tiles.stop, memory.num_tiles)

@@ -36,7 +36,7 @@ class MemoryParts:
     """Bytes on each tile, part by part.
 
     Attributes:
-        names: What the parts are, from the bottom of the stack up.
+        names: Names of the parts, from the bottom of the stack up.
         bytes: int64[parts, tiles].
     """
 

@@ -19,7 +19,7 @@ def recent(opened: Opened, kind: str, key: Hashable, make: Callable[[], Found], 
         kind: Things of one kind are kept and forgotten together.
         key: Tells one from another.
         make: Works it out.
-        most: How many of the kind are kept.
+        most: Number of results of the kind to keep.
     """
     kept: OrderedDict[Hashable, Any] = opened.once(f"recent {kind}", OrderedDict)
     with opened.lock:

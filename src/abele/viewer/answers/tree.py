@@ -33,9 +33,9 @@ class Tree:
         depth: Levels above each, int64[nodes].
         parent: Row of the node around each, −1 for roots, int64[nodes].
         size: Nodes of its subtree, itself included, int64[nodes].
-        kind: What each is.
+        kind: Kind of each node.
         name: Its name.
-        title: What it is to the node around it.
+        title: Role of each node in the node around it.
         step: First row of its steps in the steps table, −1 for none, int64[nodes].
         num_steps: Its steps, int64[nodes].
         op: Row in the ops table, −1 for none, int64[nodes].
