@@ -37,7 +37,7 @@ class AutomaticLossScale:
         tracking: Choice of the gradients that are counted.
         tensors: With ``NAMED`` alone: names of parameters, or of modules (``layers.0``), which stand for all that is
             in them; ``*`` and ``?`` stand for any letters.
-        edge_proportion: Where large magnitudes begin, as a part of the largest float16.
+        edge_proportion: Lower edge of large magnitudes, as a part of the largest float16.
         threshold_proportion: Part of large elements above which the scale is halved; otherwise it is doubled.
         period: Updates of weights from one move of the scale to the next; gradients of the last of them decide.
 

@@ -62,7 +62,7 @@ def emit_blocked(
     """Append an attention block by block; gives its result.
 
     Args:
-        net: What to extend.
+        net: Network or block to extend.
         attention: The attention.
         blocking: Its blocks.
         values: For each value that it reads, what is read in its place.

@@ -40,9 +40,9 @@ class StageSteps:
         leaving: Sums, outputs and changes of state.
         from_host: Copies from streams; part of what enters, unless the body has them before all stages.
         to_host: Copies to streams; part of what leaves, unless the body has them after all stages.
-        loading: What brings the next micro-batch's inputs to IO tiles.
-        handing_over: What brings the last micro-batch's outputs to IO tiles.
-        storing: What IO tiles send to the host.
+        loading: Steps that bring the next micro-batch's inputs to IO tiles.
+        handing_over: Steps that bring the last micro-batch's outputs to IO tiles.
+        storing: Steps with which IO tiles send to the host.
     """
 
     def __init__(self, name: str) -> None:
@@ -76,9 +76,9 @@ class Body(ABC):
     """Micro-batches of an update.
 
     Attributes:
-        before: What comes once before them.
-        after: What comes once after them.
-        shares: What running means count for, in each stage that has any; see ``running_mean`` ops.
+        before: Steps that run once before them.
+        after: Steps that run once after them.
+        shares: Shares of running means, in each stage that has any; see ``running_mean`` ops.
     """
 
     def __init__(self) -> None:
@@ -95,9 +95,9 @@ class Body(ABC):
         """Lower what a micro-batch computes.
 
         Args:
-            to: Where to.
+            to: Lowering of the stage.
             ops: The network's ops.
-            sums: What it is added to, at once or by :meth:`lower_sums`.
+            sums: Sums to add to, at once or by :meth:`lower_sums`.
         """
 
     @abstractmethod

@@ -62,7 +62,7 @@ class _Momentum:
     Attributes:
         group: The number of its optimiser.
         total: The accumulator that it is.
-        parameter: What it is the momentum of.
+        parameter: Parameter of the momentum.
     """
 
     group: int
@@ -74,7 +74,7 @@ class CombinedMomenta:
     """Momenta that accumulate gradients, and the scalars of the accumulation.
 
     Args:
-        to: Where the network is lowered.
+        to: Lowering of the network.
         net: The network.
         replicas: Replicas that sum.
     """

@@ -59,13 +59,13 @@ class GradientScale:
     """The device side of the scale.
 
     Args:
-        graph: Where scalars and vertices are made.
+        graph: Graph of scalars and vertices.
         groups: Optimisers and their parameters.
-        automatic: How the scale of the loss follows the gradients, if it does.
+        automatic: Rule by which the loss scale follows the gradients, if it does.
 
     Attributes:
-        number: What gradients are multiplied by.
-        scalar: What they are multiplied by besides, on the device, where that may change.
+        number: Factor of gradients.
+        scalar: Further factor on the device, where it may change.
         loss: The scale of the loss on the device, where it may change.
         hyper: Scalars that the host writes, by name.
         state: Scalars that persist, by name.
@@ -138,7 +138,7 @@ class GradientScale:
 
         Args:
             gradients: Of all parameters that replicas have whole.
-            share: What updates multiply them by, to make a mean of a sum.
+            share: Factor in updates, to make a mean of a sum.
             prog: Sequence that the step is appended to.
             shards: The replica's shares of the others.
             parts: By number in ``gradients``, those that are parts, and the replicas that have all of them together.

@@ -29,7 +29,7 @@ class GradientSums:
 
     Args:
         net: The network.
-        graph: Where sums get their variables.
+        graph: Graph of the sums' variables.
         ops: The ops that add to sums, in order.
         location: Place of the sums.
 

@@ -68,8 +68,8 @@ class Locations:
     Attributes:
         optimiser: The state that optimisers keep beside parameters.
         weights: Parameters; replicas have whole ones.
-        activations: What stages of a pipeline keep for later stages, and phases for later phases than the next; each
-            replica has its own.
+        activations: Values that stages of a pipeline keep for later stages, and phases for later phases than the next;
+            each replica has its own.
         accumulators: Sums of gradients over micro-batches; each replica has its own.
 
     Raises:
@@ -119,7 +119,7 @@ def check_locations(system: System, locations: Locations, *, waits: bool) -> Non
 
     Args:
         system: The machine.
-        locations: Where things are to lie.
+        locations: Places of the tensors.
         waits: True if the network has stages of a pipeline, or phases, between which activations wait.
 
     Raises:

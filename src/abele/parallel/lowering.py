@@ -35,19 +35,19 @@ class Lowering:
     a block that stands for a value outside becomes a variable when something inside first reads it.
 
     Attributes:
-        graph: Where variables and vertices are made.
+        graph: Graph of variables and vertices.
         prog: The sequence that rules append to.
         planning: Options of matrix products, convolutions and recurrent layers, see :meth:`planned`, and of norms.
         updates: The device side of each optimiser, by its number and that of the IPU; see ``update`` ops.
-        repeats: What was built so far, for ops whose like was lowered before.
-        loss_scale: What the loss is multiplied by, where that may change; see ``loss_scale`` ops.
-        shares: What a running mean and a further gradient count for in this micro-batch; see ``running_mean`` ops.
+        repeats: Ops built so far, for ops whose like was lowered before.
+        loss_scale: Factor of the loss, where that may change; see ``loss_scale`` ops.
+        shares: Shares of a running mean and of a further gradient in this micro-batch; see ``running_mean`` ops.
         shares_of: The replica's shares of sums over replicas, by their values; see ``reduce_scatter`` ops.
         remote: The parameters in streaming memory, if there are any; what ops inside of blocks read is loaded before
             the op that has the blocks.
         sums: The sums of gradients in streaming memory.
         momenta: The momenta that take up gradients; see ``accumulate`` ops.
-        rows: Where in streaming memory parameters are, once all that reads them is lowered.
+        rows: Rows of parameters in streaming memory, once all their readers are lowered.
         functions: The functions of which the machine has one copy; calls of others are lowered where they stand.
     """
 
@@ -166,7 +166,7 @@ class Lowering:
         """Lower ops in order.
 
         Args:
-            ops: What to lower.
+            ops: Ops to lower.
             leaving: Values that are needed afterwards.
 
         Raises:
@@ -188,7 +188,7 @@ class Lowering:
         """Lower ops that were announced, in order.
 
         Args:
-            ops: What to lower.
+            ops: Ops to lower.
             settle: False if more ops follow here: what waits for its first reader may then wait for theirs.
 
         Raises:
@@ -390,10 +390,10 @@ class Lowering:
         """Lower a block here and now; returns its results.
 
         Args:
-            block: What to lower.
+            block: Block to lower.
             arguments: For each parameter a value of this lowering, or a tensor.
             owned: Parameters whose tensors the block may overwrite.
-            leaving: What its results become here, in order, where they may be laid out as these are to be.
+            leaving: Values here for its results, in order, where they may be laid out as these are to be.
         """
         inner = Lowering(self.graph, outer=self)
         for parameter, argument in zip(block.parameters, arguments, strict=True):
@@ -412,10 +412,10 @@ class Lowering:
         """Lower a block for several calls; returns what it reads its parameters from, and its results.
 
         Args:
-            block: What to lower.
+            block: Block to lower.
             arguments: For each parameter a value of this lowering, a tensor, or None for one whose first reader in the
                 block lays it out.
-            leaving: What its results become at the first call.
+            leaving: Values for its results at the first call.
         """
         inner = Lowering(self.graph, outer=self)
         for parameter, argument in zip(block.parameters, arguments, strict=True):

@@ -19,7 +19,7 @@ class Peers:
     """The replicas of a network that are interpreted together, each by a thread; they meet where ops need all of them.
 
     Args:
-        replicas: How many there are.
+        replicas: Number of replicas.
     """
 
     def __init__(self, replicas: int) -> None:
@@ -57,7 +57,7 @@ class Interpreter:
         """The results of a block.
 
         Args:
-            block: What to run.
+            block: Block to run.
             arguments: An array for each parameter.
         """
         values: dict[Value, Array] = {}
@@ -104,7 +104,7 @@ def evaluate_replicas(
 
     Args:
         net: The network.
-        feeds: What enters each replica, as for :func:`evaluate`.
+        feeds: Inputs of each replica, as for :func:`evaluate`.
         precise: True to compute floating-point values in 64 bits; otherwise in the type of each value.
 
     Returns:

@@ -32,7 +32,7 @@ class _Phase:
         begin: Loads.
         compute: The network's own ops.
         end: Sums, and stores.
-        tensors: What stands here for values of earlier phases.
+        tensors: Tensors here for values of earlier phases.
     """
 
     def __init__(self, time: int) -> None:
@@ -48,9 +48,9 @@ class PhasedBody(SerialBody):
 
     Args:
         net: The network, with the phase of each op.
-        graph: Where it is lowered.
+        graph: Graph of the program.
         count: Micro-batches.
-        location: Where what waits for later phases than the next lies.
+        location: Place of tensors that wait for later phases than the next.
         stash: The 8-bit float as which activations wait for the backward pass; None for what they are.
     """
 

@@ -35,11 +35,11 @@ class _PipelineStage(StageSteps):
 
     Attributes:
         number: Its number.
-        ipu: Where it runs.
+        ipu: The IPU that it runs on.
         graph: The graph of that IPU.
-        arriving: What is sent to it before each of its ticks: source and destination.
-        tensors: What stands here for values of earlier stages.
-        places: Where it is in the rings of each IPU: mostly of its own, but what is sent to a later stage waits there.
+        arriving: Copies to it before each of its ticks: source and destination.
+        tensors: Tensors here for values of earlier stages.
+        places: Its positions in the rings of each IPU: mostly of its own, but values for a later stage wait there.
         seed: Its own state of random ops.
     """
 
@@ -60,10 +60,10 @@ class PipelinedBody(Body):
 
     Args:
         net: The network, with the stage of each op.
-        graph: Where it is lowered.
+        graph: Graph of the program.
         count: Micro-batches.
         stride: Ticks from one micro-batch to the next; see :mod:`~abele.parallel.ticks`.
-        location: Where what waits for later stages lies.
+        location: Place of tensors that wait for later stages.
         stash: The 8-bit float as which activations wait for backward stages; None for what they are.
 
     Raises:

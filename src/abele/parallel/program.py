@@ -57,7 +57,7 @@ class NetworkProgram:
     Attributes:
         graph: The graph.
         program: One run.
-        schedule: How the run goes over its micro-batches.
+        schedule: Schedule of the run over its micro-batches.
         inputs: A stream per input; each copy is one micro-batch.
         outputs: A stream per output; each copy is one micro-batch of the result.
         changed: A stream for each input that the network changes; each copy is one micro-batch.
@@ -65,7 +65,7 @@ class NetworkProgram:
         weights: Parameters and buffers on the chip, by name.
         remote_weights: Parameters in streaming memory, by name.
         groups: The device side of each optimiser.
-        scale: What gradients are multiplied by, and the scale of the loss; None for inference.
+        scale: Factors of gradients, and the scale of the loss; None for inference.
         seed: State of random ops: u32[2].
         gradients: Gradients of a micro-batch, by the names of parameters.
     """
@@ -99,10 +99,10 @@ def inference_program(
 
     Args:
         net: The network.
-        graph: Where to build.
-        schedule: How one run goes over its micro-batches.
+        graph: Graph to build in.
+        schedule: Schedule of one run over its micro-batches.
         planning: Options of matrix products and convolutions.
-        modes: How floats behave, and whether the host's data is used.
+        modes: Behaviour of floats, and whether the host's data is used.
         pipeline: The passes before lowering; by default :func:`~abele.parallel.passes.inference_pipeline`.
         watch: Is shown the network after each pass.
 
@@ -132,14 +132,14 @@ def training_program(
 
     Args:
         net: A network with a loss.
-        graph: Where to build.
-        schedule: How one run goes over its micro-batches.
+        graph: Graph to build in.
+        schedule: Schedule of one run over its micro-batches.
         groups: Optimisers and the parameters that they update.
         planning: Options of matrix products and convolutions.
-        modes: How floats behave, and whether the host's data is used.
+        modes: Behaviour of floats, and whether the host's data is used.
         pipeline: The passes before lowering; by default :func:`~abele.parallel.passes.training_pipeline`.
         watch: Is shown the network after each pass.
-        automatic_loss_scale: How the scale of the loss follows the gradients, if it does; ``pipeline`` has to count
+        automatic_loss_scale: Rule by which the loss scale follows the gradients, if it does; ``pipeline`` has to count
             them then.
 
     Raises:
@@ -174,12 +174,12 @@ def lower_network(
 
     Args:
         net: The network; its ``update`` ops name their group by number.
-        graph: Where to build.
-        schedule: How one run goes over its micro-batches.
+        graph: Graph to build in.
+        schedule: Schedule of one run over its micro-batches.
         groups: Optimisers.
         planning: Options of matrix products and convolutions.
-        modes: How floats behave, and whether the host's data is used.
-        automatic_loss_scale: How the scale of the loss follows the gradients, if it does.
+        modes: Behaviour of floats, and whether the host's data is used.
+        automatic_loss_scale: Rule by which the loss scale follows the gradients, if it does.
 
     Raises:
         UnsupportedOpError: An op has no rule.

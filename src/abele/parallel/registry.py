@@ -35,7 +35,7 @@ class OpRule:
     Attributes:
         operands: Number of operands, or the least and the most (None: any number).
         attributes: Name and Python type (or types) of each attribute; all are required, no others allowed.
-        region_names: What listings call the regions; the last name stands for all further ones.
+        region_names: Names of the regions in listings; the last name stands for all further ones.
         folds: True if an op on constants alone may be computed when the network is compiled.
         repeats: True if equal ops have equal results, so that one can stand for both.
         reads_eagerly: False if the op itself sees to it that its operands become variables.
@@ -131,7 +131,7 @@ class OpRule:
         """Append ops for the gradients of the inputs, given those of the outputs.
 
         Args:
-            net: What to extend. Values that ``op`` reads and makes can be read there.
+            net: Network or block to extend.
             op: The op to differentiate.
             grads: Gradient of the loss by each output; None where the loss does not depend on it.
             wanted: For each input, whether its gradient is needed.
@@ -146,7 +146,7 @@ class RowWise(OpRule):
     """A kind whose result has the shape of its operands, made of each index of the first dimensions by itself.
 
     Attributes:
-        row_dims: How many of the last dimensions are made together.
+        row_dims: Number of last dimensions that are made together.
     """
 
     row_dims: ClassVar[int] = 0

@@ -29,8 +29,8 @@ class WeightRow:
     """Parameters that come and go together.
 
     Attributes:
-        buffer: Where they are.
-        tensor: What they are loaded into: the elements of one after the other.
+        buffer: Buffer that they are in.
+        tensor: Tensor that they are loaded into: the elements of one after the other.
     """
 
     buffer: RemoteBuffer
@@ -72,7 +72,7 @@ class RemoteWeights:
         worthwhile: Bytes that one copy should move at least, where so many follow each other.
 
     Attributes:
-        state: Where each is, by name; once :meth:`finish` has placed them.
+        state: Place of each, by name; once :meth:`finish` has placed them.
         rows: The row that each is in, from then on.
     """
 

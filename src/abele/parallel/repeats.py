@@ -61,7 +61,7 @@ class _Relabelling:
 
     Args:
         old: Scopes and source line of the one place.
-        new: What names are made of at the other.
+        new: Origin of names at the other.
         marked: Debug information with marks, of steps and vertices whose names are filled in by now.
     """
 
@@ -115,8 +115,8 @@ class _Built:
         operands: Variables of the operands.
         variables: New variables.
         compute_sets: New compute sets, with their debug information with marks.
-        steps: What was appended to the program.
-        results: What came of it.
+        steps: Steps that were appended to the program.
+        results: Results of the function that built it.
         marked: Debug information with marks of steps and groups of vertices that have some in their names.
     """
 
@@ -170,7 +170,7 @@ class Repeats:
         graph: The graph; for a virtual graph, what is built again goes into the whole one, where its tiles are known.
 
     Attributes:
-        found: How often something was built again.
+        found: Number of times that something was built again.
         where: The IPU on which things are built, of several. Tiles are told by how far from its first one they are:
             IPUs are alike, so what was built on one is built again on another, that far further on.
     """
@@ -197,7 +197,7 @@ class Repeats:
         Args:
             what: Everything that it depends on besides its operands.
             operands: All tensors that it reads. It changes neither their mapping nor anything else there is.
-            prog: What it appends steps to.
+            prog: Program to append steps to.
             make: Makes variables, vertices and steps, and gives tensors of operands and new variables.
         """
         like = self._likeness.of(operands, self.where * self._tiles_per_ipu)

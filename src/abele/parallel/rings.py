@@ -28,7 +28,7 @@ class StageRing(ABC):
 
     Attributes:
         graph: The IPU's.
-        row: What a row is made of.
+        row: Tensors that a row is made of.
 
     Rings of one place need no index.
     """

@@ -84,7 +84,7 @@ class Anchor:
     Attributes:
         tensor: Its name: that of an input, parameter or buffer; ``gradient/`` or ``updated/`` and the name of a
             parameter, for its gradient or for its value after each update; or the name of a variable.
-        outputs: Which micro-batches come back; of an updated parameter, which updates.
+        outputs: Choice of the micro-batches that come back; of an updated parameter, of updates.
         period: For :attr:`OutputMode.EVERY_N`, every how many.
     """
 
@@ -112,9 +112,9 @@ class Schedule:
         device_iterations: Weight updates (or inference batches) per run.
         accumulation: Micro-batches on each replica whose gradients make one update.
         mean: True if the update uses the mean over them and over replicas; otherwise the sum.
-        outputs: Which micro-batches the host gets.
+        outputs: Choice of the micro-batches that the host gets.
         period: For :attr:`OutputMode.EVERY_N`, every how many.
-        strategy: When the mean of gradients is taken.
+        strategy: Time at which the mean of gradients is taken.
         anchors: Tensors inside that come back as well.
         replicas: Copies of the network that run side by side.
         input_groups: Replicas that are given the same inputs; by default each has its own.
@@ -122,13 +122,14 @@ class Schedule:
         every_replica: Names of those of which the host has a row for each replica, in place of one for each group.
         tensor_parallel: Replicas that compute one model together: they are given the same inputs, draw the same random
             numbers, and what they have alike counts once, in gradients and among the outputs.
-        splits: How the host's arrays of some of ``own_values`` are cut into those of the groups; others have a row for
+        splits: Splits of the host's arrays of some of ``own_values`` into those of the groups; others have a row for
             each group.
         ranks: Processes that execute equally many consecutive replicas each. Batches are those of one process's own.
         io_tiles: Tiles of each IPU that compute nothing, but load the next micro-batch's inputs and send the last one's
             outputs while the others run; without them transfers and runs take turns.
-        pipeline: Which stages run at the same time, where the network has several and is trained; inference is grouped.
-        locations: Where what is kept lies.
+        pipeline: Choice of stages that run at the same time, where the network has several and is trained; inference
+            is grouped.
+        locations: Places of the tensors that are kept.
         stash: The 8-bit float, by :func:`~abele.numerics.quarter`, as which activations wait for the backward pass of
             their stage of a pipeline, or of their phase; None for what they are. What the forward pass reads, and what
             is no float, waits as it is.

@@ -72,7 +72,7 @@ def blockings(visible: Bools) -> list[RowBlocks]:
     """Ways to leave out keys, those with the fewest scores first; none where nothing can be left out.
 
     Args:
-        visible: Where some sample and head sees a key, [rows, keys].
+        visible: True where some sample and head sees a key, [rows, keys].
     """
     rows, keys = visible.shape
     low, high = _seen(visible)

@@ -18,8 +18,8 @@ class SerialBody(Body):
     """One micro-batch after the other.
 
     Args:
-        graph: Where they are lowered.
-        count: How many make an update.
+        graph: Graph of the program.
+        count: Number of micro-batches per update.
     """
 
     def __init__(self, graph: Graph, count: int) -> None:

@@ -69,7 +69,7 @@ class ShardedGradient:
 
     Attributes:
         tensor: The share, [width].
-        shards: How it is cut.
+        shards: Division of the tensor.
     """
 
     tensor: Tensor
@@ -81,11 +81,11 @@ class FlatState:
     """State beside a parameter that is not whole on the chip: a share of it, or in streaming memory, or both.
 
     Attributes:
-        shards: How replicas share it.
+        shards: Division between replicas.
         dtype: Element type.
-        initial: What it holds before the first step.
+        initial: Value of its elements before the first step.
         tensor: A replica's share on the chip, [width]; None if it is in streaming memory.
-        buffer: Where it is in streaming memory.
+        buffer: Buffer in streaming memory.
         begin: First element of its part of the buffer's row.
     """
 

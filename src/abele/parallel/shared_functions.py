@@ -43,7 +43,7 @@ class _Shared:
     Attributes:
         function: The function, whose parameters are joined by type.
         formals: For each operand of a call its formal; None where it is not copied.
-        results: What the body leaves, in order.
+        results: Tensors that the body leaves, in order.
     """
 
     function: Function
@@ -85,7 +85,7 @@ class SharedFunctions:
         """Append a call; returns its results, None for those that nothing reads.
 
         Args:
-            to: Where the op is lowered.
+            to: Lowering of the op.
             op: A ``call`` that is in this.
             body: Gives what it runs, for names of parameters.
         """

@@ -25,7 +25,7 @@ class Split:
     Attributes:
         dim: The dimension that is cut.
         extent: Elements along it on the host.
-        blocks: How many blocks there are.
+        blocks: Number of blocks.
 
     Raises:
         InvalidOptionError: No extent, no block, or several blocks of different size.

@@ -53,10 +53,10 @@ class Waiting:
         name: Name of the parameter.
         parameter: All of it.
         gradient: Its gradient, whole or the replica's share.
-        shards: How replicas share its state.
+        shards: Division of its state between replicas.
         off_chip: True if its state is in streaming memory.
-        row: Where the parameter itself is in streaming memory, if it is.
-        sums: Where its gradient is in streaming memory, if it is there still.
+        row: Place of the parameter itself in streaming memory, if it is there.
+        sums: Place of its gradient in streaming memory, if it is there still.
     """
 
     name: str
@@ -118,7 +118,7 @@ class StateUnit:
         slots: The optimiser's state of each parameter.
 
     Attributes:
-        targets: What the optimiser is to update, between :meth:`share` and :meth:`gather`.
+        targets: Tensors for the optimiser to update, between :meth:`share` and :meth:`gather`.
         whole: State that lies whole on the chip, by name.
         flat: Shares of state on the chip.
     """
@@ -188,10 +188,10 @@ class RemoteState:
         waiting: Its parameters.
         targets: Destinations of their state.
         slots: The optimiser's state of each parameter.
-        name: What its buffers are called.
+        name: Name of its buffers.
 
     Attributes:
-        flat: Where the state is, by name.
+        flat: Layout of the state, by name.
     """
 
     def __init__(

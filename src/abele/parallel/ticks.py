@@ -20,7 +20,7 @@ class Ticks:
 
     Attributes:
         stages: Of both passes.
-        micro_batches: How many go through.
+        micro_batches: Number of micro-batches.
         stride: Ticks from one micro-batch to the next.
     """
 

@@ -33,22 +33,22 @@ class GroupUpdate:
     """The device side of one optimiser.
 
     Args:
-        graph: Where variables and vertices are made.
+        graph: Graph of variables and vertices.
         optimiser: The rule.
         name: Prefix of its scalars.
-        repeats: What was built so far in the graph; equal parameters have equal updates.
-        scale: What gradients are multiplied by before updates see them.
-        share: What else they are multiplied by: −1 to climb, or what makes a mean of a sum.
-        location: Where what is kept beside parameters lies.
+        repeats: Updates built so far in the graph; equal parameters have equal updates.
+        scale: Factor of gradients before updates see them.
+        share: Further factor: −1 to climb, or the inverse number of addends to make a mean of a sum.
+        location: Place of the optimiser's state.
         parts: Names of parameters of which a replica has a part, and the replicas that have all parts together.
         shared_functions: True if the machine is to have one copy of the updates of equal units.
         momenta: Names of parameters whose momentum has taken up the gradients.
 
     Attributes:
         hyper: A scalar for each hyper-parameter that may change; the host writes them.
-        state: What persists from step to step whole on the chip, by name: scalars of the optimiser, and tensors of
-            each parameter.
-        flat: What persists elsewhere: shares of tensors, and tensors in streaming memory.
+        state: Tensors that persist from step to step whole on the chip, by name: scalars of the optimiser, and tensors
+            of each parameter.
+        flat: Tensors that persist elsewhere: shares of tensors, and tensors in streaming memory.
     """
 
     def __init__(
@@ -139,8 +139,8 @@ class GroupUpdate:
             gradient: Its gradient, or this replica's share of it.
             prog: Sequence that an update at once is appended to.
             name: Of the parameter.
-            row: Where the parameter is in streaming memory, if it is.
-            sums: Where its gradient is in streaming memory, if it is there still.
+            row: Place of the parameter in streaming memory, if it is there.
+            sums: Place of its gradient in streaming memory, if it is there still.
         """
         slots = self.optimiser.slots()
         off_chip = bool(slots) and self.location.is_off_chip(parameter.size)
@@ -350,7 +350,7 @@ class NormedUpdate(GroupUpdate, ABC):
     """Base of rules whose rate for a parameter depends on its norm and on another one.
 
     Attributes:
-        normed_square: What the rule calls the square of the other norm.
+        normed_square: Name in the rule for the square of the other norm.
     """
 
     normed_square: ClassVar[str]

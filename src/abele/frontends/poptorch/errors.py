@@ -15,7 +15,7 @@ class Error(AbeleError, RuntimeError):
     Attributes:
         type: ``poptorch_py_error``, or the kind of what was raised below.
         message: The text without its prefix.
-        location: Where in the program it was raised, where that is known.
+        location: Place in the program where it was raised, where that is known.
     """
 
     type = "poptorch_py_error"

@@ -220,7 +220,7 @@ class BlockBuilder:
         """Append copies of the ops of a block, and give its results.
 
         Args:
-            block: What to copy.
+            block: Block to copy.
             arguments: A value for each parameter.
         """
         values = dict(zip(block.parameters, arguments, strict=True))
@@ -272,7 +272,7 @@ class NetworkBuilder(BlockBuilder):
         """A builder that goes on from ``net``; its values stay the same objects.
 
         Args:
-            net: What there is.
+            net: Network to continue.
             ops: True to start with its ops; False for a pass that makes them anew.
         """
         made = cls()

@@ -11,10 +11,10 @@ class ConvGroup:
     """Convolutions that are planned together.
 
     Attributes:
-        number: Which of the network's groups; 0 where its members are one op already.
+        number: Number of the network's group; 0 where its members are one op already.
         plan_type: ``parallel``: at the same time, each on tiles of its own; ``serial``: one after the other on all.
         reserved_tiles: Tiles that each has at least.
-        back_off: How much longer the longest may take than the shortest, as a proportion.
+        back_off: Proportion by which the longest may take longer than the shortest.
     """
 
     number: int = 0

@@ -17,7 +17,7 @@ class NetworkOp:
     """One operation.
 
     Attributes:
-        kind: Which rule of :mod:`abele.parallel.registry` gives its meaning.
+        kind: Name of the rule of :mod:`abele.parallel.registry` that gives its meaning.
         inputs: Values that it reads.
         outputs: Values that it makes; any number.
         attrs: Numbers, tuples, strings and functions that it is configured with.
@@ -99,7 +99,7 @@ class NetworkFunction:
 
     Attributes:
         name: Unique in a network.
-        body: What a call runs.
+        body: Block that a call runs.
         count: Number of random modifiers that one call uses up.
     """
 

@@ -59,7 +59,7 @@ class Value:
         dtype: Element type.
         name: A telling name, such as the parameter's; may be empty.
         stage: The part of a training step that makes it.
-        place: Where it is made.
+        place: Place at which it is made.
     """
 
     shape: Shape

@@ -18,7 +18,7 @@ def checkpoint(net: BlockBuilder, body: Callable[[BlockBuilder], Sequence[Value]
     """The results of a body, which the backward pass computes again.
 
     Args:
-        net: What to extend.
+        net: Network or block to extend.
         body: Takes the builder of the stretch; gives its results.
     """
     region = RegionBuilder(net)

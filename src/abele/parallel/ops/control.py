@@ -40,8 +40,8 @@ def call(
     """The results of a function.
 
     Args:
-        net: What to extend.
-        function: What to run.
+        net: Network or block to extend.
+        function: Function to run.
         arguments: A value for each parameter.
         random: First modifier of its random ops, which take ``function.num_random``.
     """
@@ -53,7 +53,7 @@ def loop(net: BlockBuilder, count: int, initial: Sequence[Value], body: Body) ->
     """Values after ``count`` trips of a body, each of which makes new ones.
 
     Args:
-        net: What to extend.
+        net: Network or block to extend.
         count: Trips.
         initial: Values before the first trip.
         body: Takes the builder, the number of the trip (i32) and the values; gives as many of the same types.
@@ -74,7 +74,7 @@ def while_(
     """Values after the trips of a body for as long as a condition holds.
 
     Args:
-        net: What to extend.
+        net: Network or block to extend.
         initial: Values before the first trip.
         condition: Takes the builder and the values; gives a bool.
         body: As of :func:`loop`.

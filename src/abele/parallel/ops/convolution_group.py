@@ -35,7 +35,7 @@ class GroupedConv:
         inputs: Its operands.
         like: A value of the type of its result.
         params: The convolution that it is, or is a gradient of.
-        hint: How it is to be planned.
+        hint: Planning of the group.
     """
 
     kind: str

@@ -38,7 +38,7 @@ def host_call(
     """Results of a function of :data:`HOST_BODIES`.
 
     Args:
-        net: What to extend.
+        net: Network or block to extend.
         name: The function's name.
         operands: Its arguments.
         results: Shape and element type of each array that it gives.

@@ -67,8 +67,8 @@ def update_rows(net: BlockBuilder, table: Value, rows: Value, index: Value, oper
 
     Args:
         net: The network to extend.
-        table: What is updated; with groups in front, [groups, entries, width], as rows and index then have.
-        rows: What it is updated with, of its type.
+        table: Table to update; with groups in front, [groups, entries, width], as rows and index then have.
+        rows: Rows of the update, of its type.
         index: Numbers of entries, i32; rows whose number is none of an entry change nothing.
         operation: ``set`` (the last row of a number counts), ``add``, ``mul``, ``max`` or ``min``.
     """

@@ -22,9 +22,9 @@ def own_gradient(
     No gradient flows into what computed the results.
 
     Args:
-        net: What to extend.
+        net: Network or block to extend.
         results: Values that were computed from the sources.
-        sources: What has gradients.
+        sources: Values with gradients.
         backward: Takes the builder of the backward pass and a gradient for each result; gives one for each source.
     """
     region = RegionBuilder(net)

@@ -66,9 +66,9 @@ def own_op(
     """The results of an op of :data:`OWN_OPS`.
 
     Args:
-        net: What to extend.
+        net: Network or block to extend.
         name: The op's name.
-        operands: What it reads.
+        operands: Values that it reads.
         results: Shape and element type of each result.
         attributes: Numbers, texts and lists of them, which its function takes as keywords.
     """

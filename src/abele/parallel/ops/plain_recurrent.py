@@ -34,7 +34,7 @@ def gru(
     """The outputs of all steps of a GRU, [steps, batch, units].
 
     Args:
-        net: What to extend.
+        net: Network or block to extend.
         x: [steps, batch, inputs].
         output: The output before the first step, [batch, units].
         weights: Of the input, [3 · units, inputs], and of the output before, [3 · units, units].

@@ -20,11 +20,11 @@ def print_value(
     """``value``, which the host prints whenever it was computed.
 
     Args:
-        net: What to extend.
-        value: What to print.
+        net: Network or block to extend.
+        value: Value to print.
         title: Before the elements.
         gradient: True to print its gradient as well.
-        layout: How numbers are written.
+        layout: Format of numbers.
     """
     form = asdict(layout or PrintTensorFmt())
     return net.emit_like("print", [value], value, title=title, gradient=gradient, **form)

@@ -45,7 +45,7 @@ def pow2scale_cast_to_fp8(
         x: f16 or f32.
         log2_scale: From -32 to 31.
         format: The 8-bit float.
-        saturate: What is too large becomes the largest number, rather than NaN.
+        saturate: True to make the largest number of larger ones, rather than NaN.
         throws: True if the program stops where the scale is out of range; else the nearest that is not counts.
     """
     operands, scale = _scaled([x], log2_scale)

@@ -56,7 +56,7 @@ def lstm(net: BlockBuilder, layer: LstmValues, *, trains: bool) -> tuple[Value, 
     """The outputs of all steps, [steps, batch, units], and the cell state after the last, [batch, units].
 
     Args:
-        net: What to extend.
+        net: Network or block to extend.
         layer: The operands.
         trains: True if values are kept for a backward pass, which would otherwise run the layer again.
     """

@@ -41,7 +41,7 @@ def reduce(
 
     Args:
         net: The network to extend.
-        value: What to reduce.
+        value: Value to reduce.
         dims: Dimensions to reduce over; they disappear.
         operation: ``add``, ``max``, ``min`` or ``mul``; of bools ``and`` or ``or``.
         keep: Leave the reduced dimensions with one index.

@@ -66,7 +66,7 @@ def replica_sum(net: BlockBuilder, value: Value, group: CommGroup, readers: str 
     Args:
         net: The network to extend.
         value: Floats.
-        group: Which replicas sum; it says how many.
+        group: Group of replicas that sum, with its size.
         readers: :data:`ALIKE`, where what is computed of the sum is the same on all replicas and counts once; or
             :data:`APART`, where each replica makes something else of it.
     """
@@ -97,7 +97,7 @@ def replica_scatter(net: BlockBuilder, value: Value, dim: int, group: CommGroup,
         net: The network to extend.
         value: Alike on all replicas; or floats that differ, where it is a part of their sum.
         dim: Its extent is a multiple of the replicas of a group.
-        group: Which replicas share.
+        group: Group of replicas that share.
         of_sum: True for the part of the sum over the group.
     """
     if _alone(group):

@@ -41,7 +41,7 @@ class Taps:
     """A matrix [outputs, inputs] as taps.
 
     Attributes:
-        first: What is added to ``o · inputs // outputs`` for the first tap of output o.
+        first: Number added to ``o · inputs // outputs`` for the first tap of output o.
         numbers: Factor of each tap and output, [taps, outputs].
     """
 

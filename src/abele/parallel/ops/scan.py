@@ -178,10 +178,10 @@ def add_along(net: BlockBuilder, value: Value, index: Value, dim: int, extent: i
 
     Args:
         net: The network to extend.
-        value: What is added.
-        index: Where, of the shape of ``value``.
+        value: Values to add.
+        index: Index of each, of the shape of ``value``.
         dim: The dimension that indices count along.
-        extent: How many there are.
+        extent: Number of sums.
     """
     rows, numbers = (transpose(net, v, dim, -1) for v in (value, index))
     shape = rows.shape

@@ -64,11 +64,11 @@ def all_reduce(
     """``values``, each multiplied by ``scale`` and summed over the replicas of a group, of which there are ``size``.
 
     Args:
-        net: What to extend.
+        net: Network or block to extend.
         values: Floats of one type.
-        group: Which replicas sum.
+        group: Group of replicas that sum.
         size: Replicas of each group.
-        scale: What each replica's values are multiplied by before they are sent.
+        scale: Factor of each replica's values before they are sent.
         in_place: True if nothing else reads the values, so that the sums may take their place.
     """
     types = [(v.shape, v.dtype) for v in values]
@@ -88,11 +88,11 @@ def reduce_scatter(
     """As :func:`all_reduce` over all ``size`` replicas, of which each is given an equal share of every sum.
 
     Args:
-        net: What to extend.
+        net: Network or block to extend.
         values: Floats of one type.
         like: For each of them the parameter that is cut as its sum is.
         size: Replicas.
-        scale: What each replica's values are multiplied by before they are sent.
+        scale: Factor of each replica's values before they are sent.
         in_place: True if nothing else reads the values.
     """
     types = [(v.shape, v.dtype) for v in values]

@@ -44,7 +44,7 @@ class Optimiser:
 
     Attributes:
         variable: Names of the hyper-parameters that live on the device and may change between runs.
-        loss_scaling: What the loss is multiplied by before the backward pass; updates see gradients without it.
+        loss_scaling: Factor of the loss before the backward pass; updates see gradients without it.
         max_grad_norm: The gradients of all parameters together are shrunk to this norm where theirs is larger.
         max_grad_value: Each element of a gradient is cut to this magnitude.
         accumulation: Element type of the sums of gradients over micro-batches.

@@ -25,7 +25,7 @@ class Sgd(Optimiser):
     after it.
 
     Attributes:
-        velocity_scaling: What the momentum is stored multiplied by.
+        velocity_scaling: Factor of the momentum as it is stored.
         velocity_type: Element type of the momentum.
         combined: True if the momentum takes up the gradients of micro-batches, where it can; see
             :mod:`abele.parallel.combined`.

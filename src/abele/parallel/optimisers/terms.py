@@ -23,7 +23,7 @@ class Terms:
         tensors: Element type of each tensor that the rule walks, by name; they are the first operands.
         numbers: Hyper-parameters; those that are not in ``variable`` become constants.
         variable: Names of the hyper-parameters that are scalars on the device.
-        factor: What gradients are multiplied by.
+        factor: Factor of gradients.
         scaled: True if they are multiplied by the scalar :data:`SCALE` too.
 
     Attributes:

@@ -34,11 +34,11 @@ class AllReduce(Pass):
     replicas share the state beside a parameter, each gets its share of the sum alone, by a reduce-scatter.
 
     Attributes:
-        replicas: How many there are.
+        replicas: Number of replicas.
         mean: True if updates use the mean over replicas; otherwise the sum.
-        strategy: When a mean is taken.
+        strategy: Time at which a mean is taken.
         own_values: Kind, size and stride of the groups that have values of their own, by name of the parameter.
-        state: Where the state of optimisers lies.
+        state: Place of the state of optimisers.
         others: Kind, size and stride of the groups over which the gradients of all other parameters are summed.
     """
 

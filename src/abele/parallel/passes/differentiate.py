@@ -67,8 +67,8 @@ class Differentiate(Pass):
     Attributes:
         parameters: Names of the parameters; those that the loss does not depend on get no gradient.
         scale: Gradient of the loss by itself: 1, a loss scale, or −1 to go uphill.
-        variable_scale: What it is multiplied by besides, at first, where that may change on the device.
-        counted: Which gradients are counted by magnitude, where an automatic scale follows them.
+        variable_scale: Initial value of a further factor, where that may change on the device.
+        counted: Choice of gradients that are counted by magnitude, where an automatic scale follows them.
     """
 
     name: ClassVar[str] = "differentiate"
@@ -104,8 +104,8 @@ def differentiate(
         net: A network with a loss.
         wanted: Values that enter, usually parameters.
         scale: Gradient of the loss by itself.
-        variable_scale: What it is multiplied by besides, at first, where that may change on the device.
-        counted: Which gradients are counted by magnitude, where an automatic scale follows them.
+        variable_scale: Initial value of a further factor, where that may change on the device.
+        counted: Choice of gradients that are counted by magnitude, where an automatic scale follows them.
 
     Raises:
         TensorError: The network has no loss.
@@ -165,7 +165,7 @@ def gradients(
     What is appended is differentiated like any other op: derivatives of derivatives need nothing more.
 
     Args:
-        net: What to extend; its ops make the results.
+        net: Builder to extend; its ops make the results.
         results: Values that depend on the sources.
         given: The gradient of each result.
         sources: Values that enter or that ops make; zeros for those that the results do not depend on.
@@ -232,9 +232,9 @@ class _Reverse:
     """One backward pass over the ops of one block.
 
     Attributes:
-        net: Where gradients are appended; it can read the values of the ops.
+        net: Builder that gradients are appended to; it can read the values of the ops.
         home: The builder that has the ops, for those that have to keep more than they did.
-        functions: What functions were taken apart into, for the whole network.
+        functions: Forward and backward parts of functions, for the whole network.
         stage: Of what is appended.
         kept: Values whose gradients are asked for though ops make them; filled on the way.
         ends: Values through which nothing is differentiated.

@@ -81,8 +81,8 @@ class BlockCounts:
     """Counts in one block: of the network, a function or a region.
 
     Args:
-        net: Where gradients are made.
-        tracking: What is counted.
+        net: Builder of the gradients.
+        tracking: Choice of the gradients to count.
     """
 
     def __init__(self, net: BlockBuilder, tracking: Tracking) -> None:

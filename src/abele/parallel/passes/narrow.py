@@ -71,7 +71,7 @@ def _plan(ops: Sequence[NetworkOp], demand: dict[Value, ValuePart]) -> dict[Netw
 
     Args:
         ops: In order.
-        demand: What is wanted of the results; what ops want of each other is added.
+        demand: Parts of results that are needed; the needs of ops are added.
     """
     plan: dict[NetworkOp, _Needs] = {}
     narrow: set[Value] = set()

@@ -106,7 +106,7 @@ class Pipeline:
         """The network after all passes.
 
         Args:
-            net: What to start with; it stays as it is.
+            net: Network to start with; it stays as it is.
             watch: Is shown the network before the first and after each pass.
 
         Raises:
@@ -168,7 +168,7 @@ def training_pipeline(
         groups: Optimisers and their parameters.
         recompute: True to compute cheap activations again in the backward pass.
         recompute_stages: False to keep activations between the stages of a pipeline, and not compute them again.
-        automatic_loss_scale: How the scale of the loss follows the gradients, if it does.
+        automatic_loss_scale: Rule by which the loss scale follows the gradients, if it does.
         blocks: Says in which blocks attention leaves out what known masks hide; None to compute all of it.
 
     Raises:
@@ -223,7 +223,7 @@ class PassDump:
     A pass that changes nothing writes nothing. What another run left there goes.
 
     Args:
-        folder: Where; it is made if it is not there.
+        folder: Folder of the dump; it is made if it is not there.
     """
 
     def __init__(self, folder: str | Path) -> None:

@@ -55,16 +55,16 @@ class NodeReader:
 
     Attributes:
         net: The block.
-        values: What nodes stand for in it: values, tuples of values, or plain numbers.
+        values: Values of nodes in it: values, tuples of values, or plain numbers.
         known: Nodes whose results follow from the host's constants, with these.
         losses: Calls that are losses, in order.
         waiting: Nodes of backward passes whose calls are not complete, by the call's number.
         missing: Calls that have no lowering, in all blocks.
-        depth: How many checkpoints are around the block.
+        depth: Number of checkpoints around the block.
         expanding: Operators whose parts are read just now.
         bodies: Nodes of bodies of ``poptorch.for_loop`` and ``cond`` that were met, by the body's number.
-        body_depth: How many such bodies are around the block.
-        places: Where the blocks of the model are.
+        body_depth: Number of such bodies around the block.
+        places: Places of the blocks of the model.
         around: The block that the body of control flow around is in; nodes in it are there.
     """
 
@@ -277,8 +277,8 @@ class NodeReader:
 
         Args:
             node: The ``get_attr`` node of the body.
-            region: Where to append.
-            arguments: What its placeholders stand for: values and numbers.
+            region: Region to append to.
+            arguments: Values of its placeholders: values and numbers.
         """
         module = torch_export.attribute(node)
         inner = NodeReader(region, missing=self.missing, places=self.places, around=self.around)
@@ -344,7 +344,7 @@ class NodeReader:
 
         Args:
             number: The body's.
-            region: Where to append.
+            region: Region to append to.
             parameters: Nodes in the body that stand for ``given``.
             given: Values of the region.
         """

@@ -24,7 +24,7 @@ def rewrite(program: torch.export.ExportedProgram, losses: Collection[Any]) -> N
     """Change ``program`` in place; see the module.
 
     Args:
-        program: What was recorded.
+        program: Recorded program.
         losses: Overloads that are losses.
     """
     for module in program.graph_module.modules():

@@ -91,10 +91,10 @@ class Exported:
     """A model as a flat list of ATen calls.
 
     Attributes:
-        entries: What enters, in order; user inputs in the order of the flattened arguments.
+        entries: Inputs of the program, in order; user inputs in the order of the flattened arguments.
         nodes: The nodes between what enters and what leaves.
-        results: What leaves: the tensors that the model returns, and new contents.
-        returned: What the model returned when it was recorded, its tensors replaced by empty ones.
+        results: Results of the program: the tensors that the model returns, and new contents.
+        returned: Result of the model when it was recorded, its tensors replaced by empty ones.
         blocks: The blocks that it went through.
     """
 
@@ -111,7 +111,7 @@ class _Kept:
     Attributes:
         attributes: Those that the call set on the model.
         values: Those of its buffers and constants that are known.
-        returned: What it returned.
+        returned: Result of the call.
         blocks: The blocks that it went through.
     """
 
@@ -126,7 +126,7 @@ class _Recorded(torch.nn.Module):
     """A model as a function of flat tensors, so that PyTorch sees nothing of how arguments and results are nested.
 
     Args:
-        model: What is recorded.
+        model: Model to record.
         arguments: Its arguments and keyword arguments; whatever is not a tensor is a constant.
         changing: Names of buffers whose values are not known.
     """
@@ -182,7 +182,7 @@ def export(
     """Record one call of ``model`` in PyTorch's training IR; nothing is computed, and Python's forward runs once.
 
     Args:
-        model: What to record.
+        model: Model to record.
         args: Positional arguments; tensors give shapes and types only.
         kwargs: Keyword arguments.
         training: True if gradients will be taken.

@@ -114,10 +114,10 @@ def fit(
             that gives them for a number of samples.
         system: The machine: a preset's name, a file, or a System; ``pod16`` is ``bow-pod16``.
         batch: Samples of one update; None for as many as make the rest of an update hardly count.
-        optimizer: How the model is trained; None to run it forward alone.
+        optimizer: Optimiser that trains the model; None to run it forward alone.
         micro_batches: Sizes to try; by default the example's, doubled while it pays, or halved until it fits.
         options: Further options of the model, such as its precision.
-        check: How many of the fastest plans are compiled as a whole, to set figures side by side.
+        check: Number of the fastest plans that are compiled as a whole, to set figures side by side.
         progress: Called with what is done and the part of it that is.
 
     Raises:

@@ -126,7 +126,7 @@ class Fp8Linear(nn.Linear):
     """A fully connected layer that multiplies 8-bit floats; :func:`fp8_linear` makes it of a plain one.
 
     Attributes:
-        product: What multiplies, with its recipe.
+        product: Function that multiplies, with its recipe.
     """
 
     product: Fp8Product

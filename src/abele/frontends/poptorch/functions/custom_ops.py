@@ -68,10 +68,10 @@ def register_op(name: str, domain: str = "custom.ops", domain_version: int = 1) 
     Args:
         name: Of the operation.
         domain: A name before it, so that two authors may use one name.
-        domain_version: Which edition it is.
+        domain_version: Version of the domain.
 
     Raises:
-        ArgumentError: What is registered is no subclass of :class:`CustomOp`, or lacks ``shapes`` or ``lower``.
+        ArgumentError: The registered class is no subclass of :class:`CustomOp`, or lacks ``shapes`` or ``lower``.
     """
 
     def register(operation: Registered) -> Registered:

@@ -225,7 +225,7 @@ def ipu_print_tensor(
     printed. Its gradient has the title ``Gradient___`` and that of the tensor.
 
     Args:
-        tensor: What to print.
+        tensor: Tensor to print.
         title: Before it.
         print_gradient: True to print its gradient too, when training.
         summarise_threshold: More elements than this are shown by their edges; 0 for all elements.
@@ -316,7 +316,7 @@ def serializedMatMul(
     Args:
         lhs: […, n, k].
         rhs: [k, m] or […, k, m].
-        mode: Which dimension is split: of ``lhs`` the rows n (``InputChannels``), the k that is summed over
+        mode: Dimension that is split: of ``lhs`` the rows n (``InputChannels``), the k that is summed over
             (``ReducingDim``), or of ``rhs`` the columns m (``OutputChannels``).
         factor: Number of parts, which divides that dimension.
         keep_precision: True to add parts of f16 products in f32; only for ``ReducingDim``.
@@ -391,7 +391,7 @@ def fps(src: torch.Tensor, ptr: Sequence[int], ratio: float = 0.5, random_start:
 
     Args:
         src: All points, [points, features].
-        ptr: Where each set begins, and the end.
+        ptr: First element of each set, and the end.
         ratio: Part of each set that is taken.
         random_start: True to begin with a random point, otherwise with the first.
 

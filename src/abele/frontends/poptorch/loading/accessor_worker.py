@@ -131,7 +131,7 @@ class WorkerSettings:
         parent: Process that the batches are for.
         by_main_thread: True where the main thread of that process starts this one.
         seed: Start of all generators of random numbers.
-        start_method: How workers of the data's own are started.
+        start_method: Start method of the data's own workers.
     """
 
     buffer_size: int
@@ -164,8 +164,8 @@ class LoadingWorker:
 
     Args:
         pipe: Socket to the process that uses the batches.
-        data: What gives batches.
-        settings: How they are loaded.
+        data: Data set or loader of the batches.
+        settings: Settings of the loading.
     """
 
     def __init__(self, pipe: Connection, data: Any, settings: WorkerSettings) -> None:

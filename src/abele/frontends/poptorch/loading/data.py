@@ -26,7 +26,7 @@ class DataLoader(torch.utils.data.DataLoader[Any]):
 
     Args:
         options: Options of the model; they are frozen.
-        dataset: Where samples come from.
+        dataset: Data set of the samples.
         batch_size: Samples of one micro-batch; None to let ``dataset`` give whole batches.
         shuffle: True if to shuffle; no by default.
         num_workers: Worker processes that load samples.

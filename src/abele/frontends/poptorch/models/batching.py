@@ -48,7 +48,7 @@ class Batching:
     """Division of a host batch into micro-batches.
 
     Attributes:
-        options: Where the numbers come from.
+        options: Options with the numbers.
         training: True if gradients are accumulated.
 
     Raises:

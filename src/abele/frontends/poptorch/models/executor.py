@@ -72,7 +72,7 @@ class PoplarExecutor(Exporting):
         model: The model.
         options: Frozen here.
         training: True if calls train.
-        optimizer: How they do.
+        optimizer: Optimiser that trains them.
     """
 
     def __init__(

@@ -44,9 +44,9 @@ class ReplicaGrouping:
 
     Attributes:
         compiled: True if the model is compiled, and it is too late.
-        kind: How replicas are grouped; None where nothing was chosen.
+        kind: Grouping of replicas; None where nothing was chosen.
         shards: Replicas of a group.
-        mode: Which values come back.
+        mode: Choice of the values that come back.
     """
 
     compiled: bool = False
@@ -60,7 +60,7 @@ class ReplicaGrouping:
         """Let each group of replicas have values of its own.
 
         Args:
-            comm_group_type: How replicas are grouped.
+            comm_group_type: Grouping of replicas.
             shards: Replicas of a group, where they are consecutive or orthogonal; else nothing, and programs give 0.
             variable_retrieval_mode: Values of one replica of each group, or of all.
 
@@ -137,7 +137,7 @@ def check_changed_buffers(model: torch.nn.Module, net: Network, options: Options
 
     Args:
         model: The model, as it was recorded.
-        net: What was recorded.
+        net: Recorded network.
         options: Their ``broadcastBuffers``.
         replicas: Copies of the model, over all processes.
 
@@ -181,7 +181,7 @@ def one_row_each(
     Args:
         model: The model.
         names: Parameters and buffers.
-        row: What a replica sees of one, from its name and the detached tensor.
+        row: Function that gives a replica's view of a tensor, from its name and the detached tensor.
     """
     tensors = own_tensors(model)
     rows = {id(tensors[name]): _like(tensors[name], row(name, tensors[name].detach())) for name in names}

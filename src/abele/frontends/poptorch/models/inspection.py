@@ -214,7 +214,7 @@ class Inspection(Latencies):
         """A tensor that ``Options.anchorTensor`` named, as the last call left it.
 
         Args:
-            short_name: What the options call it.
+            short_name: Name of the tensor in the options.
 
         Raises:
             Error: Nothing is compiled or was run yet, or the options name no such tensor.

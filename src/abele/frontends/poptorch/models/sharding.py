@@ -30,7 +30,7 @@ class OwnValues:
         groups: Groups that have a row of a tensor each, by its name.
         every_replica: Those of which the host gets a row for each replica.
         group_size: Consecutive replicas that compute the model together.
-        splits: How tensors are cut into their parts, by name.
+        splits: Splits of tensors into their parts, by name.
         divided: Attributes of modules that are divided among them.
     """
 

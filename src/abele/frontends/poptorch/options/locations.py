@@ -113,7 +113,7 @@ class TensorLocationOptions(CheckedOptions):
 
         Args:
             training: True if the model has a backward pass.
-            usual: Where is kept what nobody has chosen a place for.
+            usual: Place of tensors for which nobody has chosen one.
 
         Raises:
             InvalidOptionError: Replicas are to share something else than the state of optimisers.

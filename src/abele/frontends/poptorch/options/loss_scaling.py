@@ -58,7 +58,7 @@ def automatic_loss_scaling(popart: Mapping[str, Any], *, enabled: bool) -> dict[
 
     Args:
         popart: PopART's session options by name.
-        enabled: What PopTorch's own option says.
+        enabled: Value of PopTorch's own option.
 
     Raises:
         InvalidOptionError: A value that an option does not take.

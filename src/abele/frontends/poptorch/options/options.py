@@ -39,8 +39,8 @@ class Options(CheckedOptions):
         Training: Gradient accumulation.
         Precision: Arithmetic.
         Jit: Nothing any longer.
-        Distributed: Which of several processes this is.
-        TensorLocations: Where tensors are kept.
+        Distributed: Number of this process among several.
+        TensorLocations: Places of tensors.
         Abele: The machine that is modelled, and how programs run on the host.
     """
 
@@ -160,9 +160,9 @@ class Options(CheckedOptions):
         """Let a tensor of the compiled model come back with each call, for ``getAnchoredTensor(short_name)``.
 
         Args:
-            short_name: What to call it.
+            short_name: Name of the anchor.
             long_name: Its name in ``getTensorNames()``.
-            output_mode: Which micro-batches come back; those of the model's outputs when left out.
+            output_mode: Choice of the micro-batches that come back; those of the model's outputs when left out.
             output_return_period: Of ``EveryN``: every how many micro-batches one comes back.
         """
         self._check_writable()

@@ -70,7 +70,7 @@ class BlockRecord:
         Args:
             user_id: Its name; with None the block is that of ``hook``, and is numbered.
             ipu: The IPU that it asks for.
-            hook: What begins it.
+            hook: Hook that begins it.
 
         Raises:
             Error: A block of that name is for another IPU.
@@ -260,7 +260,7 @@ def BlockFunction(user_id: BlockName | None = None, ipu_id: int | None = None) -
     """A decorator of functions that begin a block when they are called.
 
     Raises:
-        Error: What is decorated is no function.
+        Error: The decorated object is no function.
     """
     name, ipu = _checked_ids(user_id, ipu_id)
 

@@ -27,9 +27,9 @@ class Tracepoint:
 
     Attributes:
         channel: The channel that recorded it.
-        name: What ran.
-        begin_seconds: When it began, on the clock of :func:`time.perf_counter`.
-        seconds: How long it took.
+        name: Name of the span.
+        begin_seconds: Begin of the span, on the clock of :func:`time.perf_counter`.
+        seconds: Duration of the span.
         thread: The thread that it ran in.
     """
 

@@ -45,7 +45,7 @@ def warn_of_optimizer(optimiser: torch.optim.Optimizer, told: set[tuple[str, str
 
     Args:
         optimiser: The optimiser.
-        told: What the same wrapper was warned of, which it is not again; new things are added.
+        told: Warnings of the same wrapper, which are not repeated; new ones are added.
     """
     kind = type(optimiser)
     if kind not in KNOWN and isinstance(optimiser, KNOWN) and ("class", kind.__name__) not in told:

@@ -79,9 +79,9 @@ class SessionState:
         """Take over what is kept, and numbers; names that the compiled optimiser does not have are passed over.
 
         Args:
-            state: What is kept, by PopTorch's names.
-            numbers: What numbers read as until the model runs.
-            optimiser: Where they are from.
+            state: State that is kept, by PopTorch's names.
+            numbers: Values that numbers read as until the model runs.
+            optimiser: Optimiser that they are from.
         """
         self.session.replace_optimisers(read_rules(optimiser))
         ends, given = self.session.compiled.ends.state, State()

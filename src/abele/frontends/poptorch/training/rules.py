@@ -51,7 +51,7 @@ def check_parameters(optimiser: torch.optim.Optimizer, model: torch.nn.Module) -
     """Raise unless every parameter of an optimiser is one of the model's.
 
     Raises:
-        ArgumentError: What is given is no optimiser.
+        ArgumentError: The argument is no optimiser.
         Error: It holds another model's parameters, or some that the model no longer has.
     """
     if not isinstance(optimiser, torch.optim.Optimizer):

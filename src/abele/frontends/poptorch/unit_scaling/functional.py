@@ -44,9 +44,9 @@ def linear(
         value: Features.
         weight: Weights.
         bias: Added to the scaled product, [out].
-        rules: Whose factors.
-        constraint: How the scales of result and gradient become one; None as the rules have it.
-        product: What multiplies.
+        rules: Rules of the factors.
+        constraint: Rule that makes the scales of result and gradient one; None as the rules have it.
+        product: Function that multiplies.
 
     Raises:
         OptionValueError: No such rules or constraint.
@@ -235,8 +235,8 @@ def gelu(
         value: Normal with variance 1.
         approximate: ``none`` or ``tanh``.
         mult: μ: how sharp it is.
-        rules: Whose factors.
-        constraint: How the scales of result and gradient become one.
+        rules: Rules of the factors.
+        constraint: Rule that makes the scales of result and gradient one.
     """
     return _activation(lambda x: F.gelu(x, approximate=approximate), "gelu", value, mult, constraint, rules_of(rules))
 
@@ -408,7 +408,7 @@ def residual(
         branch: A function of variance 1.
         tau: The branch's share: relative to the value's in ``library`` rules (1 by default), or its part of the
             variance in ``demo`` rules (1/2 by default).
-        rules: Whose factors.
+        rules: Rules of the factors.
     """
     inner, past = residual_split(value, tau, rules=rules)
     return residual_add(branch(inner), past, tau, rules=rules)

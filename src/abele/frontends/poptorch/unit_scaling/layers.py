@@ -48,7 +48,7 @@ class UnitLinear(nn.Linear, UnitScaled):
         in_features: Features that it reads.
         out_features: Features that it makes.
         bias: True for a bias.
-        rules: Whose factors.
+        rules: Rules of the factors.
         constraint: Rule that makes the scales of result and gradient one; None as the rules have it.
         readout: True for the last layer, which gives scores (:func:`~.functional.linear_readout`).
         **kwargs: ``device`` and ``dtype`` of its parameters.

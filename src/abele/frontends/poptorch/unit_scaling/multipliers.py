@@ -34,7 +34,7 @@ class Multipliers:
         softmax: Softmax other than in attention and in the loss.
         loss: Scores are multiplied by μ in cross entropy. Where a readout gives them, with a deviation of in^-1/2,
             in^1/2 makes it 1.
-        correlation: How alike the values are that attention averages, from 0, independent as the published factor has
+        correlation: Likeness of the values that attention averages, from 0, independent as the published factor has
             it, to 1. N independent values average to a variance of 1/N, which that factor makes 1 again; where they
             have become alike, as they do in training, the same factor makes attention up to N^1/2 times as large as
             what it read. At 1 attention has no factor.

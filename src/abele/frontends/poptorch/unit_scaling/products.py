@@ -41,7 +41,7 @@ def scaled_product(
 
     Args:
         function: Multiplies value and weights, and adds the bias if there is one.
-        value: What is multiplied.
+        value: Value to multiply.
         weight: By what.
         bias: Added to the scaled product; its gradient has the factor of the weights'. None for none.
         factors: Of the result and of the gradients.

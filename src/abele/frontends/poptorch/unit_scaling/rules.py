@@ -41,7 +41,7 @@ class Rules:
         name: ``library`` or ``demo``.
         sum_power: A gradient that sums over n positions is multiplied by n to minus this power: 1/2 gives it variance
             1, 1 makes it a mean.
-        constraint: How scales that have to agree are made one where the caller says nothing, a name of
+        constraint: Rule that makes scales agree where the caller says nothing, a name of
             :data:`CONSTRAINTS`.
         interpolates: True if activation functions have factors by their input multiplier, between a linear limit and
             that of a step; otherwise their standard deviations on normal inputs are divided by.
@@ -137,11 +137,11 @@ def product_factors(
     """Factors of a product with weights.
 
     Args:
-        rules: Whose.
+        rules: Rules of the factors.
         fan_in: Products that an element of the result sums.
         fan_out: Products that an element of the input's gradient sums.
         positions: Products that an element of the weights' gradient sums.
-        constraint: How result and input's gradient are made one; None as the rules have it.
+        constraint: Rule that makes result and input's gradient one; None as the rules have it.
     """
     output, grad = constrained(constraint or rules.constraint, fan_in**-0.5, fan_out**-0.5)
     return Factors(output, grad, positions**-rules.sum_power)
@@ -171,7 +171,7 @@ def residual_factors(rules: Rules, tau: float) -> tuple[float, float]:
     """Factors of what goes past a branch, and of the branch; their squares add up to 1.
 
     Args:
-        rules: Whose.
+        rules: Rules of the factors.
         tau: ``library``: the branch's share relative to what goes past it, 1 for equal ones. ``demo``: the branch's
             part of the variance, between 0 and 1.
 

@@ -75,13 +75,13 @@ def unit_scale(
     Args:
         module: A model of plain PyTorch; it stays as it is.
         rules: ``library`` or ``demo``.
-        constraint: How the scales of results and gradients become one; None as the rules have it.
+        constraint: Rule that makes the scales of results and gradients one; None as the rules have it.
         residuals: Names of modules whose result is added to what went past them, with τ or None for the rules' own;
             ``*`` in a name stands for anything.
         readouts: Names of last layers whose scores shall be small at first, of variance 1/in; where nothing is said
             they have variance 1.
         keep: Names of parameters of the model's own modules that stay as they are.
-        multipliers: How sharp attention, activations, softmax and the loss are; None for 1, as published.
+        multipliers: Sharpness of attention, activations, softmax and the loss; None for 1, as published.
 
     Raises:
         ArgumentError: ``module`` is no module.

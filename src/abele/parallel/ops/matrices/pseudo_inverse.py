@@ -21,7 +21,7 @@ def pseudo_inverse(net: BlockBuilder, a: Value, absolute: Value, relative: Value
     """Pseudo-inverses [b, n, m] of matrices [b, m, n].
 
     Args:
-        net: What to extend.
+        net: Network or block to extend.
         a: The matrices.
         absolute: Singular values up to this count as zero, [b].
         relative: So do those up to this share of the largest, [b].

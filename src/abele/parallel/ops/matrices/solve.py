@@ -23,7 +23,7 @@ def solve(net: BlockBuilder, a: Value, b: Value, factors: tuple[Value, Value] | 
     """X of A·X = B: A [b, n, n] and B [b, n, r].
 
     Args:
-        net: What to extend.
+        net: Network or block to extend.
         a: The matrices.
         b: Right-hand sides.
         factors: The first two results of :func:`lu` of ``a``, where they are known.

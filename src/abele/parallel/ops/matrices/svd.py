@@ -32,7 +32,7 @@ def svd(net: BlockBuilder, a: Value, *, full: bool = False, vectors: bool = True
     """U, σ in descending order, and Vᵀ with A = U·diag σ·Vᵀ, of matrices [b, m, n].
 
     Args:
-        net: What to extend.
+        net: Network or block to extend.
         a: The matrices.
         full: U and V are square; otherwise they have as many columns as there are singular values.
         vectors: False where σ alone is wanted: U and Vᵀ are then zeros, and the derivative computes them.

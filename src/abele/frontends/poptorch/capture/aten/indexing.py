@@ -215,7 +215,7 @@ class AdvancedIndex:
         dims: The dimensions that are indexed.
         rest: The others.
         number: The number of the entry of all indexed dimensions, i32, of the indices' common shape.
-        place: Where in the result the dimensions of the indices stand.
+        place: First of the result's dimensions for the indices.
     """
 
     net: BlockBuilder

@@ -29,7 +29,7 @@ class Stack:
 
     Attributes:
         weights: Weights of each layer and direction, one after the other.
-        layers: How many there are.
+        layers: Number of layers.
         directions: 1, or 2 where each layer also runs backwards in time.
         dropout: Probability that is applied between layers when training.
         train: True when training.

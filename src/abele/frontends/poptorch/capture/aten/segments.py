@@ -49,11 +49,11 @@ def reduce_bags(
 
     Args:
         net: The network to extend.
-        rows: What is reduced.
+        rows: Rows to reduce.
         numbers: The bag of each row; a row of no bag counts nowhere.
-        bags: How many there are.
+        bags: Number of bags.
         operation: ``sum``, ``mean``, ``prod``, ``max`` or ``min``.
-        start: What every reduction begins with, by default that which changes nothing.
+        start: Initial value of every reduction, by default its identity.
     """
     if operation in ("sum", "mean") and not start:
         even = _of_equal_bags(net, rows, numbers, bags, operation)
