@@ -101,7 +101,7 @@ def _at_depth(histogram: SizeHistogram, capacity: int, depth: int | None, before
 def as_json(
     plan: PackingPlan, rows: list[DepthRow], machine: System, overhead: float | None, top: int
 ) -> dict[str, Any]:
-    """All of it for programs."""
+    """The result as JSON, for programs."""
     expected = expected_speed_up(plan, machine.title, overhead=overhead)
     return {
         **_figures(plan),

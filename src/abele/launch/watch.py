@@ -85,7 +85,7 @@ class RankView:
         return str(self.beat.get("step", ""))
 
     def whereabouts(self) -> str:
-        """Its place in the program, in words."""
+        """Place of the rank in the program, in words."""
         parts = []
         if self.step:
             parts.append(f"{'step' if self.waits_for else 'after step'} {self.step!r}")

@@ -109,7 +109,7 @@ class AbeleStrategy(pl.strategies.SingleDeviceStrategy):  # type: ignore[misc]  
             )
 
     def model_to_device(self) -> None:
-        """Nothing moves: sessions read the host's weights."""
+        """Move nothing: sessions read the host's weights."""
 
     def process_dataloader(self, dataloader: Any) -> Any:
         """The loader as one of host batches; loaders of PopTorch give these already."""
@@ -191,7 +191,7 @@ class AbeleStrategy(pl.strategies.SingleDeviceStrategy):  # type: ignore[misc]  
     # --- optimisers --------------------------------------------------------------------------------------------------
 
     def backward(self, closure_loss: torch.Tensor, optimizer: Any, *args: Any, **kwargs: Any) -> torch.Tensor:
-        """Nothing: the device has back-propagated."""
+        """Do nothing: the device has back-propagated."""
         return closure_loss
 
     def optimizer_step(self, optimizer: Any, closure: Any, model: Any = None, **kwargs: Any) -> Any:

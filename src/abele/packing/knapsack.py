@@ -21,7 +21,7 @@ MOST_CELLS = 5 * 10**6
 """Lengths times capacity of what counts as small: 2,000 lengths of 2,500 tokens take column generation ten seconds."""
 
 MOST_WORK = 12 * 10**6
-"""The same times the depth, where that limits."""
+"""Cells times the depth up to which a knapsack with a limited depth counts as small."""
 
 Values = npt.NDArray[Any]
 Floats = npt.NDArray[np.float64]

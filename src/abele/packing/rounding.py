@@ -33,7 +33,7 @@ def rounded(knapsack: Knapsack, counts: Int64s, fractional: FractionalPacking) -
 
 
 def rounded_with(complete: Completion, counts: Int64s, fractional: FractionalPacking) -> list[GroupOfPacks]:
-    """The same for any completion of packs."""
+    """Packs that hold every item once, by any completion of rounded patterns."""
     used = fractional.uses > 1e-9
     patterns, uses = fractional.patterns[used], fractional.uses[used]
     runs = [runs_of(row[row >= 0].tolist()) for row in patterns]

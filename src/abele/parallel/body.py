@@ -58,7 +58,7 @@ class StageSteps:
 
     @property
     def steps(self) -> Steps:
-        """All of it, in order."""
+        """All steps of the stage, in order."""
         return Steps(*self.entering.steps, self.compute, *self.leaving.steps, name=self.name)
 
     @property

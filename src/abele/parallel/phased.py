@@ -83,7 +83,7 @@ class PhasedBody(SerialBody):
             self._stage.compute.add(Block(Steps(phase.begin, phase.compute, phase.end), f"phase{phase.time}"))
 
     def lower_sums(self, to: Lowering, sums: Sequence[NetworkOp]) -> None:
-        """Those of each phase, at its end."""
+        """Lower the sums of each phase at its end."""
         assert to.sums is not None
         to.shares = self.shares.get(self._stage)
         for phase in self._phases:

@@ -97,7 +97,7 @@ class PipelinedBody(Body):
         self._pending: dict[Value, NetworkOp] = {}
 
     def stage_of(self, value: Value | None) -> StageSteps:
-        """That of the value's place."""
+        """Stage of the value's place."""
         return self._stages[-1] if value is None else self._stages[value.place.pipeline_stage]
 
     # --- lowering ----------------------------------------------------------------------------------------------------
@@ -166,7 +166,7 @@ class PipelinedBody(Body):
                 to[value]
 
     def lower_sums(self, to: Lowering, sums: Sequence[NetworkOp]) -> None:
-        """Those of each stage."""
+        """Lower the sums of each stage."""
         assert to.sums is not None
         for stage in self._stages:
             to.shares = self.shares.get(stage)

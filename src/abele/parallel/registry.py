@@ -152,7 +152,7 @@ class RowWise(OpRule):
     row_dims: ClassVar[int] = 0
 
     def needs(self, op: NetworkOp, part: ValuePart) -> tuple[ValuePart, Sequence[ValuePart | None]]:
-        """The same part of every operand."""
+        """The same part of every operand, since rows are independent."""
         made = part.with_whole(*range(-self.row_dims, 0))
         return made, [made] * len(op.inputs)
 

@@ -49,7 +49,7 @@ class SerialBody(Body):
             to.sums.lower(to, sums)
 
     def advance_random_state(self, seed: Value, to: Lowering) -> None:
-        """One more."""
+        """Advance the random state by one micro-batch."""
         popops.map_in_place(
             to.graph.top_level, _1 + 1, [to[seed][1:2]], self._stage.leaving, name="advance_random_state"
         )

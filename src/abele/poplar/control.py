@@ -80,7 +80,7 @@ class FloatingPointBehaviour:
         self.inv, self.div0, self.oflo, self.esr, self.nanoo = inv, div0, oflo, esr, nanoo
 
     def fields(self) -> dict[str, bool]:
-        """The same by the graph's names."""
+        """Fields of the behaviour by the graph's names."""
         return {ours: bool(getattr(self, theirs)) for theirs, ours in _FIELDS.items()}
 
 

@@ -47,7 +47,7 @@ class Device:
         return self._target
 
     def getId(self) -> int:
-        """Its number."""
+        """Number of the device."""
         return self._id
 
     def getDriverIDs(self) -> list[int]:

@@ -83,7 +83,7 @@ class ComputeSet:
 
     @property
     def name(self) -> str:
-        """Its name with scopes."""
+        """Name of the compute set with scopes."""
         return text_at(self._report.steps.columns, "name", self._row)
 
     @property
@@ -150,7 +150,7 @@ class UsedVariables(LazySequence[UsedVariable]):
 
     @property
     def variables(self) -> Variables:
-        """The same as variables alone, with their arrays."""
+        """Variables that are used, without their uses, with their arrays."""
         return Variables(self._report, self._report.superstep_variables["variable"][self.rows].astype(np.int64))
 
 

@@ -26,7 +26,7 @@ class NotAlwaysLiveMemory:
 
     @property
     def maxTileBytes(self) -> int:
-        """The same on the tile that has most."""
+        """Bytes live on the tile that has most."""
         return int(self._nodes.report.liveness["max_tile_bytes"][self._row])
 
     @property
@@ -88,7 +88,7 @@ class LivenessProgramSteps(LazySequence[LivenessProgramStep]):
 
     @property
     def maxTileBytes(self) -> Int64:
-        """The same on the tile that has most, int64[n]."""
+        """Bytes live on the tile that has most, int64[n]."""
         return np.asarray(self._nodes.report.liveness["max_tile_bytes"][self.rows], dtype=np.int64)
 
     @property

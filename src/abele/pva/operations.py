@@ -46,7 +46,7 @@ class Operation:
 
     @property
     def name(self) -> str:
-        """Its name."""
+        """Name of the operation."""
         return self._text("name")
 
     @property
@@ -82,7 +82,7 @@ class Operation:
 
     @property
     def programs(self) -> Programs:
-        """Its steps."""
+        """Steps of the operation."""
         nodes = self._nodes
         return Programs(nodes, np.unique(nodes.of_step[nodes.report.steps["op"] == self.row]))
 

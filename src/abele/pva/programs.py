@@ -271,6 +271,6 @@ class Programs(LazySequence[Program]):
         return self._picked(rows[self._nodes.type[rows] == ProgramType[name].value])
 
     def named(self, part: str) -> Programs:
-        """Those whose name contains a text."""
+        """Programs whose name contains a text."""
         rows = self.rows
         return self._picked(rows[np.isin(self._nodes.columns.name_codes[rows], self._nodes.codes_with(part))])

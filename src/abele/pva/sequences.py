@@ -63,7 +63,7 @@ class LazySequence(Sequence[T], Generic[T]):
             yield from map(self._make, part if isinstance(part, range) else part.tolist())
 
     def _picked(self, rows: Int64) -> Self:
-        """The same sequence of other rows."""
+        """Sequence of the same kind with other rows."""
         found = type(self).__new__(type(self))
         found.__dict__.update(self.__dict__)
         found._rows = rows

@@ -63,7 +63,7 @@ class StepIpu:
 
     @property
     def activeCycles(self) -> ActiveCycles:
-        """From when to when."""
+        """Cycles of its begin and of its end."""
         return self._active
 
 

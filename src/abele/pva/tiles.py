@@ -45,7 +45,7 @@ class TotalMemory:
 
     @property
     def includingGaps(self) -> int:
-        """With the gaps between variables."""
+        """Bytes with the gaps between variables."""
         return int(self._tiles.includingGaps_of_all[self._tile])
 
     @property
@@ -140,7 +140,7 @@ class TileMemory:
 
     @property
     def total(self) -> TotalMemory:
-        """All of it."""
+        """Bytes of all categories."""
         return TotalMemory(self._tiles, self._tile)
 
     @property
@@ -155,7 +155,7 @@ class TileMemory:
 
     @property
     def category(self) -> TileCategories:
-        """The same by category."""
+        """Bytes of each category."""
         return TileCategories(self._tiles.memory, self._tile)
 
 

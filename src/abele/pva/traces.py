@@ -115,7 +115,7 @@ class Process:
 
     @property
     def threads(self) -> LazySequence[Thread]:
-        """Its threads."""
+        """Threads of the process."""
         rows = np.flatnonzero(self._trace.columns.threads.process == self._row)
         return LazySequence(rows, lambda row: Thread(self._trace, row), "thread")
 

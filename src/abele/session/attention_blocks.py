@@ -96,7 +96,7 @@ class _Given:
     way: RowBlocks
 
     def choose(self, attention: MaskedAttention, ways: Sequence[RowBlocks]) -> RowBlocks | None:
-        """That way."""
+        """The way that was given."""
         return self.way
 
 

@@ -60,9 +60,9 @@ class NetworkCase:
 
 
 Smaller = Callable[[int], NetworkCase | None]
-"""The same with micro-batches cut into so many parts; None where they cannot be."""
+"""Function that gives the case with micro-batches cut into so many parts; None where they cannot be."""
 Halved = Callable[[], NetworkCase]
-"""The same with weights and inputs in half precision."""
+"""Function that gives the case with weights and inputs in half precision."""
 Build = Callable[[NetworkCase], tuple[Ends, Executable]]
 """Compiles; raises :class:`OutOfMemoryError` where it does not fit."""
 
@@ -255,7 +255,7 @@ def _state_matters(case: NetworkCase, error: OutOfMemoryError) -> bool:
 
 
 def _state_at(case: NetworkCase, **where: bool) -> NetworkCase:
-    """The same with the state of optimisers elsewhere."""
+    """Case with the state of optimisers elsewhere."""
     locations = replace(case.schedule.locations, optimiser=TensorLocation(**where))
     return replace(case, schedule=replace(case.schedule, locations=locations))
 

@@ -147,7 +147,7 @@ def blocks_of(opened: Opened, program: int, held: GroupLanes, lane: int) -> Bloc
 
 
 def make_blocks(report: Report, lanes: GroupLanes, lane: int) -> Blocks:
-    """As :func:`blocks_of`."""
+    """Bars of the blocks; see :func:`blocks_of`."""
     spans = slice(int(lanes.first[lane]), int(lanes.first[lane + 1]))
     step, start, stop = lanes.step[spans], lanes.start[spans], lanes.stop[spans]
     block = report.steps.columns["block"]

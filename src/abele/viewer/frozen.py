@@ -23,7 +23,7 @@ from abele.viewer.params import Params
 from abele.viewer.wire import Answer, pack
 
 _LEVEL = 9
-"""Of compression of what is written."""
+"""Level of compression."""
 _BUNDLE_BYTES = 1 << 18
 """Answers to one question are compressed together up to so many bytes: the page inflates them all to read one."""
 _FIRST_ANSWERS, _FIRST_PART = 48, 1 / 12
@@ -94,7 +94,7 @@ class Frozen:
         return True
 
     def close(self) -> None:
-        """Nothing more is taken along."""
+        """Take no more answers along."""
         while self._open:
             self._close(self._open.popitem()[1])
 

@@ -20,9 +20,9 @@ from abele.words import shortened, visible
 Found = TypeVar("Found")
 
 SUFFIX = ".abele-report"
-"""By which reports in a folder are known."""
+"""Suffix of reports in a folder."""
 _TRACE_ENDINGS = (".json", ".json.gz")
-"""Of traces of PyTorch's profiler and of Chrome."""
+"""Suffixes of traces by PyTorch's profiler and by Chrome."""
 MOST_REPORTS = 8
 """Reports that are shown beside each other at most."""
 
@@ -273,7 +273,7 @@ def _stamp(identity: tuple[int, ...] | None) -> str:
 
 
 def _stamp_of(source: Path) -> str:
-    """The same of what a file or folder holds now."""
+    """Stamp of the present contents of a file or folder."""
     try:
         return _stamp(_identity(newest_report(source)))
     except FileFormatError:

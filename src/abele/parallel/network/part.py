@@ -71,7 +71,7 @@ class ValuePart:
 
     @staticmethod
     def whole(shape: Shape) -> ValuePart:
-        """All of a value."""
+        """Part that is all of a value."""
         return ValuePart(tuple(map(whole_digits, shape)))
 
     @property

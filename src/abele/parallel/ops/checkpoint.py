@@ -42,7 +42,7 @@ class Checkpoint(OpRule):
     depends_on_operands_alone = False
 
     def types(self, op: NetworkOp) -> Types:
-        """Those of the body's results."""
+        """Types of the body's results."""
         require(len(op.regions) == 1, f"it has one body, not {len(op.regions)}")
         parameters = op.regions[0].parameters
         require(

@@ -185,7 +185,7 @@ class CallRule(OpRule):
     depends_on_operands_alone = False
 
     def types(self, op: NetworkOp) -> Types:
-        """Those of the function's results."""
+        """Types of the function's results."""
         function: NetworkFunction = op.attrs["function"]
         _fit(f"@{function.name}", function.body, op.inputs)
         return [v.type for v in function.body.results]
@@ -223,7 +223,7 @@ class Looping(OpRule):
     depends_on_operands_alone = False
 
     def types(self, op: NetworkOp) -> Types:
-        """Those of the carried values."""
+        """Types of the carried values."""
         carried = op.inputs[: op.attrs["carried"]]
         require(0 <= op.attrs["carried"] <= len(op.inputs), f"it cannot carry {op.attrs['carried']} of its operands")
         body = op.regions[-1]
@@ -292,7 +292,7 @@ class LoopRule(Looping):
     region_names = ("body",)
 
     def types(self, op: NetworkOp) -> Types:
-        """Those of the carried values."""
+        """Types of the carried values."""
         require(len(op.regions) == 1, f"it has one body, not {len(op.regions)}")
         require(op.attrs["count"] >= 0, f"it cannot run {op.attrs['count']} times")
         return super().types(op)
@@ -319,7 +319,7 @@ class WhileRule(Looping):
     region_names = ("condition", "body")
 
     def types(self, op: NetworkOp) -> Types:
-        """Those of the carried values."""
+        """Types of the carried values."""
         require(len(op.regions) == 2, f"it has a condition and a body, not {len(op.regions)} regions")
         test = op.regions[0]
         _fit("the condition", test, op.inputs)
@@ -401,7 +401,7 @@ class Cond(Branching):
     region_names = ("then", "otherwise")
 
     def types(self, op: NetworkOp) -> Types:
-        """Those of the results of both regions."""
+        """Types of the results of both regions."""
         require(len(op.regions) == 2, f"it has two regions, not {len(op.regions)}")
         require(op.inputs[0].type == ((), bool_), f"its first operand is {op.inputs[0]}, it has to be bool[]")
         return super().types(op)
@@ -425,7 +425,7 @@ class SwitchRule(Branching):
     region_names = ("case",)
 
     def types(self, op: NetworkOp) -> Types:
-        """Those of the results of every region."""
+        """Types of the results of every region."""
         require(op.inputs[0].type == ((), i32), f"its first operand is {op.inputs[0]}, it has to be i32[]")
         return super().types(op)
 

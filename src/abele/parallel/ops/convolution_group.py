@@ -94,7 +94,7 @@ class ConvolutionGroup(OpRule):
         return made
 
     def types(self, op: NetworkOp) -> Types:
-        """Those of its members."""
+        """Types of its members' results."""
         members = self.members(op)
         of_weights = {m.kind == _OF_WEIGHTS for m in members}
         require(len(of_weights) == 1, "gradients by weights are grouped with one another only")

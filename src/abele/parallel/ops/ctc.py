@@ -63,7 +63,7 @@ class CtcLoss(OpRule):
         return [((batch,), logs.dtype), logs.type]
 
     def evaluate(self, op: NetworkOp, logs: Array, labels: Array, steps: Array, lengths: Array) -> tuple[Array, Array]:
-        """Both sweeps, sequence by sequence, in f64."""
+        """Loss and gradient by both recursions, sequence by sequence, in f64."""
         losses, gradient = np.zeros(logs.shape[1]), np.zeros(logs.shape)
         for n in range(logs.shape[1]):
             data = logs[: steps[n], n].astype(np.float64)

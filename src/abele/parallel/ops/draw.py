@@ -38,7 +38,7 @@ def unit(bits: Expr, digits: int = 24) -> Expr:
 
 
 def unit_above_zero(bits: Expr) -> Expr:
-    """The same in (0, 1], where logarithms are finite."""
+    """Number drawn in (0, 1], where logarithms are finite."""
     return unit(bits) + 2.0**-24
 
 
@@ -125,7 +125,7 @@ class Draw(OpRule):
     folds = False
 
     def types(self, op: NetworkOp) -> Types:
-        """Those that were chosen."""
+        """Shape and type that were chosen."""
         require(op.inputs[0].type == ((2,), u32), f"the seed is {op.inputs[0]}, it has to be u32[2]")
         known = set(range(op.attrs["draws"]))
         require(derivative.operands(op.attrs["expr"]) <= known, f"the expression reads more than {len(known)} words")
@@ -153,5 +153,5 @@ class Draw(OpRule):
         )
 
     def backward(self, net: BlockBuilder, op: NetworkOp, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
-        """None: bits have no derivative."""
+        """No gradients: bits have no derivative."""
         return [None]

@@ -42,7 +42,7 @@ class Dropout(OpRule):
         return [op.inputs[0].type]
 
     def needs(self, op: NetworkOp, part: ValuePart) -> tuple[ValuePart, Sequence[ValuePart | None]]:
-        """The same part, and the seed."""
+        """The same part of the operand, and the seed."""
         return part, [part, ValuePart.whole(op.inputs[1].shape)]
 
     def emit_part(self, net: BlockBuilder, op: NetworkOp, part: ValuePart, inputs: Sequence[Value]) -> Value:
@@ -74,7 +74,7 @@ class DropoutMask(OpRule):
     folds = False
 
     def types(self, op: NetworkOp) -> Types:
-        """Those that were chosen."""
+        """Shape and type that were chosen."""
         require(op.inputs[0].type == ((2,), u32), f"the seed is {op.inputs[0]}, it has to be u32[2]")
         require(0 <= op.attrs["keep"] <= 1, f"keep={op.attrs['keep']} is no probability")
         return [op.output.type]

@@ -57,7 +57,7 @@ class HostCallRule(OpRule):
     depends_on_operands_alone = False
 
     def types(self, op: NetworkOp) -> Types:
-        """Those that it was given."""
+        """Types that it was given."""
         return [v.type for v in op.outputs]
 
     def evaluate(self, op: NetworkOp, *args: Array) -> tuple[Array, ...]:
@@ -78,5 +78,5 @@ class HostCallRule(OpRule):
         return made
 
     def backward(self, net: BlockBuilder, op: NetworkOp, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
-        """None: what the function does is not known."""
+        """No gradients: the function's meaning is not known."""
         raise no_derivative(op, f"the host function {op.attrs['function']!r}", "detach() its result")

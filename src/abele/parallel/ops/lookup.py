@@ -146,7 +146,7 @@ class LookUp(OpRule):
         return [((*index.shape, table.shape[-1]), table.dtype)]
 
     def needs(self, op: NetworkOp, part: ValuePart) -> tuple[ValuePart, Sequence[ValuePart | None]]:
-        """The same numbers, and the tables of the same groups."""
+        """The part's numbers, and the tables of the same groups."""
         made, table = part.with_whole(-1), ValuePart.whole(op.inputs[0].shape)
         return made, [ValuePart((*made.dims[:-2], *table.dims[-2:])), ValuePart(made.dims[:-1])]
 

@@ -50,7 +50,7 @@ class OwnGradient(OpRule):
     depends_on_operands_alone = False
 
     def types(self, op: NetworkOp) -> Types:
-        """Those of the results."""
+        """Types of the results."""
         num_results, num_sources = op.attrs["results"], op.attrs["sources"]
         require(len(op.regions) == 1, f"it has one backward pass, not {len(op.regions)}")
         require(num_results > 0 and 0 <= num_sources <= len(op.inputs) - num_results, "it lacks operands")

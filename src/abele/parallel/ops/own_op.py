@@ -120,7 +120,7 @@ class OwnOpRule(OpRule):
         return results
 
     def backward(self, net: BlockBuilder, op: NetworkOp, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
-        """None of its own: front ends put one around it."""
+        """No gradients of its own: front ends put an op around it."""
         raise no_derivative(op, op.attrs["function"], "give it a gradient function, or detach() its result")
 
 

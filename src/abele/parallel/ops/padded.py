@@ -36,7 +36,7 @@ class Padded:
         )
 
     def beside(self, other: Padded) -> Padded:
-        """Both, where they do not meet."""
+        """Both values side by side, where they do not overlap."""
         return Padded(self.dim, tuple(sorted((*self.parts, *other.parts), key=lambda part: part[0])))
 
     def written(self, net: BlockBuilder, like: Value) -> Value:

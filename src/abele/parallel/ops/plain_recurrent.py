@@ -85,7 +85,7 @@ class _Layer(OpRule):
         return [((steps, *state), x.dtype)] + ([((steps, cls.slots, *state), x.dtype)] if keeps else [])
 
     def types(self, op: NetworkOp) -> Types:
-        """Those that follow from input and state."""
+        """Types of the outputs, by input and state."""
         x, output, of_input, of_output, *biases = op.inputs
         require(x.ndim == 3 and output.ndim == 2, f"{x} is not [steps, batch, inputs], or {output} not [batch, units]")
         require(output.shape[0] == x.shape[1], f"{output} does not fit {x}")
@@ -320,7 +320,7 @@ class PlainRnn(_Layer):
     gates, slots = 1, 2
 
     def types(self, op: NetworkOp) -> Types:
-        """Those that follow from input and state."""
+        """Types of the outputs, by input and state."""
         require(op.attrs["activation"] in ("tanh", "relu"), f"activation={op.attrs['activation']!r}: tanh or relu")
         return super().types(op)
 
@@ -391,5 +391,5 @@ class PlainRnnGrad(_LayerGrad):
         return made.input, made.states[0], made.weights
 
     def by_biases(self, biases: Tensor) -> tuple[Tensor, ...]:
-        """That of the one gate."""
+        """Gradient of the bias of the one gate."""
         return (biases[0],)

@@ -42,7 +42,7 @@ class Identity(OpRule):
     depends_on_operands_alone = False
 
     def types(self, op: NetworkOp) -> Types:
-        """That of the operand."""
+        """Type of the operand."""
         return [op.inputs[0].type]
 
     def evaluate(self, op: NetworkOp, value: Array) -> Array:

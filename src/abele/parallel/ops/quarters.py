@@ -163,7 +163,7 @@ class CastingPow2Scaled(OpRule):
     folds = False
 
     def needs(self, op: NetworkOp, part: ValuePart) -> tuple[ValuePart, Sequence[ValuePart | None]]:
-        """The same part of what is cast."""
+        """The same part of the value to cast."""
         return part, [part, *(ValuePart.whole(v.shape) for v in op.inputs[1:])]
 
 

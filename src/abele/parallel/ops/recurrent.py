@@ -118,7 +118,7 @@ class Lstm(OpRule):
     laid_together = (3, 4)
 
     def types(self, op: NetworkOp) -> Types:
-        """Those that follow from input and state."""
+        """Types of the outputs, by input and state."""
         x, output, cell, of_input, of_output, bias = op.inputs
         require(x.ndim == 3 and output.ndim == 2, f"{x} is not [steps, batch, inputs], or {output} not [batch, units]")
         units = output.shape[1]

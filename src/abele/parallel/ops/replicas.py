@@ -159,7 +159,7 @@ class ReplicaCopy(RowWise):
     attributes: ClassVar = GROUP_ATTRIBUTES
 
     def types(self, op: NetworkOp) -> Types:
-        """Those of the operand."""
+        """Type of the operand."""
         _check_group(op)
         return [op.inputs[0].type]
 
@@ -168,7 +168,7 @@ class ReplicaCopy(RowWise):
         return x
 
     def lower(self, to: Lowering, op: NetworkOp) -> Tensor:
-        """Nothing is moved."""
+        """The operand as it is: nothing moves."""
         return to[op.inputs[0]]
 
     def backward(self, net: BlockBuilder, op: NetworkOp, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
@@ -183,7 +183,7 @@ class ReplicaSum(ReplicaRule, RowWise):
     attributes: ClassVar = GROUP_ATTRIBUTES | {"readers": str}
 
     def types(self, op: NetworkOp) -> Types:
-        """Those of the operand."""
+        """Type of the operand."""
         (value,) = op.inputs
         _check_group(op)
         require(value.dtype.is_float, f"floats are summed over replicas, not {value}")
@@ -218,7 +218,7 @@ class ReplicaMax(ReplicaRule, RowWise):
     attributes: ClassVar = GROUP_ATTRIBUTES
 
     def types(self, op: NetworkOp) -> Types:
-        """Those of the operand."""
+        """Type of the operand."""
         _check_group(op)
         return [op.inputs[0].type]
 
@@ -231,7 +231,7 @@ class ReplicaMax(ReplicaRule, RowWise):
         return gcl.all_reduce_cross_replica(to.graph, to[op.inputs[0]], "max", to.prog, group_of(op))
 
     def backward(self, net: BlockBuilder, op: NetworkOp, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
-        """None."""
+        """No gradients."""
         raise no_derivative(op, "the largest of several replicas")
 
 
@@ -328,5 +328,5 @@ class ReplicaRank(ReplicaRule):
         return popops.map(to.graph, rank, [replica], to.prog, name="rank")
 
     def backward(self, net: BlockBuilder, op: NetworkOp, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
-        """None: there are no operands."""
+        """No gradients: there are no operands."""
         return []

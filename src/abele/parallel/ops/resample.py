@@ -127,7 +127,7 @@ class Resample(OpRule):
         return [((*value.shape[:dim], matrix.shape[0], *value.shape[dim + 1 :]), value.dtype)]
 
     def needs(self, op: NetworkOp, part: ValuePart) -> tuple[ValuePart, Sequence[ValuePart | None]]:
-        """The same part of the other dimensions."""
+        """The same part of the operand's other dimensions."""
         dim = op.attrs["dim"]
         made = part.with_whole(dim)
         return made, [made.with_dim(dim, whole_digits(op.inputs[0].shape[dim]))]

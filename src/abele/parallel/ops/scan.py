@@ -55,7 +55,7 @@ def shifted(net: BlockBuilder, value: Value, dim: int, fill: float, *, reverse: 
 
 
 def _needs_rows(op: NetworkOp, part: ValuePart) -> tuple[ValuePart, Sequence[ValuePart | None]]:
-    """The same rows, whole."""
+    """Whole rows of the operands along ``dim``, for the part's other dimensions."""
     made = part.with_whole(op.attrs["dim"])
     return made, [made] * len(op.inputs)
 
@@ -92,7 +92,7 @@ class Scan(OpRule):
         return op.inputs[0] if op.output.shape[op.attrs["dim"]] <= 1 else None
 
     def needs(self, op: NetworkOp, part: ValuePart) -> tuple[ValuePart, Sequence[ValuePart | None]]:
-        """The same rows, whole."""
+        """Whole rows of the operand, for the part's other dimensions."""
         return _needs_rows(op, part)
 
     def evaluate(self, op: NetworkOp, x: Array) -> Array:
@@ -208,7 +208,7 @@ class Recurrence(OpRule):
         return [addend.type]
 
     def needs(self, op: NetworkOp, part: ValuePart) -> tuple[ValuePart, Sequence[ValuePart | None]]:
-        """The same rows, whole."""
+        """Whole rows of the operands, for the part's other dimensions."""
         return _needs_rows(op, part)
 
     def evaluate(self, op: NetworkOp, factor: Array, addend: Array) -> Array:

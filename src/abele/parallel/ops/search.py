@@ -50,5 +50,5 @@ class SearchRows(OpRule):
         return popops.search_sorted(to.graph, rows, values, to.prog, right=op.attrs["right"])
 
     def backward(self, net: BlockBuilder, op: NetworkOp, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
-        """None: places do not change with values."""
+        """No gradients: indices do not change with values."""
         return [None, None]

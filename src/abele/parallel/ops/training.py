@@ -177,7 +177,7 @@ class RunningMean(OpRule):
         return [mean.type]
 
     def evaluate(self, op: NetworkOp, mean: Array, gradient: Array) -> Array:
-        """That of the first micro-batch."""
+        """Mean after the first micro-batch."""
         return np.asarray(gradient.astype(mean.dtype))
 
     def lower(self, to: Lowering, op: NetworkOp) -> Tensor:
@@ -296,7 +296,7 @@ class AllReduceRule(ReplicaRule):
     repeats = False
 
     def types(self, op: NetworkOp) -> Types:
-        """Those of the operands."""
+        """Types of the operands."""
         require(all(v.dtype.is_float for v in op.inputs), "floats are summed over replicas")
         return [v.type for v in op.inputs]
 

@@ -140,7 +140,7 @@ def detach(net: BlockBuilder, value: Value) -> Value:
 
 @rule("reshape")
 class Reshape(View):
-    """The same elements in row-major order in another shape."""
+    """View of the same elements in row-major order in another shape."""
 
     def types(self, op: NetworkOp) -> Types:
         """The shape that the op says, of as many elements."""
@@ -222,7 +222,7 @@ class Expand(View):
         return [(made.shape, value.dtype)]
 
     def needs(self, op: NetworkOp, part: ValuePart) -> tuple[ValuePart, Sequence[ValuePart | None]]:
-        """The same part of the dimensions that are not repeated."""
+        """The part's dimensions that are not repeated."""
         return part, broadcast_needs(op, part)
 
     def emit_part(self, net: BlockBuilder, op: NetworkOp, part: ValuePart, inputs: Sequence[Value]) -> Value:
@@ -316,7 +316,7 @@ class Reverse(View):
         return not op.attrs["dims"]
 
     def needs(self, op: NetworkOp, part: ValuePart) -> tuple[ValuePart, Sequence[ValuePart | None]]:
-        """The same indices, counted from the other end."""
+        """The part's indices, counted from the other end."""
         turned = part
         for dim in op.attrs["dims"]:
             digits = tuple(Digit(d.extent, d.extent - d.high, d.extent - d.low) for d in part.dims[dim])
@@ -398,7 +398,7 @@ class Concat(View):
 
 @rule("detach")
 class Detach(View):
-    """The same elements, through which no gradient flows."""
+    """View of the same elements, through which no gradient flows."""
 
     def types(self, op: NetworkOp) -> Types:
         """The type of the input."""
@@ -409,7 +409,7 @@ class Detach(View):
         return False
 
     def needs(self, op: NetworkOp, part: ValuePart) -> tuple[ValuePart, Sequence[ValuePart | None]]:
-        """The same part."""
+        """The same part of the operand."""
         return part, [part]
 
     def evaluate(self, op: NetworkOp, x: Array) -> Array:
@@ -417,7 +417,7 @@ class Detach(View):
         return x
 
     def lower(self, to: Lowering, op: NetworkOp) -> Tensor:
-        """The same view."""
+        """The operand's tensor."""
         return to[op.inputs[0]]
 
     def backward(self, net: BlockBuilder, op: NetworkOp, grads: Gradients, wanted: Sequence[bool]) -> Gradients:

@@ -84,7 +84,7 @@ class Sgd(Optimiser):
         return {PARAMETER: t[PARAMETER] - rate * t[GRADIENT]}
 
     def update(self, t: Terms) -> dict[str, Expr]:
-        """One step."""
+        """Parameter and momentum after a step."""
         parameter, gradient = t[PARAMETER], decayed(t)
         step, state = gradient, {}
         if self.has_velocity:

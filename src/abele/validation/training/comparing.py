@@ -174,7 +174,7 @@ def details_text(predictions: Sequence[Prediction]) -> str:
 
 
 def details_table(predictions: Sequence[Prediction]) -> Table:
-    """The same for people at a terminal."""
+    """Details of updates as a table for a terminal."""
     table = Table(
         title="what an update goes to", title_justify="left", title_style="bold", box=None, padding=(0, 2, 0, 0)
     )

@@ -16,7 +16,7 @@ _RESTS_ON = {
 }
 """Constants by the part of a time that they decide."""
 _LINKS = ("ipu_links.", "gateway.")
-"""Those of sums over replicas."""
+"""Prefixes of the constants of sums over replicas."""
 
 
 def uncertainty(prediction: Prediction) -> float:

@@ -76,7 +76,7 @@ def chunk(parts: Int64, level: int, index: int, total: Int64 | None = None) -> d
 
 
 def small(values: Int64) -> Array:
-    """The same numbers as uint32, where they fit."""
+    """Numbers as uint32, where they fit."""
     if values.size and (int(values.min()) < 0 or int(values.max()) >= 2**32):
         return values
     return values.astype(np.uint32)

@@ -208,7 +208,7 @@ class _Context:
         self.saved_tensors = tensors
 
     def save_for_forward(self, *tensors: Any) -> None:
-        """Nothing: derivatives are taken backward."""
+        """Do nothing: derivatives are taken backward."""
 
     def mark_non_differentiable(self, *tensors: torch.Tensor) -> None:
         self.non_differentiable = {id(t) for t in tensors}

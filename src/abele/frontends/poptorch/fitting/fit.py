@@ -84,7 +84,7 @@ class Fit:
         return next((p for p in paths if p in starts), "")
 
     def to_json(self) -> dict[str, Any]:
-        """All of it as plain data."""
+        """The result as plain data."""
         return {**fitted_dict(self.fitted), "code": self.code()}
 
     def __str__(self) -> str:

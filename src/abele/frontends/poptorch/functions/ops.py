@@ -170,7 +170,7 @@ class CPU:
         return self.execute(*args, **kwargs)
 
     def execute(self, *args: Any, **kwargs: Any) -> Any:
-        """As a call."""
+        """Call the function."""
         if not isRunningOnIpu():
             return self._layer_to_call(*args, **kwargs)
         if is_training():

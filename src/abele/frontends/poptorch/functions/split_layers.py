@@ -170,5 +170,5 @@ class SplitCrossEntropyLoss(SplitLayer):
         return loss
 
     def parts(self) -> Iterator[tuple[str, int, int]]:
-        """It has no parameters."""
+        """No parts: it has no parameters."""
         return iter(())

@@ -44,7 +44,7 @@ class _OwnedModel:
         return owner is not None and owner.copyWeightsToHostIfNeeded()
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        """As a model of the plain class."""
+        """Pickle as a model of the plain class."""
         made: Any = super().__reduce_ex__(protocol)
         if isinstance(made, str):
             return made

@@ -66,7 +66,7 @@ class Phase:
             raise CheckError(f"a phase takes either stages or names of blocks, got {given!r}")
 
     def stage(self, index: int) -> Stage:
-        """One of the stages."""
+        """Stage of the phase by its number."""
         return self.stages[index]
 
     def ipus(self, *ipus: int) -> Self:
@@ -202,7 +202,7 @@ class PhasedExecution(ExecutionStrategy):
         yield from ((number, stage, phase) for number, (stage, phase) in enumerate(stages))
 
     def phase(self, phase: int) -> Phase:
-        """One of the phases."""
+        """Phase by its number."""
         if not isinstance(phase, int) or not 0 <= phase < len(self._phases):
             raise CheckError(f"phase {phase!r} does not exist: there are {len(self._phases)}")
         return self._phases[phase]
@@ -241,7 +241,7 @@ class ParallelPhasedExecution(PhasedExecution):
 
     @property
     def sends_off_chip(self) -> bool:
-        """As :meth:`sendTensorsOffChipAfterFwd` says."""
+        """True if tensors are sent off chip; see :meth:`sendTensorsOffChipAfterFwd`."""
         return self._off_chip_after_forward
 
     def sendTensorsOffChipAfterFwd(self, off_chip: bool = True) -> Self:

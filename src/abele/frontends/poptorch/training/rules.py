@@ -146,7 +146,7 @@ def _fields(kind: type[Optimiser]) -> set[str]:
 
 
 def _known(kind: type[Optimiser], variable: frozenset[str]) -> frozenset[str]:
-    """Those of the variable numbers that a rule has."""
+    """Variable numbers that a rule has."""
     return variable & _fields(kind)
 
 

@@ -45,7 +45,7 @@ class PseudoInverseRule(Composed):
         return [((batch, n, m), f32)]
 
     def evaluate(self, op: NetworkOp, a: Array, absolute: Array, relative: Array) -> Array:
-        """By NumPy's singular values."""
+        """Pseudo-inverse by NumPy's singular values."""
         u, s, v = np.linalg.svd(a, full_matrices=False)
         limit = np.maximum(absolute, relative * s.max(axis=1, initial=0))[:, None]
         inverse = np.where(s > limit, 1 / np.where(s > limit, s, 1), 0)

@@ -98,7 +98,7 @@ class QrRule(Composed):
     attributes = {"complete": bool}  # noqa: RUF012
 
     def types(self, op: NetworkOp) -> Types:
-        """As :func:`qr` says."""
+        """Types of the results of :func:`qr`."""
         check_matrices(op.inputs[0])
         batch, m, n = op.inputs[0].shape
         require(min(m, n) > 0, f"{op.inputs[0]} has no elements")

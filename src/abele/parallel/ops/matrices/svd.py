@@ -51,7 +51,7 @@ class SvdRule(Composed):
     attributes: ClassVar = {"full": bool, "vectors": bool}
 
     def types(self, op: NetworkOp) -> Types:
-        """As :func:`svd` says."""
+        """Types of the results of :func:`svd`."""
         check_matrices(op.inputs[0])
         batch, m, n = op.inputs[0].shape
         require(min(m, n) > 0, f"{op.inputs[0]} has no elements")

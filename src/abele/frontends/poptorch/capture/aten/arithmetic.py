@@ -186,7 +186,7 @@ for _name in ("eq", "ne", "lt", "le", "gt", "ge"):
 
 @aten("aten.logical_and", "aten.bitwise_and", "aten.__and__")
 def logical_and(call: OperatorCall, a: Operand, b: Operand) -> Value:
-    """Both."""
+    """Logical and: neither operand is zero."""
     return call.map(apply("and", x, y), a, b)
 
 
@@ -198,7 +198,7 @@ def logical_or(call: OperatorCall, a: Operand, b: Operand) -> Value:
 
 @aten("aten.logical_xor", "aten.bitwise_xor", "aten.__xor__")
 def logical_xor(call: OperatorCall, a: Operand, b: Operand) -> Value:
-    """One of both."""
+    """Logical exclusive or: one of the operands is zero."""
     return call.map(apply("xor", x, y), a, b)
 
 

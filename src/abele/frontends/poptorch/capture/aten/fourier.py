@@ -43,7 +43,7 @@ class _Transform:
 
     @property
     def sign(self) -> float:
-        """Of the exponents."""
+        """Sign of the exponents."""
         return -1.0 if self.forward else 1.0
 
     def scale(self, extent: int) -> float:

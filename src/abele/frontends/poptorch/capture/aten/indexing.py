@@ -202,7 +202,7 @@ def _rows_along(net: BlockBuilder, value: Value, dim: int) -> Value:
 
 
 def _for_each(net: BlockBuilder, index: Value, groups: int) -> Value:
-    """The same numbers for every group, [groups, n]."""
+    """Numbers repeated for every group, [groups, n]."""
     return build.expand(net, build.reshape(net, index, (1, index.size)), (groups, index.size))
 
 

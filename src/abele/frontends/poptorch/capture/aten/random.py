@@ -200,7 +200,7 @@ def alpha_dropout(call: OperatorCall, value: Value, p: float, train: bool) -> Va
 
 @aten("aten.feature_alpha_dropout")
 def feature_alpha_dropout(call: OperatorCall, value: Value, p: float, train: bool) -> Value:
-    """The same of whole channels of every sample."""
+    """Alpha dropout of whole channels of every sample."""
     return _alpha_dropout(call, value, p, train, by_channel=True)
 
 

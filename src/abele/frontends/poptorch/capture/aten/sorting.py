@@ -41,7 +41,7 @@ def sort(call: OperatorCall, value: Value, dim: int = -1, descending: bool = Fal
 def stable_sort(
     call: OperatorCall, value: Value, *, stable: bool | None = None, dim: int = -1, descending: bool = False
 ) -> Pair:
-    """As every sort here, which is stable."""
+    """Sort, which is stable here in any case."""
     return _sorted(call.net, value, dim, descending=descending)
 
 
@@ -59,7 +59,7 @@ def stable_argsort(call: OperatorCall, value: Value, *, stable: bool, dim: int =
 
 @aten("aten.msort")
 def msort(call: OperatorCall, value: Value) -> Value:
-    """In order along the first dimension."""
+    """Sort along the first dimension."""
     return _sorted(call.net, value, 0)[0]
 
 
@@ -266,7 +266,7 @@ def nanquantile(
     *,
     interpolation: str = "linear",
 ) -> Value:
-    """As a quantile of what is a number."""
+    """Quantile of the elements other than NaN."""
     return _quantile(call, value, q, dim, keepdim=keepdim, interpolation=interpolation, skips=True)
 
 
