@@ -74,6 +74,7 @@ def segment_network(chain: SegmentChain, number: int, groups: Sequence[Group] | 
         groups: Optimisers and the parameters that they update; None for inference.
     """
     net, segment = chain.net, chain.segments[number]
+    # Ops before the segment that make values known to be fixed, such as masks, are repeated in it.
     inside = net.ops[segment.begin : segment.end]
     made = {v for op in inside for v in op.outputs}
     read = dict.fromkeys(v for op in inside for v in op.inputs if v not in made)
@@ -82,6 +83,7 @@ def segment_network(chain: SegmentChain, number: int, groups: Sequence[Group] | 
     ops = [*before, *inside]
     made |= {v for op in before for v in op.outputs}
     read = dict.fromkeys(v for op in ops for v in op.inputs if v not in made)
+    # Values that enter get names by their order, so that equal segments become equal networks.
     names = _Renamed(net, segment.entering, chain.flowing)
     values = {v: names.of(v) for v in read}
     following = chain.segments[number + 1].entering if number + 1 < len(chain.segments) else ()
@@ -94,6 +96,7 @@ def segment_network(chain: SegmentChain, number: int, groups: Sequence[Group] | 
         for g in groups
         if any(p in values for p in g.parameters)
     )
+    # The last segment has the loss; others get gradients of their results from outside.
     flowing = [
         forward.outputs[len(forward.outputs) - len(leaving) + n] for n, v in enumerate(leaving) if v in chain.flowing
     ]

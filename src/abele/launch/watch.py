@@ -140,6 +140,7 @@ def lost(ranks: Sequence[RankView], timeout_seconds: float) -> Loss | None:
 
 
 def _reasons(ranks: Sequence[RankView], timeout_seconds: float) -> Iterator[Loss]:
+    # Certain losses first: a bad end, and a rank that ended before a meeting that another waits at.
     yield from (_ended_badly(view) for view in ranks if view.status)
     for view, other in _waits(ranks, _GONE_SECONDS):
         # What it sent in a meeting that both have come to is on its way, however long a busy host takes for it.
@@ -147,6 +148,7 @@ def _reasons(ranks: Sequence[RankView], timeout_seconds: float) -> Iterator[Loss
             yield _gone(ranks[other], view)
     if not timeout_seconds:
         return
+    # The rest is a matter of patience: silence, no progress, and all ranks waiting for each other.
     patience = _PART * timeout_seconds
     for view in ranks:
         if view.code is None and view.unheard > patience:

@@ -123,12 +123,14 @@ def generate(
         tolerance: The proportion of packs by which the programme may be above its bound in the end.
     """
     num_kinds = len(counts)
+    # The pool starts with patterns of another method, so that the programme has a solution at once.
     pool = PatternPool(num_kinds)
     starts = list(first)
     table = np.full((len(starts), max(map(len, starts))), -1, np.int32)
     for row, members in zip(table, starts, strict=True):
         row[: len(members)] = members
     pool.add(table)
+    # Counts are scaled to one size, so that tolerances mean the same for any number of items.
     weights = counts * (_SCALED_ITEMS / counts.sum())
     unscaled = counts.sum() / _SCALED_ITEMS
     best = max(knapsack.flat_values(), key=lambda values: float(weights @ values))
@@ -137,11 +139,14 @@ def generate(
     while improved and rounds < MOST_ROUNDS:
         rounds += 1
         uses, values = pool.solve(weights)
+        # Price at a mean of the best values and the programme's own: pure values jump about from round to round (in-out
+        # separation).
         weight = _WEIGHT
         while True:
             mixed = weight * best + (1 - weight) * values
             priced = knapsack.solve(mixed)
             most = float(priced.best[-1, -1])
+            # Values divided by the most that a pack is worth are feasible in the dual, so they prove a bound.
             if (proven := float(weights @ mixed) / most) > bound:
                 best, bound = mixed / most, proven
             patterns = priced.patterns()
@@ -151,7 +156,9 @@ def generate(
                 break
             # The mean asks for nothing that the programme lacks: nearer to the programme's own values.
             weight = weight / 2 if weight > 0.2 else 0.0
+        # Go on while a whole pack may still be saved over the bound, in items and not in scaled ones.
         improved = added > 0 and np.ceil(bound * unscaled - 1e-6) < uses.sum() * unscaled * (1 - tolerance)
+    # The bound is computed again in exact arithmetic: rounding errors must not prove too much.
     exact = max(at_least, exact_bound(knapsack, counts, best), exact_bound(knapsack, counts, values))
     used = pool.rows[: len(uses)]
     return FractionalPacking(used, uses * unscaled, float(uses.sum()) * unscaled, exact, rounds, best)

@@ -146,9 +146,11 @@ class GradientScale:
         if not self.clips or not (gradients or shards):
             return
         assert self.scalar is not None
+        # One sum of squares per tensor, all in one reduction.
         every = [*gradients, *shards]
         wanted = [SingleReduceOp(t, tuple(range(t.ndim)), ReduceParams("SQUARE_ADD"), f32, "square") for t in every]
         squares = popops.reduce_many(self.graph, wanted, prog, name="gradient_norms")
+        # Parts of split layers add up over the replicas of their group.
         for group in dict.fromkeys((parts or {}).values()):
             own = [number for number, of in (parts or {}).items() if of == group]
             split = concat([squares[number].reshape((1,)) for number in own])
@@ -156,11 +158,13 @@ class GradientScale:
             for place, number in enumerate(own):
                 squares[number] = total[place]
         together = concat([s.reshape((1,)) for s in squares])
+        # Shares add up over all replicas, whole gradients are the same on each.
         if shards:
             part = popops.reduce(self.graph, together[len(gradients) :], [0], "ADD", prog, name="square_of_shares")
             whole = gcl.all_reduce_cross_replica(self.graph, part, "add", prog, name="square_of_replicas")
             together = concat([together[: len(gradients)], whole.reshape((1,))])
         total = popops.reduce(self.graph, together, [0], "ADD", prog, name="square_of_norm")
+        # The norm of the unscaled mean; the factor divides by it where it is above the limit.
         inverse: ExprLike = _1 if self.loss is not None else 1.0 / self._scale
         norm = Op("sqrt", _2) * inverse * share
         shrunk = inverse * (self._norm / Op("max", norm, self._norm))

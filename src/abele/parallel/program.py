@@ -242,6 +242,7 @@ class _ProgramBuilder:
             return self._build(modes)
 
     def _build(self, modes: RunModes) -> NetworkProgram:
+        # Ops by when they run: in each micro-batch, adding to sums after it, and once per step.
         needed = self.net.needed(self.net.results)
         if modes.shared_functions:
             self.to.functions = SharedFunctions.of(needed, self.net.leaves)
@@ -249,18 +250,22 @@ class _ProgramBuilder:
         sums = [op for op in needed if op.kind in _OF_MICRO_BATCHES]
         body = self.body
         compute = [op for op in needed if op.stage != Stage.UPDATE and op.kind not in _OF_MICRO_BATCHES]
+        # Lower the micro-batch first: its readers choose the layouts in which updates and streams then find the
+        # tensors.
         worthwhile = worthwhile_bytes(self.graph.system)
         self.to.remote = remote_weights(self.net, self.schedule.locations.weights, worthwhile)
         gradient_sums = GradientSums(self.net, self.graph, sums, self.schedule.locations.accumulators)
         body.lower(self.to, compute, gradient_sums)
         self._make_updates(of_step, shared_functions=modes.shared_functions)
         gradient_sums.bind(self.to)
+        # Inputs are loaded before the ops of their stage, or made once where no host feeds the program.
         inputs = [self._input_stream(v) for v in self.net.inputs]
         if modes.synthetic_data:
             self._make_data()
         else:
             for stream, value in inputs:
                 self._load(stream, value)
+        # Sums come after the micro-batch; stages with running means share one count of micro-batches.
         step = Steps(name="step")
         for op in sums:
             stage = body.stage_of(op.output)
@@ -269,6 +274,7 @@ class _ProgramBuilder:
                 body.shares[stage] = self._running_shares(graph, step, stage.leaving)
         self.to.sums = RemoteSums(self.to, self.graph, sums, self.schedule.locations.accumulators)
         body.lower_sums(self.to, gradient_sums.left)
+        # Outputs may be weights in streaming memory: they have to be there before anything is sent.
         if self.to.remote is not None:
             for value in self.net.outputs:
                 self.to.remote.show(self.to, body.stage_of(value).leaving, [self.to[value]])
@@ -276,6 +282,7 @@ class _ProgramBuilder:
             self._store_outputs()
             changed = [(v, body.stage_of(v).exits) for v in self.net.changed_inputs.values()]
             self.changed.add([(self._kept(v, exits), exits) for v, exits in changed])
+        # Anchors of micro-batches leave with their stage; state is written back after them, as both read its old value.
         anchors = AnchorCollector(self.graph, self.net, self.to, self.schedule)
         anchors.add(lambda value: body.stage_of(value).exits, updated=False)
         self._write_back()
@@ -283,6 +290,7 @@ class _ProgramBuilder:
         if remote is not None:
             remote.finish(self.to, self.graph)
             self.to.rows = remote.rows
+        # The update closes the step, and anchors of updated values come after it.
         self._step(step, of_step)
         anchors.add(lambda _: Exits(step, step), updated=True)
         before = [*modes.steps(), self.outputs.before, *anchors.before]
@@ -416,6 +424,7 @@ class _ProgramBuilder:
             self.body.advance_random_state(self.net.seed, self.to)
 
     def _step(self, step: Steps, ops: Sequence[NetworkOp]) -> None:
+        # Everything that accumulates begins at zero, but for sums that are momenta.
         updates = [op for op in ops if op.kind == "update"]
         self.scale.begin(step)
         assert self.to.sums is not None
@@ -423,13 +432,17 @@ class _ProgramBuilder:
         momenta = self.to.momenta
         self.to.sums.begin(self.to, [v for v in self.net.accumulators if v not in momenta.totals], step)
         momenta.begin(self.to, {number: self._first_of(number) for number in range(len(self.groups))}, step)
+        # All micro-batches of the step, without empty sequences around them.
         for steps in (self.body.before, self.body.program(), self.body.after):
             if not isinstance(steps, Steps) or steps.steps:
                 step.add(steps)
+        # Sums come out of streaming memory now only if replicas exchange them or clipping reads them all; others wait
+        # for their update.
         collectives = [op for op in ops if op.kind in ("all_reduce", "reduce_scatter")]
         self.to.sums.load(step, None if self.scale.clips else {v for op in collectives for v in op.inputs})
         with self.to.into(step):
             self.to.run(collectives)
+        # Clipping needs the norm of all gradients: whole ones, shares, and parts of split layers.
         groups = {op.attrs["group"] for op in updates}
         shares = {abs(self._first_of(number).share) for number in groups} or {1.0}
         names = {value: state.name for state, value in self.net.updates.items()}
@@ -443,6 +456,7 @@ class _ProgramBuilder:
             parts=parts,
         )
         with self.to.into(step):
+            # Group by group, so that state in streaming memory is on the chip for one group at a time.
             for number in range(len(self.groups)):
                 group = self._first_of(number)
                 group.begin(step)
@@ -451,6 +465,7 @@ class _ProgramBuilder:
                     if of == number:
                         update.flush(step)
                 group.end(step)
+        # Replicas must agree on the scale of the next step, so their counts are summed.
         counts = self._counts(step)
         if counts is not None and self.schedule.replicas > 1:
             gcl.all_reduce_cross_replica_in_place(self.graph, counts, "add", step, name="counts_of_replicas")

@@ -73,10 +73,12 @@ def compile_network(
     """
     start, schedule, settings = time.perf_counter(), schedule or Schedule(), settings or Settings()
     case = NetworkCase(net, schedule, None if groups is None else tuple(groups), settings)
+    # A cached program is found by the case as given, not by the settings that a remedy may choose.
     folder = None if settings.cache is None else CompiledFolder(settings.cache)
     kept = None if folder is None else folder.find(net, schedule, groups, settings)
     if kept is not None:
         return replace(kept, seconds=time.perf_counter() - start)
+    # Failures leave a report; Python's collector pauses, as compiling makes many objects that stay.
     given = settings
     unfit = AutoReport(read_options(None), settings.report_folder_of(training=groups is not None)).of_failure()
     with unfit, collector_paused(), _reporting(progress, settings) as report:
@@ -87,6 +89,7 @@ def compile_network(
             case, ends, executable = _remedied(
                 case, error, build, partial(found_advice, smaller=smaller, halved=halved), words
             )
+    # A remedy may have changed the settings; state of buffers persists like that of parameters.
     settings = case.settings
     optimisers = None if groups is None else tuple(g.optimiser for g in groups)
     trained = {p.name for g in groups or () for p in g.parameters}

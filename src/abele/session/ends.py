@@ -113,12 +113,14 @@ def expose(net: Network, program: NetworkProgram) -> Ends:
     graph, schedule = program.graph, program.schedule
     parts = {name: tensor.shape for name, tensor in program.weights.items()}
     parts |= {name: weight.shards.order.shape for name, weight in program.remote_weights.items()}
+    # Streams have no names in the program: outputs are numbered, changed inputs keep the names of the inputs.
     outputs = [f"output{i}" for i in range(len(program.outputs))]
     positions = [net.inputs.index(v) for v in net.changed_inputs]
     inputs = net.inputs if program.inputs else ()
     if not program.changed:
         positions = []
     changed = (_stream(net.inputs[i].name, s) for i, s in zip(positions, program.changed, strict=True))
+    # State and numbers of all optimisers in one table; the loss scale's numbers belong to the first optimiser.
     shared = program.scale
     state = {name: t for update in program.groups for name, t in update.state.items()}
     state |= {} if shared is None else shared.state

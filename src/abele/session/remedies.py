@@ -212,11 +212,13 @@ def _remedies(
     case: NetworkCase, error: OutOfMemoryError, known: Advice, *, smaller: Smaller | None, halved: Halved | None
 ) -> Iterator[Remedy]:
     """Remedies to try, the least change first: to results, then to the machine."""
+    # Smaller plans change no result but by rounding.
     settings = case.settings
     if known.proportion is not None:
         for changed in _shares(case):
             said = {"proportion": changed.settings.memory_proportion}
             yield Remedy("proportion", said, {"proportion": None}, partial(_as_it_is, changed))
+    # State shared by replicas, and activations computed again: the same results for more cycles.
     if case.schedule.replicas > 1 and case.schedule.ranks == 1 and _state_matters(case, error):
         yield Remedy("share_state", {"share_state": True}, {}, partial(_as_it_is, _state_at(case, sharded=True)))
     if case.groups is not None and not settings.recompute and temporaries_matter(error) and _has_room(error):
@@ -224,6 +226,7 @@ def _remedies(
         yield Remedy("recompute", {"recompute": True}, {}, partial(_as_it_is, again))
     if settings.target().dram is not None and _state_matters(case, error):
         yield Remedy("state_off_chip", {"state_off_chip": True}, {}, partial(_as_it_is, _state_at(case, on_chip=False)))
+    # From here on results change: partials in f16, then smaller micro-batches, then half precision.
     halves = any(v.dtype == f16 for v in (*case.net.parameters, *case.net.inputs))
     if halves and settings.partials != "f16" and temporaries_matter(error) and _has_room(error):
         narrow = replace(case, settings=replace(settings, partials="f16"))
@@ -234,6 +237,7 @@ def _remedies(
             yield Remedy("batch", said, {"batch": None}, partial(smaller, parts))
     if known.halve and halved is not None:
         yield Remedy("halve", {}, {"halve": False}, halved)
+    # Another machine changes no result, but is not the user's.
     if known.machine is not None:
         larger = replace(case, settings=replace(settings, system=known.machine))
         yield Remedy("machine", {}, {"machine": None}, partial(_as_it_is, larger))

@@ -68,12 +68,14 @@ def executions_of(report: Report, program: int, window: tuple[int, int] | None =
         TooManySpansError: The window has too many.
     """
     total = int(report.cycles(program).total)
+    # Reports without run spans list every execution in ``spans``.
     if not len(report.run_spans) or not (report.run_spans["program"] == program).any():
         spans = report.spans.where("program", program)
         group, step, start, cycles = (
             spans[name].astype(np.int64) for name in ("group", "step", "start_cycle", "cycles")
         )
         return Executions(group=group, step=step, start=start, cycles=cycles, untold=None, end=total, total=total)
+    # A window, or all of a short run, is unfolded from its loops.
     untold = _untold(report, program)
     if window is not None:
         return _unfolded(report, program, *window, MOST_WINDOW, untold, total)
@@ -93,6 +95,7 @@ def executions_of(report: Report, program: int, window: tuple[int, int] | None =
             low = middle
         except TooManySpansError:
             high = middle
+    # Beyond the beginning that was unfolded, nothing is told of any group.
     horizon = {int(g): best.end for g in np.flatnonzero(report.groups["program"] == program)}
     return Executions(
         group=best.group,

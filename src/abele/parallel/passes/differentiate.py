@@ -377,6 +377,7 @@ class _Reverse:
         active = _active(body, wanted, num_carried)
         linear = self._linear(body, active, [False, *active, *wanted[num_carried:]])
         tables = self._tables(op, linear)
+        # Values that all trips share need no table; their gradients are summed over the trips.
         outside = dict(zip(body.parameters[1 + num_carried :], op.inputs[num_carried:], strict=True))
         gives = linear.gives[1 + num_carried :]
         invariant = [v for v, given in zip(op.inputs[num_carried:], gives, strict=True) if given]
@@ -394,9 +395,11 @@ class _Reverse:
                     return index
                 return outside[value] if value in outside else build.read_row(region, tables[value], index)
 
+            # One trip back: gradients of the carried values after it, and the forward values that it needs.
             arguments = [*now[: len(carried)], *map(needed_value, linear.needs)]
             made = list(region.inline(linear.backward, [region.read(v) for v in arguments]))
             places = iter(made)
+            # The first results are the carried gradients before the trip, the next ones add to the sums.
             by_carried = [next(places) if gives_it else None for gives_it in linear.gives[1 : 1 + num_carried]]
             after = [
                 g if g is not None else _zeros(region, v)
@@ -408,6 +411,7 @@ class _Reverse:
             ]
             if not counting:
                 return [*after, *sums]
+            # Counts of magnitudes are carried along like one more sum.
             assert self.counts is not None
             here = BlockCounts(region, self.counts.tracking)
             for counts in (now[-1], *made[len(made) - linear.counts :]):
@@ -416,10 +420,12 @@ class _Reverse:
                 here.of_trip(now[: len(carried)])
             return [*after, *sums, *here.all]
 
+        # The loop back carries gradients, then sums, then counts, and all but the gradients begin with zero.
         entering = self.counts is not None and self.counts.tracks(op)
         counting = linear.counts or entering
         sums_before = [*(_zeros(net, v) for v in invariant), *([build.full(net, 0.0, (2,), f32)] if counting else [])]
         made = build.loop(net, count, [*starts, *sums_before], trip_back)
+        # Each operand gets its result where it is active or summed, and None elsewhere.
         results = iter(self._counted(made, has_counts=counting))
         by_carried = [next(results) if is_active else None for is_active in active]
         return [*by_carried, *(next(results) if given_one else None for given_one in gives)]

@@ -177,12 +177,14 @@ def training_pipeline(
     named = tuple((g.optimiser, tuple(p.name for p in g.parameters)) for g in groups)
     trained = tuple(name for _, names in named for name in names)
     halves = tuple(name for o, names in named if o.accumulation == f16 for name in names)
+    # Momenta that accumulate gradients take the place of sums.
     momenta = tuple(
         (name, number, optimiser.types.get("velocity_type") == f16)
         for number, (optimiser, names) in enumerate(named)
         if combines(optimiser, schedule)
         for name in names
     )
+    # A scale that may change is a scalar on the device; a fixed one is multiplied into the loss.
     scale, changes = loss_scale_of(groups)
     changes |= automatic_loss_scale is not None
     start = Differentiate(trained, scale=sign_of(groups) * (1.0 if changes else scale), counted=automatic_loss_scale)
@@ -190,6 +192,7 @@ def training_pipeline(
     apart = automatic_loss_scale is not None and automatic_loss_scale.tracking == GradientTracking.NAMED
     return Pipeline(
         (
+            # Equal layers become calls before differentiation, so that each function is differentiated once.
             *_simplifying(),
             *in_blocks(blocks),
             *(() if apart else (Outline(),)),

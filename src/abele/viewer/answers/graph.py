@@ -305,6 +305,7 @@ def _layout(
     boxes: list[_Box], around: Int64, pair: Int64, goes_round: Array
 ) -> tuple[list[list[tuple[float, float]]], float, float]:
     """Place boxes, innermost modules first, and route edges; points are where edges bend, their ends included."""
+    # An edge is laid out in the innermost module around both ends, between the members that hold them.
     holder, mine_a, mine_b = _common(around, pair)
     bends: list[list[tuple[float, float]]] = [[] for _ in range(len(pair))]
     inside: dict[int, list[int]] = {}
@@ -312,6 +313,7 @@ def _layout(
         inside.setdefault(box.around, []).append(number)
     width = height = 0.0
     for module in sorted(inside, reverse=True):
+        # Inner modules have higher numbers, so their sizes are known when the module around them is laid out.
         members = np.array(inside[module])
         edges = np.flatnonzero(holder == module)
         index = np.full(len(boxes), -1, dtype=np.int64)
@@ -333,15 +335,18 @@ def _layout(
             boxes[number].x, boxes[number].y = x, y
         for edge, drawn in zip(edges.tolist(), which.reshape(-1).tolist(), strict=True):
             bends[edge] = drawing.bends[drawn]
+        # The drawing's size becomes that of the module's box, with room for its heading.
         if module < 0:
             width, height = drawing.width, drawing.height
         else:
             boxes[module].w = max(drawing.width + 2 * _PADDING, len(boxes[module].label) * _LETTER + 30.0)
             boxes[module].h = drawing.height + 2 * _PADDING + _HEADING
+    # Positions are relative to the module so far; outer boxes come first.
     for box in boxes:
         if box.around >= 0:
             box.x += boxes[box.around].x + _PADDING
             box.y += boxes[box.around].y + _PADDING + _HEADING
+    # Edges leave at the bottom of a box and enter at the top, or the other way round where they point up.
     routes = []
     for (a, b), module, points in zip(pair.tolist(), holder.tolist(), bends, strict=True):
         dx, dy = (boxes[module].x + _PADDING, boxes[module].y + _PADDING + _HEADING) if module >= 0 else (0.0, 0.0)

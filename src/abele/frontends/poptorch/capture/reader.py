@@ -102,6 +102,7 @@ class NodeReader:
 
     def _read_node(self, node: torch.fx.Node) -> None:
         name = torch_export.op_name(node)
+        # Marks first: they stand for backward passes, and for loops and branches.
         if node.op == "get_attr":
             self.known[node] = torch_export.attribute(node)
         elif name == OWN_BACKWARD:
@@ -114,6 +115,7 @@ class NodeReader:
         elif name == "abele.branch":
             with self._around(node):
                 self._branch(node)
+        # The backward pass of a user's function waits until its results are read; nested calls belong to the latest.
         elif name == INCOMING or any(s in self.waiting for s in torch_export.iter_nodes(node)):
             sources = [self.waiting[s] for s in torch_export.iter_nodes(node) if s in self.waiting]
             call: Any = node.args[1] if name == INCOMING else max(sources)
@@ -123,12 +125,14 @@ class NodeReader:
         elif name in CONTROL:
             with self.net.at(torch_export.origin(node)), self._around(node):
                 self.values[node] = CONTROL[name](self, node)
+        # Python's numbers stay on the host unless the device makes one of them.
         elif torch_export.is_python(node):
             args, kwargs = torch_export.map_args(self.value, node)
             if any(isinstance(arg, Value) for arg in args):
                 self.values[node] = self._number(node, args)
             else:
                 self.values[node] = torch_export.run_on_host(node, args, kwargs)
+        # Calls on constants alone run on the host; everything else is an op of the network.
         elif self._is_known(node, name):
             self.known[node] = torch_export.run_on_host(node, *torch_export.map_args(self.known.__getitem__, node))
             torch_export.settle_sizes(node, self.known[node])

@@ -63,6 +63,7 @@ class DataLoader(torch.utils.data.DataLoader[Any]):
         batch_sampler: Any = None,
         **kwargs: Any,
     ) -> None:
+        # One loaded batch has the samples of all micro-batches of a call.
         options._freeze()
         self.options = options
         self._micro_batches = _micro_batches(options)
@@ -73,6 +74,7 @@ class DataLoader(torch.utils.data.DataLoader[Any]):
         rebatches = mode == DataLoaderMode.AsyncRebatched or (mode == DataLoaderMode.Async and not drop_last)
         # Of batches of one sample nothing is ever left over.
         rebatches = rebatches and self._combined != 1
+        # Three ways to load: batches of the user's sampler joined, samples as they are, or combined batches cut again.
         if batch_sampler is not None:
             if batch_size != 1 or shuffle:
                 raise Error("batch_sampler excludes batch_size and shuffle", remedy="let the sampler do both")
@@ -86,6 +88,7 @@ class DataLoader(torch.utils.data.DataLoader[Any]):
         elif batch_size is None or self._combined is None:
             super().__init__(dataset, batch_size=None, shuffle=shuffle, **common)
         else:
+            # Rebatching keeps the remainder of each worker for the next batch, so nothing is dropped while loading.
             loaded, dropped = self._combined, drop_last
             if rebatches:
                 loaded, dropped = rebatched_worker_size or self._combined, False
