@@ -85,7 +85,7 @@ def fit(
 
 
 def show(found: Fit, *, code: bool) -> None:
-    """Print what was found for people."""
+    """Print the result for people."""
     from abele.fitting import fitted_text
 
     out = console()

@@ -1,4 +1,4 @@
-"""The picture of ``abele pack``: how long the sequences are, and what is wasted at each depth."""
+"""Picture of ``abele pack``: lengths of the sequences, and the waste at each depth."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``abele systems``: the machines that there are, or every constant of one."""
+"""``abele systems``: the machines known, or every constant of one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cases: one number of IPUs to a replica, one micro-batch and one choice of what is computed again.
+"""Cases of a search: one number of IPUs per replica, one micro-batch and one choice of recomputation.
 
 What changes nothing but memory moves only as far as it has to: the code of equal layers is shared, and the optimiser's
 state is sharded or leaves the chip, where a plan does not fit otherwise, or its products would plan with less memory.

@@ -145,7 +145,7 @@ def _module_starts(ops: Sequence[NetworkOp], starts: Collection[str] | None) -> 
 
 
 def _crossings(net: Network, fixed: frozenset[Value]) -> list[tuple[Value, ...]]:
-    """For each op what is made before it, changes with each micro-batch, and is read by it or after it."""
+    """Values made before each op that change with each micro-batch and are read by the op or after it."""
     made: dict[Value, int] = {}
     last: dict[Value, int] = {}
     inputs = set(net.inputs)

@@ -1,4 +1,4 @@
-"""Misses: what is said of plans that do not fit, and what would help where none does."""
+"""Misses: the words about plans that do not fit, and remedies where none does."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _where(miss: Miss, chain: SegmentChain) -> str:
 
 
 def nothing_fits(search: FitSearch) -> FittingError:
-    """The error of a search that found nothing: what comes nearest for each number of IPUs, and what would help."""
+    """Error of a search without a plan: the nearest ones for each number of IPUs, and remedies."""
     space = search.space
     if not search.misses:
         segments = max((len(c.segments) for c in search.chains.values()), default=0)

@@ -34,7 +34,7 @@ class Partition:
 
 
 def partition(stages: int, middle: Callable[[int], Costs], ends: Costs) -> Partition | None:
-    """The cuts with the least cost of what costs most; None where there are none.
+    """Cuts with the least cost of the costliest stage; None where there are none.
 
     Args:
         stages: Number of stages, at least two.

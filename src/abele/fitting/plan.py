@@ -1,4 +1,4 @@
-"""Plans: one way to spread a model over a machine, and what it is expected to cost."""
+"""Plans: one way to spread a model over a machine, with its expected cost."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ class Estimate:
     samples_per_second: float
 
     def shares(self, plan: Spreading) -> dict[str, float]:
-        """IPU cycles for each sample, by what they are spent on; together they are all that the IPUs in use have."""
+        """IPU cycles per sample, by use; together they are all cycles of the IPUs in use."""
         per_sample = plan.num_ipus / plan.batch
         rounds, mean = plan.accumulation, sum(self.stage_cycles) / plan.ipus
         return {

@@ -1,4 +1,4 @@
-"""Search: which micro-batches and cases are looked at, and what is compiled for that.
+"""Search: the micro-batches and cases to try, and the segments compiled for that.
 
 Kinds of segments are compiled with the libraries' own share of a tile's memory for products, and again with smaller
 ones as long as there is a case that does not fit, and that products with less memory might let fit.
@@ -26,7 +26,7 @@ SAVED = 0.5
 
 @dataclass
 class FitSearch:
-    """A search that is going on: what was measured, what fits and what does not.
+    """A running search: measured costs, fitting plans and misses.
 
     Attributes:
         space: Plans to search.
@@ -50,7 +50,7 @@ class FitSearch:
 
     @property
     def misses(self) -> list[Miss]:
-        """For each other case what comes nearest."""
+        """Nearest miss of each case without a plan that fits."""
         return [case.miss for case in self.cases if case.miss is not None]
 
     def run(self) -> None:
@@ -151,5 +151,5 @@ def _of_part(progress: Progress, what: str, stage: str, done: float) -> None:
 
 
 def _may_fit(case: Case) -> bool:
-    """True if a case does not fit, and products with less memory may save what is lacking."""
+    """True if a case does not fit, and products with less memory may save enough."""
     return case.miss is not None and case.miss.lacking_bytes <= SAVED * case.miss.product_bytes

@@ -1,4 +1,4 @@
-"""A segment as a network of its own, which is compiled to find what it costs.
+"""A segment as a network of its own, which is compiled to find its cost.
 
 What enters the segment is an input; so is the gradient of what leaves it, and the gradient of what enters is an output.
 Parameters are numbered, and random ops too: segments that do the same are equal networks, and are compiled once.
@@ -125,7 +125,7 @@ class _Renamed:
 
 
 def _network(net: Network, ops: Sequence[NetworkOp], values: dict[Value, Value], leaving: Sequence[Value]) -> Network:
-    """Some ops as a network that reads ``values`` in place of what they read."""
+    """Some ops as a network, with ``values`` in place of their operands from outside."""
     made = {v for op in ops for v in op.outputs}
     first = min((op.attrs[name] for op in ops for name in ("modifier", "random") if name in op.attrs), default=0)
     # Names of what ops make are those of the model's variables, which differ from layer to layer.

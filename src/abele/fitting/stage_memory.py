@@ -143,7 +143,7 @@ class StageMemory:
         return int(found.max())
 
     def product_bytes(self, begin: int, end: int) -> int:
-        """Temporaries of a stage on the tile that has most of them, without what is kept for the backward pass."""
+        """Temporaries of a stage on the tile with most of them, without tensors kept for the backward pass."""
         return int(self.costs.arrays["peak"][begin:end].max())
 
     def code_bytes(self, begin: int, end: int) -> int:

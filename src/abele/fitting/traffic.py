@@ -61,7 +61,7 @@ class CollectiveCosts:
 
 
 _SMALL, _LARGE = 1 << 20, 1 << 23
-"""Bytes at which collectives are compiled to find what they cost."""
+"""Bytes of the collectives that are compiled to find their cost."""
 
 
 @lru_cache(maxsize=64)
@@ -90,7 +90,7 @@ def collective_costs(ipus: int, replicas: int, system: System, dtype: ElementTyp
 
 
 def all_reduce_cycles(bytes_by_ipu: Sequence[int], replicas: int, system: System) -> int:
-    """Cycles of summing gradients over replicas, IPU after IPU: all are at the barrier of what leaves one.
+    """Cycles of summing gradients over replicas, IPU after IPU: all of them wait at the barriers of each.
 
     Args:
         bytes_by_ipu: Gradients on each IPU of a replica.

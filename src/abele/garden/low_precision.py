@@ -230,7 +230,7 @@ def _following(text: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _masked(text: Tensor, seed: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Text with some characters masked, their places and what they were."""
+    """Text with some characters masked, their places and the masked characters."""
     text = text[:, :-1].clone()
     num_masked = max(1, round(MASKED_SHARE * text.shape[1]))
     generator = torch.Generator().manual_seed(seed)

@@ -32,7 +32,7 @@ F64 = npt.NDArray[np.float64]
 PRECISIONS = ("f32", "f16", "f8", "f8 unit")
 READOUT = "scores"
 BRANCHES = ("*.attention", "*.narrow")
-"""Modules of both networks whose results are added to what went past them."""
+"""Modules of both networks whose results are added to their input."""
 MULTIPLIERS = unit_scaling.Multipliers(attention=unit_scaling.UNIT, correlation=1.0)
 """Scores of attention begin with variance 1, as all else; so do those of characters, which no readout makes smaller.
 Attention is not made larger than what it averages."""

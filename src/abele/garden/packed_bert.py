@@ -166,7 +166,7 @@ def train(trainings: list[BertTraining], console: Console) -> None:
 
 
 def losses_by_part(padded: BertTraining, packed: BertTraining, count: int) -> str:
-    """Mean losses over equal parts of all sequences, and what they took."""
+    """Mean losses over equal parts of all sequences, and their times."""
     parts = min(PARTS, padded.updates, packed.updates)
     seen = np.linspace(0, count, parts + 1)
     lines = ["sequences        padded   packed   nats per masked token, by sequence"]

@@ -208,7 +208,7 @@ def run(settings: DemoSettings, console: Console) -> DemoResult:
 
 
 def recommendations(ratings: Ratings, scores: F64, seen: I64, hidden: I64, num_cases: int = 4) -> str:
-    """Some cases of held-out files: what was seen, what was hidden, and what the model would recommend."""
+    """Some cases of held-out files: seen names, hidden names, and the model's recommendations."""
     lines = []
     for case in np.linspace(0, len(hidden) - 1, num_cases).astype(int):
         has = [ratings.names[name] for name in seen[case] if name < len(ratings.names)]

@@ -155,7 +155,7 @@ def intersection_over_union(found: npt.NDArray[np.bool_], actual: npt.NDArray[np
 
 
 def best_threshold(scenes: Scenes) -> float:
-    """The brightness from which on pixels are best called ink in these scenes, of 99 tried."""
+    """Best least brightness of ink in these scenes, of 99 tried."""
     bright, ink = scenes.images.mean(axis=1), scenes.labels > 0
     tried = np.linspace(0.01, 0.99, 99)
     return float(tried[np.argmax([intersection_over_union(bright >= level, ink) for level in tried])])
@@ -237,7 +237,7 @@ def commonest(scenes: Scenes) -> int:
 
 
 def side_by_side(actual: I64, found: I64) -> str:
-    """Labels of a scene beside what was found, as text: digits for ink, dots for the photograph."""
+    """Labels of a scene beside the found ones, as text: digits for ink, dots for the photograph."""
     panels = (("labels", actual), ("found", found))
     lines = ["   ".join(f"{title:<{SIDE}}" for title, _ in panels)]
     for rows in zip(*(pixels for _, pixels in panels), strict=True):

@@ -62,7 +62,7 @@ class Heartbeat:
             self.beat()
 
     def beat(self, **more: str | int) -> None:
-        """Tell where the process is, and what else there is to tell."""
+        """Tell the place of the process, with further facts."""
         with self._writing:
             frame = self._frame()
             self._note(frame)

@@ -1,4 +1,4 @@
-"""Runs a job: starts its ranks, shows what they print, and ends all of them when one is lost."""
+"""Launcher of a job: it starts the ranks, shows their output, and ends all of them when one is lost."""
 
 from __future__ import annotations
 
@@ -235,7 +235,7 @@ class GuardedRun:
 
 
 def _hand_on(stream: IO[bytes]) -> None:
-    """Hand what is typed on to the ranks, of which the first gets it."""
+    """Hand typed input to the ranks; the first gets it."""
     with contextlib.suppress(OSError, ValueError), stream:
         while block := os.read(0, 1 << 12):
             stream.write(block)

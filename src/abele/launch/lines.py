@@ -44,5 +44,5 @@ class LineSplitter:
 
 
 def _last_written(line: bytes) -> bytes:
-    """A line without what was written over."""
+    """A line without the text that was written over."""
     return line.rstrip(b"\r").rpartition(b"\r")[2]

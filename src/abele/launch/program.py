@@ -47,12 +47,12 @@ class PopTorchFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         return poptorch
 
     def exec_module(self, module: ModuleType) -> None:
-        """Everything was done before; the module stays what it was."""
+        """Do nothing: the module is complete."""
         module.__spec__ = self._spec
 
 
 def main() -> None:
-    """Run the program named by the arguments; how it ends is how this process ends."""
+    """Run the program named by the arguments; this process ends as the program does."""
     arguments = sys.argv[1:]
     heart = _heartbeat(_folder(arguments))
     for stream in (sys.stdout, sys.stderr):

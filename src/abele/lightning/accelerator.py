@@ -31,7 +31,7 @@ class AbeleAccelerator(pl.accelerators.Accelerator):  # type: ignore[misc]  # Li
             )
 
     def get_device_stats(self, device: Any) -> dict[str, Any]:
-        """Nothing: ``PoplarExecutor.report()`` has what the machine does."""
+        """Nothing: ``PoplarExecutor.report()`` has the machine's figures."""
         return {}
 
     def teardown(self) -> None:

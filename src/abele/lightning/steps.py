@@ -1,4 +1,4 @@
-"""Steps of a ``LightningModule`` as models: what they log and measure comes back with their outputs.
+"""Steps of a ``LightningModule`` as models: logged and measured values come back with their outputs.
 
 While a step is recorded, ``self.log`` and metrics of torchmetrics only note what they are given. After each run the
 same calls are made with the values that came back, as if the step had run on the host.

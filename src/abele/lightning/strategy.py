@@ -25,7 +25,7 @@ _STATE = {
     "RMSprop": {"Accl1": "square_avg", "Accl2": "momentum_buffer", "Accl3": "grad_avg", "Step": "step"},
     "SGD": {"Accl1": "momentum_buffer"},
 }
-"""PyTorch's names of what an optimiser keeps, by those that the device has."""
+"""PyTorch's names of an optimiser's state, by those of the device."""
 
 
 class AbeleStrategy(pl.strategies.SingleDeviceStrategy):  # type: ignore[misc]  # Lightning may not be installed
@@ -83,7 +83,7 @@ class AbeleStrategy(pl.strategies.SingleDeviceStrategy):  # type: ignore[misc]  
             self._replicas = len(devices)
 
     def setup(self, trainer: Any) -> None:
-        """Take over accumulation, and check that the device can do what is asked for.
+        """Take over accumulation, and check that the device can do all that the trainer asks for.
 
         Raises:
             InvalidOptionError: Manual optimisation, another precision, or gradients clipped by the trainer.
@@ -266,7 +266,7 @@ class AbeleStrategy(pl.strategies.SingleDeviceStrategy):  # type: ignore[misc]  
         return checkpoint
 
     def teardown(self) -> None:
-        """Bring weights and state to the host, and let go of what was compiled."""
+        """Bring weights and state to the host, and let go of the compiled program."""
         if self._trained is not None:
             self._to_host(self._trained, self.optimizers[0])
         for _, executor in self._steps.values():

@@ -30,7 +30,7 @@ from abele.packing.packs import Int64s
 from abele.packing.vector_knapsack import VectorKnapsack
 
 MOST_ROUNDS = 300
-"""Rounds after which what was found has to do; some ten are usual."""
+"""Most rounds of pricing; some ten are usual."""
 
 _WEIGHT = 0.8
 """Of the values with the best bound, in the mean that is priced; at 0.5 there are a fifth more rounds."""

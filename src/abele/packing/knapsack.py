@@ -18,7 +18,7 @@ from abele.packing.histogram import SizeHistogram
 from abele.packing.packs import Int64s
 
 MOST_CELLS = 5 * 10**6
-"""Lengths times capacity of what counts as small: 2,000 lengths of 2,500 tokens take column generation ten seconds."""
+"""Lengths times capacity up to which a knapsack is small: 2,000 lengths of 2,500 tokens take ten seconds."""
 
 MOST_WORK = 12 * 10**6
 """Cells times the depth up to which a knapsack with a limited depth counts as small."""

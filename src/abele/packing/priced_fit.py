@@ -34,7 +34,7 @@ CHANGED = 0.04
 from there on a stream is taken to have changed. Windows of a thousand alike items differ by 0.02."""
 
 _MEMORY = 32
-"""Windows whose items prices are made of, about: what is older counts half as much each time as many have come."""
+"""Windows, about, whose items make prices: older ones count half as much each time as many have come."""
 
 _MORE = 4
 """Growth of the number of items seen after which prices are made anew, until the memory is full."""
@@ -166,7 +166,7 @@ class _Filler:
         self._rooms: Values = narrow.solve(worth).best if self._depth > 2 else np.zeros((1, 1))
 
     def fill(self) -> list[int]:
-        """The kinds of one pack, which are taken off what is left: the longest, then what is worth most beside it."""
+        """Kinds of one pack, taken off the items that are left: the longest, then the most valuable beside it."""
         first = int(np.flatnonzero(self._left)[-1])
         members, room = [first], self._capacity - int(self._lengths[first])
         self._left[first] -= 1

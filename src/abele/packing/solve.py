@@ -118,7 +118,7 @@ def checked_limits(
 
 
 def at_least_one(value: object, name: str) -> int:
-    """A whole number of at least 1 and below 2**40, or a PackingError that says what it was to be."""
+    """A whole number of at least 1 and below 2**40, or a PackingError that names it."""
     number = value.item() if isinstance(value, np.generic) else value
     if isinstance(number, bool) or not isinstance(number, int):
         raise PackingError(f"{name} is a whole number, got {value!r}")

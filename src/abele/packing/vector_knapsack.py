@@ -18,7 +18,7 @@ from abele.packing.knapsack import Floats, KnapsackTable, Values
 from abele.packing.packs import Int64s
 
 MOST_WORK = 10**8
-"""Kinds times rooms times levels of what counts as small: some twenty rounds of half a second."""
+"""Kinds times rooms times levels up to which a knapsack is small: some twenty rounds of half a second."""
 
 MOST_ROOMS = 10**6
 """Rooms of a level, so that tables stay below a gigabyte."""

@@ -83,6 +83,6 @@ class AutomaticLossScale:
 
 
 def modules_around(name: str) -> list[str]:
-    """A name, and the modules around what it names: ``layers``, ``layers.0`` and ``layers.0.bias`` for the last."""
+    """A name, and the names of the modules around it: ``layers``, ``layers.0`` and ``layers.0.bias`` for the last."""
     parts = name.split(".")
     return [".".join(parts[: n + 1]) for n in range(len(parts))]

@@ -102,7 +102,7 @@ class Body(ABC):
 
     @abstractmethod
     def lower_sums(self, to: Lowering, sums: Sequence[NetworkOp]) -> None:
-        """Lower what is still to be added to sums; after :meth:`lower`."""
+        """Lower the remaining additions to sums; after :meth:`lower`."""
 
     @abstractmethod
     def advance_random_state(self, seed: Value, to: Lowering) -> None:
@@ -114,7 +114,7 @@ class Body(ABC):
 
 
 def beside_traffic(run: Iterable[Program], stages: Sequence[StageSteps], *, first: set[int], last: set[int]) -> Steps:
-    """A run of stages, beside which IO tiles store what was made before it and load what will be read after it.
+    """A run of stages, beside which IO tiles store results from before it and load inputs for after it.
 
     IO tiles wait for no other tile between what is handed over and what enters next; so where the steps of a program
     have them last, the machine has them at the same time as the run.
@@ -136,7 +136,7 @@ def beside_traffic(run: Iterable[Program], stages: Sequence[StageSteps], *, firs
 
 
 def around_traffic(program: Program, stages: Sequence[StageSteps]) -> Program:
-    """A program of all micro-batches with what is loaded before and stored after it, by nobody beside it."""
+    """A program of all micro-batches with loads before them and stores after them, without overlap."""
     loading = [step for stage in stages for step in stage.loading.steps]
     storing = [step for stage in stages for part in (stage.handing_over, stage.storing) for step in part.steps]
     return Steps(*loading, program, *storing) if loading or storing else program

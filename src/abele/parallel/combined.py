@@ -110,7 +110,7 @@ class CombinedMomenta:
         return self._scalars[group, place.ipu]["fresh"]
 
     def begin(self, to: Lowering, updates: Mapping[int, GroupUpdate], prog: Steps) -> None:
-        """Append what comes before the micro-batches of a step: momenta shrink, and take up the decay of weights."""
+        """Append steps before the micro-batches of a step: momenta shrink, and accumulate the decay of weights."""
         for number, update in updates.items():
             there = [scalars for (group, _), scalars in self._scalars.items() if group == number]
             if there:

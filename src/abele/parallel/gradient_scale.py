@@ -95,7 +95,7 @@ class GradientScale:
         self.scalar = self._made("gradient_scale", 1.0 / scale) if is_scalar else None
 
     def on(self, graph: Graph) -> GradientScale:
-        """The scale as another IPU reads it: with a scalar of its own, which whoever owns it has to send there."""
+        """The scale for another IPU: a scalar of its own there, which the owner has to send."""
         other = copy.copy(self)
         if self.scalar is not None:
             other.graph = graph
@@ -111,7 +111,7 @@ class GradientScale:
         return self.graph.map(self.graph.variable(f32, (), name=f"gradients/{name}", initial=initial), 0)
 
     def begin(self, prog: Steps) -> None:
-        """Append what comes before the micro-batches of a step: the scale of the loss and its inverse."""
+        """Append steps before the micro-batches of a step: the scale of the loss and its inverse."""
         if self._factor is not None:
             assert self.loss is not None
             assert self.scalar is not None
@@ -134,7 +134,7 @@ class GradientScale:
         shards: Sequence[Tensor] = (),
         parts: Mapping[int, CommGroup] | None = None,
     ) -> None:
-        """Append what comes after the micro-batches: long gradients are shrunk, as if they were one vector.
+        """Append steps after the micro-batches: long gradients are clipped, as if they were one vector.
 
         Args:
             gradients: Of all parameters that replicas have whole.
@@ -171,7 +171,7 @@ class GradientScale:
         map_with_outputs(self.graph, [shrunk], [self.scalar, total], [self.scalar], prog, "clip_by_norm")
 
     def end(self, counts: Tensor | None, prog: Steps) -> None:
-        """Append what comes after the updates: the automatic scale moves.
+        """Append steps after the updates: the automatic scale moves.
 
         Args:
             counts: Gradients of the step below and from the edge on, f32[2]; None if there are none in float16.

@@ -1,4 +1,4 @@
-"""Hidden scores: where a value is minus infinity whatever its operands are, as far as constants tell.
+"""Masked scores: places where a value is minus infinity whatever its operands, as far as constants tell.
 
 A mask that is known when a network is compiled chooses minus infinity for scores or adds it. What chooses and what is
 added are constants, so which scores that leaves is computed from them alone, in NumPy. As everywhere with masks, what

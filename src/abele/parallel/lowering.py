@@ -105,7 +105,7 @@ class Lowering:
         return self._graphs[place.ipu] if len(self._graphs) > 1 else self.graph
 
     def _go_to(self, place: Place | None) -> None:
-        """Go on with the graph of another IPU; inside of blocks everything is where the block is."""
+        """Go on with the graph of another IPU; inside of blocks everything is on the block's IPU."""
         if len(self._graphs) > 1 and place is not None:
             self.graph = self._graphs[place.ipu]
             self.repeats.where = place.ipu
@@ -142,7 +142,7 @@ class Lowering:
         return bool(self.planning.get(STABLE_NORMS, False))
 
     def planned(self, op: NetworkOp, dtype: ElementType) -> dict[str, Any]:
-        """The options of an op's products of operands of ``dtype``: those of all, but for what it has of its own.
+        """Options of an op's products of operands of ``dtype``: the common ones, overridden by its own.
 
         Operands of f32 have f32 partials, whatever others have.
         """
@@ -153,7 +153,7 @@ class Lowering:
 
     @contextmanager
     def into(self, prog: Steps) -> Iterator[Steps]:
-        """Append what is lowered inside to ``prog``."""
+        """Append steps that are lowered inside to ``prog``."""
         before, self.prog = self.prog, prog
         try:
             yield prog
@@ -177,7 +177,7 @@ class Lowering:
         self.lower(listed)
 
     def announce(self, ops: Sequence[NetworkOp], leaving: Iterable[Value] = ()) -> None:
-        """Take note of what reads which values, before any of it is lowered."""
+        """Note the readers of values, before any op is lowered."""
         for value in (*leaving, *(v for op in ops for v in op.inputs)):
             self._readers[value] = self._readers.get(value, 0) + 1
         for op in ops:
@@ -409,7 +409,7 @@ class Lowering:
     def function_body(
         self, block: OpBlock, arguments: Sequence[Value | Tensor | None], *, leaving: Iterable[Value]
     ) -> tuple[list[Tensor | None], list[Tensor]]:
-        """Lower a block for several calls; returns what it reads its parameters from, and its results.
+        """Lower a block for several calls; returns the tensors of its parameters, and its results.
 
         Args:
             block: Block to lower.
@@ -468,7 +468,7 @@ def _rename(tensor: Tensor, name: str) -> None:
 
 @contextmanager
 def located(graph: Graph, origin: DebugRecord, *, scoped: bool = True) -> Iterator[None]:
-    """Give what is made inside the source line, and if ``scoped`` the path and name, of ``origin``."""
+    """Give objects that are made inside the source line of ``origin``, and if ``scoped`` its path and name."""
     location = (origin.file, origin.line) if origin.file else None
     with graph.scope(origin.full_name if scoped else "", location=location, text=origin.text):
         yield

@@ -67,7 +67,7 @@ class Interpreter:
         return [values[v] for v in block.results]
 
     def ops(self, ops: Iterable[NetworkOp], values: dict[Value, Array]) -> None:
-        """Run ops in order; what they make is added to ``values``."""
+        """Run ops in order; their results are added to ``values``."""
         for op in ops:
             results = rule_of(op).interpret(self, op, [values[v] for v in op.inputs])
             for value, array in zip(op.outputs, results if isinstance(results, tuple) else (results,), strict=True):

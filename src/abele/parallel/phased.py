@@ -1,4 +1,4 @@
-"""Micro-batches in phases: one part of the network after the other, and what is between them may leave the chip.
+"""Micro-batches in phases: one part of the network after the other; values between them may leave the chip.
 
 Phase ``p`` of the ``n`` that the model's author gave runs forward at time ``p`` and backward at time ``2·(n − 1) − p``:
 the last one runs backward at once. At the end of its time a phase stores what a later one than the next reads, and that

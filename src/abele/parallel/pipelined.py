@@ -154,7 +154,7 @@ class PipelinedBody(Body):
                 sums.add(to, op)
 
     def _lower_once(self, to: Lowering, op: NetworkOp) -> None:
-        """Lower what is the same for all micro-batches before the first of them, and what it follows from."""
+        """Lower values that are the same for all micro-batches, and their operands, before the first of them."""
         for value in op.outputs:
             del self._pending[value]
         for value in op.inputs:

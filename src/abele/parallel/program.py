@@ -365,7 +365,7 @@ class _ProgramBuilder:
         return next(update for (number, _), update in self.to.updates.items() if number == group)
 
     def _kept(self, value: Value, exits: Exits) -> Tensor:
-        """The tensor of an output; a copy of what only shows a weight that changes before the host reads it."""
+        """Tensor of an output; a copy where it shows a weight that changes before the host reads it."""
         tensor = self.to[value]
         changing = {*self.net.gradients, *self.net.updates}
         weights = {v for w in changing if w in self.to for v in self.to[w].variables}

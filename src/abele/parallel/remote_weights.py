@@ -97,7 +97,7 @@ class RemoteWeights:
             where.steps.remove(steps)
 
     def show(self, to: Lowering, prog: Steps, tensors: Iterable[Tensor]) -> None:
-        """Append loads of what tensors show of parameters, for whoever reads them afterwards."""
+        """Append loads of the parameters that tensors show, for readers afterwards."""
         steps = Steps(name="load")
         self._current.pop((-1, -1), None)
         if self._use(to, steps, (-1, -1), list(tensors)):
@@ -173,4 +173,4 @@ def remote_weights(net: Network, location: TensorLocation, worthwhile: int) -> R
 
 
 _AFTERWARDS = ("update", "all_reduce", "reduce_scatter")
-"""Kinds of op after the micro-batches that load what they read, or read nothing of it."""
+"""Kinds of op after the micro-batches that load their operands, or read none of their elements."""

@@ -57,7 +57,7 @@ Named = Program | VertexGroup
 
 
 class _Relabelling:
-    """Debug information of what was built at one place, as it would be at another.
+    """Debug information of objects built at one place, as they would have it at another.
 
     Args:
         old: Scopes and source line of the one place.
@@ -80,7 +80,7 @@ class _Relabelling:
         return debug.renamed(self._new.filled(debug.name)) if "⁅" in debug.name else debug
 
     def scoped(self, debug: DebugRecord) -> DebugRecord:
-        """That of what takes scopes and source line from the graph."""
+        """Debug record of an object that takes scopes and source line from the graph."""
         known = self._known.get(debug)
         if known is None:
             known = self._known[debug] = self._moved(debug)
@@ -145,7 +145,7 @@ class _Built:
                     waiting.append(step.host_body)
 
     def is_whole(self) -> bool:
-        """True if it is made of nothing but operands and what is new, in forms that can be built again."""
+        """True if it is made of nothing but operands and new objects, in forms that can be built again."""
         known = {*self.operands, *(n.variable for n in self.variables)}
         sets = {c for c, _ in self.compute_sets}
         shown = [t for t in self.results if t is not None]
@@ -285,7 +285,7 @@ class Repeats:
 
 @contextmanager
 def _marked(variables: Sequence[Variable]) -> Iterator[None]:
-    """Call variables by marks for a while; errors say what they are called."""
+    """Name variables by marks for a while; errors say their real names."""
     names = _Names(DebugRecord(""), tuple(v.name for v in variables))
     for number, variable in enumerate(variables):
         variable.name = f"⁅operand {number}⁆"
@@ -304,7 +304,7 @@ def _marked(variables: Sequence[Variable]) -> Iterator[None]:
 
 
 def _fill_names(built: _Built, names: _Names) -> None:
-    """Give what was built its names, and keep the marked ones."""
+    """Give the built objects their names, and keep the marked ones."""
     renaming = _Relabelling(built.origin, names, {})
     for new in built.variables:
         if "⁅" in new.debug.full_name:

@@ -37,7 +37,7 @@ class StageRing(ABC):
     row: RingRow
 
     def read(self, index: Tensor | None, prog: Steps) -> dict[Value, Tensor]:
-        """Append the steps that read a row; returns what it has of each value."""
+        """Append the steps that read a row; returns its tensor for each value."""
         return self.row.values(self.taken(index, prog), prog)
 
     @abstractmethod
@@ -107,7 +107,7 @@ class RemoteRing(StageRing):
         prog.add(Copy(self.row.fill(prog), self.buffer, name="store_ring", offset=self._row(index)))
 
     def taken(self, index: Tensor | None, prog: Steps) -> Tensor:
-        """A copy of a row of the buffer, laid out as what was written is."""
+        """A copy of a row of the buffer, in the layout of the written tensors."""
         whole = self.row.variable("loaded", self.row.stored)
         prog.add(Copy(self.buffer, whole, name="load_ring", offset=self._row(index)))
         return whole

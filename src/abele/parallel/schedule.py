@@ -287,7 +287,7 @@ class Schedule:
 
     @cached_property
     def input_of(self) -> tuple[int, ...]:
-        """For each replica, which of the micro-batches of a round it is given."""
+        """Micro-batch of a round for each replica."""
         members = self.input_groups.members(self.own_replicas)
         return tuple(np.argsort(members.ravel()) // members.shape[1])
 

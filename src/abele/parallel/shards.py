@@ -33,7 +33,7 @@ class Shards:
 
     @staticmethod
     def of(tensor: Tensor, replicas: int = 1) -> Shards:
-        """Shares of what lies as ``tensor`` does."""
+        """Shares of a tensor in the order in which ``tensor`` lies."""
         return Shards(storage_order(tensor), replicas)
 
     @property

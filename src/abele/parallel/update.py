@@ -106,7 +106,7 @@ class GroupUpdate:
         return other
 
     def begin(self, prog: Steps) -> None:
-        """Append what comes once before the updates of a step: scalars advance, and are sent to other IPUs."""
+        """Append steps before the updates of a step: scalars advance, and are sent to other IPUs."""
         terms = Terms({}, self.optimiser.numbers, self.optimiser.variable)
         exprs = self.optimiser.advance(terms)
         if exprs:
@@ -155,7 +155,7 @@ class GroupUpdate:
             self.update(UpdateTarget(name, parameter, gradient, made), prog)
 
     def flush(self, prog: Steps) -> None:
-        """Append the updates of what waits, unit by unit."""
+        """Append the waiting updates, unit by unit."""
         slots, waiting = self.optimiser.slots(), self._waiting
         self._waiting = []
         every = units(waiting, slots, self.graph.system)
@@ -219,11 +219,11 @@ class GroupUpdate:
             self.update(target, prog)
 
     def update(self, target: UpdateTarget, prog: Steps) -> None:
-        """Append the update of one parameter, and of what is kept beside it, by its gradient."""
+        """Append the update of one parameter, and of its state, by its gradient."""
         self._emit(self.optimiser.update, _walked(target), prog, type(self.optimiser).__name__.lower())
 
     def end(self, prog: Steps) -> None:
-        """Append what comes once after the updates of a step."""
+        """Append steps after the updates of a step."""
 
     def rates_of_momentum(self, into: Mapping[str, Tensor], replicas: int, prog: Steps) -> None:
         """Append what computes the scalars by which momenta take up gradients."""
@@ -356,7 +356,7 @@ class NormedUpdate(GroupUpdate, ABC):
     normed_square: ClassVar[str]
 
     def update(self, target: UpdateTarget, prog: Steps) -> None:
-        """Append the update of one parameter and what is kept beside it."""
+        """Append the update of one parameter and its state."""
         normed = self._normed(target, prog)
         norms = self._squares(target.parameter, normed, prog, self.parts.get(target.name))
         self._descend(target, normed, norms, prog)

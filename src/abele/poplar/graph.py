@@ -410,7 +410,7 @@ class Graph(g.Graph):
         inputs: Iterable[tuple[Any, int]] = (),
         outputs: Iterable[tuple[Any, int]] = (),
     ) -> g.HostFunction:
-        """A function on the host, by type and number of elements of what it takes and gives."""
+        """A function on the host, by type and number of elements of its inputs and outputs."""
         return self.host_function(handle, inputs, outputs)
 
     def createHostWrite(self, handle: str, t: g.Tensor, rearrangeOnHost: bool = False) -> None:
@@ -433,7 +433,7 @@ class Graph(g.Graph):
         os.write(self.to_dot(steps if len(steps) else None, sys.maxsize))
 
     def serialize(self, *arguments: Any) -> None:
-        """Refused: what is kept on disk is the executable.
+        """Refused: executables are kept on disk, not graphs.
 
         Raises:
             EngineError: Always.

@@ -72,7 +72,7 @@ class RemoteBuffer(g.RemoteBuffer):
         return self.repeats
 
     def isRearrangeOnHost(self) -> bool:
-        """True if the host rearranges what is copied: never."""
+        """True if the host rearranges copied data: never."""
         return False
 
 

@@ -75,7 +75,7 @@ class Target:
 
 
 class Graph:
-    """Counts of what the graph has."""
+    """Counts of the graph's objects."""
 
     def __init__(self, counts: dict[str, int]) -> None:
         self._counts = counts
@@ -129,7 +129,7 @@ class Compilation:
 
     @cached_property
     def tiles(self) -> Tiles:
-        """The tiles and what they hold."""
+        """The tiles and their memory."""
         return Tiles(self._report.memory, self._report.memory.num_tiles)
 
     @cached_property

@@ -155,7 +155,7 @@ class UsedVariables(LazySequence[UsedVariable]):
 
 
 def used_variables(report: Report, row: int) -> UsedVariables:
-    """The variables that a step touches, with those of its exchange and of what it arranges.
+    """Variables that a step touches, with those of its exchange and of its rearrangements.
 
     Args:
         report: The report.

@@ -1,4 +1,4 @@
-"""Liveness: what is live while which step runs."""
+"""Liveness: the variables live at each step."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class NotAlwaysLiveMemory:
 
 
 class LivenessProgramStep:
-    """A place in the program from which on something else is live."""
+    """A step of the program from which on other variables are live."""
 
     __slots__ = ("_nodes", "row")
 
@@ -71,7 +71,7 @@ class LivenessProgramStep:
 
 
 class LivenessProgramSteps(LazySequence[LivenessProgramStep]):
-    """The places of a program where what is live changes, in order.
+    """Steps of a program at which live memory changes, in order.
 
     Args:
         nodes: The program tree.

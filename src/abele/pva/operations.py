@@ -1,4 +1,4 @@
-"""Operations: what the user's lines of code became, and what they cost."""
+"""Operations: the results of the user's lines of code, and their costs."""
 
 from __future__ import annotations
 

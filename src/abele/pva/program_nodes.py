@@ -1,4 +1,4 @@
-"""The program tree of a report as columns, in the order in which one walks it."""
+"""The program tree of a report as columns, in the order of a walk."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ class TileCategories:
 
     @property
     def variable(self) -> CategoryMemory:
-        """Variables, and at the tile's worst step what is live there for a while, with data in motion."""
+        """Variables, and the temporary ones live at the tile's worst step, with data in motion."""
         return self._of("variable")
 
     @property

@@ -80,7 +80,7 @@ class Advice:
         return self.ordered(found, "Settings(allow_out_of_memory=True) for a report of the program as it is")
 
     def ordered(self, found: dict[str, str], report: str) -> list[str]:
-        """Sentences by the field that they are about: what was tried first, and how to get a report last."""
+        """Sentences by the field that they are about: trials first, and the way to a report last."""
         if self.why_not_halved and "halve" in found:
             found["halve"] += f" (not tried: {self.why_not_halved})"
         first = [found.pop(self.tried) + TRIED] if self.tried in found else []
@@ -111,7 +111,7 @@ def batch_of(net: Network) -> int:
 
 
 def temporaries_matter(error: OutOfMemoryError) -> bool:
-    """True if a good part of the fullest tile is what lives for a time alone, which plans and batches decide on."""
+    """True if temporaries, which plans and batches decide on, are a good part of the fullest tile."""
     worst = error.tiles[0] if error.tiles else {}
     return worst.get("temporaries", 0) * 4 >= worst.get("available_bytes", 1)
 

@@ -101,7 +101,7 @@ class _Given:
 
 
 def _alone(attention: MaskedAttention) -> Network:
-    """An attention as a network: what it reads are parameters, and the loss is its result times another one."""
+    """An attention as a network: its operands are parameters, and the loss is its result times another one."""
     net = NetworkBuilder()
     values: dict[Value, Value] = {}
 

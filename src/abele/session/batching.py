@@ -1,4 +1,4 @@
-"""The batch rule: what the host hands over for one run, and what it gets back.
+"""The batch rule: the host's arrays for one run, and the arrays that it gets back.
 
 The device sees micro-batches. The host sends those of one run together, one after the other along the first dimension:
 device iterations outermost, accumulation within, replicas innermost. A tensor without dimensions counts as a batch of

@@ -155,7 +155,7 @@ def _stream(name: str, stream: Stream) -> End:
 
 
 def _owned(end: End, schedule: Schedule, parts: dict[str, tuple[int, ...]]) -> End:
-    """The end of a weight, or of what belongs to one: groups of replicas may have values or parts of their own."""
+    """End of a weight, or of its state: groups of replicas may have values or parts of their own."""
     name, split = end.name, schedule.split_of(end.name)
     # What an optimiser keeps beside a weight is cut as that is, if it has an element for each of the weight's.
     owner = next((n for n in parts if name == n or name.startswith(f"{n}/")), name)
@@ -178,7 +178,7 @@ def _tensor(graph: Graph, kind: str, name: str, tensor: Tensor) -> End:
 
 
 def _flat(graph: Graph, name: str, state: FlatState) -> End:
-    """The end of what is not whole on the chip; it has the shape of the parameter that it belongs to."""
+    """End of a tensor that is not whole on the chip; it has the shape of its parameter."""
     shards = state.shards
     if state.buffer is not None:
         handle, begin = state.buffer.name, state.begin

@@ -163,7 +163,7 @@ class ExponentRecorder:
                 self._maps[tensor.name].add_counts(counts.octaves)
 
     def added_to(self, report: Report) -> Report:
-        """A report with what was recorded so far."""
+        """A report with the exponents recorded so far."""
         records, counts = exponent_tables(self._records)
         return replace(report, exponent_records=records, exponent_counts=counts)
 

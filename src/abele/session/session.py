@@ -305,7 +305,7 @@ class Session:
         self._weights.told = told
 
     def _refresh(self) -> None:
-        """Take over what was written on the host, or by other sessions, since the last run."""
+        """Take over values written on the host, or by other sessions, since the last run."""
         for mirror in (self._weights, self._state):
             mirror.refresh()
             mirror.hold()

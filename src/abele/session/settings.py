@@ -117,7 +117,7 @@ SETTINGS = OptionTable(
     },
     listed="docs/session.md lists them",
 )
-"""The settings of every front end, with what they take."""
+"""Settings of every front end, with their allowed values."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -156,7 +156,7 @@ def load_compiled(
     *,
     trusted: bool = False,
 ) -> tuple[Compiled, Network]:
-    """A compiled network from a file, and what it was compiled from.
+    """A compiled network from a file, and the network that it was compiled from.
 
     Args:
         path: The file.
@@ -261,7 +261,7 @@ def _check_remote(executable: Executable, end: End) -> None:
 
 
 class CompiledFolder:
-    """Compiled networks in a folder, by the content of what was compiled. Processes may share it.
+    """Compiled networks in a folder, by the content of their sources. Processes may share it.
 
     Args:
         folder: The folder; it is made when something is stored.
@@ -314,7 +314,7 @@ def _is_own(path: Path) -> bool:
 
 
 _LOOKS: dict[str, Any] = {"exponents": (), "exponents_every": 1, "report_folder": ""}
-"""Settings of what the host looks at, which no program knows of."""
+"""Settings of the host alone, which no program depends on."""
 
 
 def content_key(net: Network, schedule: Schedule, groups: Sequence[Group] | None, settings: Settings) -> str:

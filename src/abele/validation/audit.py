@@ -73,7 +73,7 @@ class FormulaConstant:
 
     @property
     def confidence(self) -> str:
-        """``S``, ``D``, ``C`` or ``G`` as for constants of machines; ``–`` for what was chosen and costs nothing."""
+        """``S``, ``D``, ``C`` or ``G`` as for constants of machines; ``–`` for chosen numbers that cost nothing."""
         stated = _STATED.search(self.text)
         if stated is not None:
             return stated[1]
@@ -196,7 +196,7 @@ def _is_number(node: ast.AST) -> bool:
 
 
 def _bare(tree: ast.Module, is_cost_room: bool) -> Iterator[str]:
-    """Functions of costs with numbers in sums and products that neither they nor what is around them gives a source."""
+    """Functions of costs with numbers in sums and products that have no source, nor has the code around them."""
 
     def within(body: list[ast.stmt], said: tuple[str, ...], is_cost: bool, path: str) -> Iterator[str]:
         for node in body:

@@ -1,4 +1,4 @@
-"""Figures that are compared: what the model says of a program beside what was measured or modelled elsewhere."""
+"""Figures that are compared: the model's value beside a measured or modelled one from elsewhere."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ Int64 = npt.NDArray[np.int64]
 Int32 = npt.NDArray[np.int32]
 
 MOST_DEPTH = 10
-"""Rows of a flame; what is deeper stands in the last one."""
+"""Rows of a flame; deeper names stand in the last one."""
 
 
 @dataclass(frozen=True, eq=False)

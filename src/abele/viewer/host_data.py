@@ -26,7 +26,7 @@ Int32 = npt.NDArray[np.int32]
 Float64 = npt.NDArray[np.float64]
 
 MOST_DEPTH = 24
-"""Rows of a thread; what is deeper is not drawn."""
+"""Rows of a thread; deeper events are not drawn."""
 _PHASES = ("waiting", "sending", "running", "reading")
 _MOST_NS = 1 << 52
 _MOST_TRACEPOINTS = 200_000
@@ -50,7 +50,7 @@ class HostColumns:
 
 @dataclass(frozen=True, eq=False)
 class HostSource:
-    """Some of what was measured.
+    """One source of host events.
 
     Attributes:
         kind: ``trace``, ``tracepoints`` or ``runs``.
@@ -156,7 +156,7 @@ def _end(columns: Trace | HostColumns) -> int:
 
 
 def _tracepoints(told: Any) -> HostColumns | None:
-    """The spans that ``poptorch.profiling`` recorded; what is none of them is left out."""
+    """Spans that ``poptorch.profiling`` recorded; other entries are left out."""
     if not isinstance(told, list | tuple):
         return None
     points = [point for point in told[:_MOST_TRACEPOINTS] if isinstance(point, Mapping)]

@@ -79,7 +79,7 @@ class Opened:
         return told | ({"bytes": self._identity[2]} if self._identity else {})
 
     def check(self) -> None:
-        """Refuse to read on in a file that somebody writes into: what was mapped is not what it was.
+        """Refuse to read on in a file that somebody writes into: its mapped contents have changed.
 
         Raises:
             FileFormatError: The file that was opened has been changed in place.
@@ -141,7 +141,9 @@ class Shelf:
         return self._opened[key]
 
     def changed(self) -> list[str]:
-        """Keys of the reports whose files, or traces beside them, are not what was read: written anew, or gone."""
+        """Keys of the reports whose files, or traces beside them, have changed since they were read: written anew, or
+        gone.
+        """
         if any(trace.grown() for trace in self._traces):
             return list(self._opened)
         return [o.key for o in self if o.source and _stamp_of(o.source) != o.stamp.partition(".")[0]]
@@ -216,7 +218,7 @@ def _open(source: str | Path | Report, taken: Iterable[str]) -> Opened:
 
 
 def _read(source: Path, key: str | None, taken: Iterable[str] = ()) -> Opened:
-    """The report in a file or folder; a file that is replaced meanwhile is told as changed, not as what it was."""
+    """The report in a file or folder; a file that is replaced meanwhile is told as changed."""
     path = newest_report(source)
     before = _identity(path)
     report = Report.load(path)
@@ -281,7 +283,7 @@ def _stamp_of(source: Path) -> str:
 
 
 def unexpected(error: Exception) -> dict[str, Any]:
-    """A failure of an answer's own, as the page shows it in the place of what it kept from being shown."""
+    """A failure of one answer, shown in the place of the answer."""
     return {
         "kind": "failure",
         "message": f"this could not be worked out: {type(error).__name__}: {shortened(visible(str(error)), 300)}",

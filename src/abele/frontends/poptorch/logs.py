@@ -48,7 +48,7 @@ class _LogFormat(logging.Formatter):
 
 
 class _StandardError(logging.Handler):
-    """Writes to whatever the standard error is at the time; of equal messages, as many as are wanted."""
+    """Writes to the present standard error; of equal messages, as many as are wanted."""
 
     def __init__(self) -> None:
         super().__init__()

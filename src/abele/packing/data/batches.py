@@ -74,7 +74,7 @@ class PackBatches:
         return self._parted(self.rows.take(self._packs[number]))
 
     def __iter__(self) -> Iterator[Any]:
-        """The batches of the epoch, or what is left of it after :meth:`load_state_dict`; then comes the next epoch."""
+        """Batches of the epoch, or those left after :meth:`load_state_dict`; then comes the next epoch."""
         begin, self._begin = self._begin, 0
         for number in range(begin, len(self)):
             self._done = number + 1

@@ -77,7 +77,7 @@ class PackedRows:
         return SequenceLayout.of(chosen, self.samples.lengths_by_axis, self.shape)
 
     def take(self, rows: npt.ArrayLike) -> Batch:
-        """Arrays by name, each [num_rows, …]: the fields of the samples, then what is derived.
+        """Arrays by name, each [num_rows, …]: the fields of the samples, then derived arrays.
 
         Args:
             rows: Their numbers, int[num_rows]; ``len(self)`` for an empty row.

@@ -1,4 +1,4 @@
-"""Samples in ragged storage: columns by name, and what they are."""
+"""Samples in ragged storage: columns by name, and their recipe."""
 
 from __future__ import annotations
 
@@ -204,7 +204,7 @@ def _common_length(columns: Mapping[str, Ragged | Array]) -> int:
 
 
 def _sharing_offsets(columns: Mapping[str, Ragged | Array]) -> dict[str, Ragged | Array]:
-    """Columns of which those with equal offsets have them in common: what is reckoned of them is reckoned once."""
+    """Columns, with offsets shared between those that have equal ones: results of offsets are computed once."""
     known: list[Ragged] = []
     shared: dict[str, Ragged | Array] = {}
     for name, column in columns.items():

@@ -54,7 +54,7 @@ class Masking:
 
 
 def masked_words(ids: Ragged, masking: Masking, seed: int | tuple[int, ...] = 0) -> dict[str, Ragged]:
-    """Token ids with some of them masked, where these are, and what they were.
+    """Token ids with some masked, the places of those, and their ids before.
 
     Args:
         ids: Token ids of each sequence.

@@ -1,4 +1,4 @@
-"""Losses by which each sequence counts alike, whatever its length and however many share its row.
+"""Losses with equal weight for each sequence, whatever its length and its companions in a row.
 
 All are ordinary PyTorch, so they are recorded as part of a model. What they give is the loss to train on: for PopTorch,
 ``poptorch.identity_loss(loss, reduction="none")`` says so.

@@ -149,7 +149,7 @@ class BlockBuilder:
             self._origin, self._stage, self._place, self._hint = before
 
     def emit(self, kind: str, inputs: Iterable[Value], shape: Sequence[int], dtype: Any, **attrs: Any) -> Value:
-        """Append an op with one output, or take what it simplifies to; returns the output."""
+        """Append an op with one output, or its simpler form; returns the output."""
         return self.emit_many(kind, inputs, [(tuple(shape), dtype)], **attrs)[0]
 
     def emit_like(self, kind: str, inputs: Iterable[Value], like: Value, **attrs: Any) -> Value:
@@ -165,7 +165,7 @@ class BlockBuilder:
         regions: tuple[OpBlock, ...] = (),
         **attrs: Any,
     ) -> tuple[Value, ...]:
-        """Append an op with any number of outputs, given as (shape, type), or what it simplifies to; returns them."""
+        """Append an op with any number of outputs, given as (shape, type), or its simpler form; returns them."""
         made = tuple(self.value(shape, dtype) for shape, dtype in outputs)
         read = tuple(map(self.read, inputs))
         if self._hint is not None and _is_planned(kind):
@@ -211,7 +211,7 @@ class BlockBuilder:
         self._defined.update(values)
 
     def copy(self, op: NetworkOp, values: Mapping[Value, Value]) -> tuple[Value, ...]:
-        """Append a copy of an op of another block, reading ``values`` in place of what it reads; see :meth:`emit`."""
+        """Append a copy of an op of another block, with ``values`` in place of its operands; see :meth:`emit`."""
         made = tuple(Value(v.shape, v.dtype, v.name, self._stage, self._place) for v in op.outputs)
         read = tuple(self.read(values[v]) for v in op.inputs)
         return self.simplified(NetworkOp(op.kind, read, made, op.attrs, self._origin, op.regions))

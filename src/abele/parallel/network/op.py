@@ -39,12 +39,12 @@ class NetworkOp:
 
     @property
     def stage(self) -> Stage:
-        """The stage of what it makes."""
+        """Stage of its results."""
         return self.outputs[0].stage if self.outputs else Stage.FORWARD
 
     @property
     def place(self) -> Place | None:
-        """The place of what it makes, if it makes something."""
+        """Place of its results, if it has some."""
         return self.outputs[0].place if self.outputs else None
 
     @property
@@ -61,7 +61,7 @@ class NetworkOp:
 
     @property
     def blocks(self) -> tuple[OpBlock, ...]:
-        """Every block that running it may run: its regions, or the body of what it calls."""
+        """Every block that it may run: its regions, or the body of the function that it calls."""
         called = self.function
         return self.regions if called is None else (called.body, *self.regions)
 
@@ -73,7 +73,7 @@ class NetworkOp:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class OpBlock:
-    """Ops in order, isolated from what is around them.
+    """Ops in order, isolated from the values around them.
 
     Attributes:
         parameters: Values that enter.

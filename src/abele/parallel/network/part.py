@@ -101,7 +101,7 @@ class ValuePart:
         )
 
     def union(self, other: ValuePart) -> ValuePart:
-        """A part that has what either has, and perhaps more."""
+        """A part that covers both, and perhaps more."""
         return ValuePart(tuple(map(_either, self.dims, other.dims)))
 
     def reshaped(self, old: Shape, new: Shape) -> ValuePart:

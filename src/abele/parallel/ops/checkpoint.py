@@ -1,4 +1,4 @@
-"""Checkpoints: stretches whose backward pass computes them again from what they read, and keeps nothing else."""
+"""Checkpoints: stretches whose backward pass computes them again from their operands alone."""
 
 from __future__ import annotations
 

@@ -237,11 +237,11 @@ class Looping(OpRule):
         return [v.type for v in carried]
 
     def backward(self, net: BlockBuilder, op: NetworkOp, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
-        """None for loops whose number of trips only the machine knows: what they made on the way is not kept."""
+        """None for loops whose number of trips only the machine knows: values of their trips are not kept."""
         raise no_derivative(op, "a loop of unknown length", "use a loop with a fixed number of trips")
 
     def _states(self, to: Lowering, op: NetworkOp) -> list[Tensor]:
-        """A variable for each carried value, with what it holds before the first trip."""
+        """A variable for each carried value, with its value before the first trip."""
         return [to.copied(to[v], v.name or "carried") for v in op.inputs[: op.attrs["carried"]]]
 
     def _trip(self, to: Lowering, op: NetworkOp, region: OpBlock) -> Tensor | None:

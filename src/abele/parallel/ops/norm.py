@@ -90,7 +90,7 @@ def _check(x: Value, groups: int, *per_channel: Value) -> None:
 
 
 def _grouped(x: Array, groups: int) -> tuple[Array, tuple[int, ...]]:
-    """Activations in f64 with the dimensions over which one statistic is, and these."""
+    """Activations in f64 with the dimensions of each statistic, and these dimensions."""
     wide = x.astype(np.float64)
     if groups == BATCH:
         return wide, (0, *range(2, x.ndim))

@@ -1,4 +1,4 @@
-"""Values whose gradients the user defines: a backward pass in place of the derivative of what computed them."""
+"""Values with gradients by the user: a backward pass in place of the derivative of their computation."""
 
 from __future__ import annotations
 

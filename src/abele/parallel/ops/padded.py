@@ -1,4 +1,4 @@
-"""Values that are zero but for a part, as gradients of slices are: what is known of them without computing.
+"""Values that are zero but for a part, as gradients of slices are: facts about them without computing.
 
 The gradient of a slice has zeros around it, a view that costs nothing. The slices that make up a value (queries, keys
 and values of one product) have gradients that lie beside each other, so their sum is a view too: the slices put

@@ -109,7 +109,7 @@ class _Layer(OpRule):
 
     @abstractmethod
     def step(self, op: NetworkOp, x: Array, output: Array, weights: Sequence[Array]) -> tuple[Array, list[Array]]:
-        """The new output, and what is kept of a step."""
+        """The new output, and the tensors kept of a step."""
 
     def lower(self, to: Lowering, op: NetworkOp) -> tuple[Tensor, ...]:
         """One popnn layer."""
@@ -124,7 +124,7 @@ class _Layer(OpRule):
     def forward(
         self, to: Lowering, op: NetworkOp, x: Tensor, output: Tensor, *, weights: Weights, options: dict[str, Any]
     ) -> tuple[Tensor, Tensor | None]:
-        """Append popnn's layer: the outputs, and what is kept of the steps."""
+        """Append popnn's layer: the outputs, and the tensors kept of the steps."""
 
     @abstractmethod
     def params(self, op: NetworkOp, *, input_gradient: bool = True) -> RecurrentParams:
@@ -161,7 +161,7 @@ class _Layer(OpRule):
         return None
 
     def backward(self, net: BlockBuilder, op: NetworkOp, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
-        """One gradient op on what was kept; where nothing was, the layer is run again."""
+        """One gradient op on the kept tensors; without them, the layer is run again."""
         outputs = op.outputs
         if not op.attrs["keeps"]:
             again = {**op.attrs, "keeps": True}
@@ -175,7 +175,9 @@ class _Layer(OpRule):
 
 
 class _LayerGrad(OpRule):
-    """Gradients of a layer's operands, from what it kept and that of its outputs; the input's only where asked for."""
+    """Gradients of a layer's operands, from its kept tensors and the gradient of its outputs; the input's only where
+    asked for.
+    """
 
     layer: ClassVar[_Layer]
 

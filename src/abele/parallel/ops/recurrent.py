@@ -179,7 +179,7 @@ class Lstm(OpRule):
         return (made.output, made.cell_state, *kept)
 
     def backward(self, net: BlockBuilder, op: NetworkOp, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
-        """One gradient op on what was kept; where nothing was, the layer is run again."""
+        """One gradient op on the kept tensors; without them, the layer is run again."""
         outputs = op.outputs
         if not op.attrs["keeps"]:
             outputs = net.emit_many("lstm", op.inputs, _types(op.inputs, keeps=True), keeps=True)
@@ -195,7 +195,9 @@ class Lstm(OpRule):
 
 @rule("lstm_grad")
 class LstmGrad(OpRule):
-    """Gradients of a layer's six operands, from what it kept and those of its outputs and its last cell state."""
+    """Gradients of a layer's six operands, from its kept tensors and the gradients of its outputs and last cell
+    state.
+    """
 
     operands = 9
     attributes: ClassVar = {"input": bool}

@@ -128,7 +128,7 @@ class Reduce(OpRule):
         )
 
     def backward(self, net: BlockBuilder, op: NetworkOp, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
-        """The gradient repeated over what was summed; for extrema, where they are reached, shared by equals."""
+        """The gradient repeated over the reduced dimensions; for extrema, where they are reached, shared by equals."""
         (value,), grad = op.inputs, only(grads)
         kept = tuple(1 if d in op.attrs["dims"] else n for d, n in enumerate(value.shape))
         if op.attrs["operation"] == "add":

@@ -172,7 +172,7 @@ class ReplicaCopy(RowWise):
         return to[op.inputs[0]]
 
     def backward(self, net: BlockBuilder, op: NetworkOp, grads: Gradients, wanted: Sequence[bool]) -> Gradients:
-        """The sum of what comes back on each replica."""
+        """Sum of the gradients of each replica."""
         return [replica_sum(net, only(grads), group_of(op))]
 
 
@@ -286,7 +286,7 @@ class ReplicaScatter(ReplicaRule):
         return np.asarray(np.split(np.asarray(whole), op.attrs["size"], op.attrs["dim"])[rank])
 
     def lower(self, to: Lowering, op: NetworkOp) -> Tensor:
-        """One reduce-scatter, which also picks parts of what is there already."""
+        """One reduce-scatter, which also picks parts of a common value."""
         dim, size, value = op.attrs["dim"], op.attrs["size"], to[op.inputs[0]]
         each = value.shape[dim] // size
         cut = value.reshape((*value.shape[:dim], size, each, *value.shape[dim + 1 :]))

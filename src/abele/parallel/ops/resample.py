@@ -1,4 +1,4 @@
-"""A dimension multiplied by a banded matrix that is known: interpolation, and whatever else mixes a few neighbours.
+"""A dimension multiplied by a known banded matrix: interpolation, and other mixtures of a few neighbours.
 
 Each row of a matrix that interpolates has a few numbers other than zero, and where they are moves on evenly. A product
 with the whole matrix would read and multiply mostly zeros. So the result is written as a sum of *taps*: tap t of output

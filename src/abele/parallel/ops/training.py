@@ -335,7 +335,7 @@ class ReduceScatterRule(OpRule):
     depends_on_operands_alone = False
 
     def types(self, op: NetworkOp) -> Types:
-        """Those of what is summed: the shares of all replicas together."""
+        """Types of the sums: the shares of all replicas together."""
         values, like = _halves(op.inputs)
         require(len(values) == len(like), "there is a parameter for each sum")
         for value, parameter in zip(values, like, strict=True):

@@ -64,5 +64,5 @@ class WindowPart:
 
     @property
     def field(self) -> tuple[int, ...]:
-        """Extents of what is read."""
+        """Extents of the operand."""
         return ValuePart(self.read).shape

@@ -1,4 +1,4 @@
-"""Optimisers as data: which update rule, and which of its numbers can change without recompiling.
+"""Optimisers as data: the update rule, and the numbers that can change without recompiling.
 
 A rule says once, as expressions, what a step makes of a parameter and of the state beside it. The same expressions are
 lowered to one fused pass per parameter (:mod:`abele.parallel.update`), and are evaluated in NumPy to say what an
@@ -77,7 +77,7 @@ class Optimiser:
 
     @property
     def types(self) -> dict[str, ElementType]:
-        """Element types of what is kept."""
+        """Element types of the state."""
         return {f.name: getattr(self, f.name) for f in fields(self) if isinstance(getattr(self, f.name), ElementType)}
 
     @property
@@ -115,7 +115,7 @@ class Optimiser:
         return self.step({}, parameter, gradient)
 
     def step(self, state: dict[str, Array], parameter: Array, gradient: Array) -> Array:
-        """A parameter after a step; ``state`` is what the optimiser remembers, and is empty before the first."""
+        """A parameter after a step; ``state`` is the optimiser's memory, empty before the first."""
         for name, slot in self.scalars().items():
             state.setdefault(name, np.asarray(slot.initial, np.float64))
         for name, slot in self.slots().items():
@@ -145,7 +145,7 @@ class Optimiser:
     # --- replacement ---------------------------------------------------------------------------------------------
 
     def check_replacement(self, other: Optimiser) -> None:
-        """Raise unless ``other`` differs only in what is variable here.
+        """Raise unless ``other`` differs only in variable numbers.
 
         Raises:
             InvalidOptionError: Another rule, or a constant that changed.

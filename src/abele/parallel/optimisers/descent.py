@@ -65,7 +65,7 @@ class Sgd(Optimiser):
         return {"dampening_now": StateSlot()} if self.dampens else {}
 
     def rates_of_momentum(self, t: Terms, replicas: int) -> dict[str, Expr]:
-        """For a momentum that takes up gradients: what is kept of it, and what gradients and parameters count for.
+        """Factors of a momentum that accumulates gradients: of its old value, of gradients and of parameters.
 
         Each replica starts with its share, since replicas sum momenta.
         """

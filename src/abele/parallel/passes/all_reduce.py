@@ -85,7 +85,7 @@ class AllReduce(Pass):
         return made.finish()
 
     def _together(self, net: Network, updates: Sequence[NetworkOp]) -> dict[_Alike, dict[Value, Value]]:
-        """The gradients of updates and their parameters by what they have in common, each gradient once."""
+        """Gradients of updates with their parameters, by the key that they share, each gradient once."""
         names = {value: state.name for state, value in net.updates.items()}
         groups = {name: CommGroup(*group) for name, group in self.own_values}
         found: dict[_Alike, dict[Value, Value]] = {}

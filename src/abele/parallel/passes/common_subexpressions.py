@@ -1,4 +1,4 @@
-"""``common-subexpressions``: what is computed twice is computed once."""
+"""``common-subexpressions``: equal computations are done once."""
 
 from __future__ import annotations
 

@@ -250,7 +250,7 @@ class _Reverse:
     counts: BlockCounts | None = None
 
     def run(self, ops: Sequence[NetworkOp], reached: set[Value], pending: Pending) -> None:
-        """Append the gradients of what ``ops`` read.
+        """Append the gradients of the operands of ``ops``.
 
         Args:
             ops: In order; all that lies between what is in ``pending`` and what is wanted.

@@ -46,7 +46,7 @@ class Tracking:
     known: set[str] = field(default_factory=set)
 
     def matches(self, name: str) -> bool:
-        """True if gradients of what has this name are counted."""
+        """True if gradients of the parameter or module of this name are counted."""
         self.known.update(modules_around(name))
         matching = self.scale.matching(name)
         self.found.update(matching)
@@ -93,7 +93,7 @@ class BlockCounts:
         self._made: dict[Place, list[Value]] = {}
 
     def tracks(self, op: NetworkOp) -> bool:
-        """True if the whole gradients of what ``op`` makes are tracked."""
+        """True if the whole gradients of the results of ``op`` are tracked."""
         module = op.debug.path.replace("/", ".")
         return self._method == GradientTracking.ALL or (
             self._method == GradientTracking.NAMED and bool(module) and self.tracking.matches(module)
@@ -130,7 +130,7 @@ class BlockCounts:
         self._seen.add(start)
 
     def add(self, counts: Value) -> None:
-        """Add what was counted in a block inside of this one."""
+        """Add the counts of a block inside of this one."""
         self._made.setdefault(counts.place, []).append(counts)
 
     @property

@@ -67,7 +67,7 @@ class Narrow(BlockPass):
 
 
 def _plan(ops: Sequence[NetworkOp], demand: dict[Value, ValuePart]) -> dict[NetworkOp, _Needs]:
-    """The ops of which a part is made, or that read parts, with what they make and read.
+    """Ops that make or read parts, with these parts.
 
     Args:
         ops: In order.

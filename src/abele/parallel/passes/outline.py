@@ -48,7 +48,7 @@ class Outline(Pass):
     min_calls: int = 2
 
     def run(self, net: Network) -> Network:
-        """The network with calls, which computes what it computed in the same order."""
+        """The network with calls, with the same results in the same order."""
         found = _Outlining(net, self).run()
         return net if found is None else replace(net, ops=found)
 

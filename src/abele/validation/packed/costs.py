@@ -46,7 +46,7 @@ class PackCosts:
 
 
 class PackRuns:
-    """Runs on padded rows and on packs, which are compiled beside whatever their maker does next.
+    """Runs on padded rows and on packs, compiled beside the maker's further work.
 
     How deep packs are changes the head alone, by some masked tokens, and its IPU waits for those with more layers. So
     of all depths two are compiled: the one nearest to 3, and the greatest.
@@ -73,11 +73,11 @@ class PackRuns:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Compile none of what has not begun."""
+        """Cancel the compilations that have not begun."""
         self._pool.shutdown(cancel_futures=True)
 
     def costs(self, console: Console | None = None) -> PackCosts | str:
-        """The costs, or what is wrong with the first run that does not compile; ``console`` shows progress."""
+        """The costs, or the error of the first run that does not compile; ``console`` shows progress."""
         done = as_completed(self._found.values())
         if console is not None:
             done = iter(track(done, "BERT on packs", total=len(self._found), console=console))

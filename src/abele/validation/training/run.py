@@ -197,7 +197,7 @@ class Prediction:
 
     @property
     def fits(self) -> bool:
-        """True if every tile has room for what it holds."""
+        """True if every tile has room for its data and code."""
         return self.over == 0
 
     def to_json(self) -> dict[str, Any]:

@@ -78,7 +78,7 @@ def _by_name(source: HostSource, number: int, inside: Int64, cut: Array, own: Ar
 
 
 def _tree(source: HostSource, inside: Int64, cut: Array, own: Array, first: int) -> list[dict[str, Any]]:
-    """Call paths with most time, each after what is around it."""
+    """Call paths with most time, each after the path around it."""
     node, parent, label = source.nodes
     size = len(parent)
     count = np.bincount(node[inside], minlength=size)

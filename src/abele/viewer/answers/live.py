@@ -1,4 +1,4 @@
-"""Curves of what is live: sums over lifetimes, for all tiles or some."""
+"""Curves of live memory: sums over lifetimes, for all tiles or some."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ ORDERS = ("number", "size", "physical")
 """Of tiles: by number; fullest first; row by row as they lie on the chip."""
 _MOST_TYPES = 6
 _MANY = 400_000
-"""Tiles from which on few divisions are kept."""
+"""Number of tiles from which on few divisions are kept."""
 MOST_VARIABLES = 8
 """Variables that are drawn together."""
 

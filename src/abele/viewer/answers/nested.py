@@ -1,4 +1,4 @@
-"""Trees from paths: rows that have the same outer levels stand together, each node before what is inside it."""
+"""Trees from paths: rows with the same outer levels stand together, each node before its contents."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ def tree(opened: Opened) -> Tree:
 
 @question("program", frozen=once, rank=4)
 def program(opened: Opened, params: Params) -> Answer:
-    """All nodes of the tree, each before what is inside it.
+    """All nodes of the tree, each before its contents.
 
     Answer: head ``parts`` (names), ``names``, ``kinds``, ``titles`` (words of the codes), ``told`` (whether the report
     holds the tree), ``cycles`` of a run of each program; arrays ``depth``, ``size``, ``name``, ``kind``, ``title``,

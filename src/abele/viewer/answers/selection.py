@@ -162,7 +162,7 @@ def _area(report: Report, match: re.Match[str], mask: Mask) -> None:
 
 
 def _number(text: str) -> int:
-    """A number; what is beyond every tile stays so, however long it is."""
+    """A number; one beyond every tile stays so, however long it is."""
     return int(text) if len(text) <= 12 else 10**12
 
 

@@ -17,7 +17,7 @@ _MOST_LINKS = 200
 _MOST_STAGES = 12
 _NAME_LETTERS = 200
 _BYTES = {"exchange": "", "host": "host", "memory": "streaming memory", "replicas": "replicas"}
-"""Bytes are told by what tiles exchange them with."""
+"""Partners of exchanges, by which bytes are told."""
 
 Int64 = npt.NDArray[np.int64]
 

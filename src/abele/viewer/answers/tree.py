@@ -1,4 +1,4 @@
-"""The tree of control programs as columns, each node before what is inside it, with what every subtree costs.
+"""The tree of control programs as columns, each node before its contents, with the cost of every subtree.
 
 A report's table of the program tree has the steps of every node as a range of rows, so that sums of a subtree are two
 rows of running sums apart, however deep the tree is. Functions are trees once; what their nodes cost is summed over all
@@ -93,7 +93,7 @@ def _depths(parent: Int64) -> Int64 | None:
 
 
 def in_order(depth: Int64, parent: Int64) -> bool:
-    """True if each node comes directly before what is inside it."""
+    """True if each node comes directly before its contents."""
     if len(depth) == 0:
         return True
     if depth[0] != 0 or bool((np.diff(depth) > 1).any()):
@@ -191,7 +191,7 @@ def owners(depth: Int64, first: Int64, count: Int64, num_steps: int, function: I
 
 
 def _with_steps(report: Report, costs: StepCosts, nodes: Tree, owner: Int64) -> Tree:
-    """The tree with steps as leaves behind what is inside the nodes that they are of, in their order."""
+    """The tree with steps as leaves behind the other contents of their nodes, in their order."""
     steps = np.flatnonzero(owner >= 0)
     above = owner[steps]
     place = _places(nodes, steps, above, len(report.steps))

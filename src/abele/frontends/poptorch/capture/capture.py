@@ -28,7 +28,7 @@ assert _handlers, "importing the package registers the handlers"
 
 @dataclass(frozen=True)
 class OutputLeaf:
-    """One tensor of what the model returns.
+    """One tensor of the model's result.
 
     Attributes:
         position: Its place among the network's outputs.

@@ -1,4 +1,4 @@
-"""Operators of PopTorch's own, as PyTorch records them: what they take and give, and their meaning where no device is.
+"""Operators of PopTorch's own, as PyTorch records them: their types, and their meaning where no device is.
 
 ``poptorch.for_loop`` and ``poptorch.cond`` record their bodies where they stand, every node with a note of the body's
 number; the operator after them says which body it runs.

@@ -262,7 +262,7 @@ class NodeReader:
         return self.net.constant(value, element_type(fake.dtype))
 
     def _reader(self, net: BlockBuilder, depth: int) -> NodeReader:
-        """A reader into a region, which can read what was read so far."""
+        """A reader into a region, with the nodes that were read so far."""
         return NodeReader(
             net,
             dict(self.values),

@@ -276,7 +276,7 @@ def _backward_of(cls: Any) -> Any:
 
 
 def _fitted(gradient: torch.Tensor, argument: torch.Tensor) -> torch.Tensor:
-    """A gradient in the shape and type of what it belongs to, as PyTorch makes it."""
+    """A gradient in the shape and type of its tensor, as PyTorch makes it."""
     if gradient.shape != argument.shape:
         gradient = gradient.sum_to_size(argument.shape)
     return gradient.to(argument.dtype)

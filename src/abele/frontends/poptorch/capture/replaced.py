@@ -224,7 +224,7 @@ def _is_whole(tensor: Tensor) -> bool:
 
 
 def _is_weight(tensor: Tensor) -> bool:
-    """True for a parameter, a view of one, and what is known, as buffers are."""
+    """True for a parameter, a view of one, and known values, as buffers are."""
     viewed = tensor._base if tensor._is_view() else tensor
     return isinstance(viewed, nn.Parameter) or known_value(tensor) is not None
 
@@ -240,7 +240,7 @@ def _of_any_type(check: Callable[..., None]) -> Callable[..., None]:
 
 
 def _is_causal(mask: Tensor | None, is_causal: bool | None = None, size: int | None = None) -> bool:
-    """True for a mask that is known to hide what comes later; other masks are added as they are."""
+    """True for a mask that is known to hide later positions; other masks are added as they are."""
     if is_causal is not None or mask is None:
         return bool(is_causal)
     known = known_value(mask)

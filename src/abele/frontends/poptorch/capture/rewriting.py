@@ -1,4 +1,4 @@
-"""Changes to a recorded program before PyTorch decomposes it, which would forget what they say.
+"""Changes to a recorded program before PyTorch decomposes it, which would lose them.
 
 * Code that runs without gradients is put where it is called, with marks on what it makes (``torch.no_grad``).
 * What losses of PyTorch make is marked, since they are decomposed into operators that are no losses.

@@ -117,7 +117,7 @@ class StandIns(TorchFunctionMode):
     def __torch_function__(
         self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        """The result of the function, or of what stands in for it."""
+        """Result of the function, or of its stand-in."""
         try:
             stand_in = _STAND_INS.get(function, function)
         except TypeError:  # Not everything that is called has a hash.

@@ -199,11 +199,13 @@ class Attributes:
         self._contents = [(value, copy.copy(value)) for value in values if type(value) in (list, dict)]
 
     def note(self) -> None:
-        """Remember what they are now."""
+        """Remember the present attributes."""
         self._after = [_own_attributes(module) for module in self._modules]
 
     def keep(self) -> None:
-        """Set what changed to what :meth:`note` saw; of what holds recorded tensors, which have no values, nothing."""
+        """Set changed attributes back to those that :meth:`note` saw, but for holders of recorded tensors, which have
+        no values.
+        """
         for container, contents in self._contents:
             if _is_recorded(container):
                 _refill(container, contents)
@@ -221,7 +223,7 @@ class Attributes:
 
 
 def _refill(container: Any, contents: Any) -> None:
-    """Give a list or dict back what it held."""
+    """Give a list or dict its old contents back."""
     container.clear()
     if isinstance(container, dict):
         container.update(contents)

@@ -63,7 +63,7 @@ _OPS: dict[str, type[CustomOp]] = {}
 
 
 def register_op(name: str, domain: str = "custom.ops", domain_version: int = 1) -> Callable[[Registered], Registered]:
-    """Register an operation under a name; the same name again takes the place of what was there.
+    """Register an operation under a name; it replaces an earlier one of the same name.
 
     Args:
         name: Of the operation.

@@ -59,7 +59,7 @@ def for_loop(count: int, body: Callable[..., Any], inputs: list[torch.Tensor]) -
 
 
 def _buffers() -> list[torch.Tensor]:
-    """The buffers of the model that is recorded as they are here, after what was assigned to them."""
+    """The buffers of the model that is recorded as they are here, after assignments to them."""
     state = current_state()
     if state is None:
         return []
@@ -288,7 +288,7 @@ def set_overlap_for_input(input_tensors: Any, mode: OverlapMode) -> Any:
 
 
 def set_overlap_for_output(output_tensors: Any, mode: OverlapMode) -> Any:
-    """As :func:`set_overlap_for_input`, of what the model returns."""
+    """As :func:`set_overlap_for_input`, for results of the model."""
     return _overlapped("set_overlap_for_output", output_tensors, mode)
 
 

@@ -40,7 +40,7 @@ def groups_of_replicas(kind: CommGroupType, size: int) -> CommGroup:
 
 @dataclass
 class ReplicaGrouping:
-    """The method that groups a parameter, and what was chosen with it.
+    """The method that groups a parameter, and the chosen grouping.
 
     Attributes:
         compiled: True if the model is compiled, and it is too late.
@@ -84,7 +84,7 @@ class ReplicaGrouping:
 
 
 def offer(value: Any, *, compiled: bool) -> None:
-    """Put the method on a parameter, or on those of a module; a tensor that has it keeps what was chosen."""
+    """Put the method on a parameter, or on those of a module; a tensor that has it keeps its choice."""
     parameters = value.parameters() if isinstance(value, torch.nn.Module) else [value]
     for parameter in parameters:
         if isinstance(parameter, torch.nn.Parameter):
@@ -204,7 +204,7 @@ def _like(tensor: torch.Tensor, row: torch.Tensor) -> torch.Tensor:
 
 @contextmanager
 def without_choices(model: torch.nn.Module) -> Iterator[None]:
-    """``model`` without the method on its parameters inside, for files, which say otherwise what was chosen."""
+    """``model`` without the method on its parameters inside, for files, which store the choices elsewhere."""
     held = {id(t): (t, t.__dict__.pop(_METHOD)) for t in own_tensors(model).values() if _METHOD in t.__dict__}
     try:
         yield

@@ -1,4 +1,4 @@
-"""Wrapped models as files: what was compiled, and with it, where that is asked for, the model and its optimiser.
+"""Wrapped models as files: the program, and with it, where that is asked for, the model and its optimiser.
 
 A file is a zip of a compiled network (:mod:`abele.session.store`), a state that PyTorch wrote, and a head. The state is
 read by PyTorch's own reader of weights, which knows numbers, text, containers and tensors. Of other classes it makes

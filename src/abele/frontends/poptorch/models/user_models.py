@@ -33,7 +33,7 @@ class _OwnedModel:
     _abele_plain: type[torch.nn.Module]
 
     def destroy(self) -> None:
-        """Release what was compiled; the model is of its own class again."""
+        """Release the compiled program; the model is of its own class again."""
         owner = owner_of(self)
         if owner is not None:
             owner.destroy()

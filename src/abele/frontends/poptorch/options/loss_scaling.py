@@ -50,7 +50,7 @@ LOSS_SCALING = OptionTable(
         ),
     },
 )
-"""The session options, with what they take."""
+"""The session options, with their allowed values."""
 
 
 def automatic_loss_scaling(popart: Mapping[str, Any], *, enabled: bool) -> dict[str, Any]:

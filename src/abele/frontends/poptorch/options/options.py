@@ -289,7 +289,7 @@ class Options(CheckedOptions):
         return self.createOrSet(model_name=name)
 
     def logDir(self, log_dir: str | Path) -> Self:
-        """Folder of what is written where no other one is named."""
+        """Folder of written files where no other one is named."""
         return self.set(log_dir=str(log_dir))
 
     def maxRepeatLogs(self, max_lines: int | None) -> Self:

@@ -48,7 +48,7 @@ class SubgraphCopyingStrategy(IntEnum):
 
 
 class AccumulateOuterFragmentSchedule(IntEnum):
-    """Order of what follows the last micro-batch of an update."""
+    """Order of the steps after the last micro-batch of an update."""
 
     Scheduler = 0
     Serial = 1

@@ -98,7 +98,7 @@ class BlockRecord:
         return next(str(n) for n in range(len(names), 2 * len(names) + 1) if str(n) not in names)
 
     def enter(self, user_id: str | None, ipu: int | None) -> None:
-        """Begin a block that goes on until :meth:`leave`, whatever begins inside."""
+        """Begin a block, until :meth:`leave`, through blocks that begin inside."""
         self.begin(user_id, ipu)
         self._around.append(self._current)
 
@@ -320,7 +320,7 @@ _plain_repr = torch.nn.Module.__repr__
 
 
 def module_repr(module: torch.nn.Module) -> str:
-    """A module as text, with the blocks that begin at it and at what it is made of."""
+    """A module as text, with the blocks that begin at it and at its parts."""
     text = _plain_repr(module)
     hooks = _block_hooks(module)
     return f"{text}: {hooks[0]!r}" if hooks else text

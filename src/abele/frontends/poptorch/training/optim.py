@@ -56,7 +56,7 @@ class DeviceState(Protocol):
     def write(
         self, state: Mapping[str, torch.Tensor], numbers: Mapping[str, torch.Tensor], optimiser: torch.optim.Optimizer
     ) -> None:
-        """Take over what is kept, and the numbers of ``optimiser``; until a run, all reads as it was given."""
+        """Take over the state, and the numbers of ``optimiser``; until a run, all reads as it was given."""
 
     def note_run(self) -> None:
         """The model ran, or was given the numbers of another optimiser: nothing reads as it was given."""
@@ -145,7 +145,7 @@ class Optimizer:
             self._device.write(self.ipu_state, self.ipu_param, self)  # type: ignore[arg-type]
 
     def attach_state(self, device: DeviceState) -> None:
-        """The state is on a device from now on; what was loaded before goes there."""
+        """Put the state on a device from now on; state loaded before goes there."""
         self._device = device
         self._write_loaded()
 

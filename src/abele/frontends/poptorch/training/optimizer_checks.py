@@ -41,7 +41,7 @@ def kind_name(optimiser: torch.optim.Optimizer) -> str:
 
 
 def warn_of_optimizer(optimiser: torch.optim.Optimizer, told: set[tuple[str, str]]) -> None:
-    """Warn of what the device does not take from an optimiser.
+    """Warn of an optimiser's settings that the device does not take.
 
     Args:
         optimiser: The optimiser.

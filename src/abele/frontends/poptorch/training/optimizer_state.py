@@ -76,7 +76,7 @@ class SessionState:
     def write(
         self, state: Mapping[str, torch.Tensor], numbers: Mapping[str, torch.Tensor], optimiser: torch.optim.Optimizer
     ) -> None:
-        """Take over what is kept, and numbers; names that the compiled optimiser does not have are passed over.
+        """Take over state and numbers; names unknown to the compiled optimiser are passed over.
 
         Args:
             state: State that is kept, by PopTorch's names.

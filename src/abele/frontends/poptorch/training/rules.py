@@ -85,7 +85,7 @@ _NAMES = {"betas": ("beta1", "beta2")}
 """Numbers of the rules that an attribute of PyTorch's is."""
 
 _FIXED = frozenset({"nesterov", "maximize", "centered", "layerwise"})
-"""Attributes that choose between rules, and are compiled in whatever is asked for."""
+"""Attributes that choose between rules, and are compiled in always."""
 
 
 def _variable_attributes(optimiser: torch.optim.Optimizer) -> frozenset[str]:

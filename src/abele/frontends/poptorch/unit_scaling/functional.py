@@ -370,7 +370,7 @@ def matmul(left: Tensor, right: Tensor, *, rules: str | Rules = "library", const
 
 
 def add(left: Tensor, right: Tensor) -> Tensor:
-    """The sum of two independent values over √2; what is broadcast has its gradient divided by √copies."""
+    """Sum of two independent values over √2; a broadcast operand has its gradient divided by √copies."""
     shape: torch.Size = torch.broadcast_shapes(left.shape, right.shape)  # type: ignore[no-untyped-call]
     copies = [math.prod(shape) / max(1, part.numel()) for part in (left, right)]
     with unscaled():
@@ -415,5 +415,5 @@ def residual(
 
 
 def default_tau(tau: float | None, rules: str | Rules) -> float:
-    """A branch's share, or where None the one at which it weighs as much as what goes past it."""
+    """A branch's share, or where None the one at which it weighs as much as the value past it."""
     return (0.5 if rules_of(rules).name == "demo" else 1.0) if tau is None else tau

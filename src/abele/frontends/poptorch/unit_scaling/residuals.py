@@ -100,7 +100,7 @@ class Residuals:
 
 
 class _Entering:
-    """Scales the gradient of what enters a branch."""
+    """Scales the gradient of a branch's input."""
 
     def __init__(self, residuals: Residuals, tau: float) -> None:
         self.factor = residual_factors(residuals.rules, tau)[1]

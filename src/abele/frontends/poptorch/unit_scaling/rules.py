@@ -1,4 +1,4 @@
-"""Factors of unit scaling: by what an operation multiplies its result and its gradients, so that each has variance 1.
+"""Factors of unit scaling: those of an operation's result and gradients, so that each has variance 1.
 
 Two bodies of rules are published and differ in places. ``library`` has the rules of the PyTorch library that its
 authors maintain; ``demo`` those of the programs behind the paper. Both start from the same idea: where inputs, weights

@@ -201,7 +201,7 @@ def parameter_groups(
 
 
 def _output_factor(part: nn.Module, name: str) -> float:
-    """By what a layer multiplies the product of a parameter."""
+    """Factor of a layer's product with a parameter."""
     if name != "weight" or not isinstance(part, (layers.UnitLinear, layers.UnitConv1d, layers.UnitConv2d)):
         return 1.0
     weight = part.weight

@@ -60,7 +60,7 @@ class Composed(OpRule):
 
 
 def check_matrices(value: Value, *, square: bool = False) -> None:
-    """Refuse what is no stack [b, m, n] of f32 matrices.
+    """Refuse anything but a stack [b, m, n] of f32 matrices.
 
     Raises:
         NetworkError: It is none, or the matrices are not square.

@@ -1,4 +1,4 @@
-"""Counts and places: histograms, one-hot codes, places of what is not zero, repeated entries."""
+"""Counts and places: histograms, one-hot codes, places of elements other than zero, repeated entries."""
 
 from __future__ import annotations
 

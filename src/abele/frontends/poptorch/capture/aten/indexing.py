@@ -255,7 +255,7 @@ class AdvancedIndex:
         return build.permute(self.net, moved, [order.index(d) for d in range(len(order))])
 
     def shape(self, value: Value) -> tuple[int, ...]:
-        """The shape of what is taken."""
+        """Shape of the indexed elements."""
         rest = [value.shape[d] for d in self.rest]
         return (*rest[: self.place], *self.number.shape, *rest[self.place :])
 

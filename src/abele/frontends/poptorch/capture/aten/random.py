@@ -181,7 +181,7 @@ def bernoulli_of(call: OperatorCall, value: Value, p: Operand = 0.5, **kwargs: o
 # --- dropout ----------------------------------------------------------------------------------------------------------
 
 _SELU_LIMIT = 1.7580993408473766
-"""Minus what SELU tends to for very negative numbers, which is what alpha dropout puts in place of elements."""
+"""Limit of −SELU for very negative numbers; alpha dropout puts minus this in place of elements."""
 
 
 @aten("aten.feature_dropout")

@@ -171,7 +171,7 @@ def median(call: OperatorCall, value: Value, dim: int, keepdim: bool = False) ->
 
 
 def _middle(call: OperatorCall, value: Value, dim: int) -> Pair:
-    """The lower median; of rows with what is no number, the first of those, which stand last in order."""
+    """The lower median; of rows with NaN, the first NaN, as they stand last in order."""
     net, extent = call.net, value.shape[dim] if value.ndim else 1
     middle = (extent - 1) // 2
     if not value.dtype.is_float or not value.ndim:
