@@ -187,7 +187,7 @@ def _watch(settings: Settings, *, training: bool) -> PassDump | None:
 
 
 def _advised(error: OutOfMemoryError, in_vain: Sequence[str], hints: list[str]) -> OutOfMemoryError:
-    """The error with the remedies that were tried in vain, and those that are left."""
+    """The error with the remedies tried in vain, and with the others."""
     tried = [f"too large as well with {' · '.join(in_vain)}"] if in_vain else []
     because = "\n".join([*([error.because] if error.because else []), *tried])
     advised = OutOfMemoryError(

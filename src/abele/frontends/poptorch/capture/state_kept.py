@@ -203,9 +203,7 @@ class Attributes:
         self._after = [_own_attributes(module) for module in self._modules]
 
     def keep(self) -> None:
-        """Set changed attributes back to those that :meth:`note` saw, but for holders of recorded tensors, which have
-        no values.
-        """
+        """Set changed attributes back as :meth:`note` saw them, but for holders of recorded tensors without values."""
         for container, contents in self._contents:
             if _is_recorded(container):
                 _refill(container, contents)
