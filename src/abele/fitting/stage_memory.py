@@ -185,7 +185,7 @@ class StageMemory:
             return np.asarray(np.maximum.accumulate(arrays["peak"][begin:], axis=0))
         if self.recompute == Recomputation.STAGES:
             return self._whole_temporaries(begin)
-        # What a ring held of the micro-batch is read at once.
+        # A ring's row of the micro-batch is read at once.
         read = self.rows_on_tile[begin, begin + 1 :]
         return np.asarray(np.maximum.accumulate(arrays["peak"][begin:], axis=0) + read[:, None])
 

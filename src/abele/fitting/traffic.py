@@ -129,7 +129,7 @@ def ring_cycles(row_bytes: npt.NDArray[np.int64], system: System) -> npt.NDArray
     """
     if not row_bytes.any():
         return np.zeros_like(row_bytes)
-    # How long a row takes hardly depends on how many there are; two stand for all.
+    # The time per row hardly depends on their number; two stand for all.
     base, slope = _ring_costs(system, 2)
     cycles = np.ceil(base + slope * row_bytes / system.ipu.num_tiles).astype(np.int64)
     return np.where(row_bytes > 0, cycles, 0)

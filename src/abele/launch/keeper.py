@@ -62,7 +62,7 @@ class Keeper:
         os.set_inheritable(pipe, True)
         child = group.start(
             [sys.executable, "-P", "-m", "abele.launch.program", *self._program],
-            # What is typed is for the first rank; launchers leave the input of others open for ever.
+            # Typed input is for the first rank; launchers leave the input of others open for ever.
             stdin=None if self._rank == 0 else subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -80,7 +80,7 @@ class Keeper:
             while child.poll() is None:
                 self._read(selector, sources, _LOOK_SECONDS)
                 self._beat_for_silent()
-            # What else the program left running ends with it; what it printed is still in the pipes.
+            # Processes that the program left running end with it; their output is still in the pipes.
             code = child.returncode
             group.kill()
             end = time.monotonic() + _DRAIN_SECONDS
@@ -111,7 +111,7 @@ class Keeper:
     def _hear(self, block: bytes) -> None:
         *lines, self._partial = (self._partial + block).split(b"\n")
         for line in lines:
-            # What was told of an error holds until the end.
+            # An error that was told holds until the end.
             self._beat = {**self._beat, **json.loads(line)}
             self._heard = time.monotonic()
         if lines:

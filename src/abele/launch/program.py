@@ -56,7 +56,7 @@ def main() -> None:
     arguments = sys.argv[1:]
     heart = _heartbeat(_folder(arguments))
     for stream in (sys.stdout, sys.stderr):
-        # What was printed last is to be seen even where the process is killed.
+        # The last output must be seen even where the process is killed.
         stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     sys.meta_path.append(PopTorchFinder())
     try:
@@ -72,7 +72,7 @@ def main() -> None:
         if heart is not None:
             heart.beat(error=f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"[:_MOST_ERROR], status=1)
         _show(error)
-        # What is left may wait for others, so whoever watches is told that nothing good comes of this process.
+        # The rest of the process may wait for others, so the launcher is told that nothing good comes of it.
         PROGRESS.come_to_end(FAILED)
         sys.exit(1)
     PROGRESS.come_to_end(ENDED)

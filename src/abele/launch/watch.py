@@ -143,7 +143,7 @@ def _reasons(ranks: Sequence[RankView], timeout_seconds: float) -> Iterator[Loss
     # Certain losses first: a bad end, and a rank that ended before a meeting that another waits at.
     yield from (_ended_badly(view) for view in ranks if view.status)
     for view, other in _waits(ranks, _GONE_SECONDS):
-        # What it sent in a meeting that both have come to is on its way, however long a busy host takes for it.
+        # A message of an exchange that both have reached is on its way, however long a busy host takes for it.
         if ranks[other].is_over and ranks[other].meetings < view.meetings:
             yield _gone(ranks[other], view)
     if not timeout_seconds:

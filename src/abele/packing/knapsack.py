@@ -111,7 +111,7 @@ def _by_depth(knapsack: Knapsack, values: Values) -> KnapsackTable:
     lengths, capacity = knapsack.lengths, knapsack.capacity
     best = np.zeros((knapsack.depth + 1, capacity + 1), values.dtype)
     last = np.full(best.shape, -1, np.int32)
-    # What rooms are worth, behind what no pack is worth: windows of it are what is worth the room beside each kind.
+    # Best values by room, behind those of negative rooms: a window of them has the rooms left beside an item.
     never = _never(values)
     before = np.full(2 * capacity + 1, never)
     rest = np.lib.stride_tricks.sliding_window_view(before, capacity + 1)

@@ -304,7 +304,7 @@ class Lowering:
 
         if not rule.depends_on_operands_alone:
             return lower()
-        # What results are laid out like decides as operands do.
+        # Layouts for results decide as those of operands do.
         operands = [*(self[v] for v in op.inputs), *map(self.like, op.outputs), *map(self.given, op.outputs)]
         several = len(op.outputs) > 1
         made = tuple((v.shape, v.dtype.name, several and self.is_read(v)) for v in op.outputs)

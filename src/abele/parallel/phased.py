@@ -115,7 +115,7 @@ class PhasedBody(SerialBody):
         weights = {v for e in self._net.entries if e in to and e not in self._net.inputs for v in to[e].variables}
         groups: dict[tuple[int, tuple[int, ...]], list[Value]] = {}
         for value, times in readers.items():
-            # What only shows weights comes with them.
+            # Views of weights come with them.
             if self._time[value] == phase.time and value in to and weights.isdisjoint(to[value].variables):
                 groups.setdefault((value.place.ipu, tuple(sorted(times))), []).append(value)
         for (_, later), values in groups.items():

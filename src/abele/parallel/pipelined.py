@@ -115,7 +115,7 @@ class PipelinedBody(Body):
             mine = [op for op in ops if op.place is not None and op.place.pipeline_stage == stage.number]
             self._give_seed(stage, mine, to)
             for op in mine:
-                # What is sent is taken from where it was made: nothing of this tick has run.
+                # Values are sent from where they were made: nothing of this tick has run.
                 crosses = op.kind == "transfer" and op not in once
                 with to.reading({} if crosses else stage.tensors):
                     self._lower(to, op, stage, once, sums)
@@ -198,7 +198,7 @@ class PipelinedBody(Body):
         early = {variable for value in self._arriving if value in to for variable in to[value].variables}
         for value, stages in readers.items():
             if value.place.pipeline_stage == stage.number and value in to:
-                # What only shows something that arrives changes with it.
+                # A view of a value that arrives changes with it.
                 arrives = not early.isdisjoint(to[value].variables)
                 key = value.place.ipu, arrives, tuple(sorted(stages))
                 groups.setdefault(key, []).append(value)

@@ -212,7 +212,7 @@ class Repeats:
             results, self._built[key] = self._first(variables, prog, make)
             return results
         built = self._built[key]
-        # Whether it can be built again is looked at when that is first asked for: most things are built once.
+        # A check for building it again waits until that is first asked for: most things are built once.
         if built is not None and key not in self._checked:
             self._checked.add(key)
             if not built.is_whole():

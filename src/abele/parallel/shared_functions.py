@@ -91,7 +91,7 @@ class SharedFunctions:
         """
         key = _key(op)
         if key not in self._made:
-            # What is computed when it is first read would be computed inside of the function.
+            # A value computed at its first reader would be computed inside of the function.
             common = [same and not to.is_waiting(v) for v, same in zip(op.inputs, self.common[key], strict=True)]
             self._made[key] = self._lowered(to, op, body, common)
         shared = self._made[key]
@@ -100,7 +100,7 @@ class SharedFunctions:
             for value, formal in zip(op.inputs, shared.formals, strict=True)
             if formal is not None
         ]
-        # What nothing reads stays behind: a stage that is computed again leaves its last result alone.
+        # Results that nothing reads stay behind: a stage that is computed again leaves its last result alone.
         results = tuple(
             None if value in self.unread else to.variable_like(left, "result")
             for value, left in zip(op.outputs, shared.results, strict=True)

@@ -61,7 +61,7 @@ def nodes_of_tree(report: Report) -> NodeColumns | None:
     told[parent[parent >= 0]] = True
     leaves = np.flatnonzero(place == np.arange(len(place)))
     anchor = _anchors(tree["first_step"].astype(np.int64), root, root[owner[leaves]], leaves)
-    # What each node lies in; where the owner of a step is told as its steps, they lie in what that lies in.
+    # Holder of each node; where the owner of a step is shown as its steps, they lie in the owner's holder.
     holder = np.append(parent, np.where(told[owner[leaves]], owner[leaves], parent[owner[leaves]]))
     # Nodes of the tree, and behind each the steps that follow it.
     order = np.lexsort((np.append(np.full(len(tree), -1), leaves), np.append(np.arange(len(tree)), anchor)))

@@ -157,7 +157,7 @@ def _stream(name: str, stream: Stream) -> End:
 def _owned(end: End, schedule: Schedule, parts: dict[str, tuple[int, ...]]) -> End:
     """End of a weight, or of its state: groups of replicas may have values or parts of their own."""
     name, split = end.name, schedule.split_of(end.name)
-    # What an optimiser keeps beside a weight is cut as that is, if it has an element for each of the weight's.
+    # State of a weight is cut as the weight is, if it has an element for each of the weight's.
     owner = next((n for n in parts if name == n or name.startswith(f"{n}/")), name)
     # Rows of replicas are groups of one each to the host, whichever replicas reduce their gradients together.
     group = CommGroup.none() if name in schedule.every_replica else schedule.group_of(name)

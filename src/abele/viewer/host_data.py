@@ -80,7 +80,7 @@ class HostSource:
             ):
                 at = order[a:b] + first
                 begin = events.begin_ns[at]
-                # What a file says to overlap at one depth ends where the next begins.
+                # Events that a file says to overlap at one depth end where the next begins.
                 end = np.minimum(begin + events.duration_ns[at], np.append(begin[1:], _MOST_NS))
                 found[thread].append(LaneBars(begin, np.maximum(end, begin), at))
         return found

@@ -159,7 +159,7 @@ class Shelf:
             if any(trace.grown() for trace in self._traces):
                 self._traces = tuple(trace.reload() for trace in self._traces)
                 self._readings += 1
-                # What other reports answered of the traces before is of these no more.
+                # Answers of other reports about the traces before are no longer valid.
                 for opened in self:
                     self._opened[opened.key] = self._placed(_again(opened))
             if old.source is not None:
@@ -201,7 +201,7 @@ def _reports_of(source: str | Path | Report) -> list[str | Path | Report]:
     if isinstance(source, Report):
         return [source]
     path = Path(source)
-    # What cannot be looked at is told when it is read.
+    # Errors of looking at a file are told when it is read.
     with contextlib.suppress(OSError):
         if path.is_dir() and not _holds(path, SUFFIX):
             inner = sorted(part for part in path.iterdir() if _holds(part, SUFFIX))

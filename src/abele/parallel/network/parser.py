@@ -176,7 +176,7 @@ class _TextReader:
 
     def _op(self, scope: _Scope, stage: Stage) -> NetworkOp:
         tokens = self.tokens
-        # What an op makes is visible below it, not in its own operands.
+        # An op's results are visible below it, not in its own operands.
         made = _Scope()
         outputs: list[Value] = []
         start = tokens.peek()

@@ -155,7 +155,7 @@ class Reduce(OpRule):
     def _to_extremum(net: BlockBuilder, op: NetworkOp, grad: Value) -> Value:
         (value,) = op.inputs
         x, best = derivative.arg(0), derivative.arg(1)
-        # What is not a number is an extreme that equals nothing.
+        # NaN is an extreme that equals nothing.
         chosen = select(x.eq(best), 1.0, select(x.ne(x), 1.0, 0.0) if value.dtype.is_float else 0.0)
         hit = map_(net, chosen, [value, reshape(net, op.output, grad.shape)])
         share = map_(net, x / best, [grad, reduce(net, hit, op.attrs["dims"], keep=True)])

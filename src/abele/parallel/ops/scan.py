@@ -167,7 +167,7 @@ def taken_from(net: BlockBuilder, value: Value, extrema: Value, dim: int, *, rev
     """The index, i32, that each of the running ``extrema`` of ``value`` was taken from; of equal ones the latest."""
     places = positions(net, value.shape, dim)
     never = value.shape[dim] if reverse else -1
-    # What is not a number is an extreme that equals nothing.
+    # NaN is an extreme that equals nothing.
     missed = select(x.ne(x), z, never) if value.dtype.is_float else never
     hits = map_(net, select(x.eq(y), z, missed), [value, extrema, places], i32)
     return scan(net, hits, dim, "min" if reverse else "max", reverse=reverse)

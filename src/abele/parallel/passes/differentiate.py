@@ -119,7 +119,7 @@ def differentiate(
         with made.at(place=net.loss.place):
             start = _start(made, net.loss, scale, variable_scale)
             pending: Pending = {net.loss: [start]}
-        # What the model makes of a parameter in place is that parameter still: its gradient counts as well, and goes no
+        # A parameter that the model changed in place is that parameter still: its gradient counts as well, and goes no
         # further, since such changes have no derivative.
         changed = {v: net.updates[v] for v in sources if net.updates.get(v, v) is not v}
         # Gradients are made only for values between the loss and what is wanted.
@@ -324,7 +324,7 @@ class _Reverse:
             counts = [] if inner.counts is None else inner.counts.all
             made = backward.finish([*given.values(), *counts])
         needs = tuple(backward.captured)
-        # What the caller has in any case need not be returned again.
+        # Values that the caller has in any case need not be returned again.
         kept = [v for v in needs if v not in block.parameters and v not in block.results]
         whole = OpBlock(block.parameters, tuple(forward.ops), (*block.results, *kept))
         gives = tuple(p in given for p in block.parameters)

@@ -156,7 +156,7 @@ class _Occurrence:
             for value in op.inputs:
                 if value not in inside and value not in entered:
                     entered[value] = Value(value.shape, value.dtype)
-            # What the stretch makes itself, or a parameter for what comes from outside, in order of first use.
+            # The stretch's own value, or a parameter for one from outside, in order of first use.
             inputs = tuple(inside.get(v) or entered[v] for v in op.inputs)
             outputs = tuple(replace(v, place=HERE) for v in op.outputs)
             inside |= zip(op.outputs, outputs, strict=True)

@@ -54,8 +54,8 @@ class _Copies:
     def ops(self, ops: Sequence[NetworkOp]) -> list[NetworkOp]:
         for op in ops:
             if op.stage == Stage.BACKWARD:
-                # What another IPU, or an earlier stage of a pipeline, has made is read as it is: copies are made where
-                # the value was, and in a pipeline at that time.
+                # Values from another IPU, or from an earlier stage of a pipeline, are read as they are: copies are made
+                # where the value was, and in a pipeline at that time.
                 op = replace(op, inputs=tuple(self._again(v) if v.place == op.place else v for v in op.inputs))
             self._made.append(op)
         return self._made

@@ -123,7 +123,7 @@ def peaks(total: Int64) -> list[int]:
     if not len(total):
         return []
     rises = np.append(True, total[1:] > total[:-1])
-    # What follows a flat top decides whether it is one: the next different value.
+    # The next different value decides whether a flat top is a peak.
     change = np.flatnonzero(np.append(total[1:] != total[:-1], True))
     following = change[np.searchsorted(change, np.arange(len(total)))]
     falls = (following + 1 >= len(total)) | (total[np.minimum(following + 1, len(total) - 1)] < total)

@@ -92,7 +92,7 @@ def _types(report: Report) -> MemoryParts:
     most = [int(each) for each in np.argsort(-weight, kind="stable")[:_MOST_TYPES] if weight[each] > 0]
     rows = [spread(first[code == each], count[code == each], size[code == each], memory.num_tiles) for each in most]
     names = [types.words[each] or "no type" for each in most]
-    # What is not told by type: further types, and variables of reports that do not say where they lie.
+    # Bytes without a type: further types, and variables of reports that do not say where they lie.
     rest = np.maximum(_category(report, "variables") - sum(rows, np.zeros(memory.num_tiles, np.int64)), 0)
     others = [name for name in memory.categories if name not in ("variables", "gaps")]
     bytes = np.stack([*rows, rest, *(_category(report, name) for name in others), _category(report, "gaps")])

@@ -314,7 +314,7 @@ def gaussian_nll_loss(
     spread = var if isinstance(var, Tensor) else torch.full_like(input, var)
     if spread.shape != input.shape and spread.shape == input.shape[:-1]:
         spread = spread.unsqueeze(-1)
-    # What is raised to eps has the gradient of what is not.
+    # A variance that is raised to eps keeps the gradient of the variance itself.
     spread = spread + (spread.clamp(min=eps) - spread).detach()
     loss = 0.5 * (torch.log(spread) + (input - target) ** 2 / spread)
     if full:

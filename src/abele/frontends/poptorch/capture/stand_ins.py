@@ -29,7 +29,7 @@ def least_squares(a: torch.Tensor, b: torch.Tensor, rcond: float | None = None, 
     else:
         q, r = torch.linalg.qr(a.mT)
         solution = q @ torch.linalg.solve_triangular(r.mT, sides, upper=False)
-    # Which results are empty depends on the driver, as in LAPACK.
+    # The driver decides which results are empty, as in LAPACK.
     has_residuals = rows > columns and driver not in (None, "gelsy")
     residuals = ((a @ solution - sides) ** 2).sum(-2) if has_residuals else a.new_empty(0)
     rank = rank.new_empty(0) if driver == "gels" else rank.expand(a.shape[:-2])

@@ -483,7 +483,7 @@ def run_on_host(node: torch.fx.Node, args: tuple[Any, ...], kwargs: dict[str, An
     assert callable(node.target)
     with torch.no_grad():
         made = node.target(*args, **kwargs)
-        # What is in memory without contents differs from run to run, and may not even fit the device's types.
+        # Memory without contents differs from run to run, and may not even fit the device's types.
         return made.zero_() if "empty" in op_name(node) else made
 
 

@@ -347,7 +347,7 @@ def work(pipe: Connection, data: Any, settings: WorkerSettings) -> None:
 
 def _alone(settings: WorkerSettings) -> None:
     """Make a process of a program independent of the program's threads and resources."""
-    # What a parent let go of is for the parent to end: temporary folders, models, threads.
+    # Objects that a parent let go of are for the parent to end: temporary folders, models, threads.
     gc.freeze()
     _forget_signals()
     if settings.by_main_thread:

@@ -29,7 +29,7 @@ _MODES = {
 _STRATEGIES = {
     MeanReductionStrategy.Running: MeanStrategy.RUNNING,
     MeanReductionStrategy.Post: MeanStrategy.POST,
-    # What else it divides is the loss that copies of a model add up, and there is one.
+    # It also divides the loss that copies of a model add up, and here there is one copy.
     MeanReductionStrategy.PostAndLoss: MeanStrategy.POST,
 }
 

@@ -59,7 +59,7 @@ def load_checkpoint(path: str | Path, model: PoplarExecutor) -> dict[str, Any]:
         model: The wrapped model; its optimiser is of the same kind as when the file was written.
 
     Returns:
-        What was kept beside.
+        The further entries of the checkpoint.
 
     Raises:
         Error: The model does not train.

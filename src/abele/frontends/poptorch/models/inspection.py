@@ -97,7 +97,7 @@ class Inspection(Latencies):
         """Show what :meth:`report` gives: in the cell of a notebook, else in the browser.
 
         Returns:
-            What :func:`abele.viewer.show` does.
+            The result of :func:`abele.viewer.show`.
 
         Raises:
             Error: Nothing is compiled yet.

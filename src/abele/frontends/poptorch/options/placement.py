@@ -145,7 +145,7 @@ class _Assigned:
 def _automatic(strategy: ShardedExecution, blocks: Sequence[BegunBlock], leads: bool) -> list[_Assigned]:
     """A stage for each block, or one for all of an IPU; the first has what leads it, if it is on IPU 0."""
     made: list[_Assigned] = []
-    # Where no block says where it runs, each has an IPU of its own.
+    # Without places for its blocks, each has an IPU of its own.
     silent = all(block.ipu is None and _said(strategy, block) is None for block in blocks)
     number = 0
     for block in blocks:

@@ -71,7 +71,7 @@ def interpolate_to(
 
 
 def _resampled(call: OperatorCall, value: Value, matrices: Sequence[npt.NDArray[Any]]) -> Value:
-    # What shrinks comes first, so that the others have less to do.
+    # Dimensions that shrink come first, so that the others have less to do.
     order = sorted(range(len(matrices)), key=lambda d: matrices[d].shape[0] / matrices[d].shape[1])
     for dim in order:
         value = build.resample(call.net, value, 2 + dim, matrices[dim])

@@ -207,6 +207,6 @@ def _from(net: BlockBuilder, start: Value, extent: int, size: int, step: int) ->
     """Places ``start``, ``start`` + ``step``, … of a dimension that goes round, i32."""
     begin = build.reshape(net, build.cast(net, start, i32), (1,))
     offsets = net.constant(np.arange(0, size, step), i32, "offsets")
-    # What is left of a division has the sign of what was divided.
+    # The remainder of a division has the sign of the dividend.
     left = apply("rem", x + y, Const(extent, i32))
     return build.map_(net, select(left < 0, left + Const(extent, i32), left), [begin, offsets], i32)

@@ -88,7 +88,7 @@ def _with_constants(net: BlockBuilder, value: Value, amounts: Sequence[int], fil
 def _padded(net: BlockBuilder, value: Value, amounts: Sequence[int], ends: Ends) -> Value:
     low, high = _per_dim(value, amounts)
     if ends is _wrapped:
-        # What is wrapped round is what remains, but what is mirrored or repeated is the whole value.
+        # Negative amounts crop before wrapping, while mirroring and repeating read the whole value.
         value = _cut(net, value, low, high)
         low, high = ([max(0, n) for n in sides] for sides in (low, high))
     for dim in range(value.ndim):

@@ -87,7 +87,7 @@ def _extremum(net: BlockBuilder, value: Value, dim: int, operation: str) -> Pair
     numbers = build.detach(net, _number(net, value))
     best = build.reduce(net, numbers, [dim], operation, keep=True)
     places, extent = build.positions(net, value.shape, dim), value.shape[dim]
-    # What is not a number is the extreme, and cannot be compared.
+    # NaN is the extreme, and cannot be compared.
     missed = select(x.ne(x), z, Const(extent, i32)) if numbers.dtype.is_float else Const(extent, i32)
     reaches = x >= y if operation == "max" else x <= y
     hits = build.map_(net, select(reaches, z, missed), [numbers, best, places], i32)
