@@ -1,7 +1,7 @@
 """Search: the micro-batches and cases to try, and the segments compiled for that.
 
-Kinds of segments are compiled with the libraries' own share of a tile's memory for products, and again with smaller
-ones as long as there is a case that does not fit, and that products with less memory might let fit.
+Kinds of segments are compiled with the libraries' own proportion of a tile's memory for products. They are compiled
+again with smaller ones as long as products with less memory might let a further case fit.
 """
 
 from __future__ import annotations

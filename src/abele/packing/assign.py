@@ -23,9 +23,8 @@ def assigned(plan: PackingPlan, sizes: npt.ArrayLike, seed: Seed | None) -> Pack
     """The packs of ``plan`` filled with items of ``sizes``; see :meth:`PackingPlan.assign`.
 
     A counting sort brings the items of each size together. The packs of one strategy take the next items of each of
-    its members' sizes: one copy for each member of a strategy, however many items there are. What a seed shuffles are
-    the items of each size, in place, and which packs are of which strategy, so that all that is moved at random is
-    small enough to stay in the processor's caches.
+    its members' sizes: one copy for each member of a strategy, however many items there are. A seed shuffles the items
+    of each size, in place, and the strategies among packs. So all random moves stay in the processor's caches.
     """
     rows = checked_sizes(sizes)
     pieces = split_items(rows, plan.capacity[0]) if plan.splits else None

@@ -2,14 +2,14 @@
 
 The linear programme min Σ x_p over all patterns p, with enough slots for the items of each length, has far too many
 patterns to write down, and few of them are used. Gilmore and Gomory solve it with the patterns known so far; its dual
-values say what an item of each length is worth, and a knapsack finds the patterns that are worth more than the pack
-that they cost. When there is none, the programme is solved over all patterns.
+values are the worth of an item of each length, and a knapsack finds the patterns worth more than the pack that they
+cost. When there is none, the programme is solved over all patterns.
 
 Any values at all give a bound: if no pattern is worth more than M, then every packing has at least Σ count · value / M
-packs (Farley). Dual values of early rounds jump about and ask for useless patterns, so the knapsack is given a mean of
-them and of the values with the best bound so far (Wentges), and each round takes for every length the best pattern
-that has it: some ten rounds do where there were 64 without. Values of the first bound are the lengths themselves, or
-equal ones where the depth is what limits.
+packs (Farley). Dual values of early rounds jump about and ask for useless patterns. So the knapsack is given
+a mean of them and of the values with the best bound so far (Wentges). Each round takes for every length the best
+pattern that has it: some ten rounds do where there were 64 without. Values of the first bound are the lengths
+themselves, or equal ones where the depth limits.
 
 Sources: Gilmore and Gomory, Operations Research 9 (1961); Farley, Operations Research 38 (1990); Wentges, International
 Transactions in Operational Research 4 (1997).

@@ -1,17 +1,18 @@
 """Repeats: the steps built once for some operands are built again for similar ones by substitution.
 
-Repeated layers make the same calls of libraries, of operands that differ in nothing but which variables they show. All
-that a library sees of its operands is in their likeness (:mod:`abele.graph.likeness`), so its variables, vertices and
-steps are the same but for the variables; they are made by substitution, and the program is bit for bit the one that
-the library would build, with the same variables in the same places. Of the 36 equal projections of 12 layers, say, the
-library builds 1 and substitution makes 35. The unit is one op. A whole layer as the unit was
-considered: it would save the keys of the ops inside, some tens of microseconds each, but finds neither the
-three equal projections within a layer nor the updates of equal parameters, and one operand that is laid out differently
-(the first layer's input, which nothing has computed) would cost the whole layer.
+Repeated layers make the same calls of libraries, of operands that differ in their variables alone. A library sees
+nothing of its operands but their likeness (:mod:`abele.graph.likeness`), so its variables, vertices and steps are the
+same but for the variables. They are made by substitution, and the program is bit for bit the one that the library would
+build, with the same variables in the same places. Of the 36 equal projections of 12 layers, say, the library builds 1
+and substitution makes 35.
 
-Names are the one thing that libraries take from operands beside their likeness: a clone of ``x`` is called ``x/clone``.
-So while something is built for the first time its operands are called by marks, and the names that are made of marks
-are filled in afterwards, for the first as for all others.
+The unit is one op. A whole layer as the unit would save the keys of the ops inside, some tens of microseconds each. But
+it finds neither the three equal projections within a layer nor the updates of equal parameters. And one operand with
+another layout, such as the first layer's input, would cost the whole layer.
+
+Libraries take one thing from operands beside their likeness, their names: a clone of ``x`` is called ``x/clone``. So
+while something is built for the first time its operands are named by marks. Names made of marks are filled in
+afterwards, for the first as for all others.
 """
 
 from __future__ import annotations

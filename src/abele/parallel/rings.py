@@ -1,11 +1,11 @@
-"""Rings: what a stage of a pipeline makes and a later one on the same IPU reads, micro-batch by micro-batch.
+"""Activation rings: values of a stage of a pipeline for a later one on the same IPU, micro-batch by micro-batch.
 
 Between the two stages are as many ticks as their numbers differ by, and every ``stride`` ticks the first stage makes
-the value of another micro-batch. Within a tick later stages run before earlier ones; so a value that is read up to
-``stride`` ticks later is still where it was made, and one that is read ``n`` ticks later needs ``n / stride`` places,
-of which the oldest is read before it is written anew. What arrives from other IPUs does so before any stage runs, and
-has to be read one tick earlier than that. All values of one type that the same stages read are one row of a ring, which
-is written and read in one step each.
+the value of another micro-batch. Within a tick later stages run before earlier ones. So a value that is read up to
+``stride`` ticks later is still where it was made. One that is read ``n`` ticks later needs ``n / stride`` places: with
+stride 1 and 3 ticks, a ring of 3 rows. The oldest row is read before it is written anew. Values from other IPUs arrive
+before any stage runs, and have to be read one tick earlier. All values of one type that the same stages read are one
+row of a ring, written and read in one step each.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Audit: every number that costs are made of, with where it comes from, read from the code itself.
+"""Audit: every number in the costs, with its source, read from the code itself.
 
 Machines cite their constants as data (``abele.machine.sources``). Formulas of vertices, planners and the memory model
-have theirs as named numbers, with a docstring that gives the section of the machine reference, or says that the number
-was guessed, or chosen (a limit of a search, which no cost contains). This module reads both, so a page of them cannot
-differ from the code, and a number without a source is found by name.
+have theirs as named numbers. Their docstrings give the section of the machine reference, or say that the number was
+guessed, or chosen: a limit of a search, say, enters no cost. This module reads both, so a page of them cannot differ
+from the code, and a number without a source is found by name.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 Names and signs are PopART's and PopXL's: a cast to 8 bits multiplies by ``2^log2_scale``, so does a cast back, and a
 product is multiplied by it. Values of ``f8_143`` and ``f8_152`` do not remember their scale; who casts keeps it.
-``log2_scale`` is a number, which becomes an attribute, or a value of one i32 that is found out when the program runs,
-which becomes the last operand. Source: low_precision.md §1.2.
+``log2_scale`` is a number, and becomes an attribute; or it is a value of one i32 that the program computes, and becomes
+the last operand. Source: low_precision.md §1.2.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Cost of packs on the machine: BERT-Large on packs beside padded sequences, compiled.
 
 Padded sequences have a mask of one row, by which tokens see all but padding, and losses that are means over a
-micro-batch. Packs have a mask of their own for each pack, made of the numbers of sequences, losses that are means over
-sequences, one first token for each sequence, and room for one more masked token for each. Overhead is the cycles of
+micro-batch. Each pack has a mask of its own, made of the numbers of sequences. Its losses are means over sequences, and
+it has one first token and room for one more masked token per sequence. Overhead is the cycles of
 an update on packs over those on as many rows of padded sequences, less one.
 """
 
