@@ -54,7 +54,7 @@ class Task:
     """A network with its data, and the two optimisers that train it.
 
     Attributes:
-        title: What it is.
+        title: Title of the row.
         network: Makes the network; it gives its loss.
         train: Tensors to train on, samples first.
         validation: The same, for the choice of rates.
@@ -63,7 +63,7 @@ class Task:
         epochs: Passes over the samples.
         batches: Samples of a step, the smallest first.
         power: Of the polynomial that the rate falls by.
-        scaled_by: What the rate is multiplied by, of how many times the batch is larger.
+        scaled_by: Factor of the rate, as a function of how many times the batch is larger.
         rivals: The optimisers by name.
     """
 

@@ -31,7 +31,7 @@ class BertConfig:
         vocabulary: Rows of the embedding.
         dtype: Type of weights and activations.
         partials: Type in which products are summed.
-        trains: Whether products with weights are planned together with those of the backward pass.
+        trains: True if products with weights are planned together with those of the backward pass.
     """
 
     sequence: int = 384

@@ -36,7 +36,7 @@ class Question:
     """A question in three forms.
 
     Attributes:
-        name: What is asked.
+        name: The question in words.
         objects: Asks it of one object after the other.
         arrays: Asks it of arrays.
         sql: Asks it in SQL; its answer is one number.

@@ -103,10 +103,10 @@ class Row:
     """One figure.
 
     Attributes:
-        of: What was measured.
+        of: Subject of the measurement.
         value: The figure.
         unit: Its unit.
-        bar: What it should stay below; None where nobody asks.
+        bar: Figure that it should stay below; None where nobody asks.
     """
 
     of: str

@@ -43,10 +43,10 @@ class Offender:
     Attributes:
         network: In which network.
         mode: ``inference`` or ``training``.
-        name: What it carries out.
+        name: Functions that it carries out.
         why: ``slow`` where it was measured; ``scalar`` or ``vertices`` where that is plain without.
         share: Of the step's time; 0 where it was not measured.
-        machine: What it reaches of the machine's rate; 0 where it was not measured.
+        machine: Part of the machine's rate that it reaches; 0 where it was not measured.
     """
 
     network: str

@@ -13,7 +13,7 @@ class Example:
     Attributes:
         code: A program that ends in the error; None for a kind of which only sub-kinds are raised, or that needs what
             a page cannot show.
-        advice: What to do, in Markdown.
+        advice: Advice for the reader, in Markdown.
     """
 
     code: str | None

@@ -5,11 +5,12 @@ Run it as a script for the counts by room, or with a room's name for the places:
     python tests/docs/test_english.py
     python tests/docs/test_english.py packing
 
-Five rules, each of which reads the text alone:
+Six rules, each of which reads the text alone:
 
 - ``first word``: the first line of a docstring names a quantity or an effect; it does not begin with a question's
   word such as "What" or "Whether".
 - ``length``: a sentence of the first line has at most 25 words. What is quoted is one word.
+- ``entry``: an argument or attribute does not begin with a question's word either ("num: How many.").
 - ``clauses``: a sentence of the first line has at most one relative clause. Counted inside a sentence are "which",
   "who", "whose" and "that", except "that" behind the words of `NO_CLAUSE_AFTER`: there it introduces a statement
   ("says that", "so that") or points at something ("of that"). "where" is not counted: it is mostly a condition.
@@ -61,6 +62,28 @@ NOT_YET = frozenset(
 )
 """Rooms that still have findings. It shrinks: a room that has none must leave it."""
 
+ENTRIES_NOT_YET = frozenset(
+    {
+        "codelet",
+        "compiler",
+        "errors",
+        "expr",
+        "graph",
+        "job",
+        "kernels",
+        "llvm",
+        "machine",
+        "numerics",
+        "options",
+        "poplibs",
+        "pvti",
+        "report",
+        "runtime",
+        "trace",
+    }
+)
+"""Rooms whose arguments and attributes still break the rule of entries. It shrinks in the same way."""
+
 QUESTIONS = frozenset({"how", "what", "when", "where", "whether", "which", "who", "whose"})
 MOST_WORDS = 25
 MOST_CLAUSES = 1
@@ -100,6 +123,7 @@ RATE = re.compile(rf"\b({'|'.join(sorted(COUNTED))}) an? ({'|'.join(sorted(DIVIS
 
 _QUOTED = re.compile(r"``.+?``|`.+?`|\"[^\"]{1,40}\"", re.DOTALL)
 _SENTENCE_END = re.compile(r"(?<=[.!?;:])\s+")
+_ENTRY = re.compile(rf"^ +[*]*\w+(?:, [*]*\w+)*: (?:{'|'.join(sorted(QUESTIONS))})\b.*$", re.IGNORECASE | re.MULTILINE)
 _EXAMPLE = re.compile(r"(?<![\w.-])\d|::\n|```|>>>")
 _WORD = re.compile(r"[^\W\d_][\w'’-]*|\d[\d.,]*")
 
@@ -143,6 +167,8 @@ def _objections(text: str, *, is_module: bool = False) -> Iterator[tuple[str, st
             yield "length", f"{length} words: {sentence}"
         if (clauses := _clauses(sentence)) > MOST_CLAUSES:
             yield "clauses", f"{clauses} relative clauses: {sentence}"
+    for entry in _ENTRY.finditer(text):
+        yield "entry", entry[0].strip()
     for rate in RATE.finditer(" ".join(plain.split())):
         yield "rate", f"{rate.group()!r}: {rate[1]} per {rate[2]}"
     if is_module and len(text.strip().splitlines()) > LONG_MODULE_LINES and not _EXAMPLE.search(text):
@@ -188,17 +214,20 @@ def findings_in(paths: list[Path]) -> list[Finding]:
     return [f for path in paths for f in findings_of(path.read_text("utf-8"), path.relative_to(ROOT))]
 
 
+def _not_yet(room: str, rule: str) -> bool:
+    return room in (ENTRIES_NOT_YET if rule == "entry" else NOT_YET)
+
+
 @pytest.mark.parametrize("room", sorted(_rooms()))
 def test_docstrings__of_a_room__keep_the_rules(room: str) -> None:
     findings = findings_in(_rooms()[room])
-    if room in NOT_YET:
-        assert findings, f"{room} has no findings: take it from NOT_YET"
-        pytest.skip(f"{len(findings)} places are still to be written")
-    assert not findings, "\n".join(map(str, findings))
+    assert not [f for f in findings if not _not_yet(room, f.rule)], "\n".join(map(str, findings))
+    assert room not in NOT_YET or any(f.rule != "entry" for f in findings), f"{room} is through: take it from NOT_YET"
+    assert room not in ENTRIES_NOT_YET or any(f.rule == "entry" for f in findings), f"take {room} from ENTRIES_NOT_YET"
 
 
 def test_rooms_not_yet_through__exist() -> None:
-    assert set(_rooms()) >= NOT_YET
+    assert set(_rooms()) >= NOT_YET | ENTRIES_NOT_YET
 
 
 @pytest.mark.parametrize(
@@ -214,6 +243,7 @@ def test_rooms_not_yet_through__exist() -> None:
         ("Tiles such that the error says that no other reads what is said of that.", []),
         ("Cost in bytes.\n\nIt takes eight bytes a\ncycle, and four bytes per lane.", ["rate"]),
         ("Moves bytes a step-wise reader takes.", []),
+        ("Sums.\n\nArgs:\n    num, rest: How many.\n    most: Number of them.\n        Where none is, 0.", ["entry"]),
     ],
 )
 def test_rules__made_up_docstrings__object_where_they_should(text: str, rules: list[str]) -> None:
@@ -234,7 +264,7 @@ def _main(names: list[str]) -> None:
     if names:
         print(*(str(f) for name in names for f in findings_in(rooms[name])), sep="\n")
         return
-    rules = ["first word", "length", "clauses", "rate", "example"]
+    rules = ["first word", "length", "clauses", "entry", "rate", "example"]
     print(f"{'':14}" + "".join(f"{rule:>12}" for rule in rules))
     total: Counter[str] = Counter()
     for name, paths in rooms.items():
