@@ -114,7 +114,7 @@ class Loss:
         view: The rank that is lost; None where ranks wait for each other.
         message: Message for the user.
         at: Place in the program.
-        remedy: What to do about it.
+        remedy: Advice to the user.
     """
 
     kind: type[ProgramRuntimeError]

@@ -10,6 +10,6 @@ def missing(what: str, *, remedy: str | None = None) -> MissingDatumError:
 
     Args:
         what: The datum, as a plural or a mass noun: ``the vertices of compute sets``.
-        remedy: What tells something similar.
+        remedy: Name with similar data.
     """
     return MissingDatumError(f"reports do not hold {what}", remedy=remedy)
