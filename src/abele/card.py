@@ -48,7 +48,7 @@ def table(headings: Sequence[str], rows: Iterable[Sequence[object]], *, right: S
 
     Args:
         headings: One for each column.
-        rows: Cells of the columns.
+        rows: What stands in the columns.
         right: Numbers of the columns that are set to the right.
     """
     sides = ["right" if i in right else "left" for i in range(len(headings))]
